@@ -1,0 +1,1 @@
+"""Data sets as record files in ImageNet's layout: writing, finding, reading, describing."""

@@ -1,0 +1,57 @@
+"""What a data set says of itself: `dataset.json`, beside its record files."""
+
+import dataclasses
+import json
+import os
+from typing import List, Optional
+
+import tensorflow as tf
+
+from data.records import DataError
+
+FILE_NAME = 'dataset.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetInfo:
+    """A data set's description.
+
+    Attributes:
+      name: what it is called.
+      source: where its images come from.
+      train_images: number of training images.
+      validation_images: number of validation images.
+      num_classes: number of classes, the background (label 0) included.
+      class_names: the names by label, that of the background first.
+    """
+
+    name: str
+    source: str
+    train_images: int
+    validation_images: int
+    num_classes: int
+    class_names: List[str]
+
+    def write(self, data_dir: str) -> None:
+        """Writes the description beside the record files."""
+        with tf.io.gfile.GFile(os.path.join(data_dir, FILE_NAME), 'w') as file:
+            file.write(json.dumps(dataclasses.asdict(self), indent=2) + '\n')
+
+
+def read(data_dir: str) -> Optional[DatasetInfo]:
+    """The description of the data set in a folder, or None if it has none.
+
+    Raises:
+      DataError: the file is there and is not what `DatasetInfo.write` writes.
+    """
+    path = os.path.join(data_dir, FILE_NAME)
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return DatasetInfo(**json.loads(file.read()))
+    except tf.errors.NotFoundError:
+        return None
+    except tf.errors.OpError as error:
+        raise DataError(f'{path}: cannot be read: {error.message}')
+    except (TypeError, ValueError) as error:
+        fields = ', '.join(field.name for field in dataclasses.fields(DatasetInfo))
+        raise DataError(f'{path}: not the description of a data set ({error}). Its fields are {fields}.')

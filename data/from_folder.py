@@ -1,0 +1,244 @@
+"""A data set of one's own: a folder of class folders of JPEG and PNG images, as record files.
+
+The images lie in FOLDER/CLASS/, or in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or FOLDER/val/CLASS/)
+if they are divided already. Classes are numbered from 1 on, by name; 0 is the background.
+"""
+
+import argparse
+import functools
+import itertools
+import os
+import sys
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from data import records
+from data.dataset_info import DatasetInfo
+from data.split import digest, split_by_content
+from preprocessing.decoding import decode_image
+
+EXTENSIONS = ('.jpg', '.jpeg', '.png')
+_NAMED_AT_MOST = 10
+
+
+# The folders of images that are divided already; the second may have either name.
+_TRAIN_FOLDER = 'train'
+_VALIDATION_FOLDERS = ('validation', 'val')
+
+
+class ImageFile(NamedTuple):
+    """An image of the folder, and its class."""
+
+    path: str
+    class_name: str
+
+
+def find_images(folder: str) -> Tuple[List[ImageFile], List[str]]:
+    """The images in a folder of class folders, in order, and the other files, which are of no use.
+
+    Hidden files and folders are passed over.
+
+    Raises:
+      records.DataError: the folder does not exist, or has no class folder with an image.
+    """
+    if not os.path.isdir(folder):
+        raise records.DataError(f'{folder}: no such folder.')
+    images, others = [], []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith('.'))
+        inside = os.path.relpath(parent, folder)
+        for name in sorted(names):
+            path = os.path.join(parent, name)
+            if name.startswith('.'):
+                continue
+            if inside != os.curdir and name.lower().endswith(EXTENSIONS):
+                images.append(ImageFile(path, inside.split(os.sep)[0]))
+            else:
+                others.append(path)
+    if not images:
+        raise records.DataError(
+            f'{folder}: no images. They lie in a folder per class, and end in {", ".join(EXTENSIONS)}.'
+        )
+    return images, others
+
+
+def import_folder(
+    folder: str,
+    data_dir: str,
+    validation_fraction: float,
+    train_shards: int,
+    validation_shards: int,
+    skip_unreadable: bool,
+    say: Callable[[str], None],
+) -> DatasetInfo:
+    """Writes the images of a folder of class folders as a data set.
+
+    Args:
+      folder: the images, divided into train/ and validation/ or not.
+      data_dir: the folder to make; it must not exist, or be empty.
+      validation_fraction: the share of each class that becomes validation images, if they are not divided.
+      train_shards: the number of training files.
+      validation_shards: the number of validation files.
+      skip_unreadable: leave out images that cannot be decoded, rather than stop.
+      say: is told what happens, in lines.
+
+    Returns:
+      The description that was written, too, as `dataset.json`: last, as the mark that all is there.
+
+    Raises:
+      records.DataError: there are no images, a split has none, the splits' classes differ, images cannot be
+        decoded, or `data_dir` holds something or cannot be made.
+    """
+    if os.path.isdir(data_dir) and os.listdir(data_dir):
+        raise records.DataError(f'{data_dir}: is not empty. Name a new folder.')
+    reader = _ImageReader()
+    folders = _divided_folders(folder) or [folder]
+    images: List[List[ImageFile]] = []
+    others: List[str] = []
+    for part in folders:
+        found, rest = find_images(part)
+        images.append(found)
+        others += rest
+    if others:
+        say(f'{len(others)} files are no images, and are left out: {_listed(others)}')
+    classes = sorted({image.class_name for image in images[0]})
+    unseen = sorted({image.class_name for part in images for image in part} - set(classes))
+    if unseen:
+        raise records.DataError(f'{folder}: validation images of classes without training images: {_listed(unseen)}.')
+    labels = {name: label for label, name in enumerate(classes, 1)}
+
+    unreadable: List[str] = []
+    digests: Dict[str, bytes] = {}
+    for image in itertools.chain(*images):
+        try:
+            encoded, _, _ = reader.read(image.path)
+            digests[image.path] = digest(encoded)
+        except records.DataError as error:
+            unreadable.append(str(error))
+    if unreadable:
+        text = f'{len(unreadable)} images cannot be read: {_listed(unreadable)}'
+        if not skip_unreadable:
+            raise records.DataError(f'{text}. Mend or remove them, or leave them out with --skip_unreadable.')
+        say(f'{text}; they are left out')
+
+    def split(part: Sequence[ImageFile], fraction: float) -> List[List[ImageFile]]:
+        readable = [image for image in part if image.path in digests]
+        indices = split_by_content(
+            [digests[image.path] for image in readable], [labels[image.class_name] for image in readable], fraction
+        )
+        return [[readable[index] for index in share] for share in indices]
+
+    if len(images) == 1:
+        train, validation = split(images[0], validation_fraction)
+    else:
+        # Split at nothing, for the order: one class after the other is more than a shuffle buffer can mix.
+        (train, _), (validation, _) = split(images[0], 0.0), split(images[1], 0.0)
+        seen = {digests[image.path] for image in train}
+        both = [image.path for image in validation if digests[image.path] in seen]
+        if both:
+            say(f'{len(both)} validation images are training images, too, and flatter the result: {_listed(both)}')
+    parts = (
+        (records.TRAIN, train, train_shards),
+        (records.VALIDATION, validation, validation_shards),
+    )
+    for name, part, _ in parts:
+        if not part:
+            raise records.DataError(f'{folder}: no {name} images are left; there must be some for each split.')
+
+    try:
+        os.makedirs(data_dir, exist_ok=True)
+    except OSError as error:
+        raise records.DataError(f'{data_dir}: cannot be made: {error.strerror}.')
+    for name, part, shards in parts:
+        examples = [functools.partial(reader.example, image, labels[image.class_name]) for image in part]
+        records.write_shards(data_dir, name, examples, min(shards, len(part)))
+        say(f'{len(part)} {name} images written')
+    info = DatasetInfo(
+        name=os.path.basename(os.path.abspath(folder)),
+        source='a folder of images',
+        train_images=len(train),
+        validation_images=len(validation),
+        num_classes=len(classes) + 1,
+        class_names=['background', *classes],
+    )
+    info.write(data_dir)
+    return info
+
+
+def _divided_folders(folder: str) -> Optional[List[str]]:
+    """The training and the validation folder of images that are divided already; None if they are not."""
+    train = os.path.join(folder, _TRAIN_FOLDER)
+    for name in _VALIDATION_FOLDERS:
+        if os.path.isdir(train) and os.path.isdir(os.path.join(folder, name)):
+            return [train, os.path.join(folder, name)]
+    return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_AT_MOST
+    return ', '.join(names[:_NAMED_AT_MOST]) + (f' and {more} more' if more > 0 else '')
+
+
+class _ImageReader:
+    """Reads image files, and makes sure that they can be decoded as the input pipeline will decode them."""
+
+    def __init__(self) -> None:
+        with tf.Graph().as_default() as graph:
+            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._shape = tf.shape(decode_image(self._encoded))
+        self._session = tf.compat.v1.Session(graph=graph)
+
+    def read(self, path: str) -> Tuple[bytes, int, int]:
+        """The bytes, the height and the width of an image file."""
+        try:
+            with open(path, 'rb') as file:
+                encoded = file.read()
+            height, width, _ = self._session.run(self._shape, {self._encoded: encoded})
+        except OSError as error:
+            raise records.DataError(f'{path} ({error.strerror})')
+        except tf.errors.InvalidArgumentError:
+            raise records.DataError(f'{path} (broken, or not what its name says)')
+        return encoded, int(height), int(width)
+
+    def example(self, image: ImageFile, label: int) -> tf.train.Example:
+        """The example of an image."""
+        encoded, height, width = self.read(image.path)
+        image_format = 'PNG' if encoded.startswith(b'\x89PNG') else 'JPEG'
+        return records.make_example(
+            encoded, image_format, label, image.class_name, height, width, os.path.basename(image.path)
+        )
+
+
+def main() -> None:
+    """Imports the folder named on the command line."""
+    parser = argparse.ArgumentParser(
+        prog='python -m data.from_folder', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('folder', help='the images, in a folder per class')
+    parser.add_argument('data_dir', help='the folder to make, for the record files')
+    parser.add_argument(
+        '--validation_fraction', type=float, default=0.1, help='share of each class for validation (default 0.1)'
+    )
+    parser.add_argument('--train_shards', type=int, default=16, help='training files (default 16)')
+    parser.add_argument('--validation_shards', type=int, default=4, help='validation files (default 4)')
+    parser.add_argument(
+        '--skip_unreadable', action='store_true', help='leave out images that cannot be decoded, rather than stop'
+    )
+    arguments = parser.parse_args()
+    if not 0 < arguments.validation_fraction < 1:
+        parser.error(f'--validation_fraction={arguments.validation_fraction}: must be between 0 and 1.')
+    if min(arguments.train_shards, arguments.validation_shards) < 1:
+        parser.error('--train_shards and --validation_shards: must be at least 1.')
+    try:
+        info = import_folder(say=lambda line: print(line, file=sys.stderr), **vars(arguments))
+    except records.DataError as error:
+        parser.error(str(error))
+    print(
+        f'{info.train_images} training and {info.validation_images} validation images of '
+        f'{info.num_classes - 1} classes in {arguments.data_dir}'
+    )
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,316 @@
+"""The configuration of a run: one immutable, validated object, and the presets that make variants.
+
+Every field of `Config` is a command-line flag of the same name; `inception_v3.flags` makes the flags
+from the fields, so a name, a default, a unit and a bound stand here and nowhere else.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
+
+from absl import app
+
+# The auxiliary head pools Mixed_6e with a 5 x 5 window; that map is 5 x 5 from 107 pixels on.
+AUXILIARY_HEAD_MIN_SIZE = 107
+# Mixed_7a's valid 3 x 3 convolutions with stride 2 leave one position from 75 pixels on.
+MIN_SIZE = 75
+
+
+class ConfigError(app.UsageError, ValueError):
+    """A value, or a combination of values, that a run cannot have."""
+
+
+class Setting(NamedTuple):
+    """What is known of a field besides its name, type and default."""
+
+    group: str
+    help: str
+    lower: Optional[float] = None
+    upper: Optional[float] = None
+    above: Optional[float] = None
+    choices: Tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words; empty if every value of the type is allowed."""
+        if self.choices:
+            return ' or '.join([', '.join(self.choices[:-1]), self.choices[-1]])
+        bounds = []
+        if self.above is not None:
+            bounds.append(f'above {self.above:g}')
+        if self.lower is not None:
+            bounds.append(f'at least {self.lower:g}')
+        if self.upper is not None:
+            bounds.append(f'at most {self.upper:g}')
+        return ' and '.join(bounds)
+
+    def allows(self, value: Any) -> bool:
+        """Whether `value`, of the right type, is among the choices and within the bounds."""
+        if self.choices and value not in self.choices:
+            return False
+        return (
+            (self.above is None or value > self.above)
+            and (self.lower is None or value >= self.lower)
+            and (self.upper is None or value <= self.upper)
+        )
+
+
+def _setting(group: str, default: Any, help: str, **limits: Any) -> Any:
+    return dataclasses.field(default=default, metadata={'setting': Setting(group, help, **limits)})
+
+
+_cluster = functools.partial(_setting, 'cluster')
+_data = functools.partial(_setting, 'data')
+_preprocessing = functools.partial(_setting, 'preprocessing')
+_network = functools.partial(_setting, 'network')
+_optimizer = functools.partial(_setting, 'optimizer')
+_schedule = functools.partial(_setting, 'schedule')
+_run = functools.partial(_setting, 'run')
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Everything that a run depends on. `Config()` is the documented default.
+
+    Make variants with `dataclasses.replace(config, field=value)`.
+
+    Raises:
+      ConfigError: a value is of the wrong type or outside its bounds, or values contradict each other.
+    """
+
+    tpu: Optional[str] = _cluster(None, 'name of the Cloud TPU node')
+    gcp_project: Optional[str] = _cluster(None, "the TPU node's Google Cloud project")
+    tpu_zone: Optional[str] = _cluster(None, "the TPU node's zone")
+    master: str = _cluster('', 'grpc:// address of the TPU worker, in place of a name in --tpu')
+    use_tpu: bool = _cluster(True, 'run on a TPU; False: on the CPU of this machine')
+    num_shards: int = _cluster(8, 'TPU cores', lower=1)
+    iterations: int = _cluster(100, 'training steps per loop on the TPU, between visits of the host', lower=1)
+    log_device_placement: bool = _cluster(False, 'log the device on which each operation is placed')
+
+    use_data: str = _data(
+        'real', 'what to read: the records in --data_dir, or made-up images', choices=('real', 'fake')
+    )
+    data_dir: str = _data('', 'folder of the records, train-* and validation-*')
+    num_train_images: int = _data(
+        1281167, "training images in an epoch; default: as dataset.json in --data_dir says, else ImageNet's", lower=1
+    )
+    num_eval_images: int = _data(
+        50000, "validation images; default: as dataset.json in --data_dir says, else ImageNet's", lower=1
+    )
+    num_classes: int = _data(
+        1001, "classes, background included; default: as dataset.json in --data_dir says, else ImageNet's", lower=2
+    )
+    train_batch_size: int = _data(1024, 'images per training step, over all cores', lower=1)
+    eval_batch_size: int = _data(1024, 'images per evaluation step, over all cores', lower=1)
+    eval_total_size: int = _data(0, 'validation images to evaluate; 0: all of them', lower=0)
+    num_files_infeed: int = _data(8, 'record files that a host reads at a time', lower=1)
+    initial_shuffle_buffer_size: int = _data(1024, 'files in the buffer that shuffles the training files', lower=1)
+    followup_shuffle_buffer_size: int = _data(1000, 'records in the buffer that shuffles the training records', lower=1)
+    prefetch_dataset_buffer_size: int = _data(8 << 20, 'bytes that each record file is read ahead', lower=1)
+    prefetch_enabled: bool = _data(True, 'prepare the next batches while a step runs')
+    num_parallel_calls: int = _data(64, 'images that a host preprocesses at a time', lower=1)
+    transpose_enabled: bool = _data(False, 'send images as height, width, channels, batch, which a TPU takes faster')
+    max_bad_records: int = _data(0, 'records per split that may be skipped because they cannot be used', lower=0)
+
+    preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=('inception', 'vgg'))
+    height: int = _preprocessing(299, 'height of the images that the network sees, in pixels', lower=MIN_SIZE)
+    width: int = _preprocessing(299, 'width of the images that the network sees, in pixels', lower=MIN_SIZE)
+    use_annotated_bbox: bool = _preprocessing(False, "crop around the records' bounding boxes (inception)")
+    crop_area_min: float = _preprocessing(
+        0.05, 'smallest random crop, as a fraction of the image (inception)', above=0, upper=1
+    )
+    crop_aspect_ratio_max: float = _preprocessing(
+        4 / 3, 'widest random crop, width over height; the narrowest is its inverse (inception)', lower=1
+    )
+    random_flip: bool = _preprocessing(True, 'mirror every other training image')
+    fast_mode: bool = _preprocessing(
+        True, 'resize bilinearly and leave hue and contrast alone; False: a random method, and all four (inception)'
+    )
+    use_fast_color_distort: bool = _preprocessing(
+        True, 'distort colour as one shift in YCbCr; False: by brightness and saturation and more (inception)'
+    )
+    cb_distortion_range: float = _preprocessing(
+        0.1, 'largest shift of Cb by the fast colour distortion, of a range of 1', lower=0, upper=1
+    )
+    cr_distortion_range: float = _preprocessing(
+        0.1, 'largest shift of Cr by the fast colour distortion, of a range of 1', lower=0, upper=1
+    )
+
+    depth_multiplier: float = _network(1.0, 'factor on the channels of every layer (at least 16 remain)', above=0)
+    auxiliary_head: bool = _network(
+        True, f'train the auxiliary classifier too; inputs below {AUXILIARY_HEAD_MIN_SIZE} pixels leave it out'
+    )
+    batch_norm_decay: float = _network(
+        0.9976, 'decay per step of the moving mean and variance of batch normalization', lower=0, upper=1
+    )
+    clear_update_collections: bool = _network(
+        True, 'update the moving mean and variance as each layer runs; False: through the UPDATE_OPS collection'
+    )
+    precision: str = _network(
+        'float32', 'type of the activations; variables are always float32', choices=('float32', 'bfloat16')
+    )
+
+    optimizer: str = _optimizer(
+        'RMS', 'optimizer: gradient descent, momentum or RMSProp', choices=('sgd', 'momentum', 'RMS')
+    )
+    moving_average: bool = _optimizer(True, 'average the weights, and evaluate and export the averages')
+    moving_average_decay: float = _optimizer(0.995, 'decay per step of the averages of the weights', lower=0, upper=1)
+
+    learning_rate: float = _schedule(0.165, 'learning rate per 256 images in a batch', above=0)
+    learning_rate_decay: float = _schedule(0.94, 'factor on the learning rate at each decay', above=0, upper=1)
+    learning_rate_decay_epochs: int = _schedule(3, 'epochs between decays', lower=1)
+    use_learning_rate_warmup: bool = _schedule(False, 'start low: for batches of 4,096 to 16,384 images')
+    cold_epochs: int = _schedule(2, 'epochs at a tenth of the rate, at the start of a warm-up', lower=0)
+    warmup_epochs: int = _schedule(7, 'epochs in which a warm-up rises', lower=0)
+
+    mode: str = _run('train_and_eval', 'what to do', choices=('train', 'eval', 'train_and_eval'))
+    model_dir: Optional[str] = _run(None, 'folder of the checkpoints and results')
+    export_dir: Optional[str] = _run(None, 'folder for a SavedModel of the last checkpoint; default: no export')
+    train_steps: int = _run(213000, 'training steps in all', lower=1)
+    train_steps_per_eval: int = _run(2000, 'training steps between evaluations (train_and_eval)', lower=1)
+    min_eval_interval: int = _run(180, 'seconds at least between evaluations (eval)', lower=0)
+    eval_timeout: Optional[int] = _run(
+        None, 'seconds to wait for a new checkpoint before giving up (eval); default: for ever', lower=0
+    )
+    save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
+    skip_host_call: bool = _run(True, 'write no training summaries')
+    save_summary_steps: int = _run(100, 'steps between training summaries', lower=1)
+    display_tensors: bool = _run(False, "print each evaluated image's label, predictions and probabilities")
+
+    def __post_init__(self) -> None:
+        problems = [*self._wrong_values()]
+        if not problems:
+            problems = [*self._contradictions()]
+        if problems:
+            raise ConfigError('\n'.join(problems))
+
+    def _wrong_values(self) -> Iterable[str]:
+        types = get_type_hints(Config)
+        for field in dataclasses.fields(self):
+            value, setting = getattr(self, field.name), setting_of(field)
+            expected = plain_type(types[field.name])
+            if value is None and field.default is None:
+                continue
+            if expected is float and type(value) is int:
+                # A whole number where a float belongs, as JSON and people write it.
+                value = float(value)
+                object.__setattr__(self, field.name, value)
+            if type(value) is not expected or (expected is float and not math.isfinite(value)):
+                yield f'--{field.name}={value}: must be {TYPE_NAMES[expected]}.'
+            elif not setting.allows(value):
+                yield f'--{field.name}={value}: must be {setting.allowed}.'
+
+    def _contradictions(self) -> Iterable[str]:
+        if self.use_tpu:
+            for name in ('train_batch_size', 'eval_batch_size'):
+                size = getattr(self, name)
+                if size % self.num_shards:
+                    near = max(1, round(size / self.num_shards)) * self.num_shards
+                    yield (
+                        f'--{name}={size}: must be a multiple of the number of TPU cores, '
+                        f'--num_shards={self.num_shards}; the nearest is {near}.'
+                    )
+        if self.use_learning_rate_warmup and self.warmup_epochs + self.learning_rate_decay_epochs < 2:
+            yield (
+                f'--warmup_epochs={self.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and '
+                f'--learning_rate_decay_epochs={self.learning_rate_decay_epochs}.'
+            )
+        if self.max_bad_records and not self.model_dir:
+            yield f'--max_bad_records={self.max_bad_records}: needs a --model_dir, where skipped records are named.'
+
+    @property
+    def has_auxiliary_head(self) -> bool:
+        """Whether the network is built with its auxiliary head: asked for, and its input is large enough."""
+        return self.auxiliary_head and min(self.height, self.width) >= AUXILIARY_HEAD_MIN_SIZE
+
+    @property
+    def eval_images(self) -> int:
+        """Validation images that an evaluation is to see."""
+        return self.eval_total_size or self.num_eval_images
+
+    def to_json(self) -> str:
+        """This configuration as a JSON object, a line per field; `from_json` reads it back."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + '\n'
+
+    @classmethod
+    def from_json(cls, text: str) -> 'Config':
+        """The configuration that `to_json` wrote; fields that it lacks take their default.
+
+        Raises:
+          ConfigError: not a JSON object, a field that does not exist, or a value that is not allowed.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f'The configuration is not JSON: {error}.')
+        if not isinstance(values, dict):
+            raise ConfigError('The configuration is not a JSON object.')
+        unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
+        if unknown:
+            raise ConfigError(f'The configuration has fields that do not exist: {", ".join(unknown)}.')
+        return cls(**values)
+
+
+TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a text'}
+
+
+def setting_of(field: 'dataclasses.Field[Any]') -> Setting:
+    """The group, help and bounds of a field of `Config`."""
+    return field.metadata['setting']
+
+
+def plain_type(annotation: Any) -> type:
+    """The type of a field's values: that of an `Optional`'s content, else the annotation itself."""
+    return next((t for t in getattr(annotation, '__args__', ()) if t is not type(None)), annotation)
+
+
+def differences(old: Config, new: Config) -> List[str]:
+    """The fields in which two configurations differ, as `name: old -> new`."""
+    return [
+        f'{field.name}: {getattr(old, field.name)} -> {getattr(new, field.name)}'
+        for field in dataclasses.fields(Config)
+        if getattr(old, field.name) != getattr(new, field.name)
+    ]
+
+
+# Each preset is the documented default but for the values here.
+PRESETS: Dict[str, Dict[str, Any]] = {
+    # 170 epochs of ImageNet in batches of 1,024 on a v2-8 or v3-8.
+    'imagenet': {},
+    # The same epochs in batches of 4,096 on 32 cores. For 8,192 and 16,384 images, double and redouble
+    # --train_batch_size and --num_shards, and halve and halve again the two numbers of steps.
+    'imagenet_large_batch': {
+        'num_shards': 32,
+        'train_batch_size': 4096,
+        'use_learning_rate_warmup': True,
+        'train_steps': 53250,
+        'train_steps_per_eval': 500,
+    },
+    # The full graph at a small size, on the 1,797 handwritten digits that come with scikit-learn: minutes
+    # on two cores. A digit that is mirrored or cut is another digit, or none.
+    'digits': {
+        'use_tpu': False,
+        'data_dir': 'runs/digits_data',
+        'num_train_images': 1438,
+        'num_eval_images': 359,
+        'num_classes': 11,
+        'train_batch_size': 64,
+        'eval_batch_size': 128,
+        'height': 75,
+        'width': 75,
+        'random_flip': False,
+        'crop_area_min': 0.7,
+        'crop_aspect_ratio_max': 1.2,
+        'depth_multiplier': 0.25,
+        'auxiliary_head': False,
+        'batch_norm_decay': 0.95,
+        'model_dir': 'runs/digits',
+        'export_dir': 'runs/digits/export',
+        'train_steps': 450,
+        'train_steps_per_eval': 150,
+        'skip_host_call': False,
+        'save_summary_steps': 10,
+    },
+}

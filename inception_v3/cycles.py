@@ -1,0 +1,249 @@
+"""The course of a run: training, evaluation, both in turn, or following another run's checkpoints."""
+
+import contextlib
+import os
+import time
+from typing import Iterator, Optional
+
+import tensorflow as tf
+
+from data import records
+from inception_v3 import results
+from inception_v3.config import Config
+from inception_v3.estimator import CheckpointFitsHook, make_estimator
+from inception_v3.export import export_saved_model
+from inception_v3.input_pipeline import BAD_RECORD_SEPARATOR, BAD_RECORDS_DIR, InputPipeline
+from inception_v3.moving_average import LoadEMAHook
+from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
+from preprocessing.decoding import decode_image
+
+# The operation that fails when the input pipeline does.
+_INPUT_OPERATION = 'IteratorGetNext'
+# Bad records that one message names.
+_NAMED_AT_MOST = 10
+
+
+class Run:
+    """A run in its model_dir, which may be a new one or go on from its last checkpoint.
+
+    Args:
+      config: what to run.
+      screen: where its progress is shown.
+
+    Raises:
+      ConfigError, DataError: the run cannot start.
+    """
+
+    def __init__(self, config: Config, screen: Screen):
+        self._config = config
+        self._screen = screen
+        self._estimator = make_estimator(config)
+        self._throughput = Throughput()
+        self._splits = []
+        if config.mode != 'eval':
+            self._splits.append(records.TRAIN)
+        if config.mode != 'train':
+            self._splits.append(records.VALIDATION)
+        if config.use_data == 'real':
+            for split in self._splits:
+                records.find_shards(config.data_dir, split)
+        if config.auxiliary_head and not config.has_auxiliary_head:
+            logger.info('the auxiliary head is left out: it needs images of 107 pixels, and these are smaller')
+
+    def execute(self) -> str:
+        """Does what `mode` says, and exports if that is asked for.
+
+        Returns:
+          The summary to show.
+
+        Raises:
+          DataError: a record cannot be used.
+          CheckpointError: model_dir holds a checkpoint that does not fit.
+        """
+        config = self._config
+        if config.mode != 'eval':
+            results.prepare(config)
+        self._forget_bad_records()
+        with self._bad_records_explained():
+            evaluation = {'train': self._train_only, 'eval': self._follow, 'train_and_eval': self._train_and_evaluate}[
+                config.mode
+            ]()
+        export = self._export()
+        for bad_record in self._skipped_records():
+            logger.info('skipped %s', bad_record)
+        return results.summary(config, evaluation, self._throughput.images_per_second, export)
+
+    def _train_only(self) -> None:
+        self._train(self._config.train_steps)
+
+    def _train_and_evaluate(self) -> Optional[results.Evaluation]:
+        """Trains and evaluates in turn, from wherever an earlier command was interrupted."""
+        config = self._config
+        evaluated = {evaluation.step: evaluation for evaluation in results.read(config.model_dir)}
+        step = self._step()
+        if step >= config.train_steps:
+            logger.info(
+                '%s is at step %d of %d: there is nothing left to train', config.model_dir, step, config.train_steps
+            )
+        while True:
+            done = step >= config.train_steps or (step and step % config.train_steps_per_eval == 0)
+            if done and step not in evaluated:
+                evaluated[step] = self._evaluate(self._estimator.latest_checkpoint())
+            if step >= config.train_steps:
+                return evaluated[step]
+            cycles = step // config.train_steps_per_eval + 1
+            self._train(min(cycles * config.train_steps_per_eval, config.train_steps))
+            step = self._step()
+
+    def _step(self) -> int:
+        checkpoint = self._estimator.latest_checkpoint()
+        return step_of(checkpoint) if checkpoint else 0
+
+    def _train(self, until_step: int) -> None:
+        config = self._config
+        hooks = [TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)]
+        checkpoint = self._estimator.latest_checkpoint()
+        if checkpoint:
+            hooks.append(CheckpointFitsHook(checkpoint))
+            logger.info('going on from %s', checkpoint)
+        self._estimator.train(InputPipeline(True, config), hooks=hooks, max_steps=until_step)
+
+    def _evaluate(self, checkpoint: str) -> results.Evaluation:
+        config = self._config
+        start = time.monotonic()
+        step = step_of(checkpoint)
+        batches = -(-config.eval_images // config.eval_batch_size)
+        hooks = [CheckpointFitsHook(checkpoint), EvaluationProgress(self._screen, batches)]
+        if config.moving_average:
+            hooks.append(LoadEMAHook(checkpoint))
+        self._screen.update(f'preparing to evaluate step {step}')
+        metrics = self._estimator.evaluate(
+            InputPipeline(False, config),
+            # A CPU evaluates to the end of the files, however many images they hold. A TPU must be told.
+            steps=batches if config.use_tpu else None,
+            hooks=hooks,
+            checkpoint_path=checkpoint,
+        )
+        evaluation = results.Evaluation(
+            step=step,
+            checkpoint=os.path.basename(checkpoint),
+            weights='average' if config.moving_average else 'raw',
+            top_1=float(metrics['top_1']),
+            top_5=float(metrics['top_5']),
+            cross_entropy=float(metrics['cross_entropy']),
+            images=int(metrics['images']),
+            seconds=round(time.monotonic() - start, 3),
+            time=results.now(),
+        )
+        results.append(config.model_dir, evaluation)
+        self._screen.clear()
+        logger.info(
+            'step %d: top-1 %.2f %%, top-5 %.2f %%, cross-entropy %.4f, %d images, %s weights',
+            step,
+            100 * evaluation.top_1,
+            100 * evaluation.top_5,
+            evaluation.cross_entropy,
+            evaluation.images,
+            evaluation.weights,
+        )
+        skipped = len(self._skipped_names(records.VALIDATION))
+        if evaluation.images + skipped != config.eval_images:
+            logger.info('that is not the %d images that were expected', config.eval_images)
+        return evaluation
+
+    def _follow(self) -> Optional[results.Evaluation]:
+        """Evaluates the checkpoints of another run as they appear, until that of the last step."""
+        config = self._config
+        evaluation = None
+        checkpoints = tf.train.checkpoints_iterator(
+            config.model_dir, min_interval_secs=config.min_eval_interval, timeout=config.eval_timeout
+        )
+        for checkpoint in checkpoints:
+            try:
+                evaluation = self._evaluate(checkpoint)
+                done = evaluation.step >= config.train_steps
+            except (tf.errors.NotFoundError, tf.errors.DataLossError, ValueError) as error:
+                if tf.train.checkpoint_exists(checkpoint):
+                    raise
+                # The trainer keeps the newest few, and this one was overtaken before it was read.
+                self._screen.clear()
+                logger.info('%s vanished before it was evaluated: %s', checkpoint, error)
+                continue
+            if done:
+                return evaluation
+        logger.info('no new checkpoint in %s for %s seconds', config.model_dir, config.eval_timeout)
+        return evaluation
+
+    def _export(self) -> Optional[str]:
+        checkpoint = self._estimator.latest_checkpoint()
+        if not self._config.export_dir or not checkpoint:
+            return None
+        self._screen.update(f'exporting {checkpoint}')
+        path = export_saved_model(self._estimator, self._config, checkpoint)
+        self._screen.clear()
+        return path
+
+    @contextlib.contextmanager
+    def _bad_records_explained(self) -> Iterator[None]:
+        """Turns the failure of an operation in the input pipeline into a message that names the record.
+
+        The failure itself does not say which record it was; a search of the files does.
+        """
+        try:
+            yield
+        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+            self._screen.clear()
+            if self._config.use_data == 'fake' or _INPUT_OPERATION not in error.message:
+                raise
+            logger.info('a record cannot be used; looking for it')
+            found = []
+            for split in self._splits:
+                paths = records.find_shards(self._config.data_dir, split)
+                for bad_record in self._checker().search(paths, self._screen.update):
+                    found.append(bad_record)
+                    if len(found) > max(_NAMED_AT_MOST, self._config.max_bad_records):
+                        break
+            self._screen.clear()
+            if not found:
+                raise error
+            raise records.DataError(self._complaint([str(bad_record) for bad_record in found]))
+
+    def _complaint(self, found: list) -> str:
+        more = len(found) - _NAMED_AT_MOST
+        return '\n'.join(
+            [
+                f'--max_bad_records={self._config.max_bad_records} records may be skipped, and these cannot be used:',
+                *found[:_NAMED_AT_MOST],
+                *(['and more.'] if more > 0 else []),
+                'Mend the data, or allow more to be skipped. What was trained until now is kept.',
+            ]
+        )
+
+    def _checker(self) -> records.RecordChecker:
+        return records.RecordChecker(self._config.num_classes, decode_image)
+
+    def _skipped_names(self, split: str) -> list:
+        if not self._config.max_bad_records:
+            return []
+        return sorted(tf.io.gfile.glob(os.path.join(self._config.model_dir, BAD_RECORDS_DIR, split, '*')))
+
+    def _forget_bad_records(self) -> None:
+        """Forgets which records were skipped by an earlier command: they may have been mended since."""
+        for split in self._splits:
+            for name in self._skipped_names(split):
+                tf.io.gfile.remove(name)
+            if self._config.max_bad_records:
+                tf.io.gfile.makedirs(os.path.join(self._config.model_dir, BAD_RECORDS_DIR, split))
+
+    def _skipped_records(self) -> Iterator[records.BadRecord]:
+        """The records that this command has skipped."""
+        checker = self._checker()
+        for split in self._splits:
+            for name in self._skipped_names(split):
+                file_name, _, position = os.path.basename(name).rpartition(BAD_RECORD_SEPARATOR)
+                yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
+
+
+def step_of(checkpoint: str) -> int:
+    """The global step of a checkpoint."""
+    return int(tf.train.load_checkpoint(checkpoint).get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))

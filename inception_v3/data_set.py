@@ -1,0 +1,48 @@
+"""Fits a configuration to the data set that it names."""
+
+import dataclasses
+from typing import Any, Dict
+
+from data import dataset_info, digits
+from inception_v3.config import Config, ConfigError
+from inception_v3.flags import CommandLine
+from inception_v3.progress import logger
+
+
+def fit_to_data_set(command_line: CommandLine) -> Config:
+    """The configuration of a command line, with the sizes and the classes that its data set says it has.
+
+    Flags that were given win over the data set's description. The digits preset makes its data set, unless a flag
+    names another.
+
+    Raises:
+      ConfigError: no data set is named, or it has more classes than a flag allows.
+      DataError: its description cannot be read, or the digits cannot be made.
+    """
+    config, given = command_line.config, command_line.given
+    if config.use_data == 'fake':
+        return config
+    if not config.data_dir:
+        raise ConfigError('--data_dir: name the folder of the record files, or make images up with --use_data=fake.')
+    if command_line.preset == 'digits' and 'data_dir' not in given and not digits.is_built(config.data_dir):
+        info = digits.build(config.data_dir)
+        logger.info(
+            'wrote %d training and %d validation images to %s',
+            info.train_images,
+            info.validation_images,
+            config.data_dir,
+        )
+    info = dataset_info.read(config.data_dir)
+    if info is None:
+        return config
+    if 'num_classes' in given and config.num_classes < info.num_classes:
+        raise ConfigError(
+            f'--num_classes={config.num_classes}: the data set in {config.data_dir} has {info.num_classes}, the '
+            'background included. Give at least that, or leave the flag out.'
+        )
+    said: Dict[str, Any] = {
+        'num_train_images': info.train_images,
+        'num_eval_images': info.validation_images,
+        'num_classes': info.num_classes,
+    }
+    return dataclasses.replace(config, **{name: value for name, value in said.items() if name not in given})

@@ -1,0 +1,42 @@
+"""A SavedModel that classifies encoded images, with the weights that were evaluated."""
+
+import functools
+
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.input_pipeline import preprocess_for_eval
+from inception_v3.model_fn import EXPORT_SIGNATURE
+from preprocessing.decoding import decode_image
+
+_PARALLEL_IMAGES = 16
+
+
+def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInputReceiver:
+    """Takes a batch of encoded images, and prepares each as evaluation does."""
+
+    def prepare(encoded: tf.Tensor) -> tf.Tensor:
+        return preprocess_for_eval(decode_image(encoded), config)
+
+    image_bytes = tf.compat.v1.placeholder(tf.string, [None], EXPORT_SIGNATURE)
+    images = tf.map_fn(prepare, image_bytes, tf.float32, parallel_iterations=_PARALLEL_IMAGES)
+    images.set_shape([None, config.height, config.width, 3])
+    return tf.estimator.export.TensorServingInputReceiver(images, {EXPORT_SIGNATURE: image_bytes})
+
+
+def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, config: Config, checkpoint: str) -> str:
+    """Exports a checkpoint: its averages, or its weights without `moving_average`.
+
+    The signature `image_bytes` takes `image_bytes`, a batch of JPEG or PNG files (string [batch]), and returns
+    `classes` (int64 [batch]) and `probabilities` (float32 [batch, num_classes]).
+
+    Args:
+      estimator: of the run.
+      config: of the run; names `export_dir`.
+      checkpoint: the path of the checkpoint.
+
+    Returns:
+      The path of the SavedModel, a new folder in `export_dir` named by the time.
+    """
+    receive = functools.partial(_receive_image_bytes, config)
+    return estimator.export_saved_model(config.export_dir, receive, checkpoint_path=checkpoint).decode()

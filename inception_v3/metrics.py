@@ -1,0 +1,72 @@
+"""What an evaluation measures, over images that count and padding that does not."""
+
+from typing import Any, Dict, Tuple
+
+import tensorflow as tf
+
+# The label of an example that only fills a batch up: it has no weight in any metric.
+PADDING_LABEL = -1
+
+Metric = Tuple[tf.Tensor, tf.Operation]
+
+
+def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric]:
+    """The metrics of an evaluation, accumulated over its batches.
+
+    Args:
+      labels: int32 [batch]; `PADDING_LABEL` for padding.
+      logits: float32 [batch, num_classes].
+
+    Returns:
+      top_1, top_5: fractions of the images whose label has the highest logit, or one of the five highest;
+      cross_entropy: mean of -log softmax(logits)[label], in nats, without label smoothing;
+      images: the number of images.
+    """
+    weights = tf.cast(tf.not_equal(labels, PADDING_LABEL), tf.float32)
+    real_labels = tf.maximum(labels, 0)
+    cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=real_labels, logits=logits)
+
+    def mean(values: Any) -> Metric:
+        return tf.compat.v1.metrics.mean(tf.cast(values, tf.float32), weights=weights)
+
+    def total(values: tf.Tensor) -> Metric:
+        # float32 counts whole numbers only to 2^24.
+        count = tf.compat.v1.get_variable(
+            'images',
+            [],
+            tf.int64,
+            initializer=tf.zeros_initializer(),
+            trainable=False,
+            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES, tf.compat.v1.GraphKeys.METRIC_VARIABLES],
+            use_resource=True,
+        )
+        update = count.assign_add(tf.reduce_sum(tf.cast(values, tf.int64)))
+        return count.read_value(), update
+
+    with tf.compat.v1.variable_scope('evaluation_metrics'):
+        return {
+            'top_1': mean(tf.nn.in_top_k(logits, real_labels, 1)),
+            'top_5': mean(tf.nn.in_top_k(logits, real_labels, 5)),
+            'cross_entropy': mean(cross_entropy),
+            'images': total(weights),
+        }
+
+
+def print_predictions(labels: tf.Tensor, logits: tf.Tensor) -> tf.Operation:
+    """Prints a line per image: its label, and the five likeliest classes with their probabilities.
+
+    On a TPU the lines are in the log of the TPU's host, which is where metrics are computed.
+    """
+    probabilities, classes = tf.nn.top_k(tf.nn.softmax(logits), k=min(5, int(logits.shape[1])))
+    real = tf.where(tf.not_equal(labels, PADDING_LABEL))[:, 0]
+    columns = [tf.gather(tensor, real) for tensor in (labels, classes, probabilities)]
+
+    def line(row: Tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        label, predicted, probability = row
+        pairs = tf.strings.join([tf.as_string(predicted), tf.as_string(probability, precision=6)], ':')
+        return tf.strings.join(
+            ['label ', tf.as_string(label), ' predictions ', tf.strings.reduce_join(pairs, separator=' ')]
+        )
+
+    lines = tf.map_fn(line, columns, dtype=tf.string)
+    return tf.print(tf.strings.reduce_join(lines, separator='\n'))

@@ -1,0 +1,160 @@
+"""What one step is: network, loss, optimizer, averages."""
+
+from typing import Any, Dict, Optional, Tuple
+
+import tensorflow as tf
+
+from inception_v3 import metrics, moving_average
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.config import Config
+from inception_v3.learning_rate import learning_rate
+from inception_v3.networks.inception_v3 import inception_v3
+from inception_v3.networks.layers import conv_for
+from inception_v3.optimizers import make_optimizer
+
+# Szegedy et al., section 7; section 4 for the auxiliary classifier.
+LABEL_SMOOTHING = 0.1
+AUXILIARY_WEIGHT = 0.4
+WEIGHT_DECAY = 4e-5
+
+# The signature of an exported model, and the name of its input.
+EXPORT_SIGNATURE = 'image_bytes'
+
+_TRAIN = tf.estimator.ModeKeys.TRAIN
+_PREDICT = tf.estimator.ModeKeys.PREDICT
+
+
+def inception_model_fn(
+    features: tf.Tensor, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
+) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+    """Builds the graph of a training step, an evaluation step or a prediction.
+
+    Args:
+      features: images as the input pipeline makes them, [batch, height, width, 3], or [height, width, 3, batch]
+        with `transpose_enabled` in training and evaluation; float32 or bfloat16.
+      labels: int32 [batch]; `metrics.PADDING_LABEL` for padding in evaluation; None for prediction.
+      mode: one of `tf.estimator.ModeKeys`.
+      params: `config` is the run's `Config`.
+    """
+    config: Config = params['config']
+    # Resource variables are read when the graph says so, on a CPU as on a TPU.
+    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), use_resource=True):
+        images = features
+        if config.transpose_enabled and mode != _PREDICT:
+            images = tf.transpose(images, [3, 0, 1, 2])
+        logits, auxiliary_logits = _network(images, mode, config)
+        if mode == _PREDICT:
+            return _prediction(logits, config)
+        if mode == _TRAIN:
+            return _training(logits, auxiliary_logits, labels, config)
+        return _evaluation(logits, labels, config)
+
+
+def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
+    is_training = mode == _TRAIN
+    # What is exported runs in float32, wherever that is.
+    bfloat16 = config.precision == 'bfloat16' and mode != _PREDICT
+    dtype = tf.bfloat16 if bfloat16 else tf.float32
+    logits, auxiliary_logits = inception_v3(
+        tf.cast(images, dtype),
+        config.num_classes,
+        is_training,
+        conv=conv_for(dtype, config.use_tpu),
+        norm=BatchNorm(is_training, config.batch_norm_decay, config.clear_update_collections),
+        depth_multiplier=config.depth_multiplier,
+        # Without it in prediction, an exported model does not carry its weights.
+        auxiliary_head=config.has_auxiliary_head and mode != _PREDICT,
+    )
+    return (
+        tf.cast(logits, tf.float32),
+        None if auxiliary_logits is None else tf.cast(auxiliary_logits, tf.float32),
+    )
+
+
+def total_loss(logits: tf.Tensor, auxiliary_logits: Optional[tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+    """The training loss, a float32 scalar.
+
+    Mean softmax cross-entropy with labels smoothed by 0.1, plus 0.4 times the same of the auxiliary logits, plus
+    4e-5 times half the sum of squares of the weights of convolutions: the collection WEIGHTS, which has neither
+    biases nor batch normalization's variables.
+
+    Args:
+      logits: float32 [batch, num_classes].
+      auxiliary_logits: the same of the auxiliary head, or None.
+      labels: int32 [batch].
+    """
+
+    def cross_entropy(x: tf.Tensor) -> tf.Tensor:
+        one_hot = tf.one_hot(labels, x.shape[1])
+        return tf.compat.v1.losses.softmax_cross_entropy(one_hot, x, label_smoothing=LABEL_SMOOTHING)
+
+    loss = cross_entropy(logits)
+    if auxiliary_logits is not None:
+        loss += AUXILIARY_WEIGHT * cross_entropy(auxiliary_logits)
+    weights = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)
+    # One sum of a stack: the order in which add_n sums varies, and its last bits with it.
+    return loss + WEIGHT_DECAY * tf.reduce_sum(tf.stack([tf.nn.l2_loss(weight) for weight in weights]))
+
+
+def _training(
+    logits: tf.Tensor, auxiliary_logits: Optional[tf.Tensor], labels: tf.Tensor, config: Config
+) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+    loss = total_loss(logits, auxiliary_logits, labels)
+    global_step = tf.compat.v1.train.get_or_create_global_step()
+    step = tf.identity(global_step)
+    rate = learning_rate(step, config)
+    updates = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
+    with tf.control_dependencies([step, *updates]):
+        train_op = make_optimizer(rate, config).minimize(loss, global_step)
+    if config.moving_average:
+        with tf.control_dependencies([train_op]):
+            train_op = moving_average.update_averages(config, global_step)
+    host_call = None
+    if not config.skip_host_call:
+        host_call = _training_summaries(loss, rate, step, config)
+    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(_TRAIN, loss=loss, train_op=train_op, host_call=host_call)
+
+
+def _training_summaries(loss: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, config: Config) -> Tuple[Any, Any]:
+    """A host call that writes loss, learning rate and epoch for TensorBoard: a TPU cannot write files."""
+
+    def write(losses: tf.Tensor, rates: tf.Tensor, steps: tf.Tensor) -> Any:
+        # A tensor that leaves a TPU has a value per core.
+        at = tf.cast(steps[0], tf.int64)
+        writer = tf.compat.v2.summary.create_file_writer(config.model_dir, max_queue=1)
+        with writer.as_default(), tf.compat.v2.summary.record_if(tf.equal(at % config.save_summary_steps, 0)):
+            epoch = tf.cast(at, tf.float32) * (config.train_batch_size / config.num_train_images)
+            tf.compat.v2.summary.scalar('loss', tf.reduce_mean(losses), at)
+            tf.compat.v2.summary.scalar('learning_rate', rates[0], at)
+            tf.compat.v2.summary.scalar('epoch', epoch, at)
+            return tf.compat.v1.summary.all_v2_summary_ops()
+
+    return write, [tf.reshape(tensor, [1]) for tensor in (loss, rate, tf.cast(step, tf.int32))]
+
+
+def _evaluation(logits: tf.Tensor, labels: tf.Tensor, config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+    def metric_fn(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, metrics.Metric]:
+        if config.display_tensors:
+            with tf.control_dependencies([metrics.print_predictions(labels, logits)]):
+                labels = tf.identity(labels)
+        return metrics.evaluation_metrics(labels, logits)
+
+    # TPUEstimator wants a loss, and averages it over steps, padding and all: cross_entropy is the true one.
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.maximum(labels, 0), logits=logits))
+    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
+        tf.estimator.ModeKeys.EVAL, loss=loss, eval_metrics=(metric_fn, [labels, logits])
+    )
+
+
+def _prediction(logits: tf.Tensor, config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+    predictions = {'classes': tf.argmax(logits, axis=1), 'probabilities': tf.nn.softmax(logits)}
+
+    def scaffold_fn() -> tf.compat.v1.train.Scaffold:
+        return tf.compat.v1.train.Scaffold(saver=moving_average.averaging_saver())
+
+    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
+        _PREDICT,
+        predictions=predictions,
+        export_outputs={EXPORT_SIGNATURE: tf.estimator.export.PredictOutput(predictions)},
+        scaffold_fn=scaffold_fn if config.moving_average else None,
+    )

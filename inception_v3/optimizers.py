@@ -1,0 +1,31 @@
+"""The optimizers that `--optimizer` names."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from inception_v3.config import Config
+
+MOMENTUM = 0.9
+RMSPROP_DECAY = 0.9
+RMSPROP_MOMENTUM = 0.9
+# Inside the root, as TensorFlow has it: g / sqrt(mean square + epsilon). Szegedy et al., section 8.
+RMSPROP_EPSILON = 1.0
+
+
+def make_optimizer(learning_rate: Any, config: Config) -> tf.compat.v1.train.Optimizer:
+    """The optimizer of a run; on a TPU it averages the gradients over the cores.
+
+    Args:
+      learning_rate: float scalar, or tensor.
+      config: names the optimizer.
+    """
+    optimizer = {
+        'sgd': lambda: tf.compat.v1.train.GradientDescentOptimizer(learning_rate),
+        'momentum': lambda: tf.compat.v1.train.MomentumOptimizer(learning_rate, MOMENTUM),
+        'RMS': lambda: tf.compat.v1.train.RMSPropOptimizer(
+            learning_rate, RMSPROP_DECAY, RMSPROP_MOMENTUM, RMSPROP_EPSILON
+        ),
+    }[config.optimizer]()
+    # Without a TPU the wrapper builds and then fails: its sum over the cores has no kernel elsewhere.
+    return tf.compat.v1.tpu.CrossShardOptimizer(optimizer) if config.use_tpu else optimizer

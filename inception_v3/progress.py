@@ -1,0 +1,188 @@
+"""What a user sees while a run goes on: one live line on a terminal, plain lines elsewhere."""
+
+import logging
+import os
+import sys
+import time
+import warnings
+from typing import Any, Optional, TextIO
+
+import tensorflow as tf
+
+# Seconds between renewals of the live line, and between plain lines.
+_LIVE_INTERVAL = 0.2
+_PLAIN_INTERVAL = 15.0
+
+_ERASE_LINE = '\r\x1b[K'
+
+logger = logging.getLogger('inception_v3')
+
+
+class Screen(logging.Handler):
+    """Shows log lines, and below them on a terminal one line that is renewed in place.
+
+    Args:
+      stream: where to; standard error for a program.
+    """
+
+    def __init__(self, stream: TextIO):
+        super().__init__()
+        self._stream = stream
+        self._live = stream.isatty()
+        self._line = ''
+        self._shown_at: Optional[float] = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes a log line, above the live one."""
+        text = self.format(record)
+        self._stream.write(f'{_ERASE_LINE}{text}\n{self._line}' if self._live else f'{text}\n')
+        self._stream.flush()
+
+    def update(self, text: str) -> None:
+        """Renews the live line, or writes a plain one, unless the last one is too recent."""
+        now = time.monotonic()
+        interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
+        if self._shown_at is not None and now - self._shown_at < interval:
+            return
+        self._shown_at = now
+        if self._live:
+            self._line = text[: _terminal_width(self._stream) - 1]
+            self._stream.write(_ERASE_LINE + self._line)
+            self._stream.flush()
+        else:
+            logger.info(text)
+
+    def clear(self) -> None:
+        """Takes the live line away."""
+        if self._line:
+            self._line = ''
+            self._stream.write(_ERASE_LINE)
+            self._stream.flush()
+        self._shown_at = None
+
+
+def _terminal_width(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def set_up_logging(verbose: bool) -> Screen:
+    """Sends this program's log lines to standard error, and TensorFlow's only if they are wanted or are errors.
+
+    Args:
+      verbose: show TensorFlow's log and Python's warnings too.
+    """
+    screen = Screen(sys.stderr)
+    screen.setFormatter(logging.Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
+    logger.handlers = [screen]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    tensorflow_logger = logging.getLogger('tensorflow')
+    tensorflow_logger.handlers = [screen]
+    tensorflow_logger.propagate = False
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO if verbose else tf.compat.v1.logging.ERROR)
+    if not verbose:
+        warnings.simplefilter('ignore')
+    return screen
+
+
+class Throughput:
+    """Images per second of the training steps of a command, over as many cycles as it has.
+
+    Each cycle's first step is left out: it builds the graph's kernels and fills the input pipeline.
+    """
+
+    def __init__(self) -> None:
+        self.images = 0
+        self.seconds = 0.0
+
+    @property
+    def images_per_second(self) -> Optional[float]:
+        """None before there is anything to measure."""
+        return self.images / self.seconds if self.seconds else None
+
+
+class TrainingProgress(tf.estimator.SessionRunHook):
+    """Shows step, loss, images/s and the time left.
+
+    Args:
+      screen: where to.
+      throughput: is told of each step.
+      train_steps: the steps of the whole run.
+      batch_size: images per step.
+    """
+
+    def __init__(self, screen: Screen, throughput: Throughput, train_steps: int, batch_size: int):
+        self._screen = screen
+        self._throughput = throughput
+        self._train_steps = train_steps
+        self._batch_size = batch_size
+        self._step: Any = None
+        self._last_step: Optional[int] = None
+        self._last_time = 0.0
+        self._rate: Optional[float] = None
+
+    def begin(self) -> None:
+        """Finds the step and the loss, which Estimator puts last into the collection LOSSES."""
+        self._fetches = {
+            'step': tf.compat.v1.train.get_global_step(),
+            'loss': tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1],
+        }
+        self._screen.update(f'preparing to train, {self._train_steps} steps in all')
+
+    def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
+        """Asks for the step and the loss."""
+        return tf.estimator.SessionRunArgs(self._fetches)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Measures and shows."""
+        step, loss = int(run_values.results['step']), float(run_values.results['loss'])
+        now = time.monotonic()
+        if self._last_step is not None and step > self._last_step:
+            images, seconds = (step - self._last_step) * self._batch_size, now - self._last_time
+            self._throughput.images += images
+            self._throughput.seconds += seconds
+            latest = images / seconds
+            self._rate = latest if self._rate is None else 0.95 * self._rate + 0.05 * latest
+        self._last_step, self._last_time = step, now
+        text = f'step {step} of {self._train_steps}, loss {loss:.4f}'
+        if self._rate:
+            left = (self._train_steps - step) * self._batch_size / self._rate
+            text += f', {self._rate:,.1f} images/s, {duration(left)} left'
+        self._screen.update(text)
+
+    def end(self, session: Any) -> None:
+        """Takes the line away."""
+        self._screen.clear()
+
+
+class EvaluationProgress(tf.estimator.SessionRunHook):
+    """Shows how many batches of an evaluation are done.
+
+    Args:
+      screen: where to.
+      batches: how many there are expected to be.
+    """
+
+    def __init__(self, screen: Screen, batches: int):
+        self._screen = screen
+        self._batches = batches
+        self._done = 0
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Counts and shows."""
+        self._done += 1
+        self._screen.update(f'evaluating: batch {self._done} of {self._batches}')
+
+    def end(self, session: Any) -> None:
+        """Takes the line away."""
+        self._screen.clear()
+
+
+def duration(seconds: float) -> str:
+    """A number of seconds as `h:mm:ss`, or `m:ss` below an hour."""
+    minutes, second = divmod(int(seconds + 0.5), 60)
+    hours, minute = divmod(minutes, 60)
+    return f'{hours}:{minute:02d}:{second:02d}' if hours else f'{minute}:{second:02d}'

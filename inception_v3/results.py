@@ -1,0 +1,152 @@
+"""What a run leaves in its model_dir besides checkpoints: configuration, versions, and every evaluation."""
+
+import datetime
+import json
+import os
+import platform
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+
+import inception_v3
+from inception_v3.config import Config, ConfigError, differences
+from inception_v3.progress import logger
+
+CONFIG_FILE = 'config.json'
+VERSIONS_FILE = 'versions.json'
+RESULTS_FILE = 'results.jsonl'
+
+
+class Evaluation(NamedTuple):
+    """One evaluation: one line of `results.jsonl`.
+
+    Attributes:
+      step: the checkpoint's global step.
+      checkpoint: the checkpoint's name in model_dir.
+      weights: 'average' or 'raw'.
+      top_1: fraction of the images whose label is the likeliest class.
+      top_5: fraction of the images whose label is among the five likeliest.
+      cross_entropy: mean over the images, in nats, without label smoothing.
+      images: number of images, each evaluated once.
+      seconds: duration, the building of the graph included.
+      time: when it ended: UTC, ISO 8601.
+    """
+
+    step: int
+    checkpoint: str
+    weights: str
+    top_1: float
+    top_5: float
+    cross_entropy: float
+    images: int
+    seconds: float
+    time: str
+
+
+def now() -> str:
+    """The time as UTC, ISO 8601, to the second."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')
+
+
+def prepare(config: Config) -> None:
+    """Makes model_dir, and writes the configuration and the versions into it.
+
+    A directory that another configuration has written to is taken, and the differences are logged: resuming with
+    more steps is meant so.
+
+    Raises:
+      ConfigError: model_dir cannot be written to.
+    """
+    path = os.path.join(config.model_dir, CONFIG_FILE)
+    try:
+        tf.io.gfile.makedirs(config.model_dir)
+        if tf.io.gfile.exists(path):
+            _log_differences(path, config)
+        _write(path, config.to_json())
+        _write(os.path.join(config.model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
+    except tf.errors.OpError as error:
+        raise ConfigError(f'--model_dir={config.model_dir}: cannot be written to: {error.message}')
+
+
+def _log_differences(path: str, config: Config) -> None:
+    with tf.io.gfile.GFile(path) as file:
+        text = file.read()
+    try:
+        changed = differences(Config.from_json(text), config)
+    except ConfigError as error:
+        logger.info('%s is replaced; it could not be read: %s', path, error)
+        return
+    if changed:
+        logger.info('the configuration differs from that in %s: %s', path, '; '.join(changed))
+
+
+def _write(path: str, text: str) -> None:
+    """Writes a file whole or not at all."""
+    unfinished = f'{path}.unfinished'
+    with tf.io.gfile.GFile(unfinished, 'w') as file:
+        file.write(text)
+    tf.io.gfile.rename(unfinished, path, overwrite=True)
+
+
+def versions() -> Dict[str, Any]:
+    """The versions of what a result depends on."""
+    return {
+        'inception_v3': inception_v3.__version__,
+        'tensorflow': tf.__version__,
+        'numpy': np.__version__,
+        'python': platform.python_version(),
+        'platform': platform.platform(),
+        'command': sys.argv,
+    }
+
+
+def append(model_dir: str, evaluation: Evaluation) -> None:
+    """Adds a line to `results.jsonl`."""
+    path = os.path.join(model_dir, RESULTS_FILE)
+    line = json.dumps(evaluation._asdict()) + '\n'
+    # A process that was killed while it wrote leaves half a line.
+    if tf.io.gfile.exists(path) and not _text(path).endswith('\n'):
+        line = '\n' + line
+    with tf.io.gfile.GFile(path, 'a') as file:
+        file.write(line)
+
+
+def read(model_dir: str) -> List[Evaluation]:
+    """The evaluations in `results.jsonl`, in the order in which they were made; a line cut short is passed over."""
+    path = os.path.join(model_dir, RESULTS_FILE)
+    if not tf.io.gfile.exists(path):
+        return []
+    evaluations = []
+    for line in _text(path).splitlines():
+        try:
+            evaluations.append(Evaluation(**json.loads(line)))
+        except (TypeError, ValueError):
+            continue
+    return evaluations
+
+
+def _text(path: str) -> str:
+    with tf.io.gfile.GFile(path) as file:
+        return file.read()
+
+
+def summary(
+    config: Config, evaluation: Optional[Evaluation], images_per_second: Optional[float], export: Optional[str]
+) -> str:
+    """What a run ends with on the screen: a value a line."""
+    rows = []
+    if evaluation:
+        rows += [
+            ('top-1', f'{evaluation.top_1:.2%}'),
+            ('top-5', f'{evaluation.top_5:.2%}'),
+            ('evaluated', f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'),
+        ]
+    if images_per_second:
+        rows.append(('training', f'{images_per_second:,.1f} images/s'))
+    rows.append(('results', str(config.model_dir)))
+    if export:
+        rows.append(('SavedModel', export))
+    width = max(len(name) for name, _ in rows)
+    return '\n'.join(f'{name:<{width}}  {value}' for name, value in rows)

@@ -1,0 +1,1 @@
+"""Preprocessing of images, as TensorFlow operations on one image at a time."""

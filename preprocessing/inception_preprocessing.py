@@ -1,0 +1,385 @@
+"""The Inception preprocessing: random crop, resize, flip and colour in training; central crop in evaluation.
+
+A training image's distortion is drawn in one place (`draw_distortion`, a few numbers) and applied in another
+(`apply_distortion`, exact for given numbers). The functions with the documented names compose the two.
+"""
+
+from typing import NamedTuple, Tuple, Union
+
+import tensorflow as tf
+
+BRIGHTNESS_MAX_DELTA = 32 / 255
+SATURATION_RANGE = (0.5, 1.5)
+HUE_MAX_DELTA = 0.2
+CONTRAST_RANGE = (0.5, 1.5)
+
+MIN_OBJECT_COVERED = 0.1
+CROP_AREA_MIN = 0.05
+CROP_ASPECT_RATIO_MAX = 4 / 3
+CROP_MAX_ATTEMPTS = 100
+
+# The orders of the full colour distortion: b(rightness), s(aturation), h(ue), c(ontrast).
+FULL_ORDERINGS = ('bshc', 'sbch', 'chbs', 'hscb')
+
+RESIZE_METHODS = (
+    tf.image.ResizeMethod.BILINEAR,
+    tf.image.ResizeMethod.NEAREST_NEIGHBOR,
+    tf.image.ResizeMethod.BICUBIC,
+    tf.image.ResizeMethod.AREA,
+)
+
+
+class Crop(NamedTuple):
+    """A box in an image, in pixels: int32 scalars."""
+
+    top: tf.Tensor
+    left: tf.Tensor
+    height: tf.Tensor
+    width: tf.Tensor
+
+
+class FastColor(NamedTuple):
+    """A shift in YCbCr: float32 scalars, for pixels in [0, 1]."""
+
+    brightness: tf.Tensor
+    cb: tf.Tensor
+    cr: tf.Tensor
+
+
+class FullColor(NamedTuple):
+    """Brightness offset, saturation factor, hue rotation (in turns) and contrast factor: float32 scalars."""
+
+    brightness: tf.Tensor
+    saturation: tf.Tensor
+    hue: tf.Tensor
+    contrast: tf.Tensor
+
+
+class Distortion(NamedTuple):
+    """All that is random in the preprocessing of one training image.
+
+    Attributes:
+      crop: the box that is cut out.
+      resize_method: int32 scalar, an index into `RESIZE_METHODS`.
+      flip: bool scalar, whether to mirror left and right.
+      color: the shift or the four factors.
+      color_ordering: int32 scalar, the order in which the four factors apply.
+    """
+
+    crop: Crop
+    resize_method: tf.Tensor
+    flip: tf.Tensor
+    color: Union[FastColor, FullColor]
+    color_ordering: tf.Tensor
+
+
+def whole_image_box() -> tf.Tensor:
+    """The box of a whole image, as float32 [1, 1, 4]: what a crop is drawn around if nothing is annotated."""
+    return tf.constant([[[0.0, 0.0, 1.0, 1.0]]])
+
+
+def draw_crop(
+    image_shape: tf.Tensor,
+    bbox: tf.Tensor,
+    min_object_covered: float = MIN_OBJECT_COVERED,
+    aspect_ratio_range: Tuple[float, float] = (1 / CROP_ASPECT_RATIO_MAX, CROP_ASPECT_RATIO_MAX),
+    area_range: Tuple[float, float] = (CROP_AREA_MIN, 1.0),
+    max_attempts: int = CROP_MAX_ATTEMPTS,
+) -> Crop:
+    """Draws a random crop that covers enough of at least one box.
+
+    Args:
+      image_shape: int32 [3], height, width and channels of the image.
+      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image; without any, the
+        whole image is the box.
+      min_object_covered: the fraction of some box that the crop must contain.
+      aspect_ratio_range: allowed width over height, lowest and highest.
+      area_range: allowed area as a fraction of the image, lowest and highest.
+      max_attempts: draws before the whole image is taken instead.
+    """
+    begin, size, _ = tf.image.sample_distorted_bounding_box(
+        image_shape,
+        bounding_boxes=bbox,
+        min_object_covered=min_object_covered,
+        aspect_ratio_range=aspect_ratio_range,
+        area_range=area_range,
+        max_attempts=max_attempts,
+        use_image_if_no_bounding_boxes=True,
+    )
+    return Crop(begin[0], begin[1], size[0], size[1])
+
+
+def draw_fast_color(cb_distortion_range: float = 0.1, cr_distortion_range: float = 0.1) -> FastColor:
+    """Draws a shift in YCbCr, each part uniform within its range on both sides of zero."""
+    return FastColor(
+        tf.random.uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
+        tf.random.uniform([], -cb_distortion_range, cb_distortion_range),
+        tf.random.uniform([], -cr_distortion_range, cr_distortion_range),
+    )
+
+
+def draw_full_color() -> FullColor:
+    """Draws the four colour factors, each uniform in its range."""
+    return FullColor(
+        tf.random.uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
+        tf.random.uniform([], *SATURATION_RANGE),
+        tf.random.uniform([], -HUE_MAX_DELTA, HUE_MAX_DELTA),
+        tf.random.uniform([], *CONTRAST_RANGE),
+    )
+
+
+def draw_distortion(
+    image_shape: tf.Tensor,
+    bbox: tf.Tensor,
+    fast_mode: bool = True,
+    use_fast_color_distort: bool = True,
+    cb_distortion_range: float = 0.1,
+    cr_distortion_range: float = 0.1,
+    random_flip: bool = True,
+    crop_area_min: float = CROP_AREA_MIN,
+    crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX,
+) -> Distortion:
+    """Draws everything that is random about one training image; arguments as for `preprocess_for_train`."""
+    crop = draw_crop(
+        image_shape,
+        bbox,
+        aspect_ratio_range=(1 / crop_aspect_ratio_max, crop_aspect_ratio_max),
+        area_range=(crop_area_min, 1.0),
+    )
+    return Distortion(
+        crop=crop,
+        resize_method=_draw_index(1 if fast_mode else len(RESIZE_METHODS)),
+        flip=tf.random.uniform([]) < 0.5 if random_flip else tf.constant(False),
+        color=draw_fast_color(cb_distortion_range, cr_distortion_range)
+        if use_fast_color_distort
+        else draw_full_color(),
+        # Fast mode always takes ordering 0.
+        color_ordering=_draw_index(1 if fast_mode else len(FULL_ORDERINGS)),
+    )
+
+
+def _draw_index(count: int) -> tf.Tensor:
+    return tf.constant(0) if count == 1 else tf.random.uniform([], maxval=count, dtype=tf.int32)
+
+
+def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
+    """Cuts the box out of an image of shape [height, width, channels]."""
+    cropped = tf.slice(image, [crop.top, crop.left, 0], [crop.height, crop.width, -1])
+    cropped.set_shape([None, None, image.shape[2]])
+    return cropped
+
+
+def apply_resize(image: tf.Tensor, height: int, width: int, method: tf.Tensor) -> tf.Tensor:
+    """Resizes a float image to height x width by one of `RESIZE_METHODS`, whose index may be a tensor."""
+    constant = tf.get_static_value(method)
+    if constant is not None:
+        resized = tf.compat.v1.image.resize(image, [height, width], RESIZE_METHODS[constant])
+    else:
+        branches = [lambda m=m: tf.compat.v1.image.resize(image, [height, width], m) for m in RESIZE_METHODS]
+        resized = tf.switch_case(method, branches)
+    resized.set_shape([height, width, image.shape[2]])
+    return resized
+
+
+def apply_fast_color(image: tf.Tensor, color: FastColor) -> tf.Tensor:
+    """Shifts an RGB image in YCbCr and clips it to [0, 1].
+
+    The shift is the same for all pixels, and the transform to RGB (JFIF 1.02) is linear: one offset for each
+    of red, green and blue does it, with no conversion of the image.
+
+    Args:
+      image: float [height, width, 3], pixels in [0, 1].
+      color: the shift.
+    """
+    offset = tf.stack(
+        [
+            1.402 * color.cr + color.brightness,
+            -0.344136 * color.cb - 0.714136 * color.cr + color.brightness,
+            1.772 * color.cb + color.brightness,
+        ]
+    )
+    return tf.clip_by_value(image + offset, 0.0, 1.0)
+
+
+def apply_full_color(image: tf.Tensor, color: FullColor, operations: str) -> tf.Tensor:
+    """Applies colour operations in the order given, and clips to [0, 1].
+
+    Args:
+      image: float [height, width, 3], pixels in [0, 1].
+      color: the factors.
+      operations: a letter each: b(rightness), s(aturation), h(ue), c(ontrast).
+    """
+    apply = {
+        'b': lambda x: tf.image.adjust_brightness(x, color.brightness),
+        's': lambda x: tf.image.adjust_saturation(x, color.saturation),
+        'h': lambda x: tf.image.adjust_hue(x, color.hue),
+        'c': lambda x: tf.image.adjust_contrast(x, color.contrast),
+    }
+    for operation in operations:
+        image = apply[operation](image)
+    return tf.clip_by_value(image, 0.0, 1.0)
+
+
+def _operations(color_ordering: int, fast_mode: bool) -> str:
+    if fast_mode:
+        return 'bs' if color_ordering == 0 else 'sb'
+    if color_ordering not in range(len(FULL_ORDERINGS)):
+        raise ValueError(f'color_ordering is {color_ordering}; it must be 0 to {len(FULL_ORDERINGS) - 1}.')
+    return FULL_ORDERINGS[color_ordering]
+
+
+def apply_distortion(
+    image: tf.Tensor, distortion: Distortion, height: int, width: int, fast_mode: bool = True
+) -> tf.Tensor:
+    """Applies a drawn distortion to an image.
+
+    Args:
+      image: [any height, any width, 3]; integers are taken over their whole range, floats as [0, 1].
+      distortion: what `draw_distortion` drew for the image.
+      height: height of the result, in pixels.
+      width: width of the result, in pixels.
+      fast_mode: as for `preprocess_for_train`.
+
+    Returns:
+      float32 [height, width, 3], in [-1, 1].
+    """
+    image = apply_crop(image, distortion.crop)
+    image = tf.image.convert_image_dtype(image, tf.float32)
+    image = apply_resize(image, height, width, distortion.resize_method)
+    image = tf.cond(distortion.flip, lambda: tf.reverse(image, [1]), lambda: image)
+    if isinstance(distortion.color, FastColor):
+        image = apply_fast_color(image, distortion.color)
+    elif fast_mode:
+        image = apply_full_color(image, distortion.color, _operations(0, fast_mode))
+    else:
+        branches = [
+            lambda operations=operations: apply_full_color(image, distortion.color, operations)
+            for operations in FULL_ORDERINGS
+        ]
+        image = tf.switch_case(distortion.color_ordering, branches)
+    return scale_to_network(image)
+
+
+def scale_to_network(image: tf.Tensor) -> tf.Tensor:
+    """Pixels from [0, 1] to [-1, 1]: (x - 0.5) * 2."""
+    return (image - 0.5) * 2.0
+
+
+def distorted_bounding_box_crop(
+    image: tf.Tensor,
+    bbox: tf.Tensor,
+    min_object_covered: float = MIN_OBJECT_COVERED,
+    aspect_ratio_range: Tuple[float, float] = (1 / CROP_ASPECT_RATIO_MAX, CROP_ASPECT_RATIO_MAX),
+    area_range: Tuple[float, float] = (CROP_AREA_MIN, 1.0),
+    max_attempts: int = CROP_MAX_ATTEMPTS,
+) -> Tuple[tf.Tensor, tf.Tensor]:
+    """Cuts out a random box; arguments as for `draw_crop`.
+
+    Returns:
+      The crop, of the image's dtype and shape [crop height, crop width, channels], and its box as float32
+      [1, 1, 4]: ymin, xmin, ymax, xmax, fractions of the image.
+    """
+    shape = tf.shape(image)
+    crop = draw_crop(shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts)
+    corners = tf.stack([crop.top, crop.left, crop.top + crop.height, crop.left + crop.width])
+    size = tf.stack([shape[0], shape[1], shape[0], shape[1]])
+    box = tf.cast(corners, tf.float32) / tf.cast(size, tf.float32)
+    return apply_crop(image, crop), tf.reshape(box, [1, 1, 4])
+
+
+def distort_color_fast(
+    image: tf.Tensor, cb_distortion_range: float = 0.1, cr_distortion_range: float = 0.1
+) -> tf.Tensor:
+    """Shifts brightness and chroma at random, in YCbCr.
+
+    Args:
+      image: float [height, width, 3], pixels in [0, 1].
+      cb_distortion_range: largest shift of Cb.
+      cr_distortion_range: largest shift of Cr.
+
+    Returns:
+      The same shape and dtype, in [0, 1].
+    """
+    return apply_fast_color(image, draw_fast_color(cb_distortion_range, cr_distortion_range))
+
+
+def distort_color(image: tf.Tensor, color_ordering: int = 0, fast_mode: bool = True) -> tf.Tensor:
+    """Distorts brightness and saturation, and hue and contrast unless in fast mode, at random.
+
+    Args:
+      image: float [height, width, 3], pixels in [0, 1].
+      color_ordering: fast mode: 0 for brightness first, any other for saturation first; else 0 to 3, an
+        index into `FULL_ORDERINGS`.
+      fast_mode: leave hue and contrast alone.
+
+    Returns:
+      The same shape and dtype, in [0, 1].
+
+    Raises:
+      ValueError: not in fast mode, and `color_ordering` is not 0 to 3.
+    """
+    return apply_full_color(image, draw_full_color(), _operations(color_ordering, fast_mode))
+
+
+def preprocess_for_train(
+    image: tf.Tensor,
+    height: int,
+    width: int,
+    bbox: tf.Tensor,
+    fast_mode: bool = True,
+    use_fast_color_distort: bool = True,
+    cb_distortion_range: float = 0.1,
+    cr_distortion_range: float = 0.1,
+    random_flip: bool = True,
+    crop_area_min: float = CROP_AREA_MIN,
+    crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX,
+) -> tf.Tensor:
+    """Distorts an image for training: random crop, resize, flip and colour.
+
+    Args:
+      image: [any height, any width, 3]; integers are taken over their whole range, floats as [0, 1].
+      height: height of the result, in pixels.
+      width: width of the result, in pixels.
+      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image; the crop covers a
+        tenth of at least one of them, or of the image if there are none.
+      fast_mode: resize bilinearly, and leave hue and contrast alone; else by one of four methods at random,
+        and with all four colour operations in one of four orders at random.
+      use_fast_color_distort: distort colour as a shift in YCbCr, whatever the mode.
+      cb_distortion_range: largest shift of Cb.
+      cr_distortion_range: largest shift of Cr.
+      random_flip: mirror half of the images.
+      crop_area_min: smallest crop, as a fraction of the image.
+      crop_aspect_ratio_max: largest width over height of the crop, and of height over width.
+
+    Returns:
+      float32 [height, width, 3], in [-1, 1].
+    """
+    distortion = draw_distortion(
+        tf.shape(image),
+        bbox,
+        fast_mode=fast_mode,
+        use_fast_color_distort=use_fast_color_distort,
+        cb_distortion_range=cb_distortion_range,
+        cr_distortion_range=cr_distortion_range,
+        random_flip=random_flip,
+        crop_area_min=crop_area_min,
+        crop_aspect_ratio_max=crop_aspect_ratio_max,
+    )
+    return apply_distortion(image, distortion, height, width, fast_mode)
+
+
+def preprocess_for_eval(image: tf.Tensor, height: int, width: int, central_fraction: float = 0.875) -> tf.Tensor:
+    """Prepares an image for evaluation: central crop and bilinear resize.
+
+    Args:
+      image: [any height, any width, 3]; integers are taken over their whole range, floats as [0, 1].
+      height: height of the result, in pixels.
+      width: width of the result, in pixels.
+      central_fraction: the fraction of height and of width that the crop keeps.
+
+    Returns:
+      float32 [height, width, 3], in [-1, 1].
+    """
+    image = tf.image.central_crop(image, central_fraction)
+    image = tf.image.convert_image_dtype(image, tf.float32)
+    return scale_to_network(apply_resize(image, height, width, tf.constant(0)))

@@ -1,0 +1,32 @@
+"""Inception v3 for Cloud TPU, on TensorFlow 1.15."""
+
+from setuptools import setup
+
+EXTRAS = {
+    # The embedded data set of `--preset=digits`.
+    'demo': ['scikit-learn>=1.0,<1.1'],
+    'test': [
+        'hypothesis',
+        'pytest',
+        'pytest-xdist',
+        'scikit-image>=0.19,<0.20',  # Photographs inside the wheel.
+        'scikit-learn>=1.0,<1.1',
+    ],
+    'lint': ['mypy', 'ruff'],
+}
+
+setup(
+    name='inception-v3-tpu',
+    version='1.0.0',
+    description='The reference implementation of Inception v3 on Cloud TPU',
+    license='Apache-2.0',
+    python_requires='>=3.7,<3.8',
+    packages=['inception_v3', 'inception_v3.networks', 'preprocessing', 'data'],
+    install_requires=[
+        'tensorflow>=1.15.5,<1.16',
+        'protobuf<3.21',  # TensorFlow 1.15's generated code is refused by protobuf 3.21 and later.
+        'absl-py',
+        'numpy',
+    ],
+    extras_require=EXTRAS,
+)

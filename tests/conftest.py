@@ -1,0 +1,111 @@
+"""What tests share: real images as record files, and small configurations."""
+
+import logging
+import os
+import warnings
+from typing import Any, Iterator, List, NamedTuple
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+logging.getLogger('tensorflow').setLevel(logging.ERROR)
+warnings.filterwarnings('ignore', category=FutureWarning)
+
+import numpy as np
+import pytest
+import skimage.data
+import tensorflow as tf
+
+from data import digits, records
+from data.dataset_info import DatasetInfo
+from inception_v3.config import Config
+
+
+@pytest.fixture(autouse=True)
+def _new_graph() -> Iterator[None]:
+    """Every test has a graph of its own."""
+    with tf.Graph().as_default():
+        yield
+
+
+def evaluate(*tensors: Any, **placeholders: Any) -> Any:
+    """The values of tensors of the current graph, its variables newly initialized."""
+    with tf.compat.v1.Session() as session:
+        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        values = session.run(tensors)
+    return values[0] if len(tensors) == 1 else values
+
+
+@pytest.fixture(scope='session')
+def digits_dir(tmp_path_factory: Any) -> str:
+    """The digits data set."""
+    data_dir = str(tmp_path_factory.mktemp('digits') / 'data')
+    digits.build(data_dir)
+    return data_dir
+
+
+class Photo(NamedTuple):
+    """A photograph in a record: its pixels before encoding, its JPEG file, its label and its boxes."""
+
+    pixels: np.ndarray
+    encoded: bytes
+    label: int
+    boxes: np.ndarray
+
+
+def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
+    """A JPEG file of uint8 pixels, [height, width, 3]."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.image.encode_jpeg(pixels, quality=quality))
+
+
+@pytest.fixture(scope='session')
+def photos() -> List[Photo]:
+    """Photographs from inside scikit-image, of several shapes, labelled 1, 2, 3 …, with 0, 1 or 2 boxes each."""
+    images = [
+        skimage.data.chelsea(),  # 300 x 451
+        skimage.data.astronaut(),  # 512 x 512
+        skimage.data.coffee(),  # 400 x 600
+        skimage.data.rocket()[:, 60:300],  # 427 x 240
+        skimage.data.chelsea()[20:, ::-1],  # 280 x 451
+    ]
+    boxes = np.array([[0.1, 0.2, 0.6, 0.7], [0.3, 0.0, 1.0, 0.5]], np.float32)
+    return [
+        Photo(np.ascontiguousarray(image), encode_jpeg(image), index + 1, boxes[: index % 3])
+        for index, image in enumerate(images)
+    ]
+
+
+def photo_example(photo: Photo) -> tf.train.Example:
+    """The record of a photograph."""
+    example = records.make_example(photo.encoded, 'JPEG', photo.label, 'class', *photo.pixels.shape[:2], 'photo.jpg')
+    for column, corner in enumerate(['ymin', 'xmin', 'ymax', 'xmax']):
+        values = photo.boxes[:, column].tolist()
+        example.features.feature[f'image/object/bbox/{corner}'].float_list.value.extend(values)
+    return example
+
+
+@pytest.fixture(scope='session')
+def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
+    """The photographs as a data set: two training files, two validation files, the same images in both."""
+    data_dir = str(tmp_path_factory.mktemp('photos'))
+    for split in (records.TRAIN, records.VALIDATION):
+        records.write_shards(data_dir, split, [lambda p=photo: photo_example(p) for photo in photos], 2)
+    DatasetInfo('photos', 'scikit-image', len(photos), len(photos), 6, list('_12345')).write(data_dir)
+    return data_dir
+
+
+@pytest.fixture
+def small_config(digits_dir: str) -> Config:
+    """The whole program at its smallest: 16 channels a layer, 75 pixels, the digits, on the CPU."""
+    return Config(
+        use_tpu=False,
+        data_dir=digits_dir,
+        num_train_images=1438,
+        num_eval_images=359,
+        num_classes=11,
+        train_batch_size=8,
+        eval_batch_size=64,
+        height=75,
+        width=75,
+        depth_multiplier=0.01,
+        num_parallel_calls=2,
+    )
