@@ -33,9 +33,17 @@ class DatasetInfo:
     class_names: List[str]
 
     def write(self, data_dir: str) -> None:
-        """Writes the description beside the record files."""
-        with tf.io.gfile.GFile(os.path.join(data_dir, FILE_NAME), 'w') as file:
-            file.write(json.dumps(dataclasses.asdict(self), indent=2) + '\n')
+        """Writes the description beside the record files.
+
+        Raises:
+          DataError: it cannot be written.
+        """
+        path = os.path.join(data_dir, FILE_NAME)
+        try:
+            with tf.io.gfile.GFile(path, 'w') as file:
+                file.write(json.dumps(dataclasses.asdict(self), indent=2) + '\n')
+        except tf.errors.OpError as error:
+            raise DataError(f'{path}: cannot be written: {error.message}')
 
 
 def read(data_dir: str) -> Optional[DatasetInfo]:
@@ -47,7 +55,12 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
     path = os.path.join(data_dir, FILE_NAME)
     try:
         with tf.io.gfile.GFile(path) as file:
-            return DatasetInfo(**json.loads(file.read()))
+            info = DatasetInfo(**json.loads(file.read()))
+        for field in dataclasses.fields(info):
+            value = getattr(info, field.name)
+            if not isinstance(value, list if field.type == List[str] else field.type):
+                raise TypeError(f'{field.name} is {value!r}')
+        return info
     except tf.errors.NotFoundError:
         return None
     except tf.errors.OpError as error:

@@ -7,8 +7,6 @@ Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is 
 import argparse
 import functools
 import os
-import shutil
-import tempfile
 from typing import Sequence
 
 import numpy as np
@@ -30,12 +28,10 @@ _JPEG_QUALITY = 95
 
 
 def build(data_dir: str) -> DatasetInfo:
-    """Writes the data set to a folder that does not exist yet.
-
-    The folder appears when it is complete: a build that is killed leaves none.
+    """Writes the data set to a folder that does not exist yet, or is empty.
 
     Raises:
-      records.DataError: scikit-learn is not installed, or the folder exists or cannot be made.
+      records.DataError: scikit-learn is not installed, or the folder holds something or cannot be made.
     """
     try:
         from sklearn.datasets import load_digits
@@ -54,22 +50,10 @@ def build(data_dir: str) -> DatasetInfo:
         num_classes=11,
         class_names=['background', *'0123456789'],
     )
-    parent = os.path.dirname(os.path.abspath(data_dir))
-    try:
-        os.makedirs(parent, exist_ok=True)
-        unfinished = tempfile.mkdtemp(prefix='.digits-', dir=parent)
-    except OSError as error:
-        raise records.DataError(f'{data_dir}: cannot be made: {error.strerror}.')
-    try:
+    with records.new_data_dir(data_dir) as unfinished:
         _write(unfinished, records.TRAIN, pixels, labels, train, TRAIN_SHARDS)
         _write(unfinished, records.VALIDATION, pixels, labels, validation, VALIDATION_SHARDS)
         info.write(unfinished)
-        os.chmod(unfinished, 0o755)
-        os.rename(unfinished, data_dir)
-    except OSError as error:
-        raise records.DataError(f'{data_dir}: cannot be made: {error.strerror}.')
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return info
 
 
@@ -89,7 +73,8 @@ def _write(
             rgb = _enlarge(pixels[index])
             encoded = session.run(encode, {image: rgb})
             text = str(labels[index] - 1)
-            return records.make_example(encoded, 'JPEG', labels[index], text, *rgb.shape[:2], f'digit-{index:04d}')
+            height, width, _ = rgb.shape
+            return records.make_example(encoded, 'JPEG', labels[index], text, height, width, f'digit-{index:04d}')
 
         records.write_shards(data_dir, split, [functools.partial(make, index) for index in indices], shards)
 
@@ -106,8 +91,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog='python -m data.digits', description=__doc__)
     parser.add_argument('data_dir', help='the folder to make')
     arguments = parser.parse_args()
-    if os.path.exists(arguments.data_dir):
-        parser.error(f'{arguments.data_dir}: exists already. Name a new folder.')
     try:
         info = build(arguments.data_dir)
     except records.DataError as error:

@@ -20,6 +20,8 @@ from preprocessing.decoding import decode_image
 
 EXTENSIONS = ('.jpg', '.jpeg', '.png')
 _NAMED_AT_MOST = 10
+# What tells formats apart, whatever a file's name says.
+_FORMATS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
 
 
 # The folders of images that are divided already; the second may have either name.
@@ -84,29 +86,25 @@ def import_folder(
       say: is told what happens, in lines.
 
     Returns:
-      The description that was written, too, as `dataset.json`: last, as the mark that all is there.
+      The description that was written, too, as `dataset.json`.
 
     Raises:
       records.DataError: there are no images, a split has none, the splits' classes differ, images cannot be
         decoded, or `data_dir` holds something or cannot be made.
     """
-    if os.path.isdir(data_dir) and os.listdir(data_dir):
-        raise records.DataError(f'{data_dir}: is not empty. Name a new folder.')
     reader = _ImageReader()
     folders = _divided_folders(folder) or [folder]
     images: List[List[ImageFile]] = []
     others: List[str] = []
-    for part in folders:
-        found, rest = find_images(part)
+    for part_folder in folders:
+        found, rest = find_images(part_folder)
         images.append(found)
         others += rest
+    if len(folders) > 1:
+        used = {os.path.basename(part_folder) for part_folder in folders}
+        others += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name not in used]
     if others:
-        say(f'{len(others)} files are no images, and are left out: {_listed(others)}')
-    classes = sorted({image.class_name for image in images[0]})
-    unseen = sorted({image.class_name for part in images for image in part} - set(classes))
-    if unseen:
-        raise records.DataError(f'{folder}: validation images of classes without training images: {_listed(unseen)}.')
-    labels = {name: label for label, name in enumerate(classes, 1)}
+        say(f'{len(others)} files or folders are of no use here, and are left out: {_listed(others)}')
 
     unreadable: List[str] = []
     digests: Dict[str, bytes] = {}
@@ -121,13 +119,19 @@ def import_folder(
         if not skip_unreadable:
             raise records.DataError(f'{text}. Mend or remove them, or leave them out with --skip_unreadable.')
         say(f'{text}; they are left out')
+    images = [[image for image in part if image.path in digests] for part in images]
+
+    classes = sorted({image.class_name for image in images[0]})
+    unseen = sorted({image.class_name for part in images for image in part} - set(classes))
+    if unseen:
+        raise records.DataError(f'{folder}: validation images of classes without training images: {_listed(unseen)}.')
+    labels = {name: label for label, name in enumerate(classes, 1)}
 
     def split(part: Sequence[ImageFile], fraction: float) -> List[List[ImageFile]]:
-        readable = [image for image in part if image.path in digests]
         indices = split_by_content(
-            [digests[image.path] for image in readable], [labels[image.class_name] for image in readable], fraction
+            [digests[image.path] for image in part], [labels[image.class_name] for image in part], fraction
         )
-        return [[readable[index] for index in share] for share in indices]
+        return [[part[index] for index in share] for share in indices]
 
     if len(images) == 1:
         train, validation = split(images[0], validation_fraction)
@@ -146,14 +150,6 @@ def import_folder(
         if not part:
             raise records.DataError(f'{folder}: no {name} images are left; there must be some for each split.')
 
-    try:
-        os.makedirs(data_dir, exist_ok=True)
-    except OSError as error:
-        raise records.DataError(f'{data_dir}: cannot be made: {error.strerror}.')
-    for name, part, shards in parts:
-        examples = [functools.partial(reader.example, image, labels[image.class_name]) for image in part]
-        records.write_shards(data_dir, name, examples, min(shards, len(part)))
-        say(f'{len(part)} {name} images written')
     info = DatasetInfo(
         name=os.path.basename(os.path.abspath(folder)),
         source='a folder of images',
@@ -162,7 +158,12 @@ def import_folder(
         num_classes=len(classes) + 1,
         class_names=['background', *classes],
     )
-    info.write(data_dir)
+    with records.new_data_dir(data_dir) as unfinished:
+        for name, part, shards in parts:
+            examples = [functools.partial(reader.example, image, labels[image.class_name]) for image in part]
+            records.write_shards(unfinished, name, examples, min(shards, len(part)))
+            say(f'{len(part)} {name} images written')
+        info.write(unfinished)
     return info
 
 
@@ -204,7 +205,7 @@ class _ImageReader:
     def example(self, image: ImageFile, label: int) -> tf.train.Example:
         """The example of an image."""
         encoded, height, width = self.read(image.path)
-        image_format = 'PNG' if encoded.startswith(b'\x89PNG') else 'JPEG'
+        image_format = next((name for start, name in _FORMATS.items() if encoded.startswith(start)), 'JPEG')
         return records.make_example(
             encoded, image_format, label, image.class_name, height, width, os.path.basename(image.path)
         )

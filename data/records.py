@@ -3,8 +3,12 @@
 Each is a TFRecord file of `tf.train.Example`s, one per image.
 """
 
+import contextlib
+import math
 import os
 import re
+import shutil
+import tempfile
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import tensorflow as tf
@@ -92,12 +96,12 @@ def make_example(
         'image/encoded': of_bytes(encoded),
         'image/format': of_bytes(image_format.encode()),
         'image/class/label': of_ints(label),
-        'image/class/text': of_bytes(text.encode()),
+        'image/class/text': of_bytes(os.fsencode(text)),
         'image/height': of_ints(height),
         'image/width': of_ints(width),
         'image/colorspace': of_bytes(b'RGB'),
         'image/channels': of_ints(3),
-        'image/filename': of_bytes(filename.encode()),
+        'image/filename': of_bytes(os.fsencode(filename)),
     }
     return tf.train.Example(features=tf.train.Features(feature=feature))
 
@@ -105,6 +109,33 @@ def make_example(
 def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
     """The path of a record file, such as `DIR/train-00000-of-01024`."""
     return os.path.join(data_dir, f'{split}-{shard:05d}-of-{shards:05d}')
+
+
+@contextlib.contextmanager
+def new_data_dir(data_dir: str) -> Iterator[str]:
+    """A folder to write a data set to, which takes its name when the block ends well.
+
+    What is stopped half-way leaves nothing that could be taken for a data set.
+
+    Raises:
+      DataError: `data_dir` exists and holds something, or cannot be made.
+    """
+    if os.path.exists(data_dir) and not (os.path.isdir(data_dir) and not os.listdir(data_dir)):
+        raise DataError(f'{data_dir}: exists already. Name a new folder.')
+    target = os.path.abspath(data_dir)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        unfinished = tempfile.mkdtemp(prefix='.unfinished-', dir=os.path.dirname(target))
+    except OSError as error:
+        raise DataError(f'{data_dir}: cannot be made: {error.strerror}.')
+    try:
+        yield unfinished
+        os.chmod(unfinished, 0o755)
+        os.rename(unfinished, target)
+    except OSError as error:
+        raise DataError(f'{data_dir}: cannot be made: {error.strerror}.')
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def write_shards(data_dir: str, split: str, examples: Sequence[Callable[[], tf.train.Example]], shards: int) -> None:
@@ -115,23 +146,32 @@ def write_shards(data_dir: str, split: str, examples: Sequence[Callable[[], tf.t
       split: `TRAIN` or `VALIDATION`.
       examples: functions that make the examples, so that not all are in memory at once.
       shards: the number of files.
+
+    Raises:
+      DataError: a file cannot be written.
     """
     for shard in range(shards):
         share = examples[len(examples) * shard // shards : len(examples) * (shard + 1) // shards]
-        with tf.io.TFRecordWriter(shard_path(data_dir, split, shard, shards)) as writer:
-            for make in share:
-                writer.write(make().SerializeToString())
+        try:
+            with tf.io.TFRecordWriter(shard_path(data_dir, split, shard, shards)) as writer:
+                for make in share:
+                    # The order of an Example's fields is random otherwise, and the same data another file each time.
+                    writer.write(make().SerializeToString(deterministic=True))
+        except tf.errors.OpError as error:
+            raise DataError(f'{data_dir}: the {split} files cannot be written: {error.message}.')
 
 
 def find_shards(data_dir: str, split: str) -> List[str]:
     """The record files of a split, in order.
 
     Raises:
-      DataError: the folder does not exist, has none, or lacks some of those that the names count.
+      DataError: the folder does not exist, has none, or has those of several data sets.
     """
     try:
         present = tf.io.gfile.isdir(data_dir)
         paths = sorted(tf.io.gfile.glob(os.path.join(data_dir, f'{split}-*'))) if present else []
+        # A backup, or a copy that was broken off, would give its images a second time.
+        paths = [path for path in paths if re.search(rf'/{split}-\d+-of-\d+$', path)]
     except tf.errors.OpError as error:
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
     if not present:
@@ -143,23 +183,23 @@ def find_shards(data_dir: str, split: str) -> List[str]:
             f'--data_dir={data_dir}: no {split} files, which are named like {example}; '
             + (f'it holds {", ".join(others[:5])}.' if others else 'it is empty.')
         )
-    _check_complete(data_dir, split, paths)
+    counts = sorted({_shards_of(path) for path in paths})
+    if len(counts) > 1:
+        kinds = ' and '.join(f'-of-{count:05d}' for count in counts)
+        raise DataError(f'--data_dir={data_dir}: the {split} files are of several data sets, {kinds}. Keep one.')
     return paths
 
 
-def _check_complete(data_dir: str, split: str, paths: Sequence[str]) -> None:
-    """Refuses a set of shards with gaps: half of a data set trains as silently as the whole."""
-    counts = {int(match[1]) for match in (re.search(r'-of-(\d+)$', path) for path in paths) if match}
-    if len(counts) > 1:
-        kinds = ' and '.join(f'-of-{count:05d}' for count in sorted(counts))
-        raise DataError(f'--data_dir={data_dir}: the {split} files are of several data sets, {kinds}. Keep one.')
-    for count in counts:
-        expected = [os.path.basename(shard_path(data_dir, split, shard, count)) for shard in range(count)]
-        missing = sorted(set(expected) - {os.path.basename(path) for path in paths})
-        if missing:
-            raise DataError(
-                f'--data_dir={data_dir}: {len(missing)} of {count} {split} files are missing, from {missing[0]} on.'
-            )
+def _shards_of(path: str) -> int:
+    """How many files there are in all, as the name of one says."""
+    return int(path.rpartition('-of-')[2])
+
+
+def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
+    """The names of the record files that should stand beside those that were found, going by their names."""
+    count = _shards_of(paths[0])
+    expected = [os.path.basename(shard_path(data_dir, split, shard, count)) for shard in range(count)]
+    return sorted(set(expected) - {os.path.basename(path) for path in paths})
 
 
 class RecordChecker:
@@ -193,9 +233,13 @@ class RecordChecker:
             return 'no label: image/class/label must hold one whole number.'
         if not 0 <= label[0] < self._num_classes:
             return f'label {label[0]} is not in 0 to {self._num_classes - 1} (--num_classes={self._num_classes}).'
-        corners = {len(feature[f'image/object/bbox/{c}'].float_list.value) for c in ('ymin', 'xmin', 'ymax', 'xmax')}
-        if len(corners) > 1:
+        corners = [feature[f'image/object/bbox/{c}'] for c in ('ymin', 'xmin', 'ymax', 'xmax')]
+        if any(corner.WhichOneof('kind') not in (None, 'float_list') for corner in corners):
+            return 'bounding boxes that are no fractions: image/object/bbox/* must be floats.'
+        if len({len(corner.float_list.value) for corner in corners}) > 1:
             return 'bounding boxes with corners missing: image/object/bbox/* differ in length.'
+        if any(math.isnan(value) for corner in corners for value in corner.float_list.value):
+            return 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
         try:
             self._session.run(self._decoded, {self._encoded: encoded[0]})
         except tf.errors.InvalidArgumentError:
@@ -219,8 +263,9 @@ class RecordChecker:
                 yield BadRecord(path, position + 1, f'the file is damaged or cut short from here on: {error.message}.')
 
     def problem_at(self, path: str, position: int) -> BadRecord:
-        """The bad record at a known place."""
-        for index, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
-            if index == position:
-                return BadRecord(path, position, self.problem(serialized) or 'could not be used when it was read.')
-        return BadRecord(path, position, 'is not there any more.')
+        """The bad record at a place where one was met."""
+        with contextlib.suppress(tf.errors.OpError):
+            for index, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
+                if index == position:
+                    return BadRecord(path, position, self.problem(serialized) or 'could not be used when it was read.')
+        return BadRecord(path, position, 'cannot be read any more.')

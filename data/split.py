@@ -29,7 +29,7 @@ def split_by_content(digests: Sequence[bytes], labels: Sequence[int], fraction: 
         copies[content].append(index)
     of_class: Dict[int, List[bytes]] = collections.defaultdict(list)
     for content in sorted(copies):
-        of_class[labels[copies[content][0]]].append(content)
+        of_class[min(labels[index] for index in copies[content])].append(content)
     validation = {content for contents in of_class.values() for content in contents[: round(fraction * len(contents))]}
     # Digests are as good as random: their order mixes the classes.
     return (

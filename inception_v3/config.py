@@ -197,7 +197,7 @@ class Config:
                 # A whole number where a float belongs, as JSON and people write it.
                 value = float(value)
                 object.__setattr__(self, field.name, value)
-            if type(value) is not expected or (expected is float and not math.isfinite(value)):
+            if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
                 yield f'--{field.name}={value}: must be {TYPE_NAMES[expected]}.'
             elif not setting.allows(value):
                 yield f'--{field.name}={value}: must be {setting.allowed}.'

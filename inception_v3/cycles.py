@@ -6,6 +6,7 @@ import time
 from typing import Iterator, Optional
 
 import tensorflow as tf
+from absl import app
 
 from data import records
 from inception_v3 import results
@@ -23,6 +24,10 @@ _INPUT_OPERATION = 'IteratorGetNext'
 _NAMED_AT_MOST = 10
 
 
+class TrainingError(app.UsageError):
+    """Training that cannot go on."""
+
+
 class Run:
     """A run in its model_dir, which may be a new one or go on from its last checkpoint.
 
@@ -38,6 +43,7 @@ class Run:
         self._config = config
         self._screen = screen
         self._estimator = make_estimator(config)
+        self._model_dir = str(config.model_dir)
         self._throughput = Throughput()
         self._splits = []
         if config.mode != 'eval':
@@ -46,9 +52,22 @@ class Run:
             self._splits.append(records.VALIDATION)
         if config.use_data == 'real':
             for split in self._splits:
-                records.find_shards(config.data_dir, split)
+                self._check_shards(split)
         if config.auxiliary_head and not config.has_auxiliary_head:
             logger.info('the auxiliary head is left out: it needs images of 107 pixels, and these are smaller')
+
+    def _check_shards(self, split: str) -> None:
+        paths = records.find_shards(self._config.data_dir, split)
+        missing = records.missing_shards(self._config.data_dir, split, paths)
+        if missing:
+            logger.info(
+                'only part of the data is there: %d of %d %s files are missing from %s, the first is %s',
+                len(missing),
+                len(missing) + len(paths),
+                split,
+                self._config.data_dir,
+                missing[0],
+            )
 
     def execute(self) -> str:
         """Does what `mode` says, and exports if that is asked for.
@@ -79,21 +98,21 @@ class Run:
     def _train_and_evaluate(self) -> Optional[results.Evaluation]:
         """Trains and evaluates in turn, from wherever an earlier command was interrupted."""
         config = self._config
-        evaluated = {evaluation.step: evaluation for evaluation in results.read(config.model_dir)}
-        step = self._step()
+        step, evaluation = self._step(), None
+        if step and (step >= config.train_steps or step % config.train_steps_per_eval == 0):
+            # The end of a cycle. The command that trained it may have been stopped before it had evaluated it.
+            evaluation = self._last_evaluation_of(step) or self._evaluate(self._estimator.latest_checkpoint())
         if step >= config.train_steps:
-            logger.info(
-                '%s is at step %d of %d: there is nothing left to train', config.model_dir, step, config.train_steps
-            )
-        while True:
-            done = step >= config.train_steps or (step and step % config.train_steps_per_eval == 0)
-            if done and step not in evaluated:
-                evaluated[step] = self._evaluate(self._estimator.latest_checkpoint())
-            if step >= config.train_steps:
-                return evaluated[step]
+            logger.info('%s is at step %d of %d: nothing is left to train', config.model_dir, step, config.train_steps)
+        while step < config.train_steps:
             cycles = step // config.train_steps_per_eval + 1
             self._train(min(cycles * config.train_steps_per_eval, config.train_steps))
-            step = self._step()
+            step, evaluation = self._step(), self._evaluate(self._estimator.latest_checkpoint())
+        return evaluation
+
+    def _last_evaluation_of(self, step: int) -> Optional[results.Evaluation]:
+        recorded = [evaluation for evaluation in results.read(self._model_dir) if evaluation.step == step]
+        return recorded[-1] if recorded else None
 
     def _step(self) -> int:
         checkpoint = self._estimator.latest_checkpoint()
@@ -106,7 +125,14 @@ class Run:
         if checkpoint:
             hooks.append(CheckpointFitsHook(checkpoint))
             logger.info('going on from %s', checkpoint)
-        self._estimator.train(InputPipeline(True, config), hooks=hooks, max_steps=until_step)
+        try:
+            self._estimator.train(InputPipeline(True, config), hooks=hooks, max_steps=until_step)
+        except tf.estimator.NanLossDuringTrainingError:
+            self._screen.clear()
+            raise TrainingError(
+                f'The loss is not a number any more, after step {self._step()}, whose checkpoint is kept. A lower '
+                '--learning_rate or --use_learning_rate_warmup keeps it finite; start in a new --model_dir.'
+            )
 
     def _evaluate(self, checkpoint: str) -> results.Evaluation:
         config = self._config
@@ -135,7 +161,7 @@ class Run:
             seconds=round(time.monotonic() - start, 3),
             time=results.now(),
         )
-        results.append(config.model_dir, evaluation)
+        results.append(self._model_dir, evaluation)
         self._screen.clear()
         logger.info(
             'step %d: top-1 %.2f %%, top-5 %.2f %%, cross-entropy %.4f, %d images, %s weights',
@@ -163,7 +189,7 @@ class Run:
                 evaluation = self._evaluate(checkpoint)
                 done = evaluation.step >= config.train_steps
             except (tf.errors.NotFoundError, tf.errors.DataLossError, ValueError) as error:
-                if tf.train.checkpoint_exists(checkpoint):
+                if tf.io.gfile.exists(f'{checkpoint}.index') and tf.io.gfile.glob(f'{checkpoint}.data-*'):
                     raise
                 # The trainer keeps the newest few, and this one was overtaken before it was read.
                 self._screen.clear()
@@ -223,17 +249,16 @@ class Run:
         return records.RecordChecker(self._config.num_classes, decode_image)
 
     def _skipped_names(self, split: str) -> list:
-        if not self._config.max_bad_records:
+        folder = os.path.join(self._model_dir, BAD_RECORDS_DIR, split)
+        if not self._config.max_bad_records or not tf.io.gfile.isdir(folder):
             return []
-        return sorted(tf.io.gfile.glob(os.path.join(self._config.model_dir, BAD_RECORDS_DIR, split, '*')))
+        return sorted(os.path.join(folder, name) for name in tf.io.gfile.listdir(folder))
 
     def _forget_bad_records(self) -> None:
         """Forgets which records were skipped by an earlier command: they may have been mended since."""
         for split in self._splits:
             for name in self._skipped_names(split):
                 tf.io.gfile.remove(name)
-            if self._config.max_bad_records:
-                tf.io.gfile.makedirs(os.path.join(self._config.model_dir, BAD_RECORDS_DIR, split))
 
     def _skipped_records(self) -> Iterator[records.BadRecord]:
         """The records that this command has skipped."""

@@ -25,11 +25,11 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     if not config.data_dir:
         raise ConfigError('--data_dir: name the folder of the record files, or make images up with --use_data=fake.')
     if command_line.preset == 'digits' and 'data_dir' not in given and not digits.is_built(config.data_dir):
-        info = digits.build(config.data_dir)
+        built = digits.build(config.data_dir)
         logger.info(
             'wrote %d training and %d validation images to %s',
-            info.train_images,
-            info.validation_images,
+            built.train_images,
+            built.validation_images,
             config.data_dir,
         )
     info = dataset_info.read(config.data_dir)

@@ -117,8 +117,11 @@ class InputPipeline:
             files = files.shard(hosts, host)
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
-        at_a_time = config.num_files_infeed
-        dataset = files.interleave(self._read_file, cycle_length=at_a_time, num_parallel_calls=at_a_time)
+        # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
+        interleave = tf.data.experimental.parallel_interleave(
+            self._read_file, cycle_length=config.num_files_infeed, sloppy=self._is_training
+        )
+        dataset = files.apply(interleave)
         if self._is_training:
             dataset = dataset.shuffle(config.followup_shuffle_buffer_size)
         elif config.eval_total_size:
@@ -174,7 +177,7 @@ class InputPipeline:
         Files, since the pipeline of a TPU runs on hosts that have no Python; and since the same record, met again
         in the next epoch, or by another host, counts once.
         """
-        folder = os.path.join(self._config.model_dir, BAD_RECORDS_DIR, self._split)
+        folder = os.path.join(str(self._config.model_dir), BAD_RECORDS_DIR, self._split)
         file_name = tf.strings.split([path], os.sep).values[-1]
         name = tf.strings.join([folder, os.sep, file_name, BAD_RECORD_SEPARATOR, tf.as_string(position)])
         with tf.control_dependencies([tf.io.write_file(name, '')]):
@@ -187,11 +190,11 @@ class InputPipeline:
 
         def make(index: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
             seed = tf.stack([index, tf.constant(0, tf.int64)])
-            pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=256.0)
+            pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=255.0)
             if config.preprocessing == 'vgg':
                 image = pixels - vgg_preprocessing.CHANNEL_MEANS
             else:
-                image = inception_preprocessing.scale_to_network(pixels / 256.0)
+                image = inception_preprocessing.scale_to_network(pixels / 255.0)
             return self._as_sent(image), tf.cast(index % config.num_classes, tf.int32)
 
         count = config.num_train_images if self._is_training else config.eval_images

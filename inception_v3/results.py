@@ -59,15 +59,16 @@ def prepare(config: Config) -> None:
     Raises:
       ConfigError: model_dir cannot be written to.
     """
-    path = os.path.join(config.model_dir, CONFIG_FILE)
+    model_dir = str(config.model_dir)
+    path = os.path.join(model_dir, CONFIG_FILE)
     try:
-        tf.io.gfile.makedirs(config.model_dir)
+        tf.io.gfile.makedirs(model_dir)
         if tf.io.gfile.exists(path):
             _log_differences(path, config)
         _write(path, config.to_json())
-        _write(os.path.join(config.model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
+        _write(os.path.join(model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
     except tf.errors.OpError as error:
-        raise ConfigError(f'--model_dir={config.model_dir}: cannot be written to: {error.message}')
+        raise ConfigError(f'--model_dir={model_dir}: cannot be written to: {error.message}')
 
 
 def _log_differences(path: str, config: Config) -> None:

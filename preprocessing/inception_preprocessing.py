@@ -4,6 +4,7 @@ A training image's distortion is drawn in one place (`draw_distortion`, a few nu
 (`apply_distortion`, exact for given numbers). The functions with the documented names compose the two.
 """
 
+import functools
 from typing import NamedTuple, Tuple, Union
 
 import tensorflow as tf
@@ -97,9 +98,13 @@ def draw_crop(
       area_range: allowed area as a fraction of the image, lowest and highest.
       max_attempts: draws before the whole image is taken instead.
     """
+    # Unlike the other random operations, this one does not take up the graph's seed by itself.
+    seed, seed2 = tf.compat.v1.get_seed(None)
     begin, size, _ = tf.image.sample_distorted_bounding_box(
         image_shape,
         bounding_boxes=bbox,
+        seed=seed,
+        seed2=seed2,
         min_object_covered=min_object_covered,
         aspect_ratio_range=aspect_ratio_range,
         area_range=area_range,
@@ -253,8 +258,7 @@ def apply_distortion(
         image = apply_full_color(image, distortion.color, _operations(0, fast_mode))
     else:
         branches = [
-            lambda operations=operations: apply_full_color(image, distortion.color, operations)
-            for operations in FULL_ORDERINGS
+            functools.partial(apply_full_color, image, distortion.color, operations) for operations in FULL_ORDERINGS
         ]
         image = tf.switch_case(distortion.color_ordering, branches)
     return scale_to_network(image)

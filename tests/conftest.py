@@ -1,5 +1,6 @@
 """What tests share: real images as record files, and small configurations."""
 
+import functools
 import logging
 import os
 import warnings
@@ -17,6 +18,7 @@ import tensorflow as tf
 from data import digits, records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
+from inception_v3.progress import logger
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +28,15 @@ def _new_graph() -> Iterator[None]:
         yield
 
 
-def evaluate(*tensors: Any, **placeholders: Any) -> Any:
+@pytest.fixture(autouse=True)
+def _log_as_it_was() -> Iterator[None]:
+    """What a test does to the program's logger, such as running `main`, ends with it."""
+    before = logger.handlers, logger.propagate, logger.level
+    yield
+    logger.handlers, logger.propagate, logger.level = before
+
+
+def evaluate(*tensors: Any) -> Any:
     """The values of tensors of the current graph, its variables newly initialized."""
     with tf.compat.v1.Session() as session:
         session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
@@ -76,7 +86,8 @@ def photos() -> List[Photo]:
 
 def photo_example(photo: Photo) -> tf.train.Example:
     """The record of a photograph."""
-    example = records.make_example(photo.encoded, 'JPEG', photo.label, 'class', *photo.pixels.shape[:2], 'photo.jpg')
+    height, width, _ = photo.pixels.shape
+    example = records.make_example(photo.encoded, 'JPEG', photo.label, 'class', height, width, 'photo.jpg')
     for column, corner in enumerate(['ymin', 'xmin', 'ymax', 'xmax']):
         values = photo.boxes[:, column].tolist()
         example.features.feature[f'image/object/bbox/{corner}'].float_list.value.extend(values)
@@ -88,7 +99,7 @@ def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
     """The photographs as a data set: two training files, two validation files, the same images in both."""
     data_dir = str(tmp_path_factory.mktemp('photos'))
     for split in (records.TRAIN, records.VALIDATION):
-        records.write_shards(data_dir, split, [lambda p=photo: photo_example(p) for photo in photos], 2)
+        records.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in photos], 2)
     DatasetInfo('photos', 'scikit-image', len(photos), len(photos), 6, list('_12345')).write(data_dir)
     return data_dir
 

@@ -1,0 +1,78 @@
+"""The description of a data set: what is written comes back, and what is not one is refused."""
+
+import json
+import os
+import pathlib
+import re
+from typing import Any
+
+import pytest
+
+from data import dataset_info
+from data.dataset_info import DatasetInfo
+from data.records import DataError
+
+INFO = DatasetInfo('fotos', 'a café', 1281167, 50000, 3, ['background', 'Hund', 'Kätzchen'])
+
+
+def write(folder: pathlib.Path, content: bytes) -> pathlib.Path:
+    path = folder / 'dataset.json'
+    path.write_bytes(content)
+    return path
+
+
+def test_a_description_comes_back(tmp_path: pathlib.Path) -> None:
+    INFO.write(str(tmp_path))
+    assert dataset_info.read(str(tmp_path)) == INFO
+    assert json.loads((tmp_path / 'dataset.json').read_text()) == {
+        'name': 'fotos',
+        'source': 'a café',
+        'train_images': 1281167,
+        'validation_images': 50000,
+        'num_classes': 3,
+        'class_names': ['background', 'Hund', 'Kätzchen'],
+    }
+
+
+def test_without_a_description_there_is_none(tmp_path: pathlib.Path) -> None:
+    assert dataset_info.read(str(tmp_path)) is None
+    assert dataset_info.read(str(tmp_path / 'nowhere')) is None
+
+
+def without(field: str) -> Any:
+    return {name: value for name, value in vars(INFO).items() if name != field}
+
+
+@pytest.mark.parametrize(
+    'content',
+    [
+        b'',
+        b'{"name": "cut sho',
+        b'\xff\xfe\x00not UTF-8',
+        b'[1, 2]',
+        b'"digits"',
+        json.dumps(without('train_images')).encode(),
+        json.dumps({**vars(INFO), 'test_images': 3}).encode(),
+        json.dumps({**vars(INFO), 'train_images': '1281167'}).encode(),
+        json.dumps({**vars(INFO), 'num_classes': None}).encode(),
+        json.dumps({**vars(INFO), 'validation_images': 0.5}).encode(),
+        json.dumps({**vars(INFO), 'class_names': 'background'}).encode(),
+    ],
+)
+def test_what_is_no_description_is_refused_by_its_path(tmp_path: pathlib.Path, content: bytes) -> None:
+    path = write(tmp_path, content)
+    with pytest.raises(DataError, match=f'{re.escape(str(path))}: not the description of a data set') as error:
+        dataset_info.read(str(tmp_path))
+    assert 'name, source, train_images, validation_images, num_classes, class_names' in str(error.value)
+
+
+def test_a_description_that_cannot_be_read_is_refused_by_its_path(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'dataset.json').mkdir()
+    with pytest.raises(DataError, match=r'dataset\.json: cannot be read'):
+        dataset_info.read(str(tmp_path))
+
+
+def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path) -> None:
+    os.symlink('/dev/full', str(tmp_path / 'dataset.json'))
+    with pytest.raises(DataError, match=r'dataset\.json: cannot be written: .*No space left'):
+        INFO.write(str(tmp_path))

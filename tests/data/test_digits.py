@@ -1,0 +1,197 @@
+"""The digits data set, as it lies on the disk, against scikit-learn's own images."""
+
+import hashlib
+import os
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+from typing import Any, Dict, List, NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.datasets import load_digits
+
+from data import dataset_info, digits, records
+from preprocessing.decoding import decode_image
+
+SPLITS = (records.TRAIN, records.VALIDATION)
+
+
+class Stored(NamedTuple):
+    """A record, and its image decoded."""
+
+    feature: Any
+    pixels: np.ndarray
+    shard: int
+
+    def number(self) -> int:
+        """The image's place in `load_digits`, which its file name tells."""
+        name = self.feature['image/filename'].bytes_list.value[0].decode()
+        match = re.fullmatch(r'digit-(\d{4})', name)
+        assert match
+        return int(match.group(1))
+
+    def label(self) -> int:
+        return self.feature['image/class/label'].int64_list.value[0]
+
+
+@pytest.fixture(scope='module')
+def stored(digits_dir: str) -> Dict[str, List[Stored]]:
+    """All records, by split."""
+    found: Dict[str, List[Stored]] = {}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        encoded = tf.compat.v1.placeholder(tf.string, [])
+        decoded = decode_image(encoded)
+        for split in SPLITS:
+            found[split] = []
+            for shard, path in enumerate(records.find_shards(digits_dir, split)):
+                for serialized in tf.compat.v1.io.tf_record_iterator(path):
+                    feature = tf.train.Example.FromString(serialized).features.feature
+                    pixels = session.run(decoded, {encoded: feature['image/encoded'].bytes_list.value[0]})
+                    found[split].append(Stored(feature, pixels, shard))
+    return found
+
+
+def small(image: Stored) -> np.ndarray:
+    """The 8 x 8 image inside, from 0 to 16: the mean of each square of 8 x 8 within the margin of 8."""
+    return image.pixels[8:72, 8:72].astype(float).reshape([8, 8, 8, 8, 3]).mean(axis=(1, 3, 4)) / 16
+
+
+def test_the_description_counts_the_images(digits_dir: str, stored: Dict[str, List[Stored]]) -> None:
+    info = dataset_info.read(digits_dir)
+    assert info is not None
+    # 1,797 images: UCI's test set of the digits. A fifth of each class, rounded, makes 359.
+    assert (info.train_images, info.validation_images) == (1438, 359)
+    assert [len(stored[split]) for split in SPLITS] == [1438, 359]
+    assert (info.name, info.num_classes) == ('digits', 11)
+    assert info.class_names == ['background', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']
+    assert 'load_digits' in info.source
+
+
+def test_the_files_share_the_images_evenly(stored: Dict[str, List[Stored]]) -> None:
+    train, validation = (np.bincount([image.shard for image in stored[split]]) for split in SPLITS)
+    assert train.tolist() == [179, 180, 180, 180, 179, 180, 180, 180]
+    assert validation.tolist() == [89, 90, 90, 90]
+
+
+def test_no_image_is_in_both_splits(stored: Dict[str, List[Stored]]) -> None:
+    train, validation = ({image.pixels.tobytes() for image in stored[split]} for split in SPLITS)
+    assert len(train) > 1400
+    assert not train & validation
+
+
+def test_every_image_is_there_once_with_its_label_and_its_pixels(stored: Dict[str, List[Stored]]) -> None:
+    originals = load_digits()
+    images = stored[records.TRAIN] + stored[records.VALIDATION]
+    assert sorted(image.number() for image in images) == list(range(1797))
+    for image in images:
+        assert image.label() == originals.target[image.number()] + 1
+        # JPEG changes the mean of a square by a grey level or two, of sixteen; white, 16, is 255 / 16.
+        np.testing.assert_allclose(small(image), originals.images[image.number()], atol=0.2)
+
+
+def test_every_class_gives_a_fifth_to_validation(stored: Dict[str, List[Stored]]) -> None:
+    train, validation = (np.bincount([image.label() for image in stored[split]], minlength=11) for split in SPLITS)
+    assert (train[0], validation[0]) == (0, 0)
+    np.testing.assert_array_equal(validation[1:], np.rint((train + validation)[1:] * 0.2))
+
+
+def test_the_classes_are_mixed_within_the_files(stored: Dict[str, List[Stored]]) -> None:
+    for split in SPLITS:
+        labels = [image.label() for image in stored[split]]
+        repeats = np.mean([label == after for label, after in zip(labels, labels[1:])])
+        assert repeats < 0.2  # a tenth, if the order is as good as random
+
+
+def test_records_are_in_imagenets_layout(stored: Dict[str, List[Stored]]) -> None:
+    for image in stored[records.VALIDATION]:
+        values = {name: [*f.bytes_list.value, *f.int64_list.value] for name, f in image.feature.items()}
+        assert values.pop('image/encoded')[0].startswith(b'\xff\xd8\xff')
+        assert values == {
+            'image/format': [b'JPEG'],
+            'image/class/label': [image.label()],
+            'image/class/text': [str(image.label() - 1).encode()],
+            'image/height': [80],
+            'image/width': [80],
+            'image/colorspace': [b'RGB'],
+            'image/channels': [3],
+            'image/filename': [f'digit-{image.number():04d}'.encode()],
+        }
+        assert image.pixels.shape == (80, 80, 3)
+
+
+def test_the_central_crop_of_evaluation_keeps_the_whole_digit(stored: Dict[str, List[Stored]]) -> None:
+    # 87.5 % of 80 pixels: 5 go on each side.
+    for image in stored[records.TRAIN] + stored[records.VALIDATION]:
+        outside = image.pixels.copy()
+        outside[5:75, 5:75] = 0
+        assert outside.max() <= 3  # black, to JPEG's precision
+        assert image.pixels.max() > 150
+
+
+def test_the_folder_is_made_with_its_parents_and_others_may_read_it(tmp_path: pathlib.Path) -> None:
+    data_dir = str(tmp_path / 'new parent' / 'digits')
+    assert not digits.is_built(data_dir)
+    info = digits.build(data_dir)
+    assert info == dataset_info.read(data_dir)
+    assert digits.is_built(data_dir)
+    assert os.listdir(tmp_path / 'new parent') == ['digits']
+    assert os.stat(data_dir).st_mode & 0o777 == 0o755
+
+
+def test_a_folder_that_holds_something_is_left_as_it_was(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'digits').mkdir()
+    (tmp_path / 'digits' / 'thesis.txt').write_text('unsaved')
+    with pytest.raises(records.DataError, match=f'{re.escape(str(tmp_path / "digits"))}: exists already'):
+        digits.build(str(tmp_path / 'digits'))
+    assert os.listdir(tmp_path) == ['digits']
+    assert os.listdir(tmp_path / 'digits') == ['thesis.txt']
+    assert not digits.is_built(str(tmp_path / 'digits'))
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'file').touch()
+    with pytest.raises(records.DataError, match=r'file/digits: cannot be made: (File exists|Not a directory)'):
+        digits.build(str(tmp_path / 'file' / 'digits'))
+
+
+def run_digits(*arguments: str, largest_file: int = -1) -> 'subprocess.CompletedProcess[str]':
+    return subprocess.run(
+        [sys.executable, '-m', 'data.digits', *arguments],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY)),
+        timeout=120,
+    )
+
+
+def test_the_command_builds_the_same_files_byte_for_byte(digits_dir: str, tmp_path: pathlib.Path) -> None:
+    # Another process: its sets and maps have another order.
+    data_dir = str(tmp_path / 'digits')
+    done = run_digits(data_dir)
+    assert (done.returncode, done.stdout) == (0, f'1438 training and 359 validation images in {data_dir}\n')
+    assert len(os.listdir(data_dir)) == 8 + 4 + 1
+    for name in os.listdir(digits_dir):
+        one, other = (hashlib.sha256(pathlib.Path(folder, name).read_bytes()) for folder in (digits_dir, data_dir))
+        assert one.digest() == other.digest(), name
+
+
+def test_the_command_refuses_a_folder_that_exists(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'thesis.txt').touch()
+    done = run_digits(str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, '')
+    assert f'{tmp_path}: exists already. Name a new folder.' in done.stderr
+    assert 'Traceback' not in done.stderr
+    assert os.listdir(tmp_path) == ['thesis.txt']
+
+
+def test_a_build_that_cannot_write_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
+    done = run_digits(str(tmp_path / 'digits'), largest_file=40000)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert 'the train files cannot be written' in done.stderr
+    assert 'File too large' in done.stderr
+    assert 'Traceback' not in done.stderr
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,374 @@
+"""One's own images as a data set: real files in folders, and what comes out of them as records."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+import PIL.Image
+import pytest
+import skimage.data
+import tensorflow as tf
+
+from data import dataset_info, from_folder, records
+
+PHOTOS = {
+    'astronaut': skimage.data.astronaut(),
+    'cat': skimage.data.chelsea(),
+    'coffee': skimage.data.coffee(),
+    'Rocket': skimage.data.rocket(),
+    'camera': skimage.data.camera(),  # grey
+}
+SPLITS = (records.TRAIN, records.VALIDATION)
+
+
+def save(path: pathlib.Path, photo: str, number: int) -> None:
+    """Writes a piece of a photograph, another for every number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    piece = PHOTOS[photo][20 * number : 20 * number + 60, 10 * number : 10 * number + 70 + number]
+    PIL.Image.fromarray(np.ascontiguousarray(piece)).save(path)
+
+
+def save_class(folder: pathlib.Path, photo: str, numbers: Sequence[int]) -> None:
+    """JPEG and PNG files in turn, of all the endings, some of them in a folder of their own."""
+    for number in numbers:
+        ending = ['.jpg', '.png', '.jpeg', '.JPG'][number % 4]
+        save(folder / photo / ('deeper' if number % 5 == 4 else '') / f'{photo} {number}{ending}', photo, number)
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Five classes of ten images each, not divided."""
+    for photo in PHOTOS:
+        save_class(tmp_path / 'images', photo, range(10))
+    return tmp_path / 'images'
+
+
+class Stored(NamedTuple):
+    """What a record says of its image."""
+
+    encoded: bytes
+    label: int
+    text: str
+    image_format: str
+    height: int
+    width: int
+    filename: str
+
+
+def stored(data_dir: Any, split: str) -> List[Stored]:
+    found = []
+    for path in records.find_shards(str(data_dir), split):
+        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+            feature = tf.train.Example.FromString(serialized).features.feature
+            found.append(
+                Stored(
+                    feature['image/encoded'].bytes_list.value[0],
+                    feature['image/class/label'].int64_list.value[0],
+                    feature['image/class/text'].bytes_list.value[0].decode(),
+                    feature['image/format'].bytes_list.value[0].decode(),
+                    feature['image/height'].int64_list.value[0],
+                    feature['image/width'].int64_list.value[0],
+                    feature['image/filename'].bytes_list.value[0].decode(),
+                )
+            )
+    return found
+
+
+def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, List[str]]:
+    """Imports beside the folder, and returns where, and what was said."""
+    data_dir = folder.parent / 'records'
+    settings: Dict[str, Any] = {
+        'validation_fraction': 0.2,
+        'train_shards': 4,
+        'validation_shards': 2,
+        'skip_unreadable': False,
+        **options,
+    }
+    said: List[str] = []
+    from_folder.import_folder(str(folder), str(data_dir), say=said.append, **settings)
+    return data_dir, said
+
+
+def refusal(folder: pathlib.Path, **options: Any) -> str:
+    with pytest.raises(records.DataError) as error:
+        import_folder(folder, **options)
+    return str(error.value)
+
+
+def image_files(folder: pathlib.Path) -> Dict[str, pathlib.Path]:
+    return {path.name: path for path in folder.rglob('*') if path.is_file()}
+
+
+# What comes out.
+
+
+def test_every_image_comes_out_once_bit_by_bit(folder: pathlib.Path) -> None:
+    data_dir, _ = import_folder(folder)
+    files = image_files(folder)
+    images = [image for split in SPLITS for image in stored(data_dir, split)]
+    assert sorted(image.filename for image in images) == sorted(files)
+    assert len(images) == 50
+    for image in images:
+        path = files[image.filename]
+        assert image.encoded == path.read_bytes()
+        pixels = PIL.Image.open(str(path))
+        assert (image.width, image.height) == pixels.size
+        assert image.image_format == pixels.format
+        assert image.text == image.filename.split()[0]
+
+
+def test_classes_are_numbered_by_name_from_1_on(folder: pathlib.Path) -> None:
+    data_dir, _ = import_folder(folder)
+    names = ['Rocket', 'astronaut', 'camera', 'cat', 'coffee']
+    for split in SPLITS:
+        assert {(image.label, image.text) for image in stored(data_dir, split)} == set(enumerate(names, 1))
+    assert dataset_info.read(str(data_dir)) == dataset_info.DatasetInfo(
+        'images', 'a folder of images', 40, 10, 6, ['background', *names]
+    )
+
+
+def test_undivided_images_are_divided_class_by_class(folder: pathlib.Path) -> None:
+    data_dir, said = import_folder(folder, validation_fraction=0.3)
+    assert said == ['35 train images written', '15 validation images written']
+    train, validation = (stored(data_dir, split) for split in SPLITS)
+    assert np.bincount([image.label for image in train]).tolist() == [0, 7, 7, 7, 7, 7]
+    assert np.bincount([image.label for image in validation]).tolist() == [0, 3, 3, 3, 3, 3]
+    labels = [image.label for image in train]
+    assert labels not in (sorted(labels), sorted(labels, reverse=True))
+
+
+def test_copies_of_an_image_stay_in_one_split(folder: pathlib.Path) -> None:
+    for path in list(image_files(folder).values()):
+        path.with_name(f'copy of {path.name}').write_bytes(path.read_bytes())
+    data_dir, _ = import_folder(folder, validation_fraction=0.5)
+    train, validation = ({image.encoded for image in stored(data_dir, split)} for split in SPLITS)
+    assert (len(train), len(validation)) == (25, 25)
+    assert not train & validation
+
+
+def test_the_files_are_as_many_as_asked_for_but_none_is_empty(folder: pathlib.Path) -> None:
+    data_dir, _ = import_folder(folder, train_shards=16, validation_shards=100)
+    assert len(records.find_shards(str(data_dir), records.TRAIN)) == 16
+    assert len(records.find_shards(str(data_dir), records.VALIDATION)) == 10
+
+
+@pytest.mark.parametrize('validation', ['validation', 'val'])
+def test_divided_images_stay_divided(tmp_path: pathlib.Path, validation: str) -> None:
+    for photo in ('cat', 'coffee', 'camera'):
+        save_class(tmp_path / 'images' / 'train', photo, range(6))
+    for photo in ('cat', 'coffee'):
+        save_class(tmp_path / 'images' / validation, photo, range(6, 10))
+    data_dir, said = import_folder(tmp_path / 'images')
+    assert said == ['18 train images written', '8 validation images written']
+    for split, part in zip(SPLITS, ('train', validation)):
+        names = [image.filename for image in stored(data_dir, split)]
+        assert sorted(names) == sorted(image_files(tmp_path / 'images' / part))
+        # Mixed, since one class after the other is more than a shuffle buffer can mix.
+        assert names != sorted(names)
+    assert {(image.label, image.text) for image in stored(data_dir, records.VALIDATION)} == {(2, 'cat'), (3, 'coffee')}
+    info = dataset_info.read(str(data_dir))
+    assert info == dataset_info.DatasetInfo(
+        'images', 'a folder of images', 18, 8, 4, ['background', 'camera', 'cat', 'coffee']
+    )
+
+
+@pytest.mark.parametrize('train_alone', ['train', 'validation', 'val'])
+def test_one_of_the_two_folders_alone_is_a_class(tmp_path: pathlib.Path, train_alone: str) -> None:
+    for number in range(10):
+        save(tmp_path / 'images' / train_alone / f'{number}.png', 'cat', number)
+    data_dir, _ = import_folder(tmp_path / 'images')
+    assert [len(stored(data_dir, split)) for split in SPLITS] == [8, 2]
+    assert stored(data_dir, records.TRAIN)[0].text == train_alone
+
+
+# What is left out, and said.
+
+
+def test_other_files_are_named_and_hidden_ones_passed_over(folder: pathlib.Path) -> None:
+    (folder / 'README.md').write_text('about')
+    (folder / 'cat' / 'labels.csv').write_text('1')
+    save(folder / 'in no class.png', 'cat', 11)
+    (folder / '.DS_Store').touch()
+    (folder / 'cat' / '._cat 0.jpg').touch()
+    save(folder / '.thumbnails' / 'small.jpg', 'cat', 12)
+    data_dir, said = import_folder(folder)
+    assert said[0].startswith('3 files are no images, and are left out: ')
+    for name in ('README.md', 'cat/labels.csv', 'in no class.png'):
+        assert str(folder / name) in said[0]
+    assert len(said) == 3
+    assert sum(len(stored(data_dir, split)) for split in SPLITS) == 50
+
+
+def test_ten_files_are_named_and_the_rest_counted(folder: pathlib.Path) -> None:
+    for number in range(23):
+        (folder / 'cat' / f'notes {number:02d}.txt').touch()
+    _, said = import_folder(folder)
+    assert said[0].startswith('23 files are no images')
+    assert len(re.findall(r'notes \d\d\.txt', said[0])) == 10
+    assert said[0].endswith(' and 13 more')
+
+
+def spoil(folder: pathlib.Path) -> List[pathlib.Path]:
+    """Makes images unreadable, each in another way."""
+    cut, empty, text, dangling = (
+        folder / 'cat' / name for name in ('cat 0.jpg', 'cat 1.png', 'cat 2.jpeg', 'cat 10.png')
+    )
+    cut.write_bytes(cut.read_bytes()[:500])
+    empty.write_bytes(b'')
+    text.write_text('<html>404 Not Found</html>')
+    dangling.symlink_to(folder / 'nowhere.png')
+    return [cut, empty, text, dangling]
+
+
+def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
+    spoilt = spoil(folder)
+    message = refusal(folder)
+    assert message.startswith('4 images cannot be read: ')
+    for path in spoilt[:3]:
+        assert f'{path} (broken, or not what its name says)' in message
+    assert f'{spoilt[3]} (No such file or directory)' in message
+    assert '--skip_unreadable' in message
+    assert not (folder.parent / 'records').exists()
+
+
+def test_unreadable_images_are_skipped_if_asked(folder: pathlib.Path) -> None:
+    spoilt = spoil(folder)
+    data_dir, said = import_folder(folder, skip_unreadable=True)
+    assert '4 images cannot be read: ' in said[0]
+    assert all(str(path) in said[0] for path in spoilt)
+    images = [image for split in SPLITS for image in stored(data_dir, split)]
+    assert len(images) == 47
+    assert not {image.filename for image in images} & {path.name for path in spoilt}
+    info = dataset_info.read(str(data_dir))
+    assert info is not None
+    assert info.train_images + info.validation_images == 47
+
+
+def test_images_in_both_splits_are_reported(tmp_path: pathlib.Path) -> None:
+    save_class(tmp_path / 'images' / 'train', 'cat', range(6))
+    save_class(tmp_path / 'images' / 'val', 'cat', range(5, 9))
+    data_dir, said = import_folder(tmp_path / 'images')
+    assert said[0].startswith('1 validation images are training images, too')
+    assert 'val/cat/cat 5.png' in said[0]
+    assert len(stored(data_dir, records.VALIDATION)) == 4
+
+
+# What is refused.
+
+
+def test_a_validation_class_without_training_images_is_refused(tmp_path: pathlib.Path) -> None:
+    save_class(tmp_path / 'images' / 'train', 'cat', range(4))
+    for photo in ('cat', 'coffee', 'camera'):
+        save_class(tmp_path / 'images' / 'val', photo, range(4, 6))
+    assert 'validation images of classes without training images: camera, coffee.' in refusal(tmp_path / 'images')
+
+
+def test_a_class_of_unreadable_training_images_counts_as_without(tmp_path: pathlib.Path) -> None:
+    for part in ('train', 'val'):
+        save_class(tmp_path / 'images' / part, 'cat', range(2) if part == 'train' else range(2, 4))
+    save_class(tmp_path / 'images' / 'val', 'coffee', range(2))
+    (tmp_path / 'images' / 'train' / 'coffee').mkdir()
+    (tmp_path / 'images' / 'train' / 'coffee' / 'broken.jpg').touch()
+    message = refusal(tmp_path / 'images', skip_unreadable=True)
+    assert 'validation images of classes without training images: coffee.' in message
+
+
+def test_a_class_of_unreadable_images_is_no_class(folder: pathlib.Path) -> None:
+    (folder / 'broken').mkdir()
+    (folder / 'broken' / 'broken.jpg').touch()
+    data_dir, _ = import_folder(folder, skip_unreadable=True)
+    info = dataset_info.read(str(data_dir))
+    assert info is not None
+    assert info.class_names == ['background', 'Rocket', 'astronaut', 'camera', 'cat', 'coffee']
+    assert {image.label for image in stored(data_dir, records.TRAIN)} == {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(('fraction', 'split'), [(0.01, 'validation'), (0.99, 'train')])
+def test_a_split_without_images_is_refused(folder: pathlib.Path, fraction: float, split: str) -> None:
+    message = refusal(folder, validation_fraction=fraction)
+    assert f'{folder}: no {split} images are left' in message
+    assert not (folder.parent / 'records').exists()
+
+
+def test_a_folder_that_holds_something_is_refused(folder: pathlib.Path) -> None:
+    (folder.parent / 'records').mkdir()
+    (folder.parent / 'records' / 'thesis.txt').touch()
+    assert refusal(folder) == f'{folder.parent / "records"}: exists already. Name a new folder.'
+    assert os.listdir(folder.parent / 'records') == ['thesis.txt']
+
+
+def test_an_empty_folder_is_filled(folder: pathlib.Path) -> None:
+    (folder.parent / 'records').mkdir()
+    data_dir, _ = import_folder(folder)
+    assert len(stored(data_dir, records.VALIDATION)) == 10
+
+
+def test_a_file_in_the_way_is_refused(folder: pathlib.Path) -> None:
+    (folder.parent / 'records').touch()
+    assert 'records: exists already. Name a new folder.' in refusal(folder)
+
+
+def test_images_that_are_not_there_are_refused(tmp_path: pathlib.Path) -> None:
+    assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
+    save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
+    assert f'{tmp_path / "flat"}: no images. They lie in a folder per class' in refusal(tmp_path / 'flat')
+
+
+# The command.
+
+
+def run_from_folder(*arguments: Any) -> 'subprocess.CompletedProcess[str]':
+    return subprocess.run(
+        [sys.executable, '-m', 'data.from_folder', *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_command_imports_a_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
+    data_dir = tmp_path / 'out' / 'records'
+    done = run_from_folder(folder, data_dir, '--validation_fraction=0.4', '--train_shards=3', '--skip_unreadable')
+    summary = f'30 training and 20 validation images of 5 classes in {data_dir}\n'
+    assert (done.returncode, done.stdout) == (0, summary)
+    assert 'broken.jpg' in done.stderr
+    assert [len(stored(data_dir, split)) for split in SPLITS] == [30, 20]
+    assert len(records.find_shards(str(data_dir), records.TRAIN)) == 3
+    assert len(records.find_shards(str(data_dir), records.VALIDATION)) == 4
+
+
+def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
+    done = run_from_folder(folder, tmp_path / 'records')
+    assert (done.returncode, done.stdout) == (2, '')
+    assert f'{folder / "cat" / "broken.jpg"} (broken, or not what its name says)' in done.stderr
+    assert 'Traceback' not in done.stderr
+    assert not (tmp_path / 'records').exists()
+
+
+@pytest.mark.parametrize(
+    ('option', 'expected'),
+    [
+        ('--validation_fraction=0', 'must be between 0 and 1'),
+        ('--validation_fraction=1', 'must be between 0 and 1'),
+        ('--validation_fraction=nan', 'must be between 0 and 1'),
+        ('--train_shards=0', 'must be at least 1'),
+        ('--validation_shards=-1', 'must be at least 1'),
+    ],
+)
+def test_the_command_refuses_values_out_of_range(
+    option: str, expected: str, folder: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(sys, 'argv', ['from_folder', str(folder), str(folder.parent / 'records'), option])
+    with pytest.raises(SystemExit) as stopped:
+        from_folder.main()
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert option.split('=')[0] in error
+    assert not (folder.parent / 'records').exists()

@@ -1,0 +1,337 @@
+"""Record files: written, found, parsed, and the bad ones told apart."""
+
+import os
+import pathlib
+import re
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import records
+from preprocessing.decoding import decode_image
+from tests.conftest import Photo, evaluate, photo_example
+
+CORNERS = ['ymin', 'xmin', 'ymax', 'xmax']
+
+
+def set_boxes(example: tf.train.Example, **corners: List[float]) -> None:
+    for corner, values in corners.items():
+        example.features.feature[f'image/object/bbox/{corner}'].float_list.value[:] = values
+
+
+def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:
+    """Record files with `counts` empty records each."""
+    paths = []
+    for shard, count in enumerate(counts):
+        paths.append(records.shard_path(str(data_dir), split, shard, len(counts)))
+        with tf.io.TFRecordWriter(paths[-1]) as writer:
+            for _ in range(count):
+                writer.write(b'')
+    return paths
+
+
+def read(path: str) -> List[bytes]:
+    return list(tf.compat.v1.io.tf_record_iterator(path))
+
+
+# Parsing.
+
+
+def test_a_record_parses_to_its_image_label_and_boxes(photos: List[Photo]) -> None:
+    assert sorted({len(photo.boxes) for photo in photos}) == [0, 1, 2]
+    serialized = tf.compat.v1.placeholder(tf.string, [])
+    parsed = records.parse(serialized)
+    assert [tensor.dtype for tensor in parsed] == [tf.string, tf.int32, tf.float32]
+    with tf.compat.v1.Session() as session:
+        for photo in photos:
+            value = session.run(parsed, {serialized: photo_example(photo).SerializeToString()})
+            assert value.encoded == photo.encoded
+            assert value.label == photo.label
+            assert value.bbox.shape == (1, len(photo.boxes), 4)
+            np.testing.assert_array_equal(value.bbox[0], photo.boxes)
+
+
+def test_boxes_come_as_ymin_xmin_ymax_xmax_and_are_clipped_to_the_image(photos: List[Photo]) -> None:
+    example = photo_example(photos[0])
+    set_boxes(example, xmax=[0.4, 1.25], ymin=[0.1, -0.5], xmin=[0.2, -0.01], ymax=[0.3, 1.0])
+    bbox = evaluate(records.parse(tf.constant(example.SerializeToString())).bbox)
+    np.testing.assert_allclose(bbox, [[[0.1, 0.2, 0.3, 0.4], [0.0, 0.0, 1.0, 1.0]]], atol=1e-7)
+
+
+@pytest.mark.parametrize('missing', ['image/encoded', 'image/class/label'])
+def test_a_record_without_image_or_label_fails_when_it_is_parsed(missing: str, photos: List[Photo]) -> None:
+    example = photo_example(photos[0])
+    del example.features.feature[missing]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=missing):
+        evaluate(*records.parse(tf.constant(example.SerializeToString())))
+
+
+# Writing.
+
+
+def test_an_example_has_imagenets_fields() -> None:
+    feature = records.make_example(b'JPEG bytes', 'JPEG', 7, 'tench', 480, 640, 'n01.jpg').features.feature
+    assert {name: [*f.bytes_list.value, *f.int64_list.value] for name, f in feature.items()} == {
+        'image/encoded': [b'JPEG bytes'],
+        'image/format': [b'JPEG'],
+        'image/class/label': [7],
+        'image/class/text': [b'tench'],
+        'image/height': [480],
+        'image/width': [640],
+        'image/colorspace': [b'RGB'],
+        'image/channels': [3],
+        'image/filename': [b'n01.jpg'],
+    }
+
+
+@pytest.mark.parametrize(('count', 'shards'), [(10, 3), (7, 7), (12, 4), (3, 5), (1, 1), (100, 16)])
+def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, count: int, shards: int) -> None:
+    def numbered(number: int) -> Callable[[], tf.train.Example]:
+        return lambda: records.make_example(b'', 'JPEG', number, '', 1, 1, '')
+
+    records.write_shards(str(tmp_path), records.TRAIN, [numbered(number) for number in range(count)], shards)
+    names = [f'train-{shard:05d}-of-{shards:05d}' for shard in range(shards)]
+    assert sorted(os.listdir(tmp_path)) == names
+    labels = [
+        [tf.train.Example.FromString(r).features.feature['image/class/label'].int64_list.value[0] for r in read(path)]
+        for path in (str(tmp_path / name) for name in names)
+    ]
+    assert [label for share in labels for label in share] == list(range(count))
+    sizes = [len(share) for share in labels]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path) -> None:
+    path = records.shard_path(str(tmp_path), records.TRAIN, 0, 1)
+    os.symlink('/dev/full', path)
+    with pytest.raises(records.DataError, match=f'{re.escape(path)}.*No space left'):
+        records.write_shards(str(tmp_path), records.TRAIN, [tf.train.Example], 1)
+
+
+# Finding.
+
+
+def test_the_shards_of_a_split_are_found_in_order(tmp_path: pathlib.Path) -> None:
+    train = written(tmp_path, records.TRAIN, [1] * 12)
+    validation = written(tmp_path, records.VALIDATION, [1] * 3)
+    (tmp_path / 'dataset.json').touch()
+    assert records.find_shards(str(tmp_path), records.TRAIN) == train
+    assert records.find_shards(str(tmp_path), records.VALIDATION) == validation
+    assert train[10].endswith('/train-00010-of-00012')
+
+
+def test_files_that_are_not_named_as_shards_are_no_shards(tmp_path: pathlib.Path) -> None:
+    paths = written(tmp_path, records.TRAIN, [1, 1])
+    for name in ('train-labels.txt', 'train-00001-of-00002.bak', 'train-00000-of-00002_.gstmp', 'old-train-0-of-1'):
+        (tmp_path / name).touch()
+    assert records.find_shards(str(tmp_path), records.TRAIN) == paths
+
+
+def complaint(data_dir: pathlib.Path, split: str) -> str:
+    with pytest.raises(records.DataError) as error:
+        records.find_shards(str(data_dir), split)
+    assert f'--data_dir={data_dir}: ' in str(error.value)
+    return str(error.value)
+
+
+def test_a_missing_folder_is_refused(tmp_path: pathlib.Path) -> None:
+    assert 'no such folder. It must hold the record files' in complaint(tmp_path / 'nowhere', records.TRAIN)
+
+
+def test_a_file_is_no_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'file').touch()
+    assert 'no such folder' in complaint(tmp_path / 'file', records.TRAIN)
+
+
+@pytest.mark.parametrize(
+    ('split', 'expected'),
+    [(records.TRAIN, 'train-00000-of-01024'), (records.VALIDATION, 'validation-00000-of-00128')],
+)
+def test_an_empty_folder_is_refused_with_the_name_of_a_shard(tmp_path: pathlib.Path, split: str, expected: str) -> None:
+    message = complaint(tmp_path, split)
+    assert f'no {split} files, which are named like {expected}; it is empty.' in message
+
+
+def test_a_folder_of_training_files_alone_has_no_validation_files(tmp_path: pathlib.Path) -> None:
+    written(tmp_path, records.TRAIN, [1, 1])
+    (tmp_path / 'readme.txt').touch()
+    message = complaint(tmp_path, records.VALIDATION)
+    assert 'no validation files' in message
+    assert message.endswith('it holds readme.txt, train-*.')
+
+
+def test_missing_shards_are_named(tmp_path: pathlib.Path) -> None:
+    paths = written(tmp_path, records.TRAIN, [1] * 5)
+    assert records.missing_shards(str(tmp_path), records.TRAIN, paths) == []
+    for shard in (4, 1):
+        os.remove(paths[shard])
+    found = records.find_shards(str(tmp_path), records.TRAIN)
+    assert len(found) == 3
+    missing = ['train-00001-of-00005', 'train-00004-of-00005']
+    assert records.missing_shards(str(tmp_path), records.TRAIN, found) == missing
+
+
+def test_shards_of_two_data_sets_are_refused(tmp_path: pathlib.Path) -> None:
+    written(tmp_path, records.TRAIN, [1] * 2)
+    written(tmp_path, records.TRAIN, [1] * 4)
+    assert 'several data sets, -of-00002 and -of-00004. Keep one.' in complaint(tmp_path, records.TRAIN)
+
+
+# Checking.
+
+
+def of_label(example: tf.train.Example, *labels: int) -> None:
+    example.features.feature['image/class/label'].int64_list.value[:] = labels
+
+
+def of_image(example: tf.train.Example, *images: bytes) -> None:
+    example.features.feature['image/encoded'].bytes_list.value[:] = images
+
+
+def of_whole_number_boxes(example: tf.train.Example) -> None:
+    for corner in CORNERS:
+        example.features.feature[f'image/object/bbox/{corner}'].int64_list.value[:] = [1]
+
+
+Spoil = Callable[[tf.train.Example], Any]
+SPOILT: Dict[str, Tuple[Spoil, str]] = {
+    'no image': (lambda e: of_image(e), 'no image: image/encoded'),
+    'an empty image': (lambda e: of_image(e, b''), 'no image: image/encoded'),
+    'two images': (lambda e: of_image(e, b'1', b'2'), 'no image: image/encoded'),
+    'no label': (lambda e: of_label(e), 'no label: image/class/label'),
+    'two labels': (lambda e: of_label(e, 1, 2), 'no label: image/class/label'),
+    'a label too high': (lambda e: of_label(e, 6), r'label 6 is not in 0 to 5 \(--num_classes=6\)'),
+    'a label below 0': (lambda e: of_label(e, -1), 'label -1 is not in 0 to 5'),
+    'uneven boxes': (
+        lambda e: set_boxes(e, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6]),
+        'corners missing: image/object/bbox',
+    ),
+    'boxes without a corner': (
+        lambda e: e.features.feature['image/object/bbox/xmax'].Clear(),
+        'corners missing: image/object/bbox',
+    ),
+    'boxes in whole numbers': (of_whole_number_boxes, 'image/object/bbox'),
+    'a JPEG cut short': (
+        lambda e: of_image(e, e.features.feature['image/encoded'].bytes_list.value[0][:5000]),
+        r'the image \(5000 bytes\) cannot be decoded',
+    ),
+    'random bytes': (lambda e: of_image(e, b'not a JPEG'), r'the image \(10 bytes\) cannot be decoded'),
+}
+
+
+@pytest.fixture
+def checker() -> records.RecordChecker:
+    return records.RecordChecker(6, decode_image)
+
+
+def test_good_records_have_no_problem(checker: records.RecordChecker, photos: List[Photo]) -> None:
+    assert [checker.problem(photo_example(photo).SerializeToString()) for photo in photos] == [None] * len(photos)
+
+
+@pytest.mark.parametrize('label', [0, 5])
+def test_the_first_and_the_last_label_are_good(checker: records.RecordChecker, photos: List[Photo], label: int) -> None:
+    assert checker.problem(photo_example(photos[0]._replace(label=label)).SerializeToString()) is None
+
+
+@pytest.mark.parametrize('kind', SPOILT)
+def test_what_is_wrong_with_a_record_is_told(kind: str, checker: records.RecordChecker, photos: List[Photo]) -> None:
+    spoil, expected = SPOILT[kind]
+    example = photo_example(photos[1])
+    spoil(example)
+    serialized = example.SerializeToString()
+    problem = checker.problem(serialized)
+    assert problem is not None
+    assert re.search(expected, problem)
+
+
+def test_what_is_no_example_is_told(checker: records.RecordChecker) -> None:
+    assert checker.problem(b'\xff\xff no protocol buffer') == 'not a tf.train.Example.'
+
+
+def usable(serialized: bytes) -> bool:
+    """Whether the operations of the input pipeline take a record; its label is not theirs to judge."""
+    with tf.Graph().as_default():
+        record = records.parse(tf.constant(serialized))
+        try:
+            evaluate(decode_image(record.encoded), record.label, record.bbox)
+        except tf.errors.InvalidArgumentError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize('kind', [None, *SPOILT])
+def test_the_checker_and_the_pipeline_agree(
+    kind: Optional[str], checker: records.RecordChecker, photos: List[Photo]
+) -> None:
+    example = photo_example(photos[1])
+    if kind:
+        SPOILT[kind][0](example)
+    serialized = example.SerializeToString()
+    problem = checker.problem(serialized)
+    assert usable(serialized) == (problem is None or problem.startswith('label '))
+
+
+@pytest.fixture
+def spoilt_paths(tmp_path: pathlib.Path, photos: List[Photo]) -> List[str]:
+    """Two files of five photographs; of the second, the first and the fourth are bad."""
+    examples = [lambda p=photo: photo_example(p) for photo in photos]
+    examples += [lambda p=photo: photo_example(p._replace(encoded=p.encoded[:99])) for photo in photos[:1]]
+    examples += [lambda p=photo: photo_example(p) for photo in photos[1:3]]
+    examples += [lambda p=photo: photo_example(p._replace(label=77)) for photo in photos[3:4]]
+    examples += [lambda p=photo: photo_example(p) for photo in photos[4:]]
+    records.write_shards(str(tmp_path), records.TRAIN, examples, 2)
+    return records.find_shards(str(tmp_path), records.TRAIN)
+
+
+def test_a_search_finds_the_file_and_the_position(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:
+    found = list(checker.search(spoilt_paths, print))
+    assert [(bad.path, bad.position) for bad in found] == [(spoilt_paths[1], 0), (spoilt_paths[1], 3)]
+    assert 'cannot be decoded' in found[0].problem
+    assert str(found[1]) == f'{spoilt_paths[1]}, record 3: label 77 is not in 0 to 5 (--num_classes=6).'
+
+
+@pytest.mark.parametrize('lost', [1, 10, 3000])
+def test_a_search_finds_where_a_file_is_cut_short_and_goes_on(
+    lost: int, checker: records.RecordChecker, spoilt_paths: List[str]
+) -> None:
+    with open(spoilt_paths[0], 'rb+') as file:
+        file.truncate(os.path.getsize(spoilt_paths[0]) - lost)
+    found = list(checker.search(spoilt_paths, print))
+    assert [(bad.path, bad.position) for bad in found] == [
+        (spoilt_paths[0], 4),
+        (spoilt_paths[1], 0),
+        (spoilt_paths[1], 3),
+    ]
+    assert 'damaged or cut short from here on' in found[0].problem
+
+
+def test_a_search_finds_a_changed_byte(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:
+    first = next(tf.compat.v1.io.tf_record_iterator(spoilt_paths[0]))
+    with open(spoilt_paths[0], 'rb+') as file:
+        # The second record: 16 bytes of length and checksums around the first, and 12 before its own data.
+        file.seek(16 + len(first) + 12 + 500)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+    found = next(checker.search(spoilt_paths, print))
+    assert (found.path, found.position) == (spoilt_paths[0], 1)
+    assert 'damaged' in found.problem
+
+
+def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: records.RecordChecker) -> None:
+    paths = written(tmp_path, records.TRAIN, [9000, 11500])
+    lines: List[str] = []
+    found = list(checker.search(paths, lines.append))
+    assert len(found) == 20500
+    assert lines == [f'{count} records looked at, now in {paths[1]}' for count in ('10,000', '20,000')]
+
+
+def test_the_record_at_a_known_place_is_judged(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:
+    bad = checker.problem_at(spoilt_paths[1], 3)
+    assert bad[:2] == (spoilt_paths[1], 3)
+    assert bad.problem.startswith('label 77')
+    assert checker.problem_at(spoilt_paths[1], 1).problem == 'could not be used when it was read.'
+    assert checker.problem_at(spoilt_paths[1], 5).problem == 'cannot be read any more.'
+    assert checker.problem_at('/no/such/file', 0).problem == 'cannot be read any more.'

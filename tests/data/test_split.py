@@ -1,0 +1,86 @@
+"""The division into training and validation: by content, by class, whatever the order."""
+
+import collections
+import random
+from typing import List, Set, Tuple
+
+import pytest
+
+from data.split import digest, split_by_content
+
+Image = Tuple[bytes, int]
+
+
+def images(*class_sizes: int) -> List[Image]:
+    """Different contents, as many of each class as asked for."""
+    return [
+        (b'%d of class %d' % (index, label), label) for label, size in enumerate(class_sizes) for index in range(size)
+    ]
+
+
+def split(given_images: List[Image], fraction: float) -> Tuple[List[Image], List[Image]]:
+    digests = [digest(content) for content, _ in given_images]
+    indices = split_by_content(digests, [label for _, label in given_images], fraction)
+    assert sorted(indices[0] + indices[1]) == list(range(len(given_images)))
+    train, validation = ([given_images[index] for index in share] for share in indices)
+    return train, validation
+
+
+def contents(share: List[Image]) -> Set[bytes]:
+    return {content for content, _ in share}
+
+
+def test_a_digest_is_the_sha_256_of_the_content() -> None:
+    # FIPS 180-2, appendix B.1.
+    assert digest(b'abc').hex() == 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
+
+
+@pytest.mark.parametrize('fraction', [0.1, 0.25, 0.5, 0.8])
+def test_every_class_gives_the_same_share(fraction: float) -> None:
+    sizes = [100, 40, 7, 1, 60]
+    _, validation = split(images(*sizes), fraction)
+    counts = collections.Counter(label for _, label in validation)
+    assert [counts[label] for label in range(len(sizes))] == [round(size * fraction) for size in sizes]
+
+
+def test_copies_stay_together_and_count_once() -> None:
+    several = images(20, 20) * 3 + images(20, 20)[:7]
+    train, validation = split(several, 0.25)
+    assert not contents(train) & contents(validation)
+    assert len(contents(validation)) == 10
+    assert len(train) + len(validation) == 127
+
+
+def test_the_division_does_not_depend_on_the_order() -> None:
+    generator = random.Random(0)
+    for _ in range(200):
+        # Few contents: many are equal, and some of these are of several classes.
+        several = [(bytes([generator.randrange(8)]), generator.randrange(3)) for _ in range(15)]
+        fraction = generator.random()
+        one, other = split(several, fraction), split(generator.sample(several, len(several)), fraction)
+        assert [contents(share) for share in one] == [contents(share) for share in other]
+        assert not contents(one[0]) & contents(one[1])
+
+
+def test_at_fraction_0_all_are_training_images() -> None:
+    train, validation = split(images(5, 9), 0.0)
+    assert (len(train), validation) == (14, [])
+
+
+def test_no_images_are_divided_into_none() -> None:
+    assert split([], 0.5) == ([], [])
+
+
+def test_the_order_mixes_the_classes() -> None:
+    for share in split(images(200, 200), 0.5):
+        labels = [label for _, label in share]
+        changes = sum(label != after for label, after in zip(labels, labels[1:]))
+        # A fair coin changes sides 99.5 times in 200, plus or minus 7.
+        assert 70 < changes < 130
+
+
+def test_more_images_leave_most_of_the_division_as_it_was() -> None:
+    # What is known of the contents decides, no counter and no random number.
+    _, before = split(images(100), 0.2)
+    _, after = split(images(105), 0.2)
+    assert len(contents(before) & contents(after)) >= 15

@@ -1,0 +1,185 @@
+"""The VGG preprocessing against NumPy: sizes, crops, means, and what is drawn."""
+
+from typing import Any, Callable, List, Tuple
+
+import numpy as np
+import pytest
+import skimage.data
+import tensorflow as tf
+
+from preprocessing import vgg_preprocessing as vgg
+from tests.conftest import evaluate
+from tests.preprocessing.test_inception_preprocessing import coordinates, draw_many, in_new_graph, resize_bilinear
+
+CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
+# Of ImageNet, for pixels in [0, 255]: the specification, section 4.
+MEANS = np.array([123.68, 116.78, 103.94])
+
+
+@pytest.fixture(autouse=True)
+def _fixed_draws(_new_graph: None) -> None:
+    tf.compat.v1.set_random_seed(7)
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize('dtype', [np.uint8, np.int32, np.float32])
+@pytest.mark.parametrize('value', [0, 100, 255])
+def test_the_means_are_subtracted_from_pixels_of_0_to_255(value: int, dtype: type, is_training: bool) -> None:
+    image = tf.constant(np.full([20, 30, 3], value, dtype))
+    prepared = vgg.preprocess_image(image, 11, 12, is_training, resize_side_min=12, resize_side_max=24)
+    assert (prepared.dtype, prepared.shape.as_list()) == (tf.float32, [11, 12, 3])
+    np.testing.assert_allclose(evaluate(prepared), np.broadcast_to(value - MEANS, [11, 12, 3]), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ('shape', 'side', 'expected'),
+    [
+        ((300, 451), 300, (300, 451)),
+        ((300, 451), 100, (100, 150)),  # 150.33
+        ((300, 449), 100, (100, 150)),  # 149.67
+        ((300, 451), 377, (377, 567)),  # 566.76
+        ((64, 64), 299, (299, 299)),
+        ((200, 31), 50, (323, 50)),  # 322.58
+        ((1, 1), 7, (7, 7)),
+        ((1, 3), 7, (7, 21)),
+    ],
+)
+def test_the_smaller_side_is_resized_to_the_given_one_and_the_shape_kept(
+    shape: Tuple[int, int], side: int, expected: Tuple[int, int]
+) -> None:
+    image = CAT[: shape[0], : shape[1]].astype(np.float32)
+    resized = evaluate(vgg.resize_smaller_side(tf.constant(image), tf.constant(side)))
+    assert resized.shape == (*expected, 3)
+    # Float32 over a range of 255.
+    np.testing.assert_allclose(resized, resize_bilinear(image.astype(float), *expected), atol=2e-3)
+
+
+@pytest.mark.parametrize('static', [True, False])
+@pytest.mark.parametrize(
+    ('shape', 'side', 'size', 'begin'),
+    [
+        # Where the crop begins: half of what is left over, rounded down.
+        ((300, 451), 300, (299, 299), (0, 76)),
+        ((300, 451), 150, (149, 101), (0, 62)),  # of 150 x 226 (225.5, to even)
+        ((280, 140), 70, (61, 64), (39, 3)),
+        ((40, 30), 60, (60, 60), (10, 0)),
+    ],
+)
+def test_evaluation_crops_the_middle(
+    shape: Tuple[int, int], side: int, size: Tuple[int, int], begin: Tuple[int, int], static: bool
+) -> None:
+    pixels = CAT[: shape[0], : shape[1]]
+    image = tf.constant(pixels) if static else tf.compat.v1.placeholder_with_default(pixels, [None, None, 3])
+    prepared = vgg.preprocess_image(image, *size, resize_side_min=side, resize_side_max=side + 100)
+    assert prepared.shape.as_list() == [*size, 3]
+    resized_shape = np.rint(np.array(shape) * side / min(shape)).astype(int)
+    resized = resize_bilinear(pixels.astype(float), *resized_shape)
+    by_hand = resized[begin[0] : begin[0] + size[0], begin[1] : begin[1] + size[1]] - MEANS
+    np.testing.assert_allclose(evaluate(prepared), by_hand, atol=2e-3)
+
+
+@pytest.mark.parametrize('size', [(75, 75), (60, 71)])
+def test_a_drawn_distortion_applies_as_documented(size: Tuple[int, int]) -> None:
+    image = tf.compat.v1.placeholder_with_default(CAT, [None, None, 3])
+    distortion = vgg.draw_distortion(75, 150)
+    result = vgg.apply_distortion(image, distortion, *size)
+    assert result.shape.as_list() == [*size, 3]
+    flips = set()
+    for drawn, distorted in draw_many((distortion, result), 10):
+        shape = np.rint(np.array([300, 451]) * drawn.side / 300).astype(int)
+        resized = resize_bilinear(CAT.astype(float), *shape)
+        top, left = np.floor([drawn.top, drawn.left] * (shape - size + 1)).astype(int)
+        by_hand = resized[top : top + size[0], left : left + size[1]]
+        by_hand = (by_hand[:, ::-1] if drawn.flip else by_hand) - MEANS
+        np.testing.assert_allclose(distorted, by_hand, atol=2e-3)
+        flips.add(bool(drawn.flip))
+    assert flips == {True, False}
+
+
+def test_training_crops_are_uniform_over_all_places() -> None:
+    image = tf.constant(coordinates(12, 15))
+    prepared = vgg.preprocess_image(
+        image, 9, 10, is_training=True, resize_side_min=12, resize_side_max=12, random_flip=False
+    )
+    counts = np.zeros([4, 6])
+    for crop in draw_many(prepared[0, 0], 1200):
+        top, left, _ = np.rint(crop + MEANS).astype(int)
+        counts[top, left] += 1
+    # 50 at each of 4 x 6 places, the extremes included; four standard deviations.
+    assert counts.min() > 22
+    assert counts.max() < 78
+
+
+def test_the_ends_of_the_draw_are_the_extreme_places() -> None:
+    image = tf.constant(coordinates(12, 15))
+    just_below_1 = float(np.nextafter(np.float32(1), np.float32(0)))
+    corners = [
+        vgg.apply_distortion(image, vgg.Distortion(12, top, left, tf.constant(False)), 9, 10)[0, 0]
+        for top, left in [(0.0, 0.0), (just_below_1, just_below_1)]
+    ]
+    np.testing.assert_allclose(evaluate(corners) + MEANS, [[0, 0, 0], [3, 5, 0]], atol=1e-4)
+
+
+def test_a_flip_is_an_exact_mirror_and_hits_half_of_the_images() -> None:
+    image = tf.constant(CAT)
+    plain, mirrored = evaluate(
+        [vgg.apply_distortion(image, vgg.Distortion(80, 0.3, 0.6, tf.constant(flip)), 70, 75) for flip in (False, True)]
+    )
+    np.testing.assert_array_equal(mirrored, plain[:, ::-1])
+    flips = np.array(draw_many((vgg.draw_distortion(1, 1).flip, vgg.draw_distortion(1, 1, False).flip), 400))
+    assert 160 < flips[:, 0].sum() < 240
+    assert flips[:, 1].sum() == 0
+
+
+def test_the_smaller_side_is_drawn_uniformly_with_both_ends() -> None:
+    sides = draw_many(vgg.draw_distortion(300, 310).side, 1100)
+    counts = np.bincount(sides, minlength=311)[300:]
+    # 100 of each on average; four standard deviations.
+    assert len(counts) == 11
+    assert counts.min() > 61
+    assert counts.max() < 139
+
+
+def test_the_documented_range_is_300_to_600_by_default() -> None:
+    assert (vgg.CROP_SIZE, vgg.RESIZE_SIDE_MIN, vgg.RESIZE_SIDE_MAX) == (299, 300, 600)
+
+    def drawn(*sides: Any) -> List[Any]:
+        return in_new_graph(lambda: vgg.preprocess_image(tf.constant(CAT), 32, 32, True, *sides), 3)
+
+    np.testing.assert_array_equal(drawn(), drawn(300, 600))
+
+
+@pytest.mark.parametrize('random_flip', [True, False])
+def test_preprocess_image_draws_and_applies(random_flip: bool) -> None:
+    def composed() -> tf.Tensor:
+        image = tf.constant(CAT)
+        return vgg.apply_distortion(image, vgg.draw_distortion(40, 60, random_flip), 32, 40)
+
+    def documented() -> tf.Tensor:
+        return vgg.preprocess_image(tf.constant(CAT), 32, 40, True, 40, 60, random_flip)
+
+    builds: List[Callable[[], tf.Tensor]] = [composed, documented]
+    by_parts, at_once = (in_new_graph(build, 6) for build in builds)
+    np.testing.assert_array_equal(by_parts, at_once)
+    assert np.abs(at_once[0] - at_once[1]).max() > 10
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize(
+    ('height', 'width', 'smallest', 'largest'), [(51, 50, 50, 60), (50, 51, 50, 60), (40, 40, 60, 50)]
+)
+def test_crops_that_cannot_fit_are_refused(
+    height: int, width: int, smallest: int, largest: int, is_training: bool
+) -> None:
+    with pytest.raises(ValueError, match=f'{height} x {width} pixels .* {smallest} to {largest}: the crop must fit'):
+        vgg.preprocess_image(tf.constant(CAT), height, width, is_training, smallest, largest)
+
+
+def test_a_crop_as_large_as_the_smaller_side_fits() -> None:
+    prepared = vgg.preprocess_image(tf.constant(CAT), 50, 50, True, 50, 50, random_flip=False)
+    whole_height = resize_bilinear(CAT.astype(float), 50, 75)
+    starts = [
+        [left for left in range(26) if np.allclose(whole_height[:, left : left + 50] - MEANS, crop, atol=2e-3)]
+        for crop in draw_many(prepared, 5)
+    ]
+    assert [len(found) for found in starts] == [1] * 5

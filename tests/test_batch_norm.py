@@ -1,0 +1,91 @@
+"""Batch normalization against its equations."""
+
+from typing import Any, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.batch_norm import BatchNorm
+
+DECAY = 0.9
+INPUTS = np.random.RandomState(0).normal(3.0, 2.0, [4, 5, 6, 3]).astype(np.float32)
+
+
+def variables() -> Any:
+    return {v.op.name: v for v in tf.compat.v1.global_variables()}
+
+
+@pytest.mark.parametrize('update_in_place', [True, False])
+def test_training_normalizes_with_the_batch_and_moves_the_statistics(update_in_place: bool) -> None:
+    outputs = BatchNorm(True, DECAY, update_in_place)(tf.constant(INPUTS))
+    collected = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
+    assert len(collected) == (0 if update_in_place else 2)
+    mean, variance = INPUTS.mean((0, 1, 2)), INPUTS.var((0, 1, 2))
+    count = INPUTS[..., 0].size
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        values, _ = session.run([outputs, collected])
+        moving_mean = session.run(variables()['BatchNorm/moving_mean'])
+        moving_variance = session.run(variables()['BatchNorm/moving_variance'])
+    np.testing.assert_allclose(values, (INPUTS - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
+    np.testing.assert_allclose(moving_mean, (1 - DECAY) * mean, rtol=1e-5)
+    # The moving variance takes the unbiased estimate.
+    np.testing.assert_allclose(moving_variance, DECAY + (1 - DECAY) * variance * count / (count - 1), rtol=1e-5)
+
+
+def test_without_training_the_moving_statistics_and_the_shift_normalize() -> None:
+    outputs = BatchNorm(False, DECAY)(tf.constant(INPUTS))
+    values = {'beta': [1.0, 2.0, 3.0], 'moving_mean': [0.5, 3.0, -1.0], 'moving_variance': [4.0, 0.25, 1.0]}
+    with tf.compat.v1.Session() as session:
+        for name, value in values.items():
+            variables()[f'BatchNorm/{name}'].load(value, session)
+        result = session.run(outputs)
+    expected = (INPUTS - values['moving_mean']) / np.sqrt(np.add(values['moving_variance'], 1e-3)) + values['beta']
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_there_is_no_scale_and_only_the_shift_is_trained() -> None:
+    BatchNorm(True, DECAY)(tf.constant(INPUTS))
+    assert set(variables()) == {'BatchNorm/beta', 'BatchNorm/moving_mean', 'BatchNorm/moving_variance'}
+    assert [v.op.name for v in tf.compat.v1.trainable_variables()] == ['BatchNorm/beta']
+
+
+def test_bfloat16_activations_have_float32_moments() -> None:
+    # 4,096 ones and one 100: a sum in bfloat16 would stop growing at 256.
+    inputs = np.concatenate([np.ones([4096], np.float32), [100.0]]).reshape([1, 1, -1, 1])
+    outputs = BatchNorm(True, DECAY)(tf.constant(inputs, tf.bfloat16))
+    assert outputs.dtype == tf.bfloat16
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(outputs)
+        moving_mean = session.run(variables()['BatchNorm/moving_mean'])
+    assert moving_mean[0] == pytest.approx((1 - DECAY) * inputs.mean(), rel=1e-5)
+
+
+def test_the_decay_of_one_core_in_eight_is_that_of_eight_steps_of_one() -> None:
+    # Of n cores only one keeps its statistics: 0.9997^8 has them remember as long as one device's 0.9997.
+    from inception_v3.config import Config
+
+    assert Config().batch_norm_decay == pytest.approx(0.9997**8, abs=5e-6)
+
+
+def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
+    """The moving statistics after training on each row of some values, by the equations."""
+    mean, variance = 0.0, 1.0
+    for row in values:
+        mean = decay * mean + (1 - decay) * row.mean()
+        variance = decay * variance + (1 - decay) * row.var(ddof=1)
+    return mean, variance
+
+
+def test_many_steps_agree_with_the_recurrence() -> None:
+    rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
+    row = tf.compat.v1.placeholder(tf.float32, [16])
+    outputs = BatchNorm(True, DECAY)(tf.reshape(row, [1, 4, 4, 1]))
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        for values in rows:
+            session.run(outputs, {row: values})
+        result = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
+    np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)

@@ -1,0 +1,150 @@
+"""The configuration: documented defaults, bounds, contradictions, JSON, presets."""
+
+import dataclasses
+import json
+from typing import Any, Dict
+
+import pytest
+
+from data import dataset_info
+from inception_v3.config import PRESETS, Config, ConfigError, differences, setting_of
+
+# Origin: the documented flags and their defaults. New flags of this project are in NEW.
+DOCUMENTED: Dict[str, Any] = {
+    **{'tpu': None, 'gcp_project': None, 'tpu_zone': None, 'master': '', 'data_dir': '', 'model_dir': None},
+    **{'export_dir': None, 'num_shards': 8, 'iterations': 100, 'skip_host_call': True, 'train_batch_size': 1024},
+    **{'eval_batch_size': 1024, 'eval_total_size': 0, 'train_steps': 213000, 'train_steps_per_eval': 2000},
+    **{'mode': 'train_and_eval', 'min_eval_interval': 180, 'eval_timeout': None, 'use_tpu': True},
+    **{'use_data': 'real', 'learning_rate': 0.165, 'optimizer': 'RMS', 'num_classes': 1001, 'width': 299},
+    **{'height': 299, 'transpose_enabled': False, 'log_device_placement': False, 'save_summary_steps': 100},
+    **{'save_checkpoints_secs': 1000, 'moving_average': True, 'preprocessing': 'inception'},
+    **{'use_annotated_bbox': False, 'learning_rate_decay': 0.94, 'learning_rate_decay_epochs': 3},
+    **{'display_tensors': False, 'clear_update_collections': True, 'cold_epochs': 2, 'warmup_epochs': 7},
+    **{'use_learning_rate_warmup': False, 'prefetch_enabled': True, 'prefetch_dataset_buffer_size': 8 * 2**20},
+    **{'num_files_infeed': 8, 'num_parallel_calls': 64, 'initial_shuffle_buffer_size': 1024},
+    **{'followup_shuffle_buffer_size': 1000, 'precision': 'float32', 'cb_distortion_range': 0.1},
+    **{'cr_distortion_range': 0.1, 'use_fast_color_distort': True},
+}
+NEW: Dict[str, Any] = {
+    **{'num_train_images': 1281167, 'num_eval_images': 50000, 'max_bad_records': 0, 'random_flip': True},
+    **{'crop_area_min': 0.05, 'crop_aspect_ratio_max': 4 / 3, 'fast_mode': True, 'depth_multiplier': 1.0},
+    **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
+}
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    assert dataclasses.asdict(Config()) == {**DOCUMENTED, **NEW}
+
+
+@pytest.mark.parametrize(
+    ('field', 'value', 'message'),
+    [
+        ('train_batch_size', 0, '--train_batch_size=0: must be at least 1.'),
+        ('train_batch_size', '8', '--train_batch_size=8: must be a whole number.'),
+        ('train_batch_size', 8.0, '--train_batch_size=8.0: must be a whole number.'),
+        ('train_batch_size', True, '--train_batch_size=True: must be a whole number.'),
+        ('height', 74, '--height=74: must be at least 75.'),
+        ('learning_rate', 0.0, '--learning_rate=0.0: must be above 0.'),
+        ('learning_rate', float('nan'), '--learning_rate=nan: must be a number.'),
+        ('learning_rate', float('inf'), '--learning_rate=inf: must be a number.'),
+        ('crop_area_min', 1.5, '--crop_area_min=1.5: must be above 0 and at most 1.'),
+        ('batch_norm_decay', -0.1, '--batch_norm_decay=-0.1: must be at least 0 and at most 1.'),
+        ('optimizer', 'adam', '--optimizer=adam: must be sgd, momentum or RMS.'),
+        ('optimizer', None, '--optimizer=None: must be a text.'),
+        ('precision', 'float16', '--precision=float16: must be float32 or bfloat16.'),
+        ('preprocessing', 'resnet', '--preprocessing=resnet: must be inception or vgg.'),
+        ('use_tpu', 1, '--use_tpu=1: must be True or False.'),
+        ('eval_timeout', -1, '--eval_timeout=-1: must be at least 0.'),
+    ],
+)
+def test_wrong_values_are_refused_with_what_is_allowed(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Config(**{field: value})
+    assert str(error.value) == message
+
+
+def test_all_wrong_values_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        Config(train_steps=0, optimizer='adam')
+    assert str(error.value).splitlines() == [
+        '--optimizer=adam: must be sgd, momentum or RMS.',
+        '--train_steps=0: must be at least 1.',
+    ]
+
+
+@pytest.mark.parametrize(
+    ('values', 'message'),
+    [
+        (
+            {'train_batch_size': 100},
+            'must be a multiple of the number of TPU cores, --num_shards=8; the nearest is 96.',
+        ),
+        ({'eval_batch_size': 3}, '--eval_batch_size=3: must be a multiple .* the nearest is 8.'),
+        ({'use_learning_rate_warmup': True, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1}, '--warmup_epochs=0'),
+        ({'max_bad_records': 1}, '--max_bad_records=1: needs a --model_dir'),
+    ],
+)
+def test_contradictions_are_refused(values: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Config(**values)
+
+
+def test_batches_need_not_divide_without_a_tpu() -> None:
+    assert Config(train_batch_size=100, use_tpu=False).train_batch_size == 100
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().train_steps = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize('preset', sorted(PRESETS))
+def test_json_gives_the_configuration_back(preset: str) -> None:
+    config = Config(**PRESETS[preset])
+    assert Config.from_json(config.to_json()) == config
+    assert json.loads(config.to_json())['train_steps'] == config.train_steps
+
+
+def test_json_fields_may_be_missing_and_floats_be_whole() -> None:
+    config = Config.from_json('{"depth_multiplier": 1, "train_steps": 5}')
+    assert config == Config(train_steps=5)
+    assert type(config.depth_multiplier) is float
+
+
+@pytest.mark.parametrize('text', ['', '[]', '{"no_such": 1}', '{"train_steps": 0}', '{"train_steps": "many"}'])
+def test_json_that_is_no_configuration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        Config.from_json(text)
+
+
+def test_differences_are_named_with_both_values() -> None:
+    assert differences(Config(), Config(train_steps=5)) == ['train_steps: 213000 -> 5']
+
+
+def test_every_field_has_a_group_and_a_help() -> None:
+    settings = [setting_of(field) for field in dataclasses.fields(Config)]
+    groups = ['cluster', 'data', 'preprocessing', 'network', 'optimizer', 'schedule', 'run']
+    assert list(dict.fromkeys(setting.group for setting in settings)) == groups
+    assert all(len(setting.help) > 8 for setting in settings)
+
+
+def test_the_large_batch_preset_makes_as_many_epochs_and_warms_up() -> None:
+    default, large = Config(), Config(**PRESETS['imagenet_large_batch'])
+    assert large.train_steps * large.train_batch_size == default.train_steps * default.train_batch_size
+    assert 4096 <= large.train_batch_size <= 16384
+    assert large.use_learning_rate_warmup
+
+
+def test_the_digits_preset_knows_its_data_set(digits_dir: str) -> None:
+    config, info = Config(**PRESETS['digits']), dataset_info.read(digits_dir)
+    assert info is not None
+    assert config.num_train_images == info.train_images
+    assert config.num_eval_images == info.validation_images
+    assert config.num_classes == info.num_classes
+
+
+@pytest.mark.parametrize(
+    ('size', 'asked', 'has'), [((107, 107), True, True), ((106, 299), True, False), ((299, 299), False, False)]
+)
+def test_the_auxiliary_head_is_left_out_of_small_inputs(size: Any, asked: bool, has: bool) -> None:
+    assert Config(height=size[0], width=size[1], auxiliary_head=asked).has_auxiliary_head == has

@@ -1,0 +1,402 @@
+"""Whole runs of the real TPUEstimator on the CPU, on real images, with the network at its smallest."""
+
+import dataclasses
+import glob
+import io
+import json
+import os
+import shutil
+import threading
+import time
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import records
+from data.records import DataError
+from inception_v3 import results
+from inception_v3.config import Config
+from inception_v3.cycles import Run, TrainingError, step_of
+from inception_v3.moving_average import CheckpointError
+from inception_v3.progress import Screen
+from tests.conftest import Photo, photo_example
+
+IMAGES = 359
+
+
+def execute(config: Config) -> str:
+    return Run(config, Screen(io.StringIO())).execute()
+
+
+def base_config(digits_dir: str, model_dir: Any) -> Config:
+    return Config(
+        use_tpu=False,
+        data_dir=digits_dir,
+        model_dir=str(model_dir),
+        num_train_images=1438,
+        num_eval_images=IMAGES,
+        num_classes=11,
+        train_batch_size=8,
+        eval_batch_size=64,
+        height=75,
+        width=75,
+        depth_multiplier=0.01,
+        num_parallel_calls=2,
+        batch_norm_decay=0.1,
+        learning_rate=0.02,
+        moving_average_decay=0.5,
+        train_steps=5,
+        train_steps_per_eval=2,
+    )
+
+
+@pytest.fixture(scope='module')
+def finished(digits_dir: str, tmp_path_factory: Any) -> Tuple[Config, str]:
+    """A run that is done, with the summary that it ended with."""
+    folder = tmp_path_factory.mktemp('finished')
+    config = dataclasses.replace(
+        base_config(digits_dir, folder / 'model'),
+        export_dir=str(folder / 'export'),
+        skip_host_call=False,
+        save_summary_steps=2,
+    )
+    return config, execute(config)
+
+
+@pytest.fixture
+def copied(finished: Tuple[Config, str], tmp_path: Any) -> Config:
+    """A copy of the run that is done, to be spoilt."""
+    config, _ = finished
+    shutil.copytree(str(config.model_dir), tmp_path / 'model')
+    return dataclasses.replace(config, model_dir=str(tmp_path / 'model'), export_dir=None)
+
+
+def evaluations(config: Config) -> List[results.Evaluation]:
+    return results.read(str(config.model_dir))
+
+
+def steps(config: Config) -> List[int]:
+    return [evaluation.step for evaluation in evaluations(config)]
+
+
+def forget(config: Config, *gone: int) -> None:
+    """Removes checkpoints, as if the run had been killed before it wrote them."""
+    kept = sorted(set(all_steps(config)) - set(gone))
+    for step in gone:
+        for path in glob.glob(os.path.join(str(config.model_dir), f'model.ckpt-{step}.*')):
+            os.remove(path)
+    lines = [f'model_checkpoint_path: "model.ckpt-{kept[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in kept]
+    with open(os.path.join(str(config.model_dir), 'checkpoint'), 'w') as file:
+        file.write('\n'.join(lines) + '\n')
+
+
+def all_steps(config: Config) -> List[int]:
+    paths = glob.glob(os.path.join(str(config.model_dir), 'model.ckpt-*.index'))
+    return sorted(int(path.rpartition('-')[2][: -len('.index')]) for path in paths)
+
+
+def test_it_evaluates_after_each_cycle_and_ends_exactly_at_the_last_step(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    assert steps(config) == [2, 4, 5]
+    latest = tf.train.latest_checkpoint(config.model_dir)
+    assert os.path.basename(latest) == 'model.ckpt-5'
+    assert step_of(latest) == 5
+
+
+def test_results_are_json_lines_with_the_documented_keys(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    with open(os.path.join(str(config.model_dir), 'results.jsonl')) as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        assert line['checkpoint'] == f'model.ckpt-{line["step"]}'
+        assert line['weights'] == 'average'
+        assert line['images'] == IMAGES
+        assert 0 <= line['top_1'] <= line['top_5'] <= 1
+        # Fractions of 359 images.
+        for name in ('top_1', 'top_5'):
+            assert line[name] * IMAGES == pytest.approx(round(line[name] * IMAGES), abs=1e-3)
+        assert line['cross_entropy'] > 0
+
+
+def test_the_configuration_and_the_versions_stand_beside_the_results(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    with open(os.path.join(str(config.model_dir), 'config.json')) as file:
+        assert Config.from_json(file.read()) == config
+    with open(os.path.join(str(config.model_dir), 'versions.json')) as file:
+        assert json.load(file)['tensorflow'] == tf.__version__
+
+
+def test_the_summary_says_what_was_reached_and_where(finished: Tuple[Config, str]) -> None:
+    config, summary = finished
+    last = evaluations(config)[-1]
+    lines = {line.split('  ')[0]: line for line in summary.splitlines()}
+    assert f'{last.top_1:.2%}' in lines['top-1']
+    assert f'{last.top_5:.2%}' in lines['top-5']
+    assert '359 images, average weights of step 5' in lines['evaluated']
+    assert 'images/s' in lines['training']
+    assert str(config.model_dir) in lines['results']
+    assert str(config.export_dir) in lines['SavedModel']
+
+
+def read_events(folder: str) -> Dict[str, Dict[int, float]]:
+    values: Dict[str, Dict[int, float]] = {}
+    for path in glob.glob(os.path.join(folder, 'events.*.v2')):
+        for event in tf.compat.v1.train.summary_iterator(path):
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor)) if value.HasField('tensor') else value.simple_value
+                values.setdefault(value.tag, {})[event.step] = number
+    return values
+
+
+def test_the_host_call_writes_loss_learning_rate_and_epoch(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    events = read_events(str(config.model_dir))
+    # Every second step, as save_summary_steps says, by the number of steps done before.
+    assert set(events['loss']) == set(events['learning_rate']) == set(events['epoch']) == {0, 2, 4}
+    assert events['learning_rate'][0] == pytest.approx(0.02 * 8 / 256)
+    assert events['epoch'][4] == pytest.approx(4 * 8 / 1438)
+    assert all(loss > 2 for loss in events['loss'].values())
+
+
+def validation_set(config: Config) -> Iterator[Tuple[bytes, int]]:
+    for path in records.find_shards(config.data_dir, records.VALIDATION):
+        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+            feature = tf.train.Example.FromString(serialized).features.feature
+            yield feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
+
+
+def classify(saved_model: str, encoded: List[bytes]) -> Dict[str, np.ndarray]:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta_graph = tf.compat.v1.saved_model.load(session, ['serve'], saved_model)
+        signature = meta_graph.signature_def['image_bytes']
+        outputs = {name: tensor.name for name, tensor in signature.outputs.items()}
+        return session.run(outputs, {signature.inputs['image_bytes'].name: encoded})
+
+
+@pytest.mark.parametrize('transpose_enabled', [False, True])
+def test_the_saved_model_scores_what_the_evaluation_did(
+    finished: Tuple[Config, str], copied: Config, tmp_path: Any, transpose_enabled: bool
+) -> None:
+    config, _ = finished
+    if transpose_enabled:
+        export_dir = str(tmp_path / 'export')
+        config = dataclasses.replace(copied, mode='eval', transpose_enabled=True, export_dir=export_dir)
+        execute(config)
+    (saved_model,) = glob.glob(os.path.join(str(config.export_dir), '*'))
+    encoded, labels = zip(*validation_set(config))
+    outputs = classify(saved_model, list(encoded))
+    evaluation = evaluations(config)[-1]
+    assert (outputs['classes'] == labels).mean() == pytest.approx(evaluation.top_1)
+    likelihood = outputs['probabilities'][np.arange(IMAGES), labels]
+    assert -np.log(likelihood).mean() == pytest.approx(evaluation.cross_entropy, rel=1e-5)
+    np.testing.assert_allclose(outputs['probabilities'].sum(1), 1, rtol=1e-5)
+    # The averages were exported, and not the weights that the checkpoint holds beside them.
+    exported = tf.train.load_checkpoint(os.path.join(saved_model, 'variables', 'variables'))
+    trained = tf.train.load_checkpoint(os.path.join(str(config.model_dir), 'model.ckpt-5'))
+    kernel = 'InceptionV3/Logits/Conv2d_1c_1x1/weights'
+    average = f'{kernel}/ExponentialMovingAverage'
+    assert not exported.has_tensor(kernel)
+    np.testing.assert_array_equal(exported.get_tensor(average), trained.get_tensor(average))
+    assert (trained.get_tensor(kernel) != trained.get_tensor(average)).any()
+
+
+def test_a_finished_run_does_nothing_again(copied: Config) -> None:
+    before = {
+        path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))
+    }
+    summary = execute(copied)
+    after = {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))}
+    assert after == before
+    assert steps(copied) == [2, 4, 5]
+    assert '359 images' in summary and 'images/s' not in summary
+
+
+def test_it_goes_on_where_it_was_stopped(copied: Config) -> None:
+    # Killed in the second cycle: step 4 was never reached, and a line of the results is cut short.
+    forget(copied, 4, 5)
+    path = os.path.join(str(copied.model_dir), 'results.jsonl')
+    with open(path) as file:
+        first, second, _ = file.readlines()
+    with open(path, 'w') as file:
+        file.write(first + second[:20])
+    kept = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-2'))
+    execute(copied)
+    assert steps(copied) == [2, 4, 5]
+    assert all_steps(copied)[-1] == 5
+    # It went on from the old weights: RMSProp's sums would be near their start in a new run.
+    name = 'InceptionV3/Logits/Conv2d_1c_1x1/weights'
+    moved = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-5')).get_tensor(name)
+    assert np.abs(moved - kept.get_tensor(name)).max() < 0.1
+
+
+def test_an_evaluation_that_was_missed_is_made_up_for_and_no_step_is_added(copied: Config) -> None:
+    path = os.path.join(str(copied.model_dir), 'results.jsonl')
+    with open(path) as file:
+        lines = file.readlines()
+    with open(path, 'w') as file:
+        file.writelines(lines[:-1])
+    execute(copied)
+    assert steps(copied) == [2, 4, 5]
+    assert all_steps(copied)[-1] == 5
+    again, first = evaluations(copied)[-1], json.loads(lines[-1])
+    assert (again.top_1, again.cross_entropy) == pytest.approx((first['top_1'], first['cross_entropy']))
+
+
+def test_more_steps_extend_a_finished_run(copied: Config) -> None:
+    longer = dataclasses.replace(copied, train_steps=6)
+    execute(longer)
+    assert steps(longer) == [2, 4, 5, 6]
+    with open(os.path.join(str(copied.model_dir), 'config.json')) as file:
+        assert Config.from_json(file.read()) == longer
+
+
+def test_raw_weights_are_evaluated_without_moving_averages(copied: Config) -> None:
+    raw = dataclasses.replace(copied, mode='eval', moving_average=False)
+    execute(raw)
+    averaged, raw_result = evaluations(raw)[-2:]
+    assert raw_result.weights == 'raw'
+    assert raw_result.cross_entropy != averaged.cross_entropy
+
+
+def test_following_evaluates_each_checkpoint_with_its_own_averages(copied: Config) -> None:
+    following = dataclasses.replace(copied, mode='eval', min_eval_interval=0, eval_timeout=120)
+    forget(following, 5)
+
+    def finish_later() -> None:
+        while len(steps(following)) < 4:
+            time.sleep(0.2)
+        # The trainer writes its last checkpoint.
+        forget_nothing = dataclasses.replace(following, mode='train')
+        execute(forget_nothing)
+
+    trainer = threading.Thread(target=finish_later)
+    trainer.start()
+    execute(following)
+    trainer.join()
+    # Three lines of the first run, then those of the follower.
+    assert steps(following)[3:] == [4, 5]
+    earlier = evaluations(following)[1]
+    assert evaluations(following)[3].cross_entropy == pytest.approx(earlier.cross_entropy)
+
+
+def test_following_keeps_its_distance_and_gives_up(copied: Config, monkeypatch: Any) -> None:
+    forget(copied, 5)
+    start = time.monotonic()
+    summary = execute(dataclasses.replace(copied, mode='eval', min_eval_interval=0, eval_timeout=2))
+    assert time.monotonic() - start > 2
+    assert steps(copied)[3:] == [4]
+    assert 'step 4' in summary
+    asked: Dict[str, Any] = {}
+
+    def remember(model_dir: str, **options: Any) -> Iterator[str]:
+        asked.update(options)
+        return iter([])
+
+    monkeypatch.setattr(tf.train, 'checkpoints_iterator', remember)
+    execute(dataclasses.replace(copied, mode='eval', min_eval_interval=7, eval_timeout=11))
+    assert asked == {'min_interval_secs': 7, 'timeout': 11}
+
+
+def test_following_survives_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any) -> None:
+    def overtaken(model_dir: str, **options: Any) -> Iterator[str]:
+        yield os.path.join(model_dir, 'model.ckpt-3')
+        # Only half of it is gone when it is read.
+        path = os.path.join(model_dir, 'model.ckpt-4')
+        for data in glob.glob(f'{path}.data*'):
+            os.remove(data)
+        yield path
+        yield os.path.join(model_dir, 'model.ckpt-5')
+
+    monkeypatch.setattr(tf.train, 'checkpoints_iterator', overtaken)
+    execute(dataclasses.replace(copied, mode='eval'))
+    assert steps(copied)[3:] == [5]
+
+
+@pytest.mark.parametrize(
+    ('changes', 'part'),
+    [
+        ({'num_classes': 12}, r'Conv2d_1c_1x1/biases is \[11\], here \[12\]'),
+        ({'depth_multiplier': 0.05}, r'here \['),
+        ({'moving_average': True, 'optimizer': 'momentum'}, 'Momentum is missing'),
+    ],
+)
+@pytest.mark.parametrize('mode', ['train_and_eval', 'eval'])
+def test_a_checkpoint_of_another_network_is_refused(copied: Config, mode: str, changes: Any, part: str) -> None:
+    if mode == 'eval' and 'optimizer' in changes:
+        pytest.skip('an evaluation needs no optimizer')
+    other = dataclasses.replace(copied, mode=mode, train_steps=9, eval_timeout=0, min_eval_interval=0, **changes)
+    with pytest.raises(CheckpointError, match=part) as error:
+        execute(other)
+    assert 'model.ckpt-5' in str(error.value) and 'config.json' in str(error.value)
+    assert steps(copied) == [2, 4, 5]
+
+
+def write_records(data_dir: Any, split: str, contents: List[bytes]) -> None:
+    os.makedirs(str(data_dir), exist_ok=True)
+    with tf.io.TFRecordWriter(records.shard_path(str(data_dir), split, 0, 1)) as writer:
+        for content in contents:
+            writer.write(content)
+
+
+def test_a_bad_record_is_named_and_what_was_trained_is_kept(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
+    good = photo_example(photos[0]).SerializeToString()
+    outside = photo_example(photos[1])
+    outside.features.feature['image/class/label'].int64_list.value[:] = [11]
+    broken = photo_example(photos[1])
+    broken.features.feature['image/encoded'].bytes_list.value[:] = [photos[1].encoded[:5000]]
+    bad_dir = tmp_path / 'bad'
+    write_records(bad_dir, 'train', [good, outside.SerializeToString(), good, broken.SerializeToString()])
+    write_records(bad_dir, 'validation', [good])
+    config = dataclasses.replace(copied, data_dir=str(bad_dir), train_steps=100, train_batch_size=2)
+    with pytest.raises(DataError) as error:
+        execute(config)
+    message = str(error.value)
+    assert 'train-00000-of-00001, record 1: label 11 is not in 0 to 10 (--num_classes=11).' in message
+    assert 'train-00000-of-00001, record 3: the image (5000 bytes) cannot be decoded' in message
+    assert '--max_bad_records=0' in message
+    assert tf.train.checkpoint_exists(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
+
+
+def test_skipped_records_are_named_at_the_end(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
+    good = photo_example(photos[0]).SerializeToString()
+    write_records(tmp_path / 'bad', 'train', [good])
+    write_records(tmp_path / 'bad', 'validation', [good, b'nonsense', good])
+    # One that an earlier command left, and that has been mended since.
+    stale = tmp_path / 'model' / 'bad_records' / 'validation'
+    os.makedirs(str(stale))
+    (stale / 'validation-00000-of-00001@0').write_text('')
+    caplog.set_level('INFO')
+    config = dataclasses.replace(
+        copied, data_dir=str(tmp_path / 'bad'), mode='eval', max_bad_records=1, num_eval_images=3, eval_batch_size=2
+    )
+    execute(config)
+    assert evaluations(config)[-1].images == 2
+    skipped = [record.message for record in caplog.records if record.message.startswith('skipped')]
+    assert len(skipped) == 1
+    assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
+
+
+def test_a_truncated_record_file_is_named(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
+    good = photo_example(photos[0]).SerializeToString()
+    write_records(tmp_path / 'cut', 'validation', [good, good])
+    path = records.shard_path(str(tmp_path / 'cut'), 'validation', 0, 1)
+    os.truncate(path, os.path.getsize(path) - 100)
+    config = dataclasses.replace(copied, data_dir=str(tmp_path / 'cut'), mode='eval', max_bad_records=5)
+    with pytest.raises(DataError, match=r'validation-00000-of-00001, record 1: the file is damaged or cut short'):
+        execute(config)
+
+
+def test_a_data_set_of_another_size_than_expected_is_evaluated_whole(copied: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    execute(dataclasses.replace(copied, mode='eval', num_eval_images=300))
+    assert evaluations(copied)[-1].images == IMAGES
+    assert any('not the 300 images that were expected' in record.message for record in caplog.records)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_advice(copied: Config) -> None:
+    config = dataclasses.replace(copied, learning_rate=1e30, train_steps=50, train_steps_per_eval=50)
+    with pytest.raises(TrainingError, match=r'not a number any more, after step \d+.*--learning_rate'):
+        execute(config)

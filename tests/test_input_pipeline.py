@@ -1,0 +1,291 @@
+"""The input pipeline on real records: every image once, evaluation's tensors, hosts' shares, bad records."""
+
+import collections
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import records
+from inception_v3 import input_pipeline
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.metrics import PADDING_LABEL
+from tests.conftest import Photo, photo_example
+
+Batch = Tuple[np.ndarray, np.ndarray]
+
+
+@pytest.fixture
+def config(photo_dir: str) -> Config:
+    return Config(use_tpu=False, data_dir=photo_dir, num_classes=6, num_parallel_calls=2, height=96, width=128)
+
+
+def read(config: Config, is_training: bool, batch_size: int, batches: int = -1, **params: Any) -> List[Batch]:
+    """The first batches of a pipeline; without a number, all."""
+    result: List[Batch] = []
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        dataset = InputPipeline(is_training, config)({'batch_size': batch_size, **params})
+        batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        while len(result) != batches:
+            try:
+                result.append(session.run(batch))
+            except tf.errors.OutOfRangeError:
+                break
+    return result
+
+
+def labels_of(batches: List[Batch]) -> List[int]:
+    return [int(label) for _, labels in batches for label in labels]
+
+
+def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Bilinear resizing with corners not aligned: source = target * old size / new size."""
+    rows = np.arange(height) * image.shape[0] / height
+    columns = np.arange(width) * image.shape[1] / width
+    top, left = rows.astype(int), columns.astype(int)
+    bottom, right = np.minimum(top + 1, image.shape[0] - 1), np.minimum(left + 1, image.shape[1] - 1)
+    y, x = (rows - top)[:, None, None], (columns - left)[None, :, None]
+    upper = image[top][:, left] * (1 - x) + image[top][:, right] * x
+    lower = image[bottom][:, left] * (1 - x) + image[bottom][:, right] * x
+    return upper * (1 - y) + lower * y
+
+
+def test_evaluation_gives_the_documented_tensors(config: Config, photos: List[Photo]) -> None:
+    (images, labels), *rest = read(config, False, len(photos))
+    assert not rest
+    assert images.dtype == np.float32 and labels.dtype == np.int32
+    assert images.shape == (len(photos), 96, 128, 3)
+    # Two files are read in turn: their images alternate.
+    assert sorted(labels) == [photo.label for photo in photos]
+    with tf.compat.v1.Session() as session:
+        decoded = {photo.label: session.run(tf.image.decode_jpeg(photo.encoded)) for photo in photos}
+    for image, label in zip(images, labels):
+        pixels = decoded[label] / 255.0
+        top, left = (int((size - size * 0.875) / 2) for size in pixels.shape[:2])
+        cropped = pixels[top : pixels.shape[0] - top, left : pixels.shape[1] - left]
+        np.testing.assert_allclose(image, (bilinear(cropped, 96, 128) - 0.5) * 2, atol=5e-5)
+
+
+@pytest.mark.parametrize('batch_size', [1, 7, 64, 359, 1024])
+def test_every_validation_image_is_there_once_at_any_batch_size(small_config: Config, batch_size: int) -> None:
+    batches = read(small_config, False, batch_size)
+    labels = labels_of(batches)
+    assert all(images.shape == (batch_size, 75, 75, 3) for images, _ in batches)
+    assert len(batches) == -(-359 // batch_size)
+    assert len([label for label in labels if label != PADDING_LABEL]) == 359
+    # Each image is another, so the same number of them means that each came once.
+    images = np.concatenate([images for images, _ in batches])[np.array(labels) != PADDING_LABEL]
+    assert len({image.tobytes() for image in images}) == 359
+    assert (np.concatenate([images for images, _ in batches])[359:] == 0).all()
+
+
+def test_evaluation_keeps_to_the_order_of_the_files(small_config: Config) -> None:
+    first, second = (labels_of(read(small_config, False, 50)) for _ in range(2))
+    assert first == second
+
+
+def test_eval_total_size_limits_the_images(small_config: Config) -> None:
+    labels = labels_of(read(dataclasses.replace(small_config, eval_total_size=100), False, 64))
+    assert len([label for label in labels if label != PADDING_LABEL]) == 100
+
+
+def test_a_tpu_gets_padding_without_end(small_config: Config) -> None:
+    batches = read(dataclasses.replace(small_config, use_tpu=True), False, 200, batches=5)
+    assert [int((labels != PADDING_LABEL).sum()) for _, labels in batches] == [200, 159, 0, 0, 0]
+
+
+def test_training_shuffles_repeats_and_distorts(config: Config, photos: List[Photo]) -> None:
+    batches = read(config, True, 5, batches=30)
+    assert all(images.shape == (5, 96, 128, 3) and images.dtype == np.float32 for images, _ in batches)
+    assert all(images.min() >= -1 and images.max() <= 1 for images, _ in batches)
+    labels = labels_of(batches)
+    # 150 draws of 30 epochs: the shuffle buffer mixes epochs, in the long run all come as often.
+    assert set(labels) == {photo.label for photo in photos}
+    assert labels != labels[:5] * 30
+    images = np.concatenate([images for images, _ in batches])
+    assert len({image.tobytes() for image in images}) == len(images)
+
+
+def test_an_epoch_of_training_has_every_record(digits_dir: str, small_config: Config) -> None:
+    # Without a shuffle of records, and with all files read at a time, the first 1,438 are the first epoch's.
+    config = dataclasses.replace(small_config, followup_shuffle_buffer_size=1, num_files_infeed=1)
+    counts = collections.Counter(labels_of(read(config, True, 1438, batches=1)))
+    written: Dict[int, int] = collections.Counter()
+    for path in records.find_shards(digits_dir, records.TRAIN):
+        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+            label = tf.train.Example.FromString(serialized).features.feature['image/class/label'].int64_list.value[0]
+            written[label] += 1
+    assert counts == written
+
+
+class Host:
+    """The part of TPUEstimator's context that an input pipeline asks for its share."""
+
+    def __init__(self, index: int, hosts: int):
+        self._share = index, hosts
+
+    def current_input_fn_deployment(self) -> Tuple[str, int, int, int]:
+        return ('', *self._share, 8)
+
+
+@pytest.mark.parametrize('hosts', [2, 3, 4])
+def test_hosts_read_disjoint_and_complete_shares(small_config: Config, hosts: int) -> None:
+    seen: List[bytes] = []
+    for index in range(hosts):
+        for images, labels in read(small_config, False, 64, context=Host(index, hosts)):
+            seen += [image.tobytes() for image in images[labels != PADDING_LABEL]]
+    assert len(seen) == 359
+    assert len(set(seen)) == 359
+
+
+def test_transposed_images_are_the_same_with_the_batch_last(config: Config) -> None:
+    (plain, labels), *_ = read(config, False, 4)
+    (transposed, same_labels), *_ = read(dataclasses.replace(config, transpose_enabled=True), False, 4)
+    np.testing.assert_array_equal(transposed, plain.transpose([1, 2, 3, 0]))
+    np.testing.assert_array_equal(same_labels, labels)
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+def test_bfloat16_halves_what_is_sent(config: Config, is_training: bool) -> None:
+    (images, _), *_ = read(dataclasses.replace(config, precision='bfloat16'), is_training, 4, batches=1)
+    assert images.dtype == tf.bfloat16.as_numpy_dtype
+
+
+def test_vgg_is_fed_pixels_to_255(config: Config, photos: List[Photo]) -> None:
+    means = np.array([123.68, 116.78, 103.94])
+    for is_training in (True, False):
+        (images, _), *_ = read(dataclasses.replace(config, preprocessing='vgg'), is_training, 5, batches=1)
+        pixels = images + means
+        assert images.shape == (5, 96, 128, 3)
+        assert -1e-3 <= pixels.min() < 30 and 200 < pixels.max() <= 255 + 1e-3
+
+
+def test_vgg_sizes_are_300_to_600_for_299_pixels_and_in_proportion() -> None:
+    assert input_pipeline.vgg_resize_range(Config()) == (300, 600)
+    assert input_pipeline.vgg_resize_range(Config(height=75, width=150)) == (151, 301)
+    for size in range(75, 500):
+        smaller, larger = input_pipeline.vgg_resize_range(Config(height=size))
+        assert max(size, 299) <= smaller < larger
+
+
+def test_annotated_boxes_are_cropped_around_when_asked_for(config: Config, monkeypatch: Any) -> None:
+    given: List[Any] = []
+
+    def remember(image: tf.Tensor, height: int, width: int, bbox: tf.Tensor, **options: Any) -> tf.Tensor:
+        given.append(bbox)
+        return tf.zeros([height, width, 3])
+
+    monkeypatch.setattr(input_pipeline.inception_preprocessing, 'preprocess_for_train', remember)
+    image = tf.zeros([10, 10, 3], tf.uint8)
+    annotated = tf.constant([[[0.1, 0.2, 0.3, 0.4]]])
+    for use in (False, True):
+        input_pipeline.preprocess_for_train(image, annotated, dataclasses.replace(config, use_annotated_bbox=use))
+    with tf.compat.v1.Session() as session:
+        assert session.run(given[0]).tolist() == [[[0, 0, 1, 1]]]
+    assert given[1] is annotated
+
+
+@pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
+def test_fake_images_differ_and_have_all_labels(preprocessing: str) -> None:
+    config = Config(
+        use_data='fake',
+        use_tpu=False,
+        num_eval_images=30,
+        num_classes=11,
+        height=75,
+        width=80,
+        preprocessing=preprocessing,
+    )
+    (images, labels), *rest = read(config, False, 30)
+    assert not rest
+    assert images.shape == (30, 75, 80, 3)
+    assert len({image.tobytes() for image in images}) == 30
+    assert set(labels) == set(range(11))
+    low, high = (-1, 1) if preprocessing == 'inception' else (-124, 152)
+    assert low <= images.min() < 0.9 * low and 0.9 * high < images.max() <= high
+    # Training goes on for ever.
+    assert len(read(dataclasses.replace(config, num_train_images=20), True, 15, batches=4)) == 4
+
+
+def spoiled(example: tf.train.Example, **changes: Any) -> bytes:
+    feature = example.features.feature
+    if 'label' in changes:
+        feature['image/class/label'].int64_list.value[:] = changes['label']
+    if 'encoded' in changes:
+        feature['image/encoded'].bytes_list.value[:] = changes['encoded']
+    return example.SerializeToString()
+
+
+@pytest.fixture
+def bad_dir(photos: List[Photo], tmp_path: Any) -> str:
+    """A validation file in which records 1, 3, 4 and 6 of 8 cannot be used."""
+    example = photo_example(photos[0])
+    broken = photos[0].encoded[: len(photos[0].encoded) // 2]
+    contents = [
+        example.SerializeToString(),
+        spoiled(photo_example(photos[0]), label=[6]),
+        example.SerializeToString(),
+        spoiled(photo_example(photos[0]), encoded=[broken]),
+        b'no example at all',
+        example.SerializeToString(),
+        spoiled(photo_example(photos[0]), encoded=[]),
+        example.SerializeToString(),
+    ]
+    with tf.io.TFRecordWriter(records.shard_path(str(tmp_path), 'validation', 0, 1)) as writer:
+        for content in contents:
+            writer.write(content)
+    return str(tmp_path)
+
+
+def test_bad_records_are_skipped_and_named_if_that_is_allowed(config: Config, bad_dir: str, tmp_path: Any) -> None:
+    allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
+    folder = tmp_path / 'model' / 'bad_records' / 'validation'
+    for _ in range(2):
+        # A second pass meets the same records: they count once.
+        (_, labels), *_ = read(allowed, False, 8)
+        assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
+        assert sorted(os.listdir(folder)) == [f'validation-00000-of-00001@{position}' for position in (1, 3, 4, 6)]
+    shutil.rmtree(folder)
+    with pytest.raises(tf.errors.InvalidArgumentError, match='more bad records than may be skipped'):
+        read(dataclasses.replace(allowed, max_bad_records=3), False, 8)
+
+
+def test_bad_records_fail_by_default(config: Config, bad_dir: str) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        read(dataclasses.replace(config, data_dir=bad_dir), False, 8)
+
+
+def test_skipping_changes_nothing_else(config: Config, tmp_path: Any) -> None:
+    plain = read(config, False, 2)
+    allowed = read(dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path)), False, 2)
+    for (images, labels), (same_images, same_labels) in zip(plain, allowed):
+        np.testing.assert_array_equal(images, same_images)
+        np.testing.assert_array_equal(labels, same_labels)
+
+
+# Opens and closes training pipelines while their threads are at work.
+_CLOSE_WHILE_READING = """
+import sys
+import tensorflow as tf
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+
+config = Config(use_tpu=False, data_dir=sys.argv[1], num_classes=11, height=75, width=75, num_parallel_calls=2)
+for _ in range(60):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        dataset = InputPipeline(True, config)({'batch_size': 4})
+        session.run(tf.compat.v1.data.make_one_shot_iterator(dataset).get_next())
+"""
+
+
+def test_a_session_that_closes_while_files_are_read_does_not_crash(digits_dir: str) -> None:
+    # With tf.data.Dataset.interleave, nine processes of ten died of a segmentation fault here.
+    command = [sys.executable, '-W', 'ignore', '-c', _CLOSE_WHILE_READING, digits_dir]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0

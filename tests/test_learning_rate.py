@@ -1,0 +1,105 @@
+"""The learning rate against the documented formula, computed with fractions, and published values."""
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import List
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.learning_rate import learning_rate
+from tests.conftest import evaluate
+
+BATCHES = [256, 1000, 1024, 4096, 16384]
+
+
+def first_step(epoch: int, config: Config) -> int:
+    return math.ceil(Fraction(epoch * config.num_train_images, config.train_batch_size))
+
+
+def documented(step: int, config: Config) -> float:
+    """The formula as it is written, on exact fractions."""
+    steps_per_epoch = Fraction(config.num_train_images, config.train_batch_size)
+    base = 0.165 * config.train_batch_size / 256
+    rate = base * 0.94 ** math.floor(Fraction(step, math.floor(3 * steps_per_epoch)))
+    if config.use_learning_rate_warmup:
+        cold, warmup, decay_epochs = 2, 7, 3
+        adj = base * 0.94 ** ((warmup + cold) / decay_epochs)
+        epoch = math.floor(step / steps_per_epoch)
+        if epoch < cold:
+            rate = 0.1 * adj
+        elif epoch < warmup + cold + decay_epochs:
+            rate = 0.1 * adj + (epoch - (cold - 1)) * 0.9 * adj / (warmup + decay_epochs - 1)
+    return max(rate, 0.0001 * base)
+
+
+@pytest.mark.parametrize('warmup', [False, True])
+@pytest.mark.parametrize('batch', BATCHES)
+def test_every_epoch_follows_the_documented_formula(batch: int, warmup: bool) -> None:
+    config = Config(train_batch_size=batch, use_learning_rate_warmup=warmup)
+    # The first and the last step of every epoch: where a rounding error would show.
+    steps = [s for epoch in range(201) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
+    expected = [documented(step, config) for step in steps]
+    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
+    rates = evaluate(learning_rate(tf.constant(steps, tf.int64), config))
+    np.testing.assert_allclose(rates, expected, rtol=2e-6)
+    assert rates.dtype == np.float32
+
+
+# Origin: the project's specification, values at a batch of 1,024 by epoch, to four decimals.
+WARMUP_1024 = [
+    *[0.0548, 0.0548, 0.1096, 0.1645, 0.2193, 0.2741, 0.3289, 0.3837],
+    *[0.4385, 0.4934, 0.5482, 0.6030, 0.5153, 0.5153, 0.5153, 0.4844],
+]
+PLAIN_1024 = [*[0.66] * 3, *[0.6204] * 3, *[0.5832] * 3, *[0.5482] * 3, *[0.5153] * 3, 0.4844]
+
+
+@pytest.mark.parametrize(('warmup', 'published'), [(True, WARMUP_1024), (False, PLAIN_1024)])
+def test_the_first_epochs_have_the_published_values(warmup: bool, published: List[float]) -> None:
+    config = Config(use_learning_rate_warmup=warmup)
+    rates = [learning_rate(first_step(epoch, config) + 1, config) for epoch in range(16)]
+    np.testing.assert_allclose(rates, published, atol=5.1e-5)
+
+
+def test_never_falls_below_a_ten_thousandth() -> None:
+    config = Config(learning_rate_decay=0.5)
+    assert learning_rate(10**7, config) == pytest.approx(0.66e-4)
+    assert evaluate(learning_rate(tf.constant(10**7), config)) == pytest.approx(0.66e-4)
+
+
+@pytest.mark.parametrize('images', [1000, 3000, 999999])
+def test_epochs_begin_at_their_very_step_where_a_quotient_rounds(images: int) -> None:
+    # 3 images a step: no number of steps per epoch here is a float, and a float32 quotient is off by a step.
+    config = Config(train_batch_size=24, num_train_images=8 * images, use_learning_rate_warmup=True)
+    for epoch in range(2, 12):
+        step = first_step(epoch, config)
+        assert learning_rate(step, config) > learning_rate(step - 1, config)
+        before, after = evaluate(learning_rate(tf.constant([step - 1, step]), config))
+        assert after > before
+
+
+def test_every_part_of_the_schedule_can_be_set() -> None:
+    config = Config(use_learning_rate_warmup=True)
+    steps = [first_step(epoch, config) for epoch in range(30)]
+    default = [learning_rate(step, config) for step in steps]
+    changes = {
+        'learning_rate': 0.1,
+        'learning_rate_decay': 0.9,
+        'learning_rate_decay_epochs': 4,
+        'cold_epochs': 3,
+        'warmup_epochs': 5,
+        'use_learning_rate_warmup': False,
+        'train_batch_size': 2048,
+        'num_train_images': 10**6,
+    }
+    for name, value in changes.items():
+        changed = dataclasses.replace(config, **{name: value})
+        assert [learning_rate(step, changed) for step in steps] != default, name
+
+
+def test_a_batch_larger_than_the_epochs_between_decays_decays_at_every_step() -> None:
+    config = Config(train_batch_size=1024, num_train_images=100)
+    assert learning_rate(2, config) == pytest.approx(0.66 * 0.94**2)

@@ -1,0 +1,98 @@
+"""The program as its users meet it: mistakes get one message and no traceback."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, List, Tuple
+
+import pytest
+
+from inception_v3 import main
+from inception_v3.config import Config
+from tests.conftest import Photo
+
+
+def run(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
+    code = main.main(['main', *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_help_lists_the_flags(capsys: Any) -> None:
+    code, out, err = run(capsys, '--help')
+    assert (code, err) == (0, '')
+    assert '--train_batch_size=1024' in out
+
+
+SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01']
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'parts'),
+    [
+        (['--preset=foo'], ['--preset=foo', 'digits']),
+        (['--optimizer=adam'], ['--optimizer=adam', 'RMS']),
+        (['--precision=int8'], ['--precision=int8', 'bfloat16']),
+        (['--preprocessing=none'], ['--preprocessing=none', 'vgg']),
+        (['--train_batch_size=0'], ['--train_batch_size=0', 'at least 1']),
+        (['--train_stpes=3'], ['train_stpes', 'train_steps']),
+        ([], ['--data_dir', '--use_data=fake']),
+        (['--use_data=fake'], ['--model_dir']),
+        (['--use_data=fake', '--model_dir=m'], ['--use_tpu=True', '--tpu', '--use_tpu=False']),
+        ([*SMALL, '--model_dir=m', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
+        ([*SMALL, '--model_dir=m', '--data_dir={tmp}/empty'], ['{tmp}/empty', 'train-00000-of-01024', 'empty']),
+        ([*SMALL, '--model_dir=m', '--data_dir={tmp}/only'], ['{tmp}/only', 'validation-00000-of-00128', 'train-*']),
+        ([*SMALL, '--model_dir={tmp}/file/m', '--use_data=fake'], ['{tmp}/file/m', 'cannot be written']),
+        (['--data_dir={tmp}/spoilt'], ['{tmp}/spoilt/dataset.json', 'train_images']),
+        (['--data_dir={photos}', '--num_classes=5'], ['--num_classes=5', '{photos}', '6']),
+        (['--preset=digits', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
+    ],
+)
+def test_mistakes_are_told_in_one_message(
+    capsys: Any, tmp_path: Any, photo_dir: str, arguments: List[str], parts: List[str]
+) -> None:
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'only').mkdir()
+    (tmp_path / 'only' / 'train-00000-of-00001').write_text('')
+    (tmp_path / 'spoilt').mkdir()
+    (tmp_path / 'spoilt' / 'dataset.json').write_text('{"images": 3}')
+    (tmp_path / 'file').write_text('')
+    code, out, err = run(capsys, *[argument.format(tmp=tmp_path, photos=photo_dir) for argument in arguments])
+    assert code != 0
+    assert out == ''
+    assert '\nerror: ' in f'\n{err}' and 'Traceback' not in err
+    for part in parts:
+        assert part.format(tmp=tmp_path, photos=photo_dir) in err
+
+
+def test_a_data_set_says_its_sizes_and_flags_win(photo_dir: str) -> None:
+    from inception_v3 import data_set, flags
+
+    def fitted(*arguments: str) -> Config:
+        return data_set.fit_to_data_set(flags.parse(['main', f'--data_dir={photo_dir}', *arguments]))
+
+    config = fitted()
+    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (5, 5, 6)
+    config = fitted('--num_train_images=9', '--num_classes=7')
+    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (9, 5, 7)
+
+
+def test_the_program_runs_quietly_from_the_command_line(photo_dir: str, photos: List[Photo], tmp_path: Any) -> None:
+    arguments = [*SMALL, f'--data_dir={photo_dir}', f'--model_dir={tmp_path}/model', f'--export_dir={tmp_path}/export']
+    arguments += ['--train_batch_size=2', '--eval_batch_size=2', '--train_steps=3', '--train_steps_per_eval=10']
+    done = subprocess.run(
+        [sys.executable, '-m', 'inception_v3.main', *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '5 images, average weights of step 3' in done.stdout
+    # Plain log lines of ours, with the time before each, and nothing of TensorFlow's.
+    lines = done.stderr.splitlines()
+    assert lines and all(line[2] == ':' and line[5] == ':' for line in lines), done.stderr
+    assert 'WARNING' not in done.stderr and 'deprecated' not in done.stderr
+    (result,) = [json.loads(line) for line in (tmp_path / 'model' / 'results.jsonl').read_text().splitlines()]
+    assert (result['step'], result['images']) == (3, 5)
+    assert os.listdir(str(tmp_path / 'export'))

@@ -1,0 +1,48 @@
+"""The evaluation's metrics against NumPy."""
+
+from typing import Any, Dict
+
+import numpy as np
+import tensorflow as tf
+
+from inception_v3.metrics import PADDING_LABEL, evaluation_metrics, print_predictions
+
+
+def accumulate(batches: Any) -> Dict[str, float]:
+    labels = tf.compat.v1.placeholder(tf.int32, [None])
+    logits = tf.compat.v1.placeholder(tf.float32, [None, 7])
+    results = evaluation_metrics(labels, logits)
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.local_variables_initializer())
+        for batch_labels, batch_logits in batches:
+            session.run([update for _, update in results.values()], {labels: batch_labels, logits: batch_logits})
+        return session.run({name: value for name, (value, _) in results.items()})
+
+
+def test_metrics_are_means_over_images_and_padding_does_not_count() -> None:
+    random = np.random.RandomState(0)
+    labels = random.randint(0, 7, 10)
+    logits = random.normal(0, 2, [10, 7]).astype(np.float32)
+    padding = (np.full(3, PADDING_LABEL), 100 * np.ones([3, 7], np.float32))
+    # Unequal batches: a mean of the batches' means would be another number.
+    results = accumulate([(labels[:6], logits[:6]), (labels[6:], logits[6:]), padding])
+
+    ranks = (logits > logits[np.arange(10), labels][:, np.newaxis]).sum(1)
+    log_softmax = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    np.testing.assert_allclose(results['top_1'], (ranks < 1).mean(), rtol=1e-6)
+    np.testing.assert_allclose(results['top_5'], (ranks < 5).mean(), rtol=1e-6)
+    np.testing.assert_allclose(results['cross_entropy'], -log_softmax[np.arange(10), labels].mean(), rtol=1e-5)
+    assert results['images'] == 10
+    assert 0 < results['top_1'] < results['top_5'] < 1
+
+
+def test_display_tensors_prints_a_line_per_image(capfd: Any) -> None:
+    logits = np.log([[0.5, 0.25, 0.1, 0.08, 0.05, 0.02], [0.02, 0.03, 0.05, 0.1, 0.2, 0.6], [1 / 6] * 6])
+    printing = print_predictions(tf.constant([0, 4, PADDING_LABEL]), tf.constant(logits, tf.float32))
+    with tf.compat.v1.Session() as session:
+        session.run(printing)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines == [
+        'label 0 predictions 0:0.500000 1:0.250000 2:0.100000 3:0.080000 4:0.050000',
+        'label 4 predictions 5:0.600000 4:0.200000 3:0.100000 2:0.050000 1:0.030000',
+    ]

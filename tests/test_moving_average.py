@@ -1,0 +1,73 @@
+"""The averages of the weights: numerics, names, and which checkpoint they come from."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3 import moving_average
+from inception_v3.config import Config
+from inception_v3.moving_average import CheckpointError, LoadEMAHook
+
+NAME = 'w/ExponentialMovingAverage'
+
+
+def test_averages_follow_the_equation_with_the_step_as_number_of_updates() -> None:
+    values = [2.0, 3.0, -1.0, 5.0]
+    weight = tf.compat.v1.get_variable('w', initializer=1.0, use_resource=True)
+    step = tf.compat.v1.train.get_or_create_global_step()
+    feed = tf.compat.v1.placeholder(tf.float32, [])
+    with tf.control_dependencies([weight.assign(feed), step.assign_add(1)]):
+        number = tf.identity(step)
+    with tf.control_dependencies([number]):
+        update = moving_average.update_averages(Config(moving_average_decay=0.3), number)
+    average = {v.op.name: v for v in tf.compat.v1.global_variables()}[NAME]
+    expected, results = 1.0, []
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        for count, value in enumerate(values, 1):
+            session.run(update, {feed: value})
+            decay = min(0.3, (1 + count) / (10 + count))
+            expected -= (1 - decay) * (expected - value)
+            results.append((session.run(average), expected))
+    np.testing.assert_allclose(*zip(*results), rtol=1e-6)
+    # The decay of the first steps is below the limit, that of the last ones is the limit.
+    assert (1 + 1) / (10 + 1) < 0.3 < (1 + 4) / (10 + 4)
+
+
+def test_averages_cover_the_trainable_and_the_moving_average_collections() -> None:
+    trainable = tf.compat.v1.get_variable('trainable', [2])
+    tf.compat.v1.get_variable('statistic', [2], trainable=False)
+    collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.MOVING_AVERAGE_VARIABLES]
+    extra = tf.compat.v1.get_variable('extra', [2], trainable=False, collections=collections)
+    moving_average.update_averages(Config(), tf.constant(1))
+    averaged = {v.op.name for v in tf.compat.v1.global_variables() if v.op.name.endswith('/ExponentialMovingAverage')}
+    assert averaged == {f'{v.op.name}/ExponentialMovingAverage' for v in (trainable, extra)}
+
+
+def write_checkpoint(path: str, weight: float, average: Any) -> str:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.get_variable('w', initializer=weight)
+        tf.compat.v1.get_variable('statistic', initializer=weight)
+        if average is not None:
+            tf.compat.v1.get_variable(NAME, initializer=average)
+        session.run(tf.compat.v1.global_variables_initializer())
+        return tf.compat.v1.train.Saver().save(session, path)
+
+
+def test_the_hook_loads_the_averages_of_the_checkpoint_that_it_is_given(tmp_path: Any) -> None:
+    older = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
+    write_checkpoint(str(tmp_path / 'model.ckpt-2'), 2.0, 20.0)
+    weight = tf.compat.v1.get_variable('w', [])
+    statistic = tf.compat.v1.get_variable('statistic', [], trainable=False)
+    with tf.compat.v1.train.SingularMonitoredSession(hooks=[LoadEMAHook(older)]) as session:
+        # The weight from its average; what is not averaged as it is.
+        assert session.run([weight, statistic]) == [10.0, 1.0]
+
+
+def test_a_checkpoint_without_averages_is_refused_by_name(tmp_path: Any) -> None:
+    checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, None)
+    tf.compat.v1.get_variable('w', [])
+    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: holds no averages .* --moving_average=False'):
+        LoadEMAHook(checkpoint).begin()

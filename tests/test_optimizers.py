@@ -1,0 +1,66 @@
+"""Three steps of each optimizer, computed by hand."""
+
+from typing import Callable, List
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.optimizers import make_optimizer
+
+RATE = 0.5
+START = np.array([1.0, -2.0])
+# The gradients of the three steps.
+GRADIENTS = np.array([[0.1, -0.2], [0.3, 0.4], [-0.5, 0.6]])
+
+
+def sgd() -> List[np.ndarray]:
+    weights, after = START, []
+    for gradient in GRADIENTS:
+        weights = weights - RATE * gradient
+        after.append(weights)
+    return after
+
+
+def momentum() -> List[np.ndarray]:
+    weights, velocity, after = START, np.zeros(2), []
+    for gradient in GRADIENTS:
+        velocity = 0.9 * velocity + gradient
+        weights = weights - RATE * velocity
+        after.append(weights)
+    return after
+
+
+def rmsprop() -> List[np.ndarray]:
+    # The mean square starts at 1 in TensorFlow, and epsilon is inside the root.
+    weights, velocity, mean_square, after = START, np.zeros(2), np.ones(2), []
+    for gradient in GRADIENTS:
+        mean_square = 0.9 * mean_square + 0.1 * gradient**2
+        velocity = 0.9 * velocity + RATE * gradient / np.sqrt(mean_square + 1.0)
+        weights = weights - velocity
+        after.append(weights)
+    return after
+
+
+@pytest.mark.parametrize(('name', 'by_hand'), [('sgd', sgd), ('momentum', momentum), ('RMS', rmsprop)])
+def test_three_steps_agree_with_the_equations(name: str, by_hand: Callable[[], List[np.ndarray]]) -> None:
+    weights = tf.compat.v1.get_variable('w', initializer=START.astype(np.float32), use_resource=True)
+    gradient = tf.compat.v1.placeholder(tf.float32, [2])
+    optimizer = make_optimizer(tf.constant(RATE), Config(use_tpu=False, optimizer=name))
+    step = optimizer.apply_gradients([(gradient, weights)])
+    after = []
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        for value in GRADIENTS:
+            session.run(step, {gradient: value})
+            after.append(session.run(weights))
+    np.testing.assert_allclose(after, by_hand(), rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', ['sgd', 'momentum', 'RMS'])
+def test_a_tpu_averages_the_gradients_of_its_cores(name: str) -> None:
+    on_tpu = make_optimizer(0.1, Config(use_tpu=True, optimizer=name))
+    assert isinstance(on_tpu, tf.compat.v1.tpu.CrossShardOptimizer)
+    on_cpu = make_optimizer(0.1, Config(use_tpu=False, optimizer=name))
+    assert not isinstance(on_cpu, tf.compat.v1.tpu.CrossShardOptimizer)

@@ -1,0 +1,66 @@
+"""What a run writes beside its checkpoints."""
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+import pytest
+
+from inception_v3 import results
+from inception_v3.config import Config, ConfigError
+
+EVALUATION = results.Evaluation(7, 'model.ckpt-7', 'average', 0.75, 1.0, 0.5, 8, 1.5, '2020-01-01T00:00:00+00:00')
+
+
+def test_evaluations_are_appended_and_read_back(tmp_path: Any) -> None:
+    second = EVALUATION._replace(step=8)
+    assert results.read(str(tmp_path)) == []
+    results.append(str(tmp_path), EVALUATION)
+    results.append(str(tmp_path), second)
+    assert results.read(str(tmp_path)) == [EVALUATION, second]
+    line = json.loads((tmp_path / 'results.jsonl').read_text().splitlines()[0])
+    assert {'step', 'checkpoint', 'weights', 'top_1', 'top_5', 'cross_entropy', 'images'} <= set(line)
+
+
+def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Any) -> None:
+    results.append(str(tmp_path), EVALUATION)
+    with open(str(tmp_path / 'results.jsonl'), 'a') as file:
+        file.write('{"step": 8, "check')
+    results.append(str(tmp_path), EVALUATION._replace(step=9))
+    assert [evaluation.step for evaluation in results.read(str(tmp_path))] == [7, 9]
+
+
+def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
+    results.prepare(first)
+    assert not caplog.records
+    second = dataclasses.replace(first, train_steps=5)
+    results.prepare(second)
+    assert 'train_steps: 213000 -> 5' in caplog.text
+    path = tmp_path / 'new' / 'dir' / 'config.json'
+    assert Config.from_json(path.read_text()) == second
+    path.write_text('{broken')
+    results.prepare(second)
+    assert 'could not be read' in caplog.text
+    assert Config.from_json(path.read_text()) == second
+
+
+def test_a_model_dir_that_cannot_be_written_is_refused_by_name(tmp_path: Any) -> None:
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(ConfigError, match=f'--model_dir={tmp_path}/file/model: cannot be written to'):
+        results.prepare(Config(model_dir=os.path.join(str(tmp_path), 'file', 'model')))
+
+
+def test_the_summary_aligns_what_there_is() -> None:
+    config = Config(model_dir='runs/m')
+    assert results.summary(config, EVALUATION, 123.456, 'runs/e/1').splitlines() == [
+        'top-1       75.00%',
+        'top-5       100.00%',
+        'evaluated   8 images, average weights of step 7',
+        'training    123.5 images/s',
+        'results     runs/m',
+        'SavedModel  runs/e/1',
+    ]
+    assert results.summary(config, None, None, None) == 'results  runs/m'
