@@ -196,7 +196,7 @@ def test_other_files_are_named_and_hidden_ones_passed_over(folder: pathlib.Path)
     (folder / 'cat' / '._cat 0.jpg').touch()
     save(folder / '.thumbnails' / 'small.jpg', 'cat', 12)
     data_dir, said = import_folder(folder)
-    assert said[0].startswith('3 files are no images, and are left out: ')
+    assert said[0].startswith('3 files or folders are of no use here, and are left out: ')
     for name in ('README.md', 'cat/labels.csv', 'in no class.png'):
         assert str(folder / name) in said[0]
     assert len(said) == 3
@@ -207,7 +207,7 @@ def test_ten_files_are_named_and_the_rest_counted(folder: pathlib.Path) -> None:
     for number in range(23):
         (folder / 'cat' / f'notes {number:02d}.txt').touch()
     _, said = import_folder(folder)
-    assert said[0].startswith('23 files are no images')
+    assert said[0].startswith('23 files or folders are of no use')
     assert len(re.findall(r'notes \d\d\.txt', said[0])) == 10
     assert said[0].endswith(' and 13 more')
 

@@ -1,0 +1,32 @@
+"""The README's main command, as a new user runs it: in a folder with nothing in it."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from inception_v3.config import PRESETS
+
+
+@pytest.mark.slow
+def test_the_digits_are_learnt_and_the_second_call_has_nothing_to_do(tmp_path: Any) -> None:
+    def run() -> 'subprocess.CompletedProcess[str]':
+        command = [sys.executable, '-m', 'inception_v3.main', '--preset=digits']
+        return subprocess.run(command, cwd=str(tmp_path), capture_output=True, text=True, timeout=1200)
+
+    first = run()
+    assert first.returncode == 0, first.stderr
+    lines = (tmp_path / 'runs' / 'digits' / 'results.jsonl').read_text().splitlines()
+    *_, last = [json.loads(line) for line in lines]
+    assert last['step'] == PRESETS['digits']['train_steps']
+    assert last['images'] == PRESETS['digits']['num_eval_images']
+    assert last['top_1'] >= 0.97
+    assert f'{last["top_1"]:.2%}' in first.stdout
+    assert 'Traceback' not in first.stderr and 'WARNING' not in first.stderr
+
+    second = run()
+    assert second.returncode == 0, second.stderr
+    assert 'nothing is left to train' in second.stderr
+    assert (tmp_path / 'runs' / 'digits' / 'results.jsonl').read_text().splitlines() == lines

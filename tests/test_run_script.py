@@ -1,0 +1,78 @@
+"""The bootstrap: sets the environment up once, and again after a set-up that was cut off."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+from typing import Any
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+FILES = ('run', 'setup.py', 'requirements.lock')
+
+
+@pytest.fixture
+def project(tmp_path: Any) -> pathlib.Path:
+    """A checkout of the project without an environment."""
+    folder = tmp_path / 'a project'
+    folder.mkdir()
+    for name in FILES:
+        shutil.copy(str(ROOT / name), str(folder))
+    for package in ('inception_v3', 'preprocessing', 'data'):
+        shutil.copytree(str(ROOT / package), str(folder / package), ignore=shutil.ignore_patterns('__pycache__'))
+    return folder
+
+
+def outside_environment() -> Any:
+    """The environment of someone who has not used the project yet."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith('PYTEST')}
+    venv = str(ROOT / '.venv')
+    environment['PATH'] = os.pathsep.join(p for p in environment['PATH'].split(os.pathsep) if not p.startswith(venv))
+    return environment
+
+
+def call(project: pathlib.Path, *command: str) -> 'subprocess.CompletedProcess[str]':
+    return subprocess.run(
+        [str(project / 'run'), *command], capture_output=True, text=True, timeout=900, env=outside_environment()
+    )
+
+
+def test_without_a_command_it_says_what_it_is_for(project: pathlib.Path) -> None:
+    for arguments in ([], ['--help']):
+        done = call(project, *arguments)
+        assert done.returncode == 0
+        assert done.stdout.startswith('./run COMMAND')
+        assert 'PYTHON37' in done.stdout
+    assert not (project / '.venv').exists()
+
+
+@pytest.mark.slow
+def test_a_set_up_that_was_killed_is_repaired_by_the_next_call(project: pathlib.Path) -> None:
+    started = subprocess.Popen(
+        [str(project / 'run'), 'true'], env=outside_environment(), start_new_session=True, stderr=subprocess.DEVNULL
+    )
+    site_packages = project / '.venv' / 'lib' / 'python3.7' / 'site-packages'
+    for _ in range(3000):
+        if (site_packages / 'tensorflow_core').exists():
+            break
+        time.sleep(0.1)
+    os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
+    assert (site_packages / 'tensorflow_core').exists()
+
+    show = 'import sys, sklearn, inception_v3, tensorflow as tf; print(sys.version_info[:2], tf.__version__, sys.prefix)'
+    repaired = call(project, 'python', '-W', 'ignore', '-c', show)
+    assert repaired.returncode == 0, repaired.stderr
+    assert f'(3, 7) 1.15.5 {project}/.venv' in repaired.stdout
+    assert 'installing' in repaired.stderr
+
+    again = call(project, 'python', '-c', 'print("ready")')
+    assert (again.stdout, again.stderr) == ('ready\n', '')
+
+    # A lock that has changed is installed anew.
+    with open(str(project / 'requirements.lock'), 'a') as lock:
+        lock.write('# changed\n')
+    assert 'installing' in call(project, 'true').stderr
