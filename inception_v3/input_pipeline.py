@@ -100,6 +100,11 @@ class InputPipeline:
         Raises:
           records.DataError: `data_dir` has no usable files of this split.
         """
+        return self._build(params)
+
+    # AutoGraph has nothing to convert here, and takes seconds to find that out.
+    @tf.autograph.experimental.do_not_convert
+    def _build(self, params: Dict[str, Any]) -> tf.data.Dataset:
         dataset = self._fake_images() if self._config.use_data == 'fake' else self._preprocessing(self._storage(params))
         dataset = self._transfer(dataset, params['batch_size'])
         options = tf.data.Options()
