@@ -1,27 +1,21 @@
 """The course of a run: training, evaluation, both in turn, or following another run's checkpoints."""
 
-import contextlib
 import os
 import time
-from typing import Iterator, Optional
+from typing import Optional
 
 import tensorflow as tf
 from absl import app
 
 from data import records
 from inception_v3 import results
+from inception_v3.bad_records import BadRecords
 from inception_v3.config import Config
 from inception_v3.estimator import CheckpointFitsHook, make_estimator
 from inception_v3.export import export_saved_model
-from inception_v3.input_pipeline import BAD_RECORD_SEPARATOR, BAD_RECORDS_DIR, InputPipeline
+from inception_v3.input_pipeline import InputPipeline
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
-from preprocessing.decoding import decode_image
-
-# The operation that fails when the input pipeline does.
-_INPUT_OPERATION = 'IteratorGetNext'
-# Bad records that one message names.
-_NAMED_AT_MOST = 10
 
 
 class TrainingError(app.UsageError):
@@ -45,13 +39,14 @@ class Run:
         self._estimator = make_estimator(config)
         self._model_dir = str(config.model_dir)
         self._throughput = Throughput()
-        self._splits = []
-        if config.mode != 'eval':
-            self._splits.append(records.TRAIN)
-        if config.mode != 'train':
-            self._splits.append(records.VALIDATION)
+        splits = {
+            'train': [records.TRAIN],
+            'eval': [records.VALIDATION],
+            'train_and_eval': [records.TRAIN, records.VALIDATION],
+        }[config.mode]
+        self._bad_records = BadRecords(config, splits, screen)
         if config.use_data == 'real':
-            for split in self._splits:
+            for split in splits:
                 self._check_shards(split)
         if config.auxiliary_head and not config.has_auxiliary_head:
             logger.info('the auxiliary head is left out: it needs images of 107 pixels, and these are smaller')
@@ -82,13 +77,13 @@ class Run:
         config = self._config
         if config.mode != 'eval':
             results.prepare(config)
-        self._forget_bad_records()
-        with self._bad_records_explained():
+        self._bad_records.forget()
+        with self._bad_records.explained():
             evaluation = {'train': self._train_only, 'eval': self._follow, 'train_and_eval': self._train_and_evaluate}[
                 config.mode
             ]()
         export = self._export()
-        for bad_record in self._skipped_records():
+        for bad_record in self._bad_records.skipped():
             logger.info('skipped %s', bad_record)
         return results.summary(config, evaluation, self._throughput.images_per_second, export)
 
@@ -172,8 +167,7 @@ class Run:
             evaluation.images,
             evaluation.weights,
         )
-        skipped = len(self._skipped_names(records.VALIDATION))
-        if evaluation.images + skipped != config.eval_images:
+        if evaluation.images + self._bad_records.count(records.VALIDATION) != config.eval_images:
             logger.info('that is not the %d images that were expected', config.eval_images)
         return evaluation
 
@@ -181,6 +175,8 @@ class Run:
         """Evaluates the checkpoints of another run as they appear, until that of the last step."""
         config = self._config
         evaluation = None
+        if not self._estimator.latest_checkpoint():
+            logger.info('waiting for a first checkpoint in %s', config.model_dir)
         checkpoints = tf.train.checkpoints_iterator(
             config.model_dir, min_interval_secs=config.min_eval_interval, timeout=config.eval_timeout
         )
@@ -208,65 +204,6 @@ class Run:
         path = export_saved_model(self._estimator, self._config, checkpoint)
         self._screen.clear()
         return path
-
-    @contextlib.contextmanager
-    def _bad_records_explained(self) -> Iterator[None]:
-        """Turns the failure of an operation in the input pipeline into a message that names the record.
-
-        The failure itself does not say which record it was; a search of the files does.
-        """
-        try:
-            yield
-        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-            self._screen.clear()
-            if self._config.use_data == 'fake' or _INPUT_OPERATION not in error.message:
-                raise
-            logger.info('a record cannot be used; looking for it')
-            found = []
-            for split in self._splits:
-                paths = records.find_shards(self._config.data_dir, split)
-                for bad_record in self._checker().search(paths, self._screen.update):
-                    found.append(bad_record)
-                    if len(found) > max(_NAMED_AT_MOST, self._config.max_bad_records):
-                        break
-            self._screen.clear()
-            if not found:
-                raise error
-            raise records.DataError(self._complaint([str(bad_record) for bad_record in found]))
-
-    def _complaint(self, found: list) -> str:
-        more = len(found) - _NAMED_AT_MOST
-        return '\n'.join(
-            [
-                f'--max_bad_records={self._config.max_bad_records} records may be skipped, and these cannot be used:',
-                *found[:_NAMED_AT_MOST],
-                *(['and more.'] if more > 0 else []),
-                'Mend the data, or allow more to be skipped. What was trained until now is kept.',
-            ]
-        )
-
-    def _checker(self) -> records.RecordChecker:
-        return records.RecordChecker(self._config.num_classes, decode_image)
-
-    def _skipped_names(self, split: str) -> list:
-        folder = os.path.join(self._model_dir, BAD_RECORDS_DIR, split)
-        if not self._config.max_bad_records or not tf.io.gfile.isdir(folder):
-            return []
-        return sorted(os.path.join(folder, name) for name in tf.io.gfile.listdir(folder))
-
-    def _forget_bad_records(self) -> None:
-        """Forgets which records were skipped by an earlier command: they may have been mended since."""
-        for split in self._splits:
-            for name in self._skipped_names(split):
-                tf.io.gfile.remove(name)
-
-    def _skipped_records(self) -> Iterator[records.BadRecord]:
-        """The records that this command has skipped."""
-        checker = self._checker()
-        for split in self._splits:
-            for name in self._skipped_names(split):
-                file_name, _, position = os.path.basename(name).rpartition(BAD_RECORD_SEPARATOR)
-                yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
 
 
 def step_of(checkpoint: str) -> int:

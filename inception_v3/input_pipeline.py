@@ -1,21 +1,16 @@
 """The input pipeline, in its three phases: storage, preprocessing, transfer."""
 
 import functools
-import os
 from typing import Any, Dict, Tuple
 
 import tensorflow as tf
 
 from data import records
+from inception_v3.bad_records import name_bad_record
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing, vgg_preprocessing
 from preprocessing.decoding import decode_image
-
-# Where the records that were skipped are named: an empty file each, below model_dir.
-BAD_RECORDS_DIR = 'bad_records'
-# Between the name of a record file and the position of the record, in the names of those files.
-BAD_RECORD_SEPARATOR = '@'
 
 
 def preprocess_for_eval(image: tf.Tensor, config: Config) -> tf.Tensor:
@@ -171,23 +166,9 @@ class InputPipeline:
         nothing = (False, self._as_sent(tf.zeros([self._config.height, self._config.width, 3])), PADDING_LABEL)
         attempt = attempt.apply(tf.data.experimental.ignore_errors()).concatenate(tf.data.Dataset.from_tensors(nothing))
         usable, image, label = tf.data.experimental.get_single_element(attempt.take(1))
-        with tf.control_dependencies(
-            [tf.cond(usable, tf.no_op, functools.partial(self._name_bad_record, path, position))]
-        ):
+        name = functools.partial(name_bad_record, self._config, self._split, path, position)
+        with tf.control_dependencies([tf.cond(usable, tf.no_op, name)]):
             return tf.identity(usable), image, label
-
-    def _name_bad_record(self, path: tf.Tensor, position: tf.Tensor) -> tf.Operation:
-        """Leaves a file named after the record, and fails when there are more than may be skipped.
-
-        Files, since the pipeline of a TPU runs on hosts that have no Python; and since the same record, met again
-        in the next epoch, or by another host, counts once.
-        """
-        folder = os.path.join(str(self._config.model_dir), BAD_RECORDS_DIR, self._split)
-        file_name = tf.strings.split([path], os.sep).values[-1]
-        name = tf.strings.join([folder, os.sep, file_name, BAD_RECORD_SEPARATOR, tf.as_string(position)])
-        with tf.control_dependencies([tf.io.write_file(name, '')]):
-            count = tf.size(tf.io.matching_files(os.path.join(folder, '*')))
-        return tf.Assert(count <= self._config.max_bad_records, ['more bad records than may be skipped:', count])
 
     def _fake_images(self) -> tf.data.Dataset:
         """Made-up images, each another, labelled with all classes in turn: for measuring and for dry runs."""

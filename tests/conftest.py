@@ -1,5 +1,6 @@
 """What tests share: real images as record files, and small configurations."""
 
+import dataclasses
 import functools
 import logging
 import os
@@ -104,12 +105,11 @@ def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
     return data_dir
 
 
-@pytest.fixture
-def small_config(digits_dir: str) -> Config:
+def make_small_config(data_dir: str, **changes: Any) -> Config:
     """The whole program at its smallest: 16 channels a layer, 75 pixels, the digits, on the CPU."""
-    return Config(
+    config = Config(
         use_tpu=False,
-        data_dir=digits_dir,
+        data_dir=data_dir,
         num_train_images=1438,
         num_eval_images=359,
         num_classes=11,
@@ -120,3 +120,10 @@ def small_config(digits_dir: str) -> Config:
         depth_multiplier=0.01,
         num_parallel_calls=2,
     )
+    return dataclasses.replace(config, **changes)
+
+
+@pytest.fixture
+def small_config(digits_dir: str) -> Config:
+    """The smallest program, on the digits."""
+    return make_small_config(digits_dir)

@@ -21,7 +21,7 @@ from inception_v3.config import Config
 from inception_v3.cycles import Run, TrainingError, step_of
 from inception_v3.moving_average import CheckpointError
 from inception_v3.progress import Screen
-from tests.conftest import Photo, photo_example
+from tests.conftest import Photo, make_small_config, photo_example
 
 IMAGES = 359
 
@@ -30,35 +30,19 @@ def execute(config: Config) -> str:
     return Run(config, Screen(io.StringIO())).execute()
 
 
-def base_config(digits_dir: str, model_dir: Any) -> Config:
-    return Config(
-        use_tpu=False,
-        data_dir=digits_dir,
-        model_dir=str(model_dir),
-        num_train_images=1438,
-        num_eval_images=IMAGES,
-        num_classes=11,
-        train_batch_size=8,
-        eval_batch_size=64,
-        height=75,
-        width=75,
-        depth_multiplier=0.01,
-        num_parallel_calls=2,
-        batch_norm_decay=0.1,
-        learning_rate=0.02,
-        moving_average_decay=0.5,
-        train_steps=5,
-        train_steps_per_eval=2,
-    )
-
-
 @pytest.fixture(scope='module')
 def finished(digits_dir: str, tmp_path_factory: Any) -> Tuple[Config, str]:
     """A run that is done, with the summary that it ended with."""
     folder = tmp_path_factory.mktemp('finished')
-    config = dataclasses.replace(
-        base_config(digits_dir, folder / 'model'),
+    config = make_small_config(
+        digits_dir,
+        model_dir=str(folder / 'model'),
         export_dir=str(folder / 'export'),
+        learning_rate=0.02,
+        batch_norm_decay=0.1,
+        moving_average_decay=0.5,
+        train_steps=5,
+        train_steps_per_eval=2,
         skip_host_call=False,
         save_summary_steps=2,
     )

@@ -41,8 +41,7 @@ def call(project: pathlib.Path, *command: str) -> 'subprocess.CompletedProcess[s
 
 
 def test_without_a_command_it_says_what_it_is_for(project: pathlib.Path) -> None:
-    for arguments in ([], ['--help']):
-        done = call(project, *arguments)
+    for done in (call(project), call(project, '--help')):
         assert done.returncode == 0
         assert done.stdout.startswith('./run COMMAND')
         assert 'PYTHON37' in done.stdout
@@ -63,7 +62,9 @@ def test_a_set_up_that_was_killed_is_repaired_by_the_next_call(project: pathlib.
     started.wait()
     assert (site_packages / 'tensorflow_core').exists()
 
-    show = 'import sys, sklearn, inception_v3, tensorflow as tf; print(sys.version_info[:2], tf.__version__, sys.prefix)'
+    show = (
+        'import sys, sklearn, inception_v3, tensorflow as tf; print(sys.version_info[:2], tf.__version__, sys.prefix)'
+    )
     repaired = call(project, 'python', '-W', 'ignore', '-c', show)
     assert repaired.returncode == 0, repaired.stderr
     assert f'(3, 7) 1.15.5 {project}/.venv' in repaired.stdout

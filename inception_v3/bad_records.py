@@ -1,0 +1,127 @@
+"""Records that cannot be used: skipped, counted and named if that is allowed, and looked for if it is not."""
+
+import contextlib
+import os
+from typing import Iterator, List, Sequence
+
+import tensorflow as tf
+
+from data import records
+from inception_v3.config import Config
+from inception_v3.progress import Screen, logger
+from preprocessing.decoding import decode_image
+
+# Below model_dir, by split: an empty file for each record that was skipped, FILE@POSITION.
+_FOLDER = 'bad_records'
+_SEPARATOR = '@'
+# The operation that fails when the input pipeline does.
+_INPUT_OPERATION = 'IteratorGetNext'
+# Bad records that one message names.
+_NAMED_AT_MOST = 10
+
+
+def _folder(config: Config, split: str) -> str:
+    return os.path.join(str(config.model_dir), _FOLDER, split)
+
+
+def name_bad_record(config: Config, split: str, path: tf.Tensor, position: tf.Tensor) -> tf.Operation:
+    """Leaves a file named after a record, and fails when there are more than may be skipped.
+
+    Files, since the input pipeline of a TPU runs on hosts that have no Python; and since the same record, met again in
+    the next epoch or by another host, counts once.
+
+    Args:
+      config: says where, and how many.
+      split: the split of the record.
+      path: string scalar, the record's file.
+      position: int64 scalar, its place in the file.
+    """
+    folder = _folder(config, split)
+    file_name = tf.strings.split([path], os.sep).values[-1]
+    name = tf.strings.join([folder, os.sep, file_name, _SEPARATOR, tf.as_string(position)])
+    with tf.control_dependencies([tf.io.write_file(name, '')]):
+        count = tf.size(tf.io.matching_files(os.path.join(folder, '*')))
+    return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
+
+
+class BadRecords:
+    """The records of a run that cannot be used.
+
+    Args:
+      config: of the run.
+      splits: those that the run reads.
+      screen: where the progress of a search is shown.
+    """
+
+    def __init__(self, config: Config, splits: Sequence[str], screen: Screen):
+        self._config = config
+        self._splits = splits
+        self._screen = screen
+
+    def forget(self) -> None:
+        """Forgets which records an earlier command skipped: they may have been mended since."""
+        for split in self._splits:
+            for name in self._names(split):
+                tf.io.gfile.remove(os.path.join(_folder(self._config, split), name))
+
+    def count(self, split: str) -> int:
+        """How many records of a split have been skipped."""
+        return len(self._names(split))
+
+    def skipped(self) -> Iterator[records.BadRecord]:
+        """The records that have been skipped, and what is wrong with them."""
+        checker = self._checker()
+        for split in self._splits:
+            for name in self._names(split):
+                file_name, _, position = name.rpartition(_SEPARATOR)
+                yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turns the failure of an operation in the input pipeline into a message that names the record.
+
+        The failure itself does not say which record it was; a search of the files does.
+
+        Raises:
+          DataError: instead of the failure.
+        """
+        try:
+            yield
+        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+            self._screen.clear()
+            if self._config.use_data == 'fake' or _INPUT_OPERATION not in error.message:
+                raise
+            logger.info('a record cannot be used; looking for it')
+            found = self._search()
+            self._screen.clear()
+            if not found:
+                raise
+            raise records.DataError(self._complaint(found))
+
+    def _search(self) -> List[records.BadRecord]:
+        found = []
+        for split in self._splits:
+            paths = records.find_shards(self._config.data_dir, split)
+            for bad_record in self._checker().search(paths, self._screen.update):
+                found.append(bad_record)
+                if len(found) > max(_NAMED_AT_MOST, self._config.max_bad_records):
+                    return found
+        return found
+
+    def _complaint(self, found: Sequence[records.BadRecord]) -> str:
+        lines = [
+            f'--max_bad_records={self._config.max_bad_records} records may be skipped, and these cannot be used:',
+            *[str(bad_record) for bad_record in found[:_NAMED_AT_MOST]],
+            *(['and more.'] if len(found) > _NAMED_AT_MOST else []),
+            'Mend the data, or allow more to be skipped. What was trained until now is kept.',
+        ]
+        return '\n'.join(lines)
+
+    def _names(self, split: str) -> List[str]:
+        folder = _folder(self._config, split)
+        if not self._config.max_bad_records or not tf.io.gfile.isdir(folder):
+            return []
+        return sorted(tf.io.gfile.listdir(folder))
+
+    def _checker(self) -> records.RecordChecker:
+        return records.RecordChecker(self._config.num_classes, decode_image)
