@@ -13,6 +13,8 @@ EXTRAS = {
         'scikit-learn>=1.0,<1.1',
     ],
     'lint': ['mypy', 'ruff'],
+    # What looks up the address of a TPU by its name.
+    'tpu': ['google-api-python-client', 'oauth2client'],
 }
 
 setup(

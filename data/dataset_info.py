@@ -60,6 +60,10 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
             value = getattr(info, field.name)
             if not isinstance(value, list if field.type == List[str] else field.type):
                 raise TypeError(f'{field.name} is {value!r}')
+        if min(info.train_images, info.validation_images, info.num_classes - 1) < 1:
+            raise ValueError('there must be images of both splits, and a class besides the background')
+        if len(info.class_names) != info.num_classes:
+            raise ValueError(f'{len(info.class_names)} names for {info.num_classes} classes')
         return info
     except tf.errors.NotFoundError:
         return None

@@ -4,6 +4,8 @@
 Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on.
 """
 
+from data import quiet  # noqa: F401, I001  first: before TensorFlow is loaded
+
 import argparse
 import functools
 import os

@@ -4,6 +4,8 @@ The images lie in FOLDER/CLASS/, or in FOLDER/train/CLASS/ and FOLDER/validation
 if they are divided already. Classes are numbered from 1 on, by name; 0 is the background.
 """
 
+from data import quiet  # noqa: F401, I001  first: before TensorFlow is loaded
+
 import argparse
 import functools
 import itertools

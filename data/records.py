@@ -30,7 +30,7 @@ class ParsedRecord(NamedTuple):
 
     Attributes:
       encoded: string scalar, the image file's bytes.
-      label: int32 scalar; 0 is the background.
+      label: int64 scalar; 0 is the background.
       bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1].
     """
 
@@ -66,7 +66,7 @@ def parse(serialized: tf.Tensor) -> ParsedRecord:
     bbox = tf.stack([parsed[f'image/object/bbox/{c}'].values for c in corners], axis=-1)
     return ParsedRecord(
         parsed['image/encoded'],
-        tf.cast(parsed['image/class/label'], tf.int32),
+        parsed['image/class/label'],
         tf.clip_by_value(bbox, 0.0, 1.0)[tf.newaxis],
     )
 
@@ -131,9 +131,10 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
     try:
         yield unfinished
         os.chmod(unfinished, 0o755)
-        os.rename(unfinished, target)
-    except OSError as error:
-        raise DataError(f'{data_dir}: cannot be made: {error.strerror}.')
+        try:
+            os.rename(unfinished, target)
+        except OSError as error:
+            raise DataError(f'{data_dir}: cannot be made: {error.strerror}.')
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -169,16 +170,16 @@ def find_shards(data_dir: str, split: str) -> List[str]:
     """
     try:
         present = tf.io.gfile.isdir(data_dir)
-        paths = sorted(tf.io.gfile.glob(os.path.join(data_dir, f'{split}-*'))) if present else []
-        # A backup, or a copy that was broken off, would give its images a second time.
-        paths = [path for path in paths if re.search(rf'/{split}-\d+-of-\d+$', path)]
+        names = sorted(tf.io.gfile.listdir(data_dir)) if present else []
     except tf.errors.OpError as error:
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
+    # A backup, or a copy that was broken off, would give its images a second time.
+    paths = [os.path.join(data_dir, name) for name in names if re.match(rf'{split}-\d+-of-\d+$', name)]
     if not present:
         raise DataError(f'--data_dir={data_dir}: no such folder. It must hold the record files of a data set.')
     if not paths:
         example = os.path.basename(shard_path(data_dir, split, 0, 1024 if split == TRAIN else 128))
-        others = sorted({re.sub(r'-\d{5}-of-\d{5}$', '-*', name) for name in tf.io.gfile.listdir(data_dir)})
+        others = sorted({re.sub(r'-\d{5}-of-\d{5}$', '-*', name) for name in names})
         raise DataError(
             f'--data_dir={data_dir}: no {split} files, which are named like {example}; '
             + (f'it holds {", ".join(others[:5])}.' if others else 'it is empty.')
@@ -193,6 +194,16 @@ def find_shards(data_dir: str, split: str) -> List[str]:
 def _shards_of(path: str) -> int:
     """How many files there are in all, as the name of one says."""
     return int(path.rpartition('-of-')[2])
+
+
+def check_not_empty(paths: Sequence[str]) -> None:
+    """Makes sure that some file has a record: a pipeline that repeats nothing waits for ever.
+
+    Raises:
+      DataError: none has one.
+    """
+    if not any(True for path in paths for _ in tf.compat.v1.io.tf_record_iterator(path)):
+        raise DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one record in it.')
 
 
 def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
@@ -216,6 +227,10 @@ class RecordChecker:
             self._encoded = tf.compat.v1.placeholder(tf.string, [])
             self._decoded = tf.shape(decode(self._encoded))
         self._session = tf.compat.v1.Session(graph=graph)
+
+    def close(self) -> None:
+        """Lets go of TensorFlow's resources."""
+        self._session.close()
 
     def problem(self, serialized: bytes) -> Optional[str]:
         """Why a serialized record cannot be used; None if it can."""

@@ -1,6 +1,7 @@
 """Records that cannot be used: skipped, counted and named if that is allowed, and looked for if it is not."""
 
 import contextlib
+import itertools
 import os
 from typing import Iterator, List, Sequence
 
@@ -70,11 +71,11 @@ class BadRecords:
 
     def skipped(self) -> Iterator[records.BadRecord]:
         """The records that have been skipped, and what is wrong with them."""
-        checker = self._checker()
-        for split in self._splits:
-            for name in self._names(split):
-                file_name, _, position = name.rpartition(_SEPARATOR)
-                yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
+        with self._checker() as checker:
+            for split in self._splits:
+                for name in self._names(split):
+                    file_name, _, position = name.rpartition(_SEPARATOR)
+                    yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
@@ -99,21 +100,17 @@ class BadRecords:
             raise records.DataError(self._complaint(found))
 
     def _search(self) -> List[records.BadRecord]:
-        found = []
-        for split in self._splits:
-            paths = records.find_shards(self._config.data_dir, split)
-            for bad_record in self._checker().search(paths, self._screen.update):
-                found.append(bad_record)
-                if len(found) > max(_NAMED_AT_MOST, self._config.max_bad_records):
-                    return found
-        return found
+        at_most = max(_NAMED_AT_MOST, self._config.max_bad_records) + 1
+        paths = [path for split in self._splits for path in records.find_shards(self._config.data_dir, split)]
+        with self._checker() as checker:
+            return list(itertools.islice(checker.search(paths, self._screen.update), at_most))
 
     def _complaint(self, found: Sequence[records.BadRecord]) -> str:
         lines = [
             f'--max_bad_records={self._config.max_bad_records} records may be skipped, and these cannot be used:',
             *[str(bad_record) for bad_record in found[:_NAMED_AT_MOST]],
             *(['and more.'] if len(found) > _NAMED_AT_MOST else []),
-            'Mend the data, or allow more to be skipped. What was trained until now is kept.',
+            'Mend the data, or allow more to be skipped, which damaged files cannot be. What was trained is kept.',
         ]
         return '\n'.join(lines)
 
@@ -123,5 +120,5 @@ class BadRecords:
             return []
         return sorted(tf.io.gfile.listdir(folder))
 
-    def _checker(self) -> records.RecordChecker:
-        return records.RecordChecker(self._config.num_classes, decode_image)
+    def _checker(self) -> 'contextlib.closing[records.RecordChecker]':
+        return contextlib.closing(records.RecordChecker(self._config.num_classes, decode_image))

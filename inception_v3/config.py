@@ -167,7 +167,7 @@ class Config:
 
     mode: str = _run('train_and_eval', 'what to do', choices=('train', 'eval', 'train_and_eval'))
     model_dir: Optional[str] = _run(None, 'folder of the checkpoints and results')
-    export_dir: Optional[str] = _run(None, 'folder for a SavedModel of the last checkpoint; default: no export')
+    export_dir: Optional[str] = _run(None, 'folder for a new SavedModel of the last checkpoint; default: no export')
     train_steps: int = _run(213000, 'training steps in all', lower=1)
     train_steps_per_eval: int = _run(2000, 'training steps between evaluations (train_and_eval)', lower=1)
     min_eval_interval: int = _run(180, 'seconds at least between evaluations (eval)', lower=0)
@@ -175,7 +175,7 @@ class Config:
         None, 'seconds to wait for a new checkpoint before giving up (eval); default: for ever', lower=0
     )
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
-    skip_host_call: bool = _run(True, 'write no training summaries')
+    skip_host_call: bool = _run(True, 'leave learning rate and epoch out of the training summaries')
     save_summary_steps: int = _run(100, 'steps between training summaries', lower=1)
     display_tensors: bool = _run(False, "print each evaluated image's label, predictions and probabilities")
 
@@ -217,6 +217,10 @@ class Config:
                 f'--warmup_epochs={self.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and '
                 f'--learning_rate_decay_epochs={self.learning_rate_decay_epochs}.'
             )
+        if self.master and not self.master.startswith('grpc://'):
+            yield f'--master={self.master}: must be an address that begins with grpc://.'
+        if self.model_dir and set(self.model_dir) & set('*?['):
+            yield f'--model_dir={self.model_dir}: must not have any of the characters * ? [ in its name.'
         if self.max_bad_records and not self.model_dir:
             yield f'--max_bad_records={self.max_bad_records}: needs a --model_dir, where skipped records are named.'
 
@@ -280,13 +284,14 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     # 170 epochs of ImageNet in batches of 1,024 on a v2-8 or v3-8.
     'imagenet': {},
     # The same epochs in batches of 4,096 on 32 cores. For 8,192 and 16,384 images, double and redouble
-    # --train_batch_size and --num_shards, and halve and halve again the two numbers of steps.
+    # --train_batch_size and --num_shards, and halve and halve again the number of steps.
     'imagenet_large_batch': {
+        # Evaluation runs on one host: follow the checkpoints with --mode=eval elsewhere.
+        'mode': 'train',
         'num_shards': 32,
         'train_batch_size': 4096,
         'use_learning_rate_warmup': True,
         'train_steps': 53250,
-        'train_steps_per_eval': 500,
     },
     # The full graph at a small size, on the 1,797 handwritten digits that come with scikit-learn: minutes
     # on two cores. A digit that is mirrored or cut is another digit, or none.

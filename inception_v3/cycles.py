@@ -1,5 +1,6 @@
 """The course of a run: training, evaluation, both in turn, or following another run's checkpoints."""
 
+import math
 import os
 import time
 from typing import Optional
@@ -10,10 +11,20 @@ from absl import app
 from data import records
 from inception_v3 import results
 from inception_v3.bad_records import BadRecords
+from inception_v3.checkpoints import (
+    CheckpointError,
+    CheckpointFitsHook,
+    check_fits,
+    is_whole,
+    latest_checkpoint,
+    step_of,
+)
 from inception_v3.config import Config
-from inception_v3.estimator import CheckpointFitsHook, make_estimator
+from inception_v3.estimator import make_estimator
 from inception_v3.export import export_saved_model
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.learning_rate import learning_rate
+from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
 
@@ -54,6 +65,7 @@ class Run:
     def _check_shards(self, split: str) -> None:
         paths = records.find_shards(self._config.data_dir, split)
         missing = records.missing_shards(self._config.data_dir, split, paths)
+        records.check_not_empty(paths)
         if missing:
             logger.info(
                 'only part of the data is there: %d of %d %s files are missing from %s, the first is %s',
@@ -75,8 +87,9 @@ class Run:
           CheckpointError: model_dir holds a checkpoint that does not fit.
         """
         config = self._config
-        if config.mode != 'eval':
-            results.prepare(config)
+        results.check_writable('model_dir', self._model_dir)
+        if config.export_dir:
+            results.check_writable('export_dir', config.export_dir)
         self._bad_records.forget()
         with self._bad_records.explained():
             evaluation = {'train': self._train_only, 'eval': self._follow, 'train_and_eval': self._train_and_evaluate}[
@@ -88,45 +101,73 @@ class Run:
         return results.summary(config, evaluation, self._throughput.images_per_second, export)
 
     def _train_only(self) -> None:
-        self._train(self._config.train_steps)
+        if not self._nothing_is_left():
+            self._train(self._config.train_steps)
+
+    def _nothing_is_left(self) -> bool:
+        """Whether the last step is done. If so, no graph is built that could show that the checkpoint does not fit."""
+        config = self._config
+        checkpoint = latest_checkpoint(self._model_dir)
+        if not checkpoint or step_of(checkpoint) < config.train_steps:
+            return False
+        with tf.Graph().as_default():
+            images = tf.zeros([1, config.height, config.width, 3])
+            inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
+            check_fits(checkpoint)
+        step = step_of(checkpoint)
+        logger.info('%s is at step %d of %d: nothing is left to train', self._model_dir, step, config.train_steps)
+        return True
 
     def _train_and_evaluate(self) -> Optional[results.Evaluation]:
         """Trains and evaluates in turn, from wherever an earlier command was interrupted."""
         config = self._config
         step, evaluation = self._step(), None
-        if step and (step >= config.train_steps or step % config.train_steps_per_eval == 0):
+        if self._nothing_is_left() or (step and step % config.train_steps_per_eval == 0):
             # The end of a cycle. The command that trained it may have been stopped before it had evaluated it.
-            evaluation = self._last_evaluation_of(step) or self._evaluate(self._estimator.latest_checkpoint())
-        if step >= config.train_steps:
-            logger.info('%s is at step %d of %d: nothing is left to train', config.model_dir, step, config.train_steps)
+            evaluation = self._last_evaluation_of(step) or self._evaluate(self._checkpoint())
         while step < config.train_steps:
             cycles = step // config.train_steps_per_eval + 1
             self._train(min(cycles * config.train_steps_per_eval, config.train_steps))
-            step, evaluation = self._step(), self._evaluate(self._estimator.latest_checkpoint())
+            step, evaluation = self._step(), self._evaluate(self._checkpoint())
         return evaluation
 
     def _last_evaluation_of(self, step: int) -> Optional[results.Evaluation]:
-        recorded = [evaluation for evaluation in results.read(self._model_dir) if evaluation.step == step]
+        """What an earlier command recorded of a step, if it evaluated the same weights on as many images."""
+        config = self._config
+        same = (step, self._weights, config.eval_images)
+        recorded = [e for e in results.read(self._model_dir) if (e.step, e.weights, e.images) == same]
         return recorded[-1] if recorded else None
 
+    @property
+    def _weights(self) -> str:
+        return 'average' if self._config.moving_average else 'raw'
+
+    def _checkpoint(self) -> str:
+        checkpoint = latest_checkpoint(self._model_dir)
+        if not checkpoint:
+            raise CheckpointError(f'--model_dir={self._model_dir}: there is no checkpoint in it.')
+        return checkpoint
+
     def _step(self) -> int:
-        checkpoint = self._estimator.latest_checkpoint()
+        checkpoint = latest_checkpoint(self._model_dir)
         return step_of(checkpoint) if checkpoint else 0
 
     def _train(self, until_step: int) -> None:
         config = self._config
-        hooks = [TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)]
-        checkpoint = self._estimator.latest_checkpoint()
+        progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
+        hooks = [progress, results.RecordConfigurationHook(config)]
+        checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
-            hooks.append(CheckpointFitsHook(checkpoint))
+            hooks.insert(0, CheckpointFitsHook(checkpoint))
             logger.info('going on from %s', checkpoint)
         try:
             self._estimator.train(InputPipeline(True, config), hooks=hooks, max_steps=until_step)
         except tf.estimator.NanLossDuringTrainingError:
-            self._screen.clear()
+            step = max(progress.step - 1, 0)
             raise TrainingError(
-                f'The loss is not a number any more, after step {self._step()}, whose checkpoint is kept. A lower '
-                '--learning_rate or --use_learning_rate_warmup keeps it finite; start in a new --model_dir.'
+                f'The loss is not a number any more in step {step}, at a learning rate of '
+                f'{learning_rate(step, config):.4g}. The checkpoint of step {self._step()} is kept. A lower '
+                '--learning_rate, or --use_learning_rate_warmup, keeps the loss finite.'
             )
 
     def _evaluate(self, checkpoint: str) -> results.Evaluation:
@@ -148,7 +189,7 @@ class Run:
         evaluation = results.Evaluation(
             step=step,
             checkpoint=os.path.basename(checkpoint),
-            weights='average' if config.moving_average else 'raw',
+            weights=self._weights,
             top_1=float(metrics['top_1']),
             top_5=float(metrics['top_5']),
             cross_entropy=float(metrics['cross_entropy']),
@@ -156,8 +197,14 @@ class Run:
             seconds=round(time.monotonic() - start, 3),
             time=results.now(),
         )
-        results.append(self._model_dir, evaluation)
         self._screen.clear()
+        if not evaluation.images:
+            raise records.DataError(f'--data_dir={config.data_dir}: not one validation image could be used.')
+        if not math.isfinite(evaluation.cross_entropy):
+            raise TrainingError(
+                f'{checkpoint}: its cross-entropy is {evaluation.cross_entropy}; training has diverged.'
+            )
+        results.append(self._model_dir, evaluation)
         logger.info(
             'step %d: top-1 %.2f %%, top-5 %.2f %%, cross-entropy %.4f, %d images, %s weights',
             step,
@@ -175,7 +222,7 @@ class Run:
         """Evaluates the checkpoints of another run as they appear, until that of the last step."""
         config = self._config
         evaluation = None
-        if not self._estimator.latest_checkpoint():
+        if not tf.train.latest_checkpoint(self._model_dir):
             logger.info('waiting for a first checkpoint in %s', config.model_dir)
         checkpoints = tf.train.checkpoints_iterator(
             config.model_dir, min_interval_secs=config.min_eval_interval, timeout=config.eval_timeout
@@ -184,8 +231,8 @@ class Run:
             try:
                 evaluation = self._evaluate(checkpoint)
                 done = evaluation.step >= config.train_steps
-            except (tf.errors.NotFoundError, tf.errors.DataLossError, ValueError) as error:
-                if tf.io.gfile.exists(f'{checkpoint}.index') and tf.io.gfile.glob(f'{checkpoint}.data-*'):
+            except (tf.errors.OpError, CheckpointError, ValueError) as error:
+                if is_whole(checkpoint):
                     raise
                 # The trainer keeps the newest few, and this one was overtaken before it was read.
                 self._screen.clear()
@@ -193,19 +240,17 @@ class Run:
                 continue
             if done:
                 return evaluation
-        logger.info('no new checkpoint in %s for %s seconds', config.model_dir, config.eval_timeout)
+        text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
+        if not evaluation:
+            raise CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')
+        logger.info(text)
         return evaluation
 
     def _export(self) -> Optional[str]:
-        checkpoint = self._estimator.latest_checkpoint()
-        if not self._config.export_dir or not checkpoint:
+        if not self._config.export_dir:
             return None
+        checkpoint = self._checkpoint()
         self._screen.update(f'exporting {checkpoint}')
         path = export_saved_model(self._estimator, self._config, checkpoint)
         self._screen.clear()
         return path
-
-
-def step_of(checkpoint: str) -> int:
-    """The global step of a checkpoint."""
-    return int(tf.train.load_checkpoint(checkpoint).get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))

@@ -1,22 +1,20 @@
 """The TPUEstimator of a run."""
 
-import os
-from typing import List
-
 import tensorflow as tf
 
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.moving_average import CheckpointError
 
-_NAMED_AT_MOST = 3
+# The cores of one TPU host. Evaluation is given its share of the images by one host alone.
+_CORES_PER_HOST = 8
 
 
 def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
     """Builds the estimator; nothing is connected to, and nothing is read, until it is used.
 
     Raises:
-      ConfigError: the run has no model_dir, or is to use a TPU and names none.
+      ConfigError: the run has no model_dir, is to use a TPU and names none or one that cannot be looked up, or is to
+        evaluate on several hosts.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -24,10 +22,18 @@ def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
         raise ConfigError(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
+    if config.use_tpu and config.num_shards > _CORES_PER_HOST and config.mode != 'train':
+        raise ConfigError(
+            f'--mode={config.mode}: a slice of {config.num_shards} cores can only train, since evaluation runs on one '
+            f'host. Train with --mode=train, and follow its checkpoints with --mode=eval and --num_shards=8 on another '
+            'node, or with --use_tpu=False.'
+        )
     tpu = tf.compat.v1.estimator.tpu
+    cluster = _cluster(config)
     run_config = tpu.RunConfig(
-        cluster=_cluster(config),
-        master=config.master if config.use_tpu else '',
+        cluster=cluster,
+        # One or the other: a cluster has its own address.
+        master=None if cluster else config.master if config.use_tpu else '',
         model_dir=config.model_dir,
         save_checkpoints_secs=config.save_checkpoints_secs,
         # The host call writes the loss, too, at the same steps: one of the two is enough.
@@ -39,7 +45,7 @@ def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
         tpu_config=tpu.TPUConfig(
             iterations_per_loop=config.iterations,
             num_shards=config.num_shards if config.use_tpu else None,
-            # Each call of the input pipeline makes the batches of one core, transposed or not.
+            # Each host calls the input pipeline once, and each batch of it goes to one core, transposed or not.
             per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
         ),
     )
@@ -58,42 +64,19 @@ def _cluster(config: Config) -> 'tf.distribute.cluster_resolver.ClusterResolver'
     """What finds the TPU; without one it must not be asked, since it would look for one."""
     if not config.use_tpu or config.master:
         return None
-    return tf.distribute.cluster_resolver.TPUClusterResolver(
-        config.tpu, zone=config.tpu_zone, project=config.gcp_project
-    )
-
-
-class CheckpointFitsHook(tf.estimator.SessionRunHook):
-    """Makes sure, before a session restores a checkpoint, that it has the graph's variables in the graph's shapes.
-
-    Args:
-      checkpoint: the path of the checkpoint.
-    """
-
-    def __init__(self, checkpoint: str):
-        self._checkpoint = checkpoint
-
-    def begin(self) -> None:
-        """Compares names and shapes.
-
-        Raises:
-          CheckpointError: some differ, as another network's or another number of classes' do.
-        """
-        stored = tf.train.load_checkpoint(self._checkpoint).get_variable_to_shape_map()
-        wanted = {v.op.name: v.shape.as_list() for v in tf.compat.v1.global_variables()}
-        problems = [f'{name} is missing' for name in sorted(wanted) if name not in stored]
-        problems += [
-            f'{name} is {stored[name]}, here {shape}'
-            for name, shape in sorted(wanted.items())
-            if name in stored and stored[name] != shape
-        ]
-        if problems:
-            raise CheckpointError(
-                f'{self._checkpoint}: does not fit this run. {_shortened(problems)}. Name another --model_dir, or give '
-                f'the flags of the run that made it ({os.path.join(os.path.dirname(self._checkpoint), "config.json")}).'
-            )
-
-
-def _shortened(problems: List[str]) -> str:
-    more = len(problems) - _NAMED_AT_MOST
-    return '; '.join(problems[:_NAMED_AT_MOST]) + (f'; and {more} more' if more > 0 else '')
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            config.tpu, zone=config.tpu_zone, project=config.gcp_project
+        )
+        resolver.master()
+        return resolver
+    except (ValueError, OSError) as error:
+        raise ConfigError(
+            f'--tpu={config.tpu}: cannot be looked up; outside Google Cloud, --tpu_zone and --gcp_project are needed, '
+            f'too. {error}'
+        )
+    except ImportError:
+        raise ConfigError(
+            f"--tpu={config.tpu}: the packages that look up a TPU's address are not installed: pip install '.[tpu]'. "
+            'Or give the address, --master=grpc://ADDRESS:8470.'
+        )

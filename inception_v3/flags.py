@@ -54,7 +54,9 @@ class _BooleanParser(flags.BooleanParser):
 def _define() -> flags.FlagValues:
     values = flags.FlagValues()
     flags.DEFINE_enum('preset', 'imagenet', sorted(PRESETS), 'what the defaults are', flag_values=values)
-    flags.DEFINE_boolean('verbose', False, "show TensorFlow's own log too", flag_values=values)
+    flags.DEFINE_boolean(
+        'verbose', False, "show TensorFlow's own log too, and where an error arose", flag_values=values
+    )
     flags.DEFINE_boolean('help', False, 'print this list', short_name='h', flag_values=values)
     flags.DEFINE_string('flagfile', '', 'file with further flags, a line each', flag_values=values)
     types = get_type_hints(Config)
@@ -114,7 +116,7 @@ def help_text(program: str) -> str:
     parts = [
         f'Trains, evaluates and exports Inception v3.\n\nusage: python -m {program} [--flag=value ...]\n',
         _flag_help('preset=imagenet', preset_help),
-        _flag_help('verbose=False', "show TensorFlow's own log too"),
+        _flag_help('verbose=False', "show TensorFlow's own log too, and where an error arose"),
         _flag_help('flagfile=', 'file with further flags, a line each'),
     ]
     for group, lines in groups.items():

@@ -83,8 +83,8 @@ class InputPipeline:
         """Builds the data set.
 
         Args:
-          params: `batch_size` is the number of images in a batch of this host, or of this core where TPUEstimator
-            asks for a core's; `context`, the TPU's, says which share of the files is this host's.
+          params: `batch_size` is the number of images in a batch: on a TPU, that of one core. `context`, which
+            TPUEstimator adds on a TPU, says which share of the files is this host's.
 
         Returns:
           A data set of batches (images, labels). Images are [batch, height, width, 3], or [height, width, 3,
@@ -114,6 +114,11 @@ class InputPipeline:
         files = tf.data.Dataset.from_tensor_slices(paths)
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
+            if len(paths) < hosts:
+                raise records.DataError(
+                    f'--data_dir={config.data_dir}: {len(paths)} {self._split} files for {hosts} TPU hosts. Each host '
+                    'reads files of its own: write the data set to more of them.'
+                )
             files = files.shard(hosts, host)
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
@@ -147,12 +152,12 @@ class InputPipeline:
         record = records.parse(serialized)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
-            image = decode_image(record.encoded)
+            image, label = decode_image(record.encoded), tf.cast(record.label, tf.int32)
         if self._is_training:
             image = preprocess_for_train(image, record.bbox, config)
         else:
             image = preprocess_for_eval(image, config)
-        return self._as_sent(image), record.label
+        return self._as_sent(image), label
 
     def _preprocess_or_skip(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor

@@ -1,16 +1,15 @@
 """Trains, evaluates and exports Inception v3: parses the command line, builds the run, runs it."""
 
-import logging
-import os
+import signal
 import sys
-import warnings
 from typing import Sequence
 
-# Before TensorFlow is loaded, which is when it starts to warn: of what became of its names, and of NumPy's.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-logging.getLogger('tensorflow').setLevel(logging.ERROR)
-warnings.filterwarnings('ignore', category=FutureWarning)
+# Until `main` runs, there is nothing to say about an interruption.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+from data import quiet  # noqa: E402, F401, I001  first: before TensorFlow is loaded
+
+import tensorflow as tf  # noqa: E402
 from absl import app  # noqa: E402
 
 from inception_v3 import cycles, flags, progress  # noqa: E402
@@ -21,20 +20,34 @@ _INTERRUPTED = 130
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line, and returns its exit code."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    screen = progress.Screen(sys.stderr)
+    verbose = False
     try:
         command_line = flags.parse(argv)
         if command_line.help:
             print(flags.help_text('inception_v3.main'))
             return 0
-        screen = progress.set_up_logging(command_line.verbose)
+        verbose = command_line.verbose
+        progress.set_up_logging(screen, verbose)
         print(cycles.Run(fit_to_data_set(command_line), screen).execute())
         return 0
     except app.UsageError as error:
-        print(f'error: {error}', file=sys.stderr)
-        return error.exitcode or 1
+        return _fail(screen, str(error), error.exitcode)
     except KeyboardInterrupt:
-        print('\ninterrupted; the same command goes on from the last checkpoint', file=sys.stderr)
-        return _INTERRUPTED
+        return _fail(screen, 'interrupted; the same command goes on from the last checkpoint', _INTERRUPTED)
+    except (OSError, tf.errors.OpError) as error:
+        if verbose:
+            raise
+        # The first line says what; the others, where in the graph.
+        message = str(error.message if isinstance(error, tf.errors.OpError) else error).splitlines()[0]
+        return _fail(screen, f'{message} (--verbose shows where this arose)', 1)
+
+
+def _fail(screen: progress.Screen, message: str, code: int) -> int:
+    screen.clear()
+    print(f'error: {message}', file=sys.stderr)
+    return code
 
 
 if __name__ == '__main__':

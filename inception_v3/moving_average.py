@@ -4,15 +4,9 @@ import collections
 from typing import Any, Optional
 
 import tensorflow as tf
-from absl import app
 
+from inception_v3.checkpoints import check_holds_averages
 from inception_v3.config import Config
-
-_SUFFIX = '/ExponentialMovingAverage'
-
-
-class CheckpointError(app.UsageError):
-    """A checkpoint that does not fit what is asked of it."""
 
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
@@ -37,20 +31,6 @@ def averaging_saver() -> tf.compat.v1.train.Saver:
     # The decay plays no part in the names, which are all that this is for.
     averages = tf.train.ExponentialMovingAverage(decay=0.0)
     return tf.compat.v1.train.Saver(averages.variables_to_restore())
-
-
-def check_holds_averages(checkpoint: str) -> None:
-    """Makes sure that a checkpoint holds averages of its weights.
-
-    Raises:
-      CheckpointError: it holds none.
-    """
-    names = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
-    if not any(name.endswith(_SUFFIX) for name in names):
-        raise CheckpointError(
-            f'{checkpoint}: holds no averages of the weights; it was trained with --moving_average=False. '
-            'Evaluate and export it with that flag, too.'
-        )
 
 
 class LoadEMAHook(tf.estimator.SessionRunHook):

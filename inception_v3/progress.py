@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 import time
 import warnings
 from typing import Any, Optional, TextIO
@@ -68,24 +67,23 @@ def _terminal_width(stream: TextIO) -> int:
         return 80
 
 
-def set_up_logging(verbose: bool) -> Screen:
-    """Sends this program's log lines to standard error, and TensorFlow's only if they are wanted or are errors.
+def set_up_logging(screen: Screen, verbose: bool) -> None:
+    """Shows this program's log lines, and TensorFlow's only if they are wanted.
+
+    TensorFlow's errors are raised, too, and told then: logged as well, they would be told twice.
 
     Args:
+      screen: where to.
       verbose: show TensorFlow's log and Python's warnings too.
     """
-    screen = Screen(sys.stderr)
     screen.setFormatter(logging.Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
-    logger.handlers = [screen]
+    for shown in (logger, logging.getLogger('tensorflow')):
+        shown.handlers = [screen]
+        shown.propagate = False
     logger.setLevel(logging.INFO)
-    logger.propagate = False
-    tensorflow_logger = logging.getLogger('tensorflow')
-    tensorflow_logger.handlers = [screen]
-    tensorflow_logger.propagate = False
-    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO if verbose else tf.compat.v1.logging.ERROR)
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO if verbose else tf.compat.v1.logging.FATAL)
     if not verbose:
         warnings.simplefilter('ignore')
-    return screen
 
 
 class Throughput:
@@ -119,10 +117,14 @@ class TrainingProgress(tf.estimator.SessionRunHook):
         self._throughput = throughput
         self._train_steps = train_steps
         self._batch_size = batch_size
-        self._step: Any = None
         self._last_step: Optional[int] = None
         self._last_time = 0.0
         self._rate: Optional[float] = None
+
+    @property
+    def step(self) -> int:
+        """The number of steps done."""
+        return self._last_step or 0
 
     def begin(self) -> None:
         """Finds the step and the loss, which Estimator puts last into the collection LOSSES."""

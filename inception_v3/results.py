@@ -50,25 +50,47 @@ def now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec='seconds')
 
 
-def prepare(config: Config) -> None:
-    """Makes model_dir, and writes the configuration and the versions into it.
+def check_writable(flag: str, folder: str) -> None:
+    """Makes a folder, and a file in it that is removed again: before hours are spent on what is to go there.
 
-    A directory that another configuration has written to is taken, and the differences are logged: resuming with
-    more steps is meant so.
+    Args:
+      flag: the flag that names the folder.
+      folder: its path.
 
     Raises:
-      ConfigError: model_dir cannot be written to.
+      ConfigError: it cannot be written to.
     """
-    model_dir = str(config.model_dir)
-    path = os.path.join(model_dir, CONFIG_FILE)
+    probe = os.path.join(folder, f'.probe-{os.getpid()}')
     try:
-        tf.io.gfile.makedirs(model_dir)
-        if tf.io.gfile.exists(path):
-            _log_differences(path, config)
-        _write(path, config.to_json())
-        _write(os.path.join(model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
+        tf.io.gfile.makedirs(folder)
+        with tf.io.gfile.GFile(probe, 'w') as file:
+            file.write('')
+        tf.io.gfile.remove(probe)
     except tf.errors.OpError as error:
-        raise ConfigError(f'--model_dir={model_dir}: cannot be written to: {error.message}')
+        raise ConfigError(f'--{flag}={folder}: cannot be written to: {error.message}')
+
+
+class RecordConfigurationHook(tf.estimator.SessionRunHook):
+    """Writes the configuration and the versions into model_dir when training begins.
+
+    A folder that another configuration has written to is taken, and the differences are logged: going on with more
+    steps is meant so. What does not get as far as training leaves the old ones.
+
+    Args:
+      config: of the run.
+    """
+
+    def __init__(self, config: Config):
+        self._config = config
+
+    def begin(self) -> None:
+        """Writes both files."""
+        model_dir = str(self._config.model_dir)
+        path = os.path.join(model_dir, CONFIG_FILE)
+        if tf.io.gfile.exists(path):
+            _log_differences(path, self._config)
+        _write(path, self._config.to_json())
+        _write(os.path.join(model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
 
 
 def _log_differences(path: str, config: Config) -> None:

@@ -1,15 +1,10 @@
 """What tests share: real images as record files, and small configurations."""
 
+from data import quiet  # noqa: F401, I001  first: before TensorFlow is loaded
+
 import dataclasses
 import functools
-import logging
-import os
-import warnings
 from typing import Any, Iterator, List, NamedTuple
-
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-logging.getLogger('tensorflow').setLevel(logging.ERROR)
-warnings.filterwarnings('ignore', category=FutureWarning)
 
 import numpy as np
 import pytest

@@ -17,9 +17,9 @@ import tensorflow as tf
 from data import records
 from data.records import DataError
 from inception_v3 import results
-from inception_v3.config import Config
-from inception_v3.cycles import Run, TrainingError, step_of
-from inception_v3.moving_average import CheckpointError
+from inception_v3.checkpoints import CheckpointError, step_of
+from inception_v3.config import Config, ConfigError
+from inception_v3.cycles import Run, TrainingError
 from inception_v3.progress import Screen
 from tests.conftest import Photo, make_small_config, photo_example
 
@@ -210,10 +210,14 @@ def test_it_goes_on_where_it_was_stopped(copied: Config) -> None:
     execute(copied)
     assert steps(copied) == [2, 4, 5]
     assert all_steps(copied)[-1] == 5
-    # It went on from the old weights: RMSProp's sums would be near their start in a new run.
+    # It went on from the old weights and the old sums of RMSProp, which a new run starts at 1 and decays by 0.9.
+    moved = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
     name = 'InceptionV3/Logits/Conv2d_1c_1x1/weights'
-    moved = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-5')).get_tensor(name)
-    assert np.abs(moved - kept.get_tensor(name)).max() < 0.1
+    assert np.abs(moved.get_tensor(name) - kept.get_tensor(name)).max() < 0.1
+    mean_square = 'InceptionV3/Conv2d_1a_3x3/weights/RMSProp'
+    assert (moved.get_tensor(mean_square) >= 0.9**3 * kept.get_tensor(mean_square) * (1 - 1e-5)).all()
+    assert kept.get_tensor(mean_square).min() < 0.82
+    assert moved.get_tensor(mean_square).min() < 0.9**5 * 1.05
 
 
 def test_an_evaluation_that_was_missed_is_made_up_for_and_no_step_is_added(copied: Config) -> None:
@@ -280,7 +284,8 @@ def test_following_keeps_its_distance_and_gives_up(copied: Config, monkeypatch: 
         return iter([])
 
     monkeypatch.setattr(tf.train, 'checkpoints_iterator', remember)
-    execute(dataclasses.replace(copied, mode='eval', min_eval_interval=7, eval_timeout=11))
+    with pytest.raises(CheckpointError, match=r'--eval_timeout=11: no new checkpoint in .* none was evaluated'):
+        execute(dataclasses.replace(copied, mode='eval', min_eval_interval=7, eval_timeout=11))
     assert asked == {'min_interval_secs': 7, 'timeout': 11}
 
 
@@ -299,23 +304,91 @@ def test_following_survives_a_checkpoint_that_vanishes(copied: Config, monkeypat
     assert steps(copied)[3:] == [5]
 
 
+def everything_in(config: Config) -> Dict[str, int]:
+    return {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(config.model_dir), '*.*'))}
+
+
 @pytest.mark.parametrize(
     ('changes', 'part'),
     [
         ({'num_classes': 12}, r'Conv2d_1c_1x1/biases is \[11\], here \[12\]'),
+        ({'num_classes': 12, 'train_steps': 5}, r'Conv2d_1c_1x1/biases is \[11\], here \[12\]'),
+        ({'num_classes': 12, 'train_steps': 5, 'mode': 'train'}, r'Conv2d_1c_1x1/biases is \[11\], here \[12\]'),
+        ({'num_classes': 12, 'mode': 'eval'}, r'Conv2d_1c_1x1/biases is \[11\], here \[12\]'),
         ({'depth_multiplier': 0.05}, r'here \['),
-        ({'moving_average': True, 'optimizer': 'momentum'}, 'Momentum is missing'),
+        ({'optimizer': 'momentum'}, 'Momentum is missing'),
     ],
 )
-@pytest.mark.parametrize('mode', ['train_and_eval', 'eval'])
-def test_a_checkpoint_of_another_network_is_refused(copied: Config, mode: str, changes: Any, part: str) -> None:
-    if mode == 'eval' and 'optimizer' in changes:
-        pytest.skip('an evaluation needs no optimizer')
-    other = dataclasses.replace(copied, mode=mode, train_steps=9, eval_timeout=0, min_eval_interval=0, **changes)
+def test_a_checkpoint_of_another_network_is_refused(copied: Config, tmp_path: Any, changes: Any, part: str) -> None:
+    before = everything_in(copied)
+    others = {'train_steps': 9, 'export_dir': str(tmp_path / 'export'), **changes}
     with pytest.raises(CheckpointError, match=part) as error:
-        execute(other)
+        execute(dataclasses.replace(copied, **others))
     assert 'model.ckpt-5' in str(error.value) and 'config.json' in str(error.value)
-    assert steps(copied) == [2, 4, 5]
+    # The flags of the run that made it are still there to be read, and nothing was exported.
+    after = everything_in(copied)
+    assert {path: after[path] for path in before if 'events' not in path} == {
+        path: before[path] for path in before if 'events' not in path
+    }
+    assert os.listdir(str(tmp_path / 'export')) == []
+
+
+def spoil_state(folder: str) -> None:
+    with open(os.path.join(folder, 'checkpoint'), 'w'):
+        pass
+
+
+def lose_data(folder: str) -> None:
+    os.remove(os.path.join(folder, 'model.ckpt-5.data-00000-of-00001'))
+
+
+def empty_index(folder: str) -> None:
+    os.truncate(os.path.join(folder, 'model.ckpt-5.index'), 0)
+
+
+def empty_data(folder: str) -> None:
+    os.truncate(os.path.join(folder, 'model.ckpt-5.data-00000-of-00001'), 0)
+
+
+@pytest.mark.parametrize('mode', ['train', 'train_and_eval', 'eval'])
+@pytest.mark.parametrize('spoil', [spoil_state, lose_data, empty_index, empty_data])
+def test_a_spoilt_checkpoint_is_named(copied: Config, spoil: Any, mode: str) -> None:
+    spoil(str(copied.model_dir))
+    config = dataclasses.replace(copied, mode=mode, train_steps=9, min_eval_interval=0, eval_timeout=1)
+    with pytest.raises(CheckpointError, match='model'):
+        execute(config)
+
+
+def test_a_finished_run_is_evaluated_again_with_other_weights(copied: Config, tmp_path: Any) -> None:
+    summary = execute(dataclasses.replace(copied, moving_average=False, export_dir=str(tmp_path / 'export')))
+    assert 'raw weights of step 5' in summary
+    assert [(e.step, e.weights) for e in evaluations(copied)][-2:] == [(5, 'average'), (5, 'raw')]
+
+
+def test_an_evaluation_that_diverged_is_not_recorded(copied: Config) -> None:
+    diverging = dataclasses.replace(
+        copied, optimizer='sgd', learning_rate=1e30, train_steps=1, model_dir=f'{copied.model_dir}-new'
+    )
+    with pytest.raises(TrainingError, match=r'diverged|not a number'):
+        execute(diverging)
+    assert evaluations(diverging) == []
+
+
+@pytest.mark.parametrize('split', ['train', 'validation'])
+def test_files_without_a_record_are_refused(copied: Config, photos: List[Photo], tmp_path: Any, split: str) -> None:
+    for name in ('train', 'validation'):
+        write_records(tmp_path / 'data', name, [] if name == split else [photo_example(photos[0]).SerializeToString()])
+    with pytest.raises(DataError, match=f'{split}-00000-of-00001: there is not one record in it'):
+        execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data')))
+
+
+@pytest.mark.parametrize('flag', ['model_dir', 'export_dir'])
+def test_what_cannot_be_written_is_refused_before_anything_is_trained(copied: Config, tmp_path: Any, flag: str) -> None:
+    (tmp_path / 'file').write_text('')
+    config = dataclasses.replace(copied, train_steps=9, **{flag: str(tmp_path / 'file' / 'folder')})
+    with pytest.raises(ConfigError, match=f'--{flag}={tmp_path}/file/folder: cannot be written to'):
+        execute(config)
+    assert all_steps(copied)[-1] == 5
 
 
 def write_records(data_dir: Any, split: str, contents: List[bytes]) -> None:
@@ -382,5 +455,8 @@ def test_a_data_set_of_another_size_than_expected_is_evaluated_whole(copied: Con
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_advice(copied: Config) -> None:
     config = dataclasses.replace(copied, learning_rate=1e30, train_steps=50, train_steps_per_eval=50)
-    with pytest.raises(TrainingError, match=r'not a number any more, after step \d+.*--learning_rate'):
+    with pytest.raises(
+        TrainingError,
+        match=r'not a number any more in step \d+, at a learning rate of .* of step 5 is kept.*--learning_rate',
+    ):
         execute(config)

@@ -19,6 +19,7 @@ from inception_v3.model_fn import inception_model_fn
 from inception_v3.progress import Screen
 from tests.conftest import evaluate
 from tests.test_config import DOCUMENTED
+from tests.test_results import EVALUATION
 
 MODES = tf.estimator.ModeKeys
 FAST_COLOR_DRAWS = ('brightness', 'cb', 'cr')
@@ -59,12 +60,19 @@ def on_tpu(config: Config, **changes: Any) -> Any:
 
 
 def cluster(config: Config, patch: Any) -> Any:
-    """What is asked for the address of the TPU; there is none here to answer."""
+    """What the address of the TPU is asked for with; there is none here to answer."""
     asked: List[Any] = []
-    resolvers = estimator.tf.distribute.cluster_resolver
-    patch.setattr(resolvers, 'TPUClusterResolver', lambda tpu, zone, project: asked.extend([tpu, zone, project]))
-    on_tpu(config, master='', tpu=config.tpu or 'node')
-    return asked
+    resolver = estimator.tf.distribute.cluster_resolver.TPUClusterResolver
+
+    def look_up(self: Any) -> Any:
+        asked.extend([self._tpu.decode(), self._zone, self._project])
+        return {'state': 'READY', 'health': 'HEALTHY', 'networkEndpoints': [{'ipAddress': '127.0.0.1', 'port': 8470}]}
+
+    patch.setattr(resolver, '_fetch_cloud_tpu_metadata', look_up)
+    asked_with = {'tpu': 'node', 'tpu_zone': 'near', 'gcp_project': 'ours'}
+    named = on_tpu(config, master='', **{name: getattr(config, name) or value for name, value in asked_with.items()})
+    assert named.config.master == 'grpc://127.0.0.1:8470'
+    return asked[:3]
 
 
 def operations(config: Config, kind: str) -> List[List[Any]]:
@@ -197,15 +205,18 @@ def course(config: Config, patch: Any) -> List[Any]:
 
     def follow(model_dir: str, min_interval_secs: int, timeout: int) -> Any:
         done.append(f'follow every {min_interval_secs} s, give up after {timeout} s')
-        return iter([])
+        return iter(['model.ckpt-2000'])
 
+    def evaluation(self: Any, checkpoint: str) -> results.Evaluation:
+        done.append('evaluate')
+        return EVALUATION._replace(step=2000)
+
+    patch.setattr(cycles.Run, '_evaluate', evaluation)
     patch.setattr(cycles.Run, '_train', train)
     patch.setattr(cycles.Run, '_step', lambda self: step[0])
-    patch.setattr(cycles.Run, '_evaluate', lambda self, checkpoint: done.append('evaluate'))
     patch.setattr(cycles, 'export_saved_model', lambda _, c, checkpoint: done.append(f'export to {c.export_dir}'))
-    patch.setattr(results, 'summary', lambda *values: '')
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
-    patch.setattr(tf.compat.v1.estimator.tpu.TPUEstimator, 'latest_checkpoint', lambda self: 'model.ckpt-1')
+    patch.setattr(cycles.Run, '_checkpoint', lambda self: 'model.ckpt-1')
     cycles.Run(config, Screen(io.StringIO())).execute()
     return done
 
@@ -219,7 +230,7 @@ def shards(config: Config, patch: Any) -> int:
 
 
 def written_to(config: Config, patch: Any) -> List[str]:
-    results.prepare(config)
+    results.check_writable('model_dir', str(config.model_dir))
     return sorted(os.listdir(os.path.dirname(str(config.model_dir))))
 
 
@@ -228,9 +239,9 @@ CHANGED = object()
 
 # Flag: another value; what is looked at; what is seen with that value, and not with the default.
 EFFECTS: Dict[str, Tuple[Any, Callable[..., Any], Any]] = {
-    'tpu': ('mine', cluster, ['mine', None, None]),
-    'gcp_project': ('project', cluster, ['node', None, 'project']),
-    'tpu_zone': ('zone', cluster, ['node', 'zone', None]),
+    'tpu': ('mine', cluster, ['mine', 'near', 'ours']),
+    'gcp_project': ('project', cluster, ['node', 'near', 'project']),
+    'tpu_zone': ('zone', cluster, ['node', 'zone', 'ours']),
     'master': ('grpc://other:1', lambda config, patch: on_tpu(config).config.master, 'grpc://other:1'),
     'num_shards': (2, lambda config, patch: on_tpu(config).config.tpu_config.num_shards, 2),
     'use_tpu': (True, lambda config, patch: on_tpu(config, use_tpu=config.use_tpu)._ctx._use_tpu, True),
@@ -279,8 +290,8 @@ EFFECTS: Dict[str, Tuple[Any, Callable[..., Any], Any]] = {
     'export_dir': ('exports', course, ['train until 2000', 'evaluate', 'export to exports']),
     'train_steps': (50, course, ['train until 50', 'evaluate']),
     'train_steps_per_eval': (1500, course, ['train until 1500', 'evaluate', 'train until 2000', 'evaluate']),
-    'min_eval_interval': (7, following, ['follow every 7 s, give up after None s']),
-    'eval_timeout': (9, following, ['follow every 180 s, give up after 9 s']),
+    'min_eval_interval': (7, following, ['follow every 7 s, give up after None s', 'evaluate']),
+    'eval_timeout': (9, following, ['follow every 180 s, give up after 9 s', 'evaluate']),
     'save_checkpoints_secs': (7, of_run_config('save_checkpoints_secs'), 7),
     'save_summary_steps': (7, of_run_config('save_summary_steps'), 7),
     'skip_host_call': (False, host_call, True),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import Any, List, Tuple
@@ -40,6 +41,11 @@ SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.0
         ([], ['--data_dir', '--use_data=fake']),
         (['--use_data=fake'], ['--model_dir']),
         (['--use_data=fake', '--model_dir=m'], ['--use_tpu=True', '--tpu', '--use_tpu=False']),
+        (['--use_data=fake', '--model_dir=m', '--tpu=n', '--tpu_zone=z', '--gcp_project=p'], ['--tpu=n', 'looked up']),
+        (['--use_data=fake', '--model_dir=m', '--tpu=n'], ['--tpu=n', '--tpu_zone and --gcp_project']),
+        (['--use_data=fake', '--model_dir=m', '--master=worker'], ['--master=worker', 'grpc://']),
+        (['--preset=imagenet_large_batch', '--mode=eval', '--use_data=fake', '--model_dir=m', '--tpu=n'], ['32 cores']),
+        ([*SMALL, '--model_dir=m[1]', '--use_data=fake'], ['--model_dir=m[1]', '[']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/empty'], ['{tmp}/empty', 'train-00000-of-01024', 'empty']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/only'], ['{tmp}/only', 'validation-00000-of-00128', 'train-*']),
@@ -54,7 +60,7 @@ def test_mistakes_are_told_in_one_message(
 ) -> None:
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'only').mkdir()
-    (tmp_path / 'only' / 'train-00000-of-00001').write_text('')
+    shutil.copy(f'{photo_dir}/train-00000-of-00002', str(tmp_path / 'only' / 'train-00000-of-00001'))
     (tmp_path / 'spoilt').mkdir()
     (tmp_path / 'spoilt' / 'dataset.json').write_text('{"images": 3}')
     (tmp_path / 'file').write_text('')

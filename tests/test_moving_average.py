@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 from inception_v3 import moving_average
+from inception_v3.checkpoints import CheckpointError
 from inception_v3.config import Config
-from inception_v3.moving_average import CheckpointError, LoadEMAHook
+from inception_v3.moving_average import LoadEMAHook
 
 NAME = 'w/ExponentialMovingAverage'
 
@@ -50,6 +51,7 @@ def write_checkpoint(path: str, weight: float, average: Any) -> str:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.compat.v1.get_variable('w', initializer=weight)
         tf.compat.v1.get_variable('statistic', initializer=weight)
+        tf.compat.v1.train.get_or_create_global_step()
         if average is not None:
             tf.compat.v1.get_variable(NAME, initializer=average)
         session.run(tf.compat.v1.global_variables_initializer())

@@ -34,23 +34,25 @@ def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Any) -> None:
 def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO')
     first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
-    results.prepare(first)
+    results.check_writable('model_dir', str(first.model_dir))
+    assert os.listdir(str(first.model_dir)) == []
+    results.RecordConfigurationHook(first).begin()
     assert not caplog.records
     second = dataclasses.replace(first, train_steps=5)
-    results.prepare(second)
+    results.RecordConfigurationHook(second).begin()
     assert 'train_steps: 213000 -> 5' in caplog.text
     path = tmp_path / 'new' / 'dir' / 'config.json'
     assert Config.from_json(path.read_text()) == second
     path.write_text('{broken')
-    results.prepare(second)
+    results.RecordConfigurationHook(second).begin()
     assert 'could not be read' in caplog.text
     assert Config.from_json(path.read_text()) == second
 
 
-def test_a_model_dir_that_cannot_be_written_is_refused_by_name(tmp_path: Any) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Any) -> None:
     (tmp_path / 'file').write_text('')
     with pytest.raises(ConfigError, match=f'--model_dir={tmp_path}/file/model: cannot be written to'):
-        results.prepare(Config(model_dir=os.path.join(str(tmp_path), 'file', 'model')))
+        results.check_writable('model_dir', os.path.join(str(tmp_path), 'file', 'model'))
 
 
 def test_the_summary_aligns_what_there_is() -> None:

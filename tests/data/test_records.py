@@ -43,7 +43,7 @@ def test_a_record_parses_to_its_image_label_and_boxes(photos: List[Photo]) -> No
     assert sorted({len(photo.boxes) for photo in photos}) == [0, 1, 2]
     serialized = tf.compat.v1.placeholder(tf.string, [])
     parsed = records.parse(serialized)
-    assert [tensor.dtype for tensor in parsed] == [tf.string, tf.int32, tf.float32]
+    assert [tensor.dtype for tensor in parsed] == [tf.string, tf.int64, tf.float32]
     with tf.compat.v1.Session() as session:
         for photo in photos:
             value = session.run(parsed, {serialized: photo_example(photo).SerializeToString()})
