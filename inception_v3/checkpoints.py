@@ -23,8 +23,11 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
     path = os.path.join(model_dir, 'checkpoint')
     if not tf.io.gfile.exists(path):
         return None
-    state = tf.train.get_checkpoint_state(model_dir)
-    if not state or not state.model_checkpoint_path:
+    try:
+        state = tf.train.get_checkpoint_state(model_dir)
+    except ValueError:
+        state = None
+    if not state:
         raise CheckpointError(f'{path}: names no checkpoint. Put back what it held, or start in a new --model_dir.')
     if not is_whole(state.model_checkpoint_path):
         raise CheckpointError(

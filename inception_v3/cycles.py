@@ -222,7 +222,7 @@ class Run:
         """Evaluates the checkpoints of another run as they appear, until that of the last step."""
         config = self._config
         evaluation = None
-        if not tf.train.latest_checkpoint(self._model_dir):
+        if not latest_checkpoint(self._model_dir):
             logger.info('waiting for a first checkpoint in %s', config.model_dir)
         checkpoints = tf.train.checkpoints_iterator(
             config.model_dir, min_interval_secs=config.min_eval_interval, timeout=config.eval_timeout

@@ -174,8 +174,8 @@ def test_the_saved_model_scores_what_the_evaluation_did(
     outputs = classify(saved_model, list(encoded))
     evaluation = evaluations(config)[-1]
     assert (outputs['classes'] == labels).mean() == pytest.approx(evaluation.top_1)
-    likelihood = outputs['probabilities'][np.arange(IMAGES), labels]
-    assert -np.log(likelihood).mean() == pytest.approx(evaluation.cross_entropy, rel=1e-5)
+    likeliest = np.argsort(-outputs['probabilities'], axis=1)[:, :5]
+    assert (likeliest == np.array(labels)[:, np.newaxis]).any(1).mean() == pytest.approx(evaluation.top_5)
     np.testing.assert_allclose(outputs['probabilities'].sum(1), 1, rtol=1e-5)
     # The averages were exported, and not the weights that the checkpoint holds beside them.
     exported = tf.train.load_checkpoint(os.path.join(saved_model, 'variables', 'variables'))
@@ -210,14 +210,13 @@ def test_it_goes_on_where_it_was_stopped(copied: Config) -> None:
     execute(copied)
     assert steps(copied) == [2, 4, 5]
     assert all_steps(copied)[-1] == 5
-    # It went on from the old weights and the old sums of RMSProp, which a new run starts at 1 and decays by 0.9.
+    # It went on from the old weights and the old sums of RMSProp, which start at 1 in a new run and fall by a tenth.
     moved = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
     name = 'InceptionV3/Logits/Conv2d_1c_1x1/weights'
     assert np.abs(moved.get_tensor(name) - kept.get_tensor(name)).max() < 0.1
     mean_square = 'InceptionV3/Conv2d_1a_3x3/weights/RMSProp'
+    assert kept.get_tensor(mean_square).max() > 10
     assert (moved.get_tensor(mean_square) >= 0.9**3 * kept.get_tensor(mean_square) * (1 - 1e-5)).all()
-    assert kept.get_tensor(mean_square).min() < 0.82
-    assert moved.get_tensor(mean_square).min() < 0.9**5 * 1.05
 
 
 def test_an_evaluation_that_was_missed_is_made_up_for_and_no_step_is_added(copied: Config) -> None:
