@@ -200,10 +200,17 @@ def check_not_empty(paths: Sequence[str]) -> None:
     """Makes sure that some file has a record: a pipeline that repeats nothing waits for ever.
 
     Raises:
-      DataError: none has one.
+      DataError: none has one, or one cannot be read.
     """
-    if not any(True for path in paths for _ in tf.compat.v1.io.tf_record_iterator(path)):
-        raise DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one record in it.')
+    for path in paths:
+        try:
+            if any(True for _ in tf.compat.v1.io.tf_record_iterator(path)):
+                return
+        except tf.errors.DataLossError as error:
+            raise DataError(f'{path}: not a record file, or damaged at its very beginning: {error.message}.')
+        except tf.errors.OpError as error:
+            raise DataError(f'{path}: cannot be read: {error.message}')
+    raise DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one record in it.')
 
 
 def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:

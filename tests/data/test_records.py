@@ -335,3 +335,21 @@ def test_the_record_at_a_known_place_is_judged(checker: records.RecordChecker, s
     assert checker.problem_at(spoilt_paths[1], 1).problem == 'could not be used when it was read.'
     assert checker.problem_at(spoilt_paths[1], 5).problem == 'cannot be read any more.'
     assert checker.problem_at('/no/such/file', 0).problem == 'cannot be read any more.'
+
+
+def test_a_split_needs_a_record_in_some_file(tmp_path: pathlib.Path) -> None:
+    paths = written(tmp_path, records.TRAIN, [0, 0, 1])
+    records.check_not_empty(paths)
+    with pytest.raises(records.DataError, match=r'train-00000-of-00003 and the others: there is not one record'):
+        records.check_not_empty(paths[:2])
+
+
+def test_what_is_no_record_file_is_named(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'train-00000-of-00001'
+    path.write_text('this is a text, and not a record file')
+    with pytest.raises(records.DataError, match=r'train-00000-of-00001: not a record file, or damaged'):
+        records.check_not_empty([str(path)])
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: .*[Dd]irectory'):
+        records.check_not_empty([str(path)])
