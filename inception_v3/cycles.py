@@ -15,6 +15,7 @@ from inception_v3.checkpoints import (
     CheckpointError,
     CheckpointFitsHook,
     check_fits,
+    check_holds_averages,
     is_whole,
     latest_checkpoint,
     step_of,
@@ -215,7 +216,7 @@ class Run:
             evaluation.weights,
         )
         if evaluation.images + self._bad_records.count(records.VALIDATION) != config.eval_images:
-            logger.info('that is not the %d images that were expected', config.eval_images)
+            logger.info('that is not the %d images that were expected (--num_eval_images)', config.eval_images)
         return evaluation
 
     def _follow(self) -> Optional[results.Evaluation]:
@@ -250,6 +251,8 @@ class Run:
         if not self._config.export_dir:
             return None
         checkpoint = self._checkpoint()
+        if self._config.moving_average:
+            check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
         path = export_saved_model(self._estimator, self._config, checkpoint)
         self._screen.clear()

@@ -364,6 +364,15 @@ def test_a_finished_run_is_evaluated_again_with_other_weights(copied: Config, tm
     assert [(e.step, e.weights) for e in evaluations(copied)][-2:] == [(5, 'average'), (5, 'raw')]
 
 
+def test_averages_that_were_not_kept_cannot_be_exported(copied: Config, tmp_path: Any) -> None:
+    raw = dataclasses.replace(
+        copied, mode='train', moving_average=False, train_steps=1, model_dir=str(tmp_path / 'raw')
+    )
+    execute(raw)
+    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: holds no averages'):
+        execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
+
+
 def test_an_evaluation_that_diverged_is_not_recorded(copied: Config) -> None:
     diverging = dataclasses.replace(
         copied, optimizer='sgd', learning_rate=1e30, train_steps=1, model_dir=f'{copied.model_dir}-new'
