@@ -11,7 +11,7 @@ import functools
 import itertools
 import os
 import sys
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 
@@ -49,8 +49,15 @@ def find_images(folder: str) -> Tuple[List[ImageFile], List[str]]:
     if not os.path.isdir(folder):
         raise records.DataError(f'{folder}: no such folder.')
     images, others = [], []
-    for parent, folders, names in os.walk(folder):
+    visited: Set[str] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith('.'))
+        if os.path.realpath(parent) in visited:
+            # A link to where the walk has been, which may lead round in a circle.
+            folders[:] = []
+            others.append(parent)
+            continue
+        visited.add(os.path.realpath(parent))
         inside = os.path.relpath(parent, folder)
         for name in sorted(names):
             path = os.path.join(parent, name)
@@ -121,12 +128,16 @@ def import_folder(
         if not skip_unreadable:
             raise records.DataError(f'{text}. Mend or remove them, or leave them out with --skip_unreadable.')
         say(f'{text}; they are left out')
+    found_classes = {image.class_name for image in images[0]}
     images = [[image for image in part if image.path in digests] for part in images]
 
     classes = sorted({image.class_name for image in images[0]})
     unseen = sorted({image.class_name for part in images for image in part} - set(classes))
     if unseen:
         raise records.DataError(f'{folder}: validation images of classes without training images: {_listed(unseen)}.')
+    lost = sorted(found_classes - set(classes))
+    if lost:
+        say(f'classes of which no image can be read are left out: {_listed(lost)}')
     labels = {name: label for label, name in enumerate(classes, 1)}
 
     def split(part: Sequence[ImageFile], fraction: float) -> List[List[ImageFile]]:
@@ -150,7 +161,10 @@ def import_folder(
     )
     for name, part, _ in parts:
         if not part:
-            raise records.DataError(f'{folder}: no {name} images are left; there must be some for each split.')
+            raise records.DataError(
+                f'{folder}: no {name} images are left; there must be some for each split. --validation_fraction='
+                f'{validation_fraction:g} is taken of the different images of each class, to the nearest whole number.'
+            )
 
     info = DatasetInfo(
         name=os.path.basename(os.path.abspath(folder)),
@@ -237,6 +251,8 @@ def main() -> None:
         info = import_folder(say=lambda line: print(line, file=sys.stderr), **vars(arguments))
     except records.DataError as error:
         parser.error(str(error))
+    except KeyboardInterrupt:
+        parser.exit(130, 'interrupted; nothing was written\n')
     print(
         f'{info.train_images} training and {info.validation_images} validation images of '
         f'{info.num_classes - 1} classes in {arguments.data_dir}'

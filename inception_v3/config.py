@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import math
+import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
 from absl import app
@@ -132,10 +133,10 @@ class Config:
         True, 'distort colour as one shift in YCbCr; False: by brightness and saturation and more (inception)'
     )
     cb_distortion_range: float = _preprocessing(
-        0.1, 'largest shift of Cb by the fast colour distortion, of a range of 1', lower=0, upper=1
+        0.1, 'largest shift of Cb by the fast colour distortion, of a range of 1 (inception)', lower=0, upper=1
     )
     cr_distortion_range: float = _preprocessing(
-        0.1, 'largest shift of Cr by the fast colour distortion, of a range of 1', lower=0, upper=1
+        0.1, 'largest shift of Cr by the fast colour distortion, of a range of 1 (inception)', lower=0, upper=1
     )
 
     depth_multiplier: float = _network(1.0, 'factor on the channels of every layer (at least 16 remain)', above=0)
@@ -221,6 +222,8 @@ class Config:
             yield f'--master={self.master}: must be an address that begins with grpc://.'
         if self.model_dir and set(self.model_dir) & set('*?['):
             yield f'--model_dir={self.model_dir}: must not have any of the characters * ? [ in its name.'
+        if self.model_dir and self.data_dir and os.path.normpath(self.model_dir) == os.path.normpath(self.data_dir):
+            yield f'--model_dir={self.model_dir}: must not be --data_dir; checkpoints would lie among the records.'
         if self.max_bad_records and not self.model_dir:
             yield f'--max_bad_records={self.max_bad_records}: needs a --model_dir, where skipped records are named.'
 

@@ -20,7 +20,7 @@ from inception_v3.checkpoints import (
     latest_checkpoint,
     step_of,
 )
-from inception_v3.config import Config
+from inception_v3.config import AUXILIARY_HEAD_MIN_SIZE, Config
 from inception_v3.estimator import make_estimator
 from inception_v3.export import export_saved_model
 from inception_v3.input_pipeline import InputPipeline
@@ -60,8 +60,11 @@ class Run:
         if config.use_data == 'real':
             for split in splits:
                 self._check_shards(split)
-        if config.auxiliary_head and not config.has_auxiliary_head:
-            logger.info('the auxiliary head is left out: it needs images of 107 pixels, and these are smaller')
+        if config.mode != 'eval' and config.auxiliary_head and not config.has_auxiliary_head:
+            logger.info(
+                'the auxiliary head is left out: it needs images of at least %d pixels on both sides',
+                AUXILIARY_HEAD_MIN_SIZE,
+            )
 
     def _check_shards(self, split: str) -> None:
         paths = records.find_shards(self._config.data_dir, split)
@@ -125,7 +128,8 @@ class Run:
         step, evaluation = self._step(), None
         if self._nothing_is_left() or (step and step % config.train_steps_per_eval == 0):
             # The end of a cycle. The command that trained it may have been stopped before it had evaluated it.
-            evaluation = self._last_evaluation_of(step) or self._evaluate(self._checkpoint())
+            recorded = None if config.display_tensors else self._last_evaluation_of(step)
+            evaluation = recorded or self._evaluate(self._checkpoint())
         while step < config.train_steps:
             cycles = step // config.train_steps_per_eval + 1
             self._train(min(cycles * config.train_steps_per_eval, config.train_steps))
@@ -133,10 +137,10 @@ class Run:
         return evaluation
 
     def _last_evaluation_of(self, step: int) -> Optional[results.Evaluation]:
-        """What an earlier command recorded of a step, if it evaluated the same weights on as many images."""
+        """What an earlier command recorded of a step, if it evaluated the same weights in the same way."""
         config = self._config
-        same = (step, self._weights, config.eval_images)
-        recorded = [e for e in results.read(self._model_dir) if (e.step, e.weights, e.images) == same]
+        same = (step, self._weights, config.eval_images, results.changed_since_training(config))
+        recorded = [e for e in results.read(self._model_dir) if (e.step, e.weights, e.images, e.changed) == same]
         return recorded[-1] if recorded else None
 
     @property
@@ -197,6 +201,7 @@ class Run:
             images=int(metrics['images']),
             seconds=round(time.monotonic() - start, 3),
             time=results.now(),
+            changed=results.changed_since_training(config),
         )
         self._screen.clear()
         if not evaluation.images:
@@ -215,6 +220,8 @@ class Run:
             evaluation.images,
             evaluation.weights,
         )
+        if evaluation.changed:
+            logger.info('that was evaluated otherwise than it was trained: %s', '; '.join(evaluation.changed))
         if evaluation.images + self._bad_records.count(records.VALIDATION) != config.eval_images:
             logger.info('that is not the %d images that were expected (--num_eval_images)', config.eval_images)
         return evaluation
@@ -241,6 +248,7 @@ class Run:
                 continue
             if done:
                 return evaluation
+            logger.info('waiting for a later checkpoint, until that of step %d (--train_steps)', config.train_steps)
         text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
         if not evaluation:
             raise CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')

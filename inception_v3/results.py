@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,12 @@ from inception_v3.progress import logger
 CONFIG_FILE = 'config.json'
 VERSIONS_FILE = 'versions.json'
 RESULTS_FILE = 'results.jsonl'
+
+# The fields of a configuration that decide what an evaluation of a checkpoint gives.
+_DECIDING = (
+    *('use_data', 'data_dir', 'num_classes', 'num_eval_images', 'eval_total_size', 'max_bad_records'),
+    *('preprocessing', 'height', 'width', 'depth_multiplier', 'precision', 'moving_average'),
+)
 
 
 class Evaluation(NamedTuple):
@@ -32,6 +38,7 @@ class Evaluation(NamedTuple):
       images: number of images, each evaluated once.
       seconds: duration, the building of the graph included.
       time: when it ended: UTC, ISO 8601.
+      changed: the settings that decide an evaluation and differ from those of the training, `name: old -> new`.
     """
 
     step: int
@@ -43,6 +50,7 @@ class Evaluation(NamedTuple):
     images: int
     seconds: float
     time: str
+    changed: Tuple[str, ...] = ()
 
 
 def now() -> str:
@@ -93,11 +101,21 @@ class RecordConfigurationHook(tf.estimator.SessionRunHook):
         _write(os.path.join(model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
 
 
-def _log_differences(path: str, config: Config) -> None:
-    with tf.io.gfile.GFile(path) as file:
-        text = file.read()
+def changed_since_training(config: Config) -> Tuple[str, ...]:
+    """The settings that decide an evaluation and differ from those in model_dir's `config.json`, if it can be read."""
+    path = os.path.join(str(config.model_dir), CONFIG_FILE)
+    if not tf.io.gfile.exists(path):
+        return ()
     try:
-        changed = differences(Config.from_json(text), config)
+        trained = Config.from_json(_text(path))
+    except ConfigError:
+        return ()
+    return tuple(change for change in differences(trained, config) if change.split(':')[0] in _DECIDING)
+
+
+def _log_differences(path: str, config: Config) -> None:
+    try:
+        changed = differences(Config.from_json(_text(path)), config)
     except ConfigError as error:
         logger.info('%s is replaced; it could not be read: %s', path, error)
         return
@@ -144,15 +162,16 @@ def read(model_dir: str) -> List[Evaluation]:
     evaluations = []
     for line in _text(path).splitlines():
         try:
-            evaluations.append(Evaluation(**json.loads(line)))
-        except (TypeError, ValueError):
+            values = json.loads(line)
+            evaluations.append(Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))}))
+        except (AttributeError, TypeError, ValueError):
             continue
     return evaluations
 
 
 def _text(path: str) -> str:
-    with tf.io.gfile.GFile(path) as file:
-        return file.read()
+    with tf.io.gfile.GFile(path, 'rb') as file:
+        return file.read().decode(errors='replace')
 
 
 def summary(

@@ -364,6 +364,22 @@ def test_a_finished_run_is_evaluated_again_with_other_weights(copied: Config, tm
     assert [(e.step, e.weights) for e in evaluations(copied)][-2:] == [(5, 'average'), (5, 'raw')]
 
 
+def test_a_finished_run_is_evaluated_again_in_another_way(copied: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    otherwise = dataclasses.replace(copied, preprocessing='vgg')
+    execute(otherwise)
+    execute(otherwise)
+    assert steps(copied) == [2, 4, 5, 5]
+    assert evaluations(copied)[-1].changed == ('preprocessing: inception -> vgg',)
+    assert 'otherwise than it was trained: preprocessing: inception -> vgg' in caplog.text
+    # The first way's result is still the one that the first way reports.
+    summary = execute(copied)
+    assert steps(copied) == [2, 4, 5, 5]
+    assert f'{evaluations(copied)[2].top_5:.2%}' in summary
+    execute(dataclasses.replace(copied, display_tensors=True))
+    assert steps(copied) == [2, 4, 5, 5, 5]
+
+
 def test_averages_that_were_not_kept_cannot_be_exported(copied: Config, tmp_path: Any) -> None:
     raw = dataclasses.replace(
         copied, mode='train', moving_average=False, train_steps=1, model_dir=str(tmp_path / 'raw')

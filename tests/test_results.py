@@ -31,6 +31,26 @@ def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Any) -> None:
     assert [evaluation.step for evaluation in results.read(str(tmp_path))] == [7, 9]
 
 
+def test_bytes_that_are_no_text_are_passed_over(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    (tmp_path / 'results.jsonl').write_bytes(bytes(range(128, 256)) + b'\n3\n')
+    (tmp_path / 'config.json').write_bytes(bytes(range(128, 256)))
+    results.append(str(tmp_path), EVALUATION)
+    assert results.read(str(tmp_path)) == [EVALUATION]
+    config = Config(model_dir=str(tmp_path))
+    assert results.changed_since_training(config) == ()
+    results.RecordConfigurationHook(config).begin()
+    assert 'could not be read' in caplog.text
+
+
+def test_only_what_decides_an_evaluation_counts_as_changed(tmp_path: Any) -> None:
+    config = Config(model_dir=str(tmp_path))
+    assert results.changed_since_training(config) == ()
+    results.RecordConfigurationHook(config).begin()
+    other = dataclasses.replace(config, preprocessing='vgg', train_steps=3, learning_rate=1.0, mode='eval')
+    assert results.changed_since_training(other) == ('preprocessing: inception -> vgg',)
+
+
 def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO')
     first = Config(model_dir=str(tmp_path / 'new' / 'dir'))

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -372,3 +373,16 @@ def test_the_command_refuses_values_out_of_range(
     assert expected in error
     assert option.split('=')[0] in error
     assert not (folder.parent / 'records').exists()
+
+
+def test_linked_class_folders_are_followed_and_circles_are_not(folder: pathlib.Path) -> None:
+    outside = folder.parent / 'outside'
+    outside.mkdir()
+    shutil.copytree(next(path for path in sorted(folder.iterdir()) if path.is_dir()), outside / 'linked class')
+    (folder / 'linked class').symlink_to(outside / 'linked class')
+    (folder / 'linked class' / 'circle').symlink_to(folder)
+    images, others = from_folder.find_images(str(folder))
+    classes = [image.class_name for image in images]
+    assert classes.count('linked class') > 0
+    assert not [image for image in images if 'circle' in image.path]
+    assert str(folder / 'linked class' / 'circle') in others
