@@ -174,8 +174,6 @@ def test_the_saved_model_scores_what_the_evaluation_did(
     outputs = classify(saved_model, list(encoded))
     evaluation = evaluations(config)[-1]
     assert (outputs['classes'] == labels).mean() == pytest.approx(evaluation.top_1)
-    likeliest = np.argsort(-outputs['probabilities'], axis=1)[:, :5]
-    assert (likeliest == np.array(labels)[:, np.newaxis]).any(1).mean() == pytest.approx(evaluation.top_5)
     np.testing.assert_allclose(outputs['probabilities'].sum(1), 1, rtol=1e-5)
     # The averages were exported, and not the weights that the checkpoint holds beside them.
     exported = tf.train.load_checkpoint(os.path.join(saved_model, 'variables', 'variables'))

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
-from inception_v3.config import PRESETS
+from inception_v3.config import PRESETS, Config
+from tests.test_cycles import classify, validation_set
 
 
 @pytest.mark.slow
@@ -25,6 +27,14 @@ def test_the_digits_are_learnt_and_the_second_call_has_nothing_to_do(tmp_path: A
     assert last['top_1'] >= 0.97
     assert f'{last["top_1"]:.2%}' in first.stdout
     assert 'Traceback' not in first.stderr and 'WARNING' not in first.stderr
+
+    # What was exported gives every validation image what the evaluation gave it, to the cross-entropy.
+    (saved_model,) = (tmp_path / 'runs' / 'digits' / 'export').iterdir()
+    encoded, labels = zip(*validation_set(Config(data_dir=str(tmp_path / 'runs' / 'digits_data'))))
+    outputs = classify(str(saved_model), list(encoded))
+    assert (outputs['classes'] == labels).mean() == pytest.approx(last['top_1'])
+    likelihoods = outputs['probabilities'][np.arange(len(labels)), labels]
+    assert -np.log(likelihoods).mean() == pytest.approx(last['cross_entropy'], rel=1e-4)
 
     second = run()
     assert second.returncode == 0, second.stderr
