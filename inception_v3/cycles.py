@@ -100,7 +100,10 @@ class Run:
                 config.mode
             ]()
         export = self._export()
-        for bad_record in self._bad_records.skipped():
+        skipped = [*self._bad_records.skipped()]
+        if skipped:
+            logger.info('%d records could not be used:', len(skipped))
+        for bad_record in skipped:
             logger.info('skipped %s', bad_record)
         return results.summary(config, evaluation, self._throughput.images_per_second, export)
 
