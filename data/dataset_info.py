@@ -7,6 +7,7 @@ from typing import List, Optional
 
 import tensorflow as tf
 
+from data import remote
 from data.records import DataError
 
 FILE_NAME = 'dataset.json'
@@ -51,11 +52,14 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
 
     Raises:
       DataError: the file is there and is not what `DatasetInfo.write` writes.
+      RemoteError: it is refused, or cannot be reached.
     """
     path = os.path.join(data_dir, FILE_NAME)
     try:
-        with tf.io.gfile.GFile(path) as file:
-            info = DatasetInfo(**json.loads(file.read()))
+        content = remote.read(path)
+        if content is None:
+            return None
+        info = DatasetInfo(**json.loads(content.decode()))
         for field in dataclasses.fields(info):
             value = getattr(info, field.name)
             if not isinstance(value, list if field.type == List[str] else field.type):
@@ -65,8 +69,6 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
         if len(info.class_names) != info.num_classes:
             raise ValueError(f'{len(info.class_names)} names for {info.num_classes} classes')
         return info
-    except tf.errors.NotFoundError:
-        return None
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')
     except (TypeError, ValueError) as error:

@@ -4,7 +4,7 @@
 Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on.
 """
 
-from data import quiet  # noqa: F401, I001  first: before TensorFlow is loaded
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
 import argparse
 import functools

@@ -4,7 +4,7 @@ The images lie in FOLDER/CLASS/, or in FOLDER/train/CLASS/ and FOLDER/validation
 if they are divided already. Classes are numbered from 1 on, by name; 0 is the background.
 """
 
-from data import quiet  # noqa: F401, I001  first: before TensorFlow is loaded
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
 import argparse
 import functools
@@ -101,6 +101,7 @@ def import_folder(
       records.DataError: there are no images, a split has none, the splits' classes differ, images cannot be
         decoded, or `data_dir` holds something or cannot be made.
     """
+    records.check_can_be_made(data_dir)
     reader = _ImageReader()
     folders = _divided_folders(folder) or [folder]
     images: List[List[ImageFile]] = []

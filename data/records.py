@@ -3,20 +3,29 @@
 Each is a TFRecord file of `tf.train.Example`s, one per image.
 """
 
+import concurrent.futures
 import contextlib
 import math
 import os
 import re
 import shutil
 import tempfile
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 from absl import app
 
+from data import remote
+
 TRAIN = 'train'
 VALIDATION = 'validation'
+# ImageNet's layout: the record files of each split.
+DOCUMENTED_SHARDS = {TRAIN: 1024, VALIDATION: 128}
 
+# What a TFRecord file has around each record: the length, its checksum, and the record's.
+_FRAME_BYTES = 8 + 4 + 4
+# Questions put to a remote file system at the same time.
+_PARALLEL_REQUESTS = 32
 # Records looked at before a search for bad ones says how far it is.
 _PROGRESS_EVERY = 10000
 
@@ -111,6 +120,21 @@ def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
     return os.path.join(data_dir, f'{split}-{shard:05d}-of-{shards:05d}')
 
 
+def check_can_be_made(data_dir: str) -> None:
+    """Makes sure that a data set can be written to a folder, before there is anything to write.
+
+    Raises:
+      DataError: it exists and holds something, or is not on this machine.
+    """
+    if remote.is_remote(data_dir):
+        raise DataError(
+            f'{data_dir}: data sets are made on this machine. Make it in a folder here, and copy that: gsutil -m cp -r '
+            f'FOLDER {data_dir}, or aws s3 cp --recursive FOLDER {data_dir}.'
+        )
+    if os.path.exists(data_dir) and not (os.path.isdir(data_dir) and not os.listdir(data_dir)):
+        raise DataError(f'{data_dir}: exists already. Name a new folder.')
+
+
 @contextlib.contextmanager
 def new_data_dir(data_dir: str) -> Iterator[str]:
     """A folder to write a data set to, which takes its name when the block ends well.
@@ -118,10 +142,9 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
     What is stopped half-way leaves nothing that could be taken for a data set.
 
     Raises:
-      DataError: `data_dir` exists and holds something, or cannot be made.
+      DataError: `data_dir` exists and holds something, is not on this machine, or cannot be made.
     """
-    if os.path.exists(data_dir) and not (os.path.isdir(data_dir) and not os.listdir(data_dir)):
-        raise DataError(f'{data_dir}: exists already. Name a new folder.')
+    check_can_be_made(data_dir)
     target = os.path.abspath(data_dir)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -167,18 +190,18 @@ def find_shards(data_dir: str, split: str) -> List[str]:
 
     Raises:
       DataError: the folder does not exist, has none, or has those of several data sets.
+      RemoteError: it may not be listed, or cannot be reached.
     """
     try:
-        present = tf.io.gfile.isdir(data_dir)
-        names = sorted(tf.io.gfile.listdir(data_dir)) if present else []
+        names = remote.names_in(data_dir)
     except tf.errors.OpError as error:
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
+    if names is None:
+        raise DataError(f'--data_dir={data_dir}: no such folder. It must hold the record files of a data set.')
     # A backup, or a copy that was broken off, would give its images a second time.
     paths = [os.path.join(data_dir, name) for name in names if re.match(rf'{split}-\d+-of-\d+$', name)]
-    if not present:
-        raise DataError(f'--data_dir={data_dir}: no such folder. It must hold the record files of a data set.')
     if not paths:
-        example = os.path.basename(shard_path(data_dir, split, 0, 1024 if split == TRAIN else 128))
+        example = os.path.basename(shard_path(data_dir, split, 0, DOCUMENTED_SHARDS[split]))
         others = sorted({re.sub(r'-\d{5}-of-\d{5}$', '-*', name) for name in names})
         raise DataError(
             f'--data_dir={data_dir}: no {split} files, which are named like {example}; '
@@ -196,14 +219,29 @@ def _shards_of(path: str) -> int:
     return int(path.rpartition('-of-')[2])
 
 
+def check_enough_for(hosts: int, data_dir: Optional[str], split: str, files: int) -> None:
+    """Makes sure that a split has files for every host that reads a share of them.
+
+    Raises:
+      DataError: it has fewer.
+    """
+    if files < hosts:
+        raise DataError(
+            f'--data_dir={data_dir}: {files} {split} files for {hosts} TPU hosts. Each host reads files of its own: '
+            'write the data set to more of them.'
+        )
+
+
 def check_not_empty(paths: Sequence[str]) -> None:
     """Makes sure that some file has a record: a pipeline that repeats nothing waits for ever.
 
     Raises:
       DataError: none has one, or one cannot be read.
+      RemoteError: one is refused, or cannot be reached.
     """
     for path in paths:
         try:
+            remote.check_readable(path)
             if any(True for _ in tf.compat.v1.io.tf_record_iterator(path)):
                 return
         except tf.errors.DataLossError as error:
@@ -211,6 +249,42 @@ def check_not_empty(paths: Sequence[str]) -> None:
         except tf.errors.OpError as error:
             raise DataError(f'{path}: cannot be read: {error.message}')
     raise DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one record in it.')
+
+
+def sizes_to_reach(paths: Sequence[str]) -> List[int]:
+    """The sizes of files, in bytes, for `read_to_the_end`; 0 where that is not needed.
+
+    Raises:
+      RemoteError: a file is refused, or cannot be reached.
+    """
+    if not remote.hides_refusals(paths[0]):
+        return [0] * len(paths)
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        return [*pool.map(remote.size, paths)]
+
+
+def read_to_the_end(serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+    """The records of a file, as they are; fails where they end before the file does.
+
+    On s3://, what is refused half-way looks like the end, and a file that is refused like one without a record.
+
+    Args:
+      serialized: data set of the serialized records, string scalars.
+      path: string scalar, the file.
+      size: int64 scalar, its bytes.
+    """
+    end = tf.data.Dataset.from_tensors((True, ''))
+    marked = serialized.map(lambda record: (False, record)).concatenate(end)
+
+    def count(read: tf.Tensor, element: Tuple[tf.Tensor, tf.Tensor]) -> Tuple[tf.Tensor, Tuple[tf.Tensor, tf.Tensor]]:
+        is_end, record = element
+        whole = tf.logical_or(tf.logical_not(is_end), tf.equal(read, tf.cast(size, tf.int64)))
+        with tf.control_dependencies([tf.Assert(whole, [path, remote.ENDED_EARLY, read, 'of', size])]):
+            read += _FRAME_BYTES + tf.cast(tf.strings.length(record), tf.int64)
+        return read, (is_end, record)
+
+    counted = marked.apply(tf.data.experimental.scan(tf.constant(0, tf.int64), count))
+    return counted.filter(lambda is_end, record: tf.logical_not(is_end)).map(lambda is_end, record: record)
 
 
 def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:

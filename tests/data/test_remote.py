@@ -1,0 +1,146 @@
+"""What the failures of remote files mean, by the words in which TensorFlow gives them. `tests/remote` has real ones."""
+
+import json
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from data import records, remote
+
+GS_403 = (
+    'Error executing an HTTP request: HTTP response code 403 with body \'{"error": {"code": 403, "message": '
+    '"%s does not have storage.objects.%s access to the Google Cloud Storage object."}}\'\n\t when reading gs://b/d/f'
+)
+
+
+def refused(message: str) -> tf.errors.OpError:
+    return tf.errors.PermissionDeniedError(None, None, message)
+
+
+def unknown(message: str) -> tf.errors.OpError:
+    return tf.errors.UnknownError(None, None, message)
+
+
+@pytest.mark.parametrize(('permission', 'verb'), [('list', 'list'), ('get', 'read'), ('create', 'write')])
+def test_the_service_says_who_was_refused_what(permission: str, verb: str) -> None:
+    error = refused(GS_403 % ('robot@p.iam.gserviceaccount.com', permission))
+    text = remote.explain(error, 'gs://other', remote.READ)
+    assert text.startswith(f'gs://b/d/f: robot@p.iam.gserviceaccount.com may not {verb} it (HTTP status 403).')
+    assert 'serviceAccount:robot@p.iam.gserviceaccount.com:roles/storage.objectAdmin gs://b.' in text
+    error = refused(GS_403 % ('someone@example.com', permission))
+    assert 'user:someone@example.com:' in remote.explain(error, 'gs://other', remote.READ)
+
+
+def test_an_anonymous_caller_is_told_where_its_credentials_are_missing(tmp_path: Any, monkeypatch: Any) -> None:
+    error = refused(GS_403 % ('Anonymous caller', 'get'))
+    for name in ('GOOGLE_APPLICATION_CREDENTIALS', 'GOOGLE_AUTH_TOKEN_FOR_TESTING'):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv('CLOUDSDK_CONFIG', str(tmp_path))
+    assert 'GOOGLE_APPLICATION_CREDENTIALS names no file' in remote.explain(error, 'gs://b', remote.READ)
+    default = tmp_path / 'application_default_credentials.json'
+    default.write_text(json.dumps({'refresh_token': 'hidden', 'client_secret': 'hidden'}))
+    assert f'a user account, from {default}' in remote.explain(error, 'gs://b', remote.READ)
+    named = tmp_path / 'robot.json'
+    named.write_text(json.dumps({'client_email': 'robot@p.iam.gserviceaccount.com', 'private_key': 'hidden'}))
+    monkeypatch.setenv('GOOGLE_APPLICATION_CREDENTIALS', str(named))
+    assert f'robot@p.iam.gserviceaccount.com, from {named}' in remote.explain(error, 'gs://b', remote.READ)
+    named.write_text('no JSON')
+    assert f'credentials in {named}, which cannot be read' in remote.explain(error, 'gs://b', remote.READ)
+    assert 'hidden' not in remote.explain(error, 'gs://b', remote.READ)
+
+
+def test_an_access_key_is_named_and_its_secret_is_not(tmp_path: Any, monkeypatch: Any) -> None:
+    error, place = unknown('AccessDenied: Access Denied\n\t [[node save/SaveV2]]'), 's3://b/m'
+    for name in ('AWS_ACCESS_KEY_ID', 'AWS_DEFAULT_PROFILE'):
+        monkeypatch.delenv(name, raising=False)
+    credentials = tmp_path / 'credentials'
+    monkeypatch.setenv('AWS_SHARED_CREDENTIALS_FILE', str(credentials))
+    assert 'AWS_ACCESS_KEY_ID is not set' in remote.explain(error, place, remote.WRITE)
+    credentials.write_text('[default]\naws_access_key_id = AKIAFILE\naws_secret_access_key = 50%hidden\n')
+    text = remote.explain(error, place, remote.WRITE)
+    assert f's3://b/m: the access key AKIAFILE (profile default of {credentials}) may not write it' in text
+    monkeypatch.setenv('AWS_ACCESS_KEY_ID', 'AKIAENV')
+    monkeypatch.setenv('AWS_SECRET_ACCESS_KEY', '50%hidden')
+    text += remote.explain(error, place, remote.WRITE)
+    assert 'the access key AKIAENV (AWS_ACCESS_KEY_ID) may not write it' in text and 's3:PutObject on s3://b' in text
+    assert 'hidden' not in text
+
+
+def test_what_did_not_pass_is_told_from_what_is_refused() -> None:
+    kept_failing = (
+        'All 10 retry attempts failed. The last failure: Unavailable: HTTP response code 503 when reading gs://b/f'
+    )
+    text = remote.explain(tf.errors.AbortedError(None, None, kept_failing), 'gs://b', remote.READ)
+    assert text.startswith('gs://b/f: cannot be reached, again and again (HTTP status 503).')
+    slow_down = unknown('SlowDown: Reduce your rate')
+    assert 's3://b: cannot be reached' in remote.explain(slow_down, 's3://b', remote.WRITE)
+
+
+def test_what_is_missing_is_told() -> None:
+    no_bucket = unknown('NoSuchBucket: none')
+    assert remote.explain(no_bucket, 's3://b/d', remote.WRITE) == 's3://b/d: the bucket s3://b does not exist.'
+    gone = tf.errors.NotFoundError(None, None, 'The specified path gs://b/d/f was not found.')
+    assert remote.explain(gone, 'gs://b/d', remote.READ) == 'gs://b/d/f: does not exist.'
+    root = unknown("S3 path doesn't contain an object name: s3://b/")
+    assert (
+        remote.explain(root, 's3://b', remote.LIST)
+        == 's3://b/: is a bucket. Name a folder in it, such as s3://b/FOLDER.'
+    )
+
+
+def test_other_failures_are_no_business_of_remote_files(tmp_path: Any) -> None:
+    for model_dir in ('gs://b/model', 's3://b/model', 'runs/model'):
+        for error in (
+            tf.errors.NotFoundError(None, None, '/tmp/x; No such file or directory'),
+            tf.errors.InvalidArgumentError(None, None, 'Incompatible shapes'),
+            tf.errors.UnavailableError(None, None, 'Socket closed'),
+        ):
+            assert remote.explain_if_remote(error, model_dir) is None
+    somewhere = 'Error executing an HTTP request: HTTP response code 403\n\t when reading gs://b/d/f\n\t [[{{node x}}]]'
+    assert 'gs://b/d/f: ' in str(remote.explain_if_remote(refused(somewhere), 'runs/model'))
+    assert 's3://b/model: ' in str(remote.explain_if_remote(unknown('AccessDenied: no'), 's3://b/model'))
+    with pytest.raises(tf.errors.NotFoundError), remote.explained(str(tmp_path / 'nothing'), remote.READ):
+        tf.io.gfile.stat(str(tmp_path / 'nothing'))
+
+
+def test_local_files_are_answered_for_in_the_same_way(tmp_path: Any) -> None:
+    path = tmp_path / 'file'
+    assert remote.names_in(str(tmp_path / 'nothing')) is None
+    assert remote.read(str(path)) is None and not remote.exists(str(path))
+    path.write_bytes(b'')
+    remote.check_readable(str(path))
+    path.write_bytes(b'content')
+    remote.check_readable(str(path))
+    assert remote.names_in(str(tmp_path)) == ['file']
+    assert (remote.read(str(path)), remote.size(str(path))) == (b'content', 7)
+    with pytest.raises(tf.errors.NotFoundError):
+        remote.check_readable(str(tmp_path / 'nothing'))
+
+
+def test_records_that_end_before_their_file_does_are_noticed(photo_dir: str) -> None:
+    path, _ = records.find_shards(photo_dir, records.TRAIN)
+
+    def read(size: int) -> int:
+        lines = records.read_to_the_end(tf.data.TFRecordDataset(path), tf.constant(path), tf.constant(size))
+        following = tf.compat.v1.data.make_one_shot_iterator(lines).get_next()
+        count = 0
+        with tf.compat.v1.Session() as session:
+            try:
+                while True:
+                    assert session.run(following)
+                    count += 1
+            except tf.errors.OutOfRangeError:
+                return count
+
+    assert read(remote.size(path)) == len(list(tf.compat.v1.io.tf_record_iterator(path)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=remote.ENDED_EARLY):
+        read(remote.size(path) + 1)
+    assert records.sizes_to_reach([path, path]) == [0, 0]
+
+
+@pytest.mark.parametrize('target', ['gs://bucket/digits', 's3://bucket/digits'])
+def test_data_sets_are_made_on_this_machine(target: str) -> None:
+    complaint = f'{target}: data sets are made on this machine.*gsutil -m cp'
+    with pytest.raises(records.DataError, match=complaint), records.new_data_dir(target):
+        raise AssertionError('a folder was made')

@@ -1,0 +1,359 @@
+"""Google Cloud Storage in memory, over HTTPS: the calls of its JSON and XML interfaces that TensorFlow makes.
+
+As the documentation of the service has them: status codes, generations and their preconditions, paged listings,
+resumable uploads with their 308, ranges. Nobody is asked who they are; refusals come from `faults`.
+"""
+
+import json
+import re
+import socket
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
+
+HOSTS = ('storage.googleapis.com', 'www.googleapis.com')
+# Who every refusal is addressed to.
+ACCOUNT = 'tester@example.iam.gserviceaccount.com'
+_PAGE = 1000
+_REASONS = {401: 'authError', 404: 'notFound', 412: 'conditionNotMet', 503: 'backendError'}
+_PERMISSIONS = {BUCKET: 'get', LIST: 'list', STAT: 'get', READ: 'get', WRITE: 'create', DELETE: 'delete'}
+_BYTES = re.compile(r'bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$')
+_TIME = '2020-01-01T00:00:00.000Z'
+
+
+class _Object(NamedTuple):
+    content: bytes
+    generation: int
+
+
+class _Upload:
+    """A resumable upload that is under way."""
+
+    def __init__(self, bucket: str, name: str, query: Dict[str, str]):
+        self.bucket, self.name, self.query = bucket, name, query
+        self.content = b''
+        self.lock = threading.Lock()
+
+
+class _Answer:
+    """What a request gets."""
+
+    def __init__(self, status: int, content: bytes = b'', headers: Optional[Dict[str, str]] = None):
+        self.status = status
+        self.content = content
+        self.headers = headers or {}
+
+
+class _RefusedError(Exception):
+    """A request that gets no more than a status."""
+
+    def __init__(self, status: int):
+        super().__init__(status)
+        self.status = status
+
+
+def _error(status: int) -> _Answer:
+    return _json({'error': {'code': status, 'message': _REASONS.get(status, 'invalid')}}, status)
+
+
+def _refusal(status: int, operation: str) -> _Answer:
+    """What an order to refuse gives; a 403 says who may not do what, as the service does."""
+    if status != 403:
+        return _error(status)
+    noun = 'bucket' if operation == BUCKET else 'object'
+    permission = f'storage.{noun}s.{_PERMISSIONS[operation]}'
+    message = f'{ACCOUNT} does not have {permission} access to the Google Cloud Storage {noun}.'
+    if operation == READ:
+        # The older interface, which serves the contents.
+        error = f'<Code>AccessDenied</Code><Message>Access denied.</Message><Details>{message}</Details>'
+        return _Answer(403, f"<?xml version='1.0' encoding='UTF-8'?><Error>{error}</Error>".encode())
+    return _json({'error': {'code': 403, 'message': message, 'errors': [{'reason': 'forbidden'}]}}, 403)
+
+
+def _json(value: Any, status: int = 200, headers: Optional[Dict[str, str]] = None) -> _Answer:
+    return _Answer(status, json.dumps(value).encode(), {'Content-Type': 'application/json', **(headers or {})})
+
+
+class FakeGcs:
+    """The buckets, and the threads that serve them.
+
+    Args:
+      listener: a listening socket; closed by `close`.
+      context: the server's certificate.
+
+    Attributes:
+      faults: the refusals to give, and the log.
+    """
+
+    def __init__(self, listener: socket.socket, context: ssl.SSLContext):
+        self.faults = Faults()
+        self._lock = threading.Lock()
+        self._buckets: Dict[str, Dict[str, _Object]] = {}
+        self._uploads: Dict[str, _Upload] = {}
+        self._generation = 0
+        self._server = _Server(listener, context, self)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Serves no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def create_bucket(self, bucket: str) -> None:
+        """Makes an empty bucket."""
+        with self._lock:
+            self._buckets[bucket] = {}
+
+    def objects(self, bucket: str) -> Dict[str, bytes]:
+        """The names and contents of a bucket's objects."""
+        with self._lock:
+            return {name: found.content for name, found in self._buckets[bucket].items()}
+
+    def put(self, bucket: str, name: str, content: bytes, query: Optional[Dict[str, str]] = None) -> Any:
+        """Makes or replaces an object, if the preconditions of the query hold; returns its description."""
+        with self._lock:
+            objects = self._objects(bucket)
+            self._check_generation(objects.get(name), query or {}, 'ifGenerationMatch')
+            self._generation += 1
+            objects[name] = _Object(content, self._generation)
+            return self._description(bucket, name)
+
+    def delete(self, bucket: str, name: str, query: Dict[str, str]) -> None:
+        """Removes an object."""
+        with self._lock:
+            found = self._find(bucket, name)
+            self._check_generation(found, query, 'ifGenerationMatch')
+            del self._buckets[bucket][name]
+
+    def content(self, bucket: str, name: str) -> bytes:
+        """The content of an object."""
+        with self._lock:
+            return self._find(bucket, name).content
+
+    def describe(self, bucket: str, name: str) -> Any:
+        """The description of an object."""
+        with self._lock:
+            self._find(bucket, name)
+            return self._description(bucket, name)
+
+    def describe_bucket(self, bucket: str) -> Any:
+        """The description of a bucket."""
+        with self._lock:
+            self._objects(bucket)
+        return {'kind': 'storage#bucket', 'name': bucket, 'location': 'US'}
+
+    def copy(self, source: Tuple[str, str], target: Tuple[str, str], query: Dict[str, str]) -> Any:
+        """Copies an object, at once."""
+        with self._lock:
+            found = self._find(*source)
+            self._check_generation(found, query, 'ifSourceGenerationMatch')
+        return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': self.put(*target, found.content, query)}
+
+    def list(self, bucket: str, query: Dict[str, str]) -> Any:
+        """A page of the names with a prefix; those that go on after the delimiter as one prefix each."""
+        prefix, delimiter = query.get('prefix', ''), query.get('delimiter', '')
+        with self._lock:
+            entries = {}
+            for name in self._objects(bucket):
+                if not name.startswith(prefix):
+                    continue
+                end = name.find(delimiter, len(prefix)) if delimiter else -1
+                entry = name if end < 0 else name[: end + len(delimiter)]
+                entries[entry] = None if end >= 0 else self._description(bucket, name)
+        # A token is the last name of the page before.
+        names = [entry for entry in sorted(entries) if entry > query.get('pageToken', '')]
+        page = names[: int(query.get('maxResults', _PAGE))]
+        items = [entries[entry] for entry in page if entries[entry]]
+        listing: Dict[str, Any] = {'kind': 'storage#objects', 'items': items}
+        listing['prefixes'] = [entry for entry in page if not entries[entry]]
+        if len(page) < len(names):
+            listing['nextPageToken'] = page[-1]
+        return listing
+
+    def begin_upload(self, bucket: str, name: str, query: Dict[str, str]) -> str:
+        """Begins a resumable upload, and returns its name."""
+        with self._lock:
+            self._objects(bucket)
+            upload = str(len(self._uploads) + 1)
+            self._uploads[upload] = _Upload(bucket, name, query)
+            return upload
+
+    def find_upload(self, upload: str) -> _Upload:
+        """An upload by its name."""
+        with self._lock:
+            if upload not in self._uploads:
+                raise _RefusedError(404)
+            return self._uploads[upload]
+
+    def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> _Answer:
+        """Takes some bytes of an upload, all of them without a range; the object appears with the last of them."""
+        match = _BYTES.match(content_range or f'bytes 0-0/{len(content)}')
+        if not match:
+            return _error(400)
+        start, _, total = match.groups()
+        with upload.lock:
+            if start is not None:
+                if int(start) > len(upload.content):
+                    return _error(400)
+                upload.content = upload.content[: int(start)] + content
+            if total == '*' or len(upload.content) < int(total):
+                received = {'Range': f'bytes=0-{len(upload.content) - 1}'} if upload.content else {}
+                return _Answer(308, headers=received)
+            return _json(self.put(upload.bucket, upload.name, upload.content, upload.query))
+
+    def _objects(self, bucket: str) -> Dict[str, _Object]:
+        if bucket not in self._buckets:
+            raise _RefusedError(404)
+        return self._buckets[bucket]
+
+    def _find(self, bucket: str, name: str) -> _Object:
+        found = self._objects(bucket).get(name)
+        if not found:
+            raise _RefusedError(404)
+        return found
+
+    def _description(self, bucket: str, name: str) -> Any:
+        found = self._buckets[bucket][name]
+        return {
+            'kind': 'storage#object',
+            'bucket': bucket,
+            'name': name,
+            'size': str(len(found.content)),
+            'generation': str(found.generation),
+            'updated': _TIME,
+        }
+
+    def _check_generation(self, found: Optional[_Object], query: Dict[str, str], condition: str) -> None:
+        """Generation 0 is that of what does not exist."""
+        if condition in query and int(query[condition]) != (found.generation if found else 0):
+            raise _RefusedError(412)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, context: ssl.SSLContext, gcs: FakeGcs):
+        super().__init__(listener.getsockname(), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.context = context
+        self.gcs = gcs
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        # In the thread of the connection: a client that is slow to greet keeps nobody waiting.
+        with self.context.wrap_socket(request, server_side=True) as encrypted:
+            super().finish_request(encrypted, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone, as one that was killed has, is nobody's business."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    # Without it, the body of an answer waits for the acknowledgement of its headers.
+    wbufsize = -1
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: `Faults` keeps the log."""
+
+    def do_GET(self) -> None:
+        content = self._body()
+        url = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        gcs = self.server.gcs
+        operation, path, upload = self._what(url.path, query)
+        refusal = gcs.faults.status(operation, path)
+        try:
+            if refusal:
+                if upload and content:
+                    # The connection broke in the middle: the first half has arrived.
+                    gcs.continue_upload(upload, self._content_range(), content[: len(content) // 2])
+                answer = _refusal(refusal, operation)
+            else:
+                answer = self._serve(operation, path, query, upload, content)
+        except _RefusedError as error:
+            answer = _error(error.status)
+        gcs.faults.record(operation, path, answer.status)
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        if answer.status != 204:
+            self.send_header('Content-Length', str(len(answer.content)))
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
+
+    def _what(self, path: str, query: Dict[str, str]) -> Tuple[str, str, Optional[_Upload]]:
+        """The operation of a request, `BUCKET/OBJECT`, and the upload that it goes on with."""
+        parts = path.split('/')
+        if parts[1] == 'upload':
+            if 'upload_id' in query:
+                upload = self.server.gcs.find_upload(query['upload_id'])
+                return WRITE, f'{upload.bucket}/{upload.name}', upload
+            return WRITE, f'{parts[5]}/{query["name"]}', None
+        if parts[1:3] != ['storage', 'v1']:
+            return READ, unquote(path[1:]), None
+        bucket, rest = parts[4], parts[5:]
+        if not rest:
+            return BUCKET, bucket, None
+        if rest == ['o']:
+            return LIST, f'{bucket}/{query.get("prefix", "")}', None
+        if 'rewriteTo' in rest:
+            return WRITE, f'{rest[4]}/{unquote(rest[6])}', None
+        return DELETE if self.command == 'DELETE' else STAT, f'{bucket}/{unquote(rest[1])}', None
+
+    def _serve(
+        self, operation: str, path: str, query: Dict[str, str], upload: Optional[_Upload], content: bytes
+    ) -> _Answer:
+        gcs = self.server.gcs
+        bucket, _, name = path.partition('/')
+        if operation == BUCKET:
+            return _json(gcs.describe_bucket(bucket))
+        if operation == LIST:
+            return _json(gcs.list(bucket, query))
+        if operation == STAT:
+            return _json(gcs.describe(bucket, name))
+        if operation == DELETE:
+            gcs.delete(bucket, name, query)
+            return _Answer(204)
+        if operation == READ:
+            return self._part(gcs.content(bucket, name))
+        if upload:
+            return gcs.continue_upload(upload, self._content_range(), content)
+        if '/rewriteTo/' in self.path:
+            source: List[str] = urlsplit(self.path).path.split('/')
+            return _json(gcs.copy((source[4], unquote(source[6])), (bucket, name), query))
+        if query['uploadType'] == 'media':
+            return _json(gcs.put(bucket, name, content, query))
+        session = gcs.begin_upload(bucket, name, query)
+        host = self.headers['Host']
+        return _json({}, 200, {'Location': f'https://{host}/upload/storage/v1/b/{bucket}/o?upload_id={session}'})
+
+    def _content_range(self) -> str:
+        return self.headers.get('Content-Range', '')
+
+    def _part(self, content: bytes) -> _Answer:
+        match = re.match(r'bytes=(\d+)-(\d*)$', self.headers.get('Range', ''))
+        if not match:
+            return _Answer(200, content)
+        start, end = int(match[1]), min(int(match[2] or len(content)), len(content) - 1)
+        if start >= len(content):
+            return _error(416)
+        return _Answer(206, content[start : end + 1], {'Content-Range': f'bytes {start}-{end}/{len(content)}'})
+
+    def _body(self) -> bytes:
+        if self.headers.get('Transfer-Encoding') != 'chunked':
+            return self.rfile.read(int(self.headers.get('Content-Length', 0)))
+        content = b''
+        while True:
+            size = int(self.rfile.readline().split(b';')[0], 16)
+            content += self.rfile.read(size)
+            self.rfile.readline()
+            if not size:
+                return content

@@ -1,0 +1,124 @@
+"""What a user is told when a remote store refuses, has not got, or fails to answer."""
+
+from typing import Any, List, Sequence
+
+import pytest
+
+from tests.remote.conftest import Store
+from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE
+
+SMALL = [
+    *('--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01', '--num_parallel_calls=2'),
+    *('--train_batch_size=2', '--eval_batch_size=5', '--train_steps=4', '--train_steps_per_eval=2'),
+]
+
+
+def flags(store: Store, photo_dir: str) -> List[str]:
+    data_dir = store.upload(photo_dir, 'data')
+    return [*SMALL, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
+
+
+def complaint(done: Any, code: int = 2) -> str:
+    """The one message that a command ends with; 2 is the exit code of what the user has to change."""
+    assert done.returncode == code, done.stderr
+    assert 'Traceback' not in done.stderr
+    assert done.stdout == ''
+    (message,) = [line for line in done.stderr.splitlines() if line.startswith('error: ')]
+    return message
+
+
+@pytest.mark.parametrize(
+    ('pattern', 'operations', 'parts'),
+    [
+        ('/data/$', [LIST], ['/data', 'may not list it']),
+        ('/data/dataset.json', [STAT, READ], ['/data/dataset.json', 'read']),
+        ('/data/train-00000', [READ], ['/data/train-00000-of-00002', 'read']),
+        ('/data/validation-00000', [READ], ['/data/validation-00000-of-00002', 'read']),
+        ('/model', [WRITE], ['--model_dir={url}/model: cannot', 'may not write it']),
+        ('/model/.probe', [READ], ['--model_dir={url}/model', 'read']),
+        ('/model/.probe', [DELETE], ['--model_dir={url}/model', 'may not delete it']),
+        ('/model/$', [LIST], ['--model_dir={url}/model', 'may not list it']),
+        ('/export', [WRITE], ['--export_dir={url}/export: cannot', 'may not write it']),
+        ('/model/checkpoint', [STAT, READ], ['/model/checkpoint', 'read']),
+        ('/model/checkpoint', [READ], ['/model/checkpoint', 'read']),
+    ],
+)
+def test_a_refusal_says_who_may_not_do_what_where(
+    store: Store, photo_dir: str, pattern: str, operations: Sequence[str], parts: Sequence[str]
+) -> None:
+    arguments = [*flags(store, photo_dir), f'--export_dir={store.url}/export']
+    store.put('model/checkpoint', b'model_checkpoint_path: "model.ckpt-2"\n')
+    store.faults.add(403, pattern, operations)
+    message = complaint(store.main(*arguments))
+    for part in [*parts, '{url}', store.who]:
+        assert part.format(url=store.url) in message, message
+    # What to do about it; and no secret.
+    assert 'roles/storage.object' in message if store.scheme == 'gs' else 's3:' in message
+    assert 'secret-of-the-tests' not in message
+
+
+@pytest.mark.parametrize('flag', ['data_dir', 'model_dir', 'export_dir'])
+def test_a_bucket_that_does_not_exist_is_named(store: Store, photo_dir: str, flag: str) -> None:
+    missing = f'{store.scheme}://no-such-bucket'
+    message = complaint(store.main(*flags(store, photo_dir), f'--{flag}={missing}/there'))
+    assert f'{missing}/there: the bucket {missing} does not exist.' in message
+
+
+def test_a_folder_that_does_not_exist_is_no_refusal(store: Store, photo_dir: str) -> None:
+    message = complaint(store.main(*flags(store, photo_dir), f'--data_dir={store.url}/elsewhere'))
+    assert f'--data_dir={store.url}/elsewhere: no such folder' in message
+
+
+def test_a_bucket_that_may_not_be_described_can_be_listed(gs: Store) -> None:
+    gs.put('train-00000-of-00001', b'')
+    gs.faults.add(403, f'^{gs.bucket}$', [BUCKET])
+    listed = gs.python('-c', f'from data import before_tensorflow, remote; print(remote.names_in("{gs.url}"))')
+    assert listed.stdout == "['train-00000-of-00001']\n", listed.stderr
+
+
+@pytest.mark.slow
+def test_a_store_that_keeps_failing_ends_the_command(store: Store, photo_dir: str) -> None:
+    arguments = flags(store, photo_dir)
+    store.faults.add(503, '/data/')
+    message = complaint(store.main(*arguments), code=1)
+    assert f'{store.url}/data' in message and 'cannot be reached, again and again' in message
+    # Once, and ten times again.
+    failed = store.faults.log(status=503)
+    assert failed[:11] == [failed[0]] * 11
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('mode', ['train', 'eval'])
+def test_a_file_that_is_refused_in_the_middle_is_named_and_what_is_done_is_kept(
+    store: Store, photo_dir: str, mode: str
+) -> None:
+    arguments = flags(store, photo_dir)
+    # The first file is looked at before training, the second in the middle of it.
+    split = {'train': 'train', 'eval': 'validation'}[mode]
+    store.faults.add(403, f'/data/{split}-00001', [READ])
+    message = complaint(store.main(*arguments))
+    assert f'{store.url}/data/{split}-00001-of-00002' in message and store.who in message
+    kept = 'The checkpoint of step 2 is kept' if mode == 'eval' else 'read'
+    assert kept in message
+
+
+@pytest.mark.slow
+def test_a_later_checkpoint_that_is_refused_leaves_the_earlier_one(store: Store, photo_dir: str) -> None:
+    arguments = flags(store, photo_dir)
+    store.faults.add(403, 'model.ckpt-4', [WRITE])
+    message = complaint(store.main(*arguments))
+    assert 'may not write it' in message and store.who in message and f'{store.url}/model' in message
+    assert 'The checkpoint of step 2 is kept, and the same command goes on from it.' in message
+    assert b'"step": 2' in store.objects()['model/results.jsonl']
+
+    # The line of an evaluation is refused next; the step before it is not lost, and the third command makes up for it.
+    store.faults.clear()
+    store.faults.add(403, 'results.jsonl', [WRITE])
+    message = complaint(store.main(*arguments))
+    assert f'{store.url}/model/results.jsonl' in message and 'may not write it' in message
+    assert 'The checkpoint of step 4 is kept' in message
+    store.faults.clear()
+    done = store.main(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert 'nothing is left to train' in done.stderr
+    assert store.objects()['model/results.jsonl'].count(b'"images": 5') == 2
