@@ -1,8 +1,46 @@
 """Batch normalization: which moments normalize, and what becomes of the moving statistics."""
 
+from typing import Any, List, Optional, Sequence, Tuple
+
 import tensorflow as tf
+from tensorflow.python.tpu.ops import tpu_ops
+
+from inception_v3.config import Config
 
 EPSILON = 1e-3
+
+
+def batch_norm_for(config: Config, is_training: bool) -> 'BatchNorm':
+    """The batch normalization of a run."""
+    return BatchNorm(
+        is_training,
+        config.batch_norm_decay,
+        config.clear_update_collections,
+        synchronized_over=_groups(config) if config.batch_norm == 'synchronized' else None,
+        averaged_over=_groups(config) if config.batch_norm == 'averaged' else None,
+    )
+
+
+def description(config: Config) -> str:
+    """Which batch normalization a run has, in words, with the sizes of what it is taken over."""
+    images = config.train_batch_size // config.replicas
+    if config.replicas == 1:
+        return f'{config.batch_norm}: over the {images} images of a batch; there is one replica'
+    if config.batch_norm == 'local':
+        return f"local: over each core's own {images} images; the first core's moving statistics are kept"
+    if config.batch_norm == 'averaged':
+        return (
+            f"averaged: over each core's own {images} images; moving statistics are means over {config.replicas} cores"
+        )
+    groups = _groups(config)
+    over = f'synchronized: over the {len(groups[0]) * images} images of {len(groups[0])} cores'
+    return over if len(groups) == 1 else f"{over}, {len(groups)} groups; the first group's moving statistics are kept"
+
+
+def _groups(config: Config) -> List[List[int]]:
+    """The cores whose moments are taken together, neighbours by number."""
+    size = config.batch_norm_group_size or config.replicas
+    return [list(range(first, first + size)) for first in range(0, config.replicas, size)]
 
 
 class BatchNorm:
@@ -17,12 +55,25 @@ class BatchNorm:
       decay: decay per step of the moving statistics.
       update_in_place: update the moving statistics whenever the layer runs; else their updates are put into
         the collection UPDATE_OPS.
+      synchronized_over: groups of TPU cores, each a list of their numbers; the moments are those of what all cores of
+        a group hold. None: each core's own.
+      averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are means
+        over the group. The mean of the cores' variances lacks the variance of their means. None: each core's own.
     """
 
-    def __init__(self, is_training: bool, decay: float, update_in_place: bool = True):
+    def __init__(
+        self,
+        is_training: bool,
+        decay: float,
+        update_in_place: bool = True,
+        synchronized_over: Optional[Sequence[Sequence[int]]] = None,
+        averaged_over: Optional[Sequence[Sequence[int]]] = None,
+    ):
         self._is_training = is_training
         self._decay = decay
         self._update_in_place = update_in_place
+        self._synchronized_over = synchronized_over
+        self._averaged_over = averaged_over
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         """Normalizes each channel of [batch, height, width, channels]; the dtype is kept, the moments are float32."""
@@ -35,13 +86,12 @@ class BatchNorm:
             )
             # The sums over a batch need float32, whatever the activations are.
             x = tf.cast(inputs, tf.float32)
-            gamma = tf.ones(depth)
             if not self._is_training:
                 outputs, _, _ = tf.compat.v1.nn.fused_batch_norm(
-                    x, gamma, beta, mean, variance, epsilon=EPSILON, is_training=False
+                    x, tf.ones(depth), beta, mean, variance, epsilon=EPSILON, is_training=False
                 )
                 return tf.cast(outputs, inputs.dtype)
-            outputs, batch_mean, batch_variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=EPSILON)
+            outputs, batch_mean, batch_variance = self._normalize(x, beta, mean)
             updates = [self._move(mean, batch_mean), self._move(variance, batch_variance)]
             if self._update_in_place:
                 with tf.control_dependencies(updates):
@@ -51,5 +101,69 @@ class BatchNorm:
                     tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, update)
             return tf.cast(outputs, inputs.dtype)
 
+    def _normalize(
+        self, x: tf.Tensor, beta: tf.Tensor, moving_mean: tf.Variable
+    ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The normalized batch, and the mean and the unbiased variance for the moving statistics."""
+        if self._synchronized_over:
+            # The same for all cores of a group; without it, means far from 0 would cost the variance its digits.
+            shift = tf.stop_gradient(moving_mean)
+            return _normalize_synchronized(x, beta, shift, self._synchronized_over)
+        outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, tf.ones([x.shape[-1]]), beta, epsilon=EPSILON)
+        if self._averaged_over:
+            mean, variance = _mean_over(self._averaged_over, mean, variance)
+        return outputs, mean, variance
+
     def _move(self, moving: tf.Variable, current: tf.Tensor) -> tf.Operation:
         return tf.compat.v1.assign_sub(moving, (1 - self._decay) * (moving - current))
+
+
+def _normalize_synchronized(
+    x: tf.Tensor, beta: tf.Tensor, shift: tf.Tensor, groups: Sequence[Sequence[int]]
+) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Normalizes with the moments over a group of cores; one sum over the cores forward, and one backward.
+
+    Returns:
+      The normalized batch; the mean and the unbiased variance, which have no gradient.
+    """
+    elements = int(x.shape.num_elements() // x.shape[-1])
+    count = elements * len(groups[0])
+
+    @tf.custom_gradient
+    def normalize(x: tf.Tensor, beta: tf.Tensor) -> Any:
+        shifted = x - shift
+        mean, mean_square = _mean_over(groups, _mean(shifted), _mean(tf.square(shifted)))
+        # Rounding may leave a constant channel just below 0.
+        variance = tf.maximum(mean_square - tf.square(mean), 0.0)
+        inverse = tf.math.rsqrt(variance + EPSILON)
+        normalized = (shifted - mean) * inverse
+
+        def gradient(d_outputs: tf.Tensor, *unused: Any) -> Tuple[tf.Tensor, tf.Tensor]:
+            """Ioffe & Szegedy, section 3, with its sums over the group; TensorFlow's would be over all axes at once."""
+            d_mean = _mean(d_outputs)
+            group_mean, group_scale = _mean_over(groups, d_mean, _mean(d_outputs * normalized))
+            return (d_outputs - group_mean - normalized * group_scale) * inverse, d_mean * elements
+
+        # Bessel's correction, of which a single value has none.
+        return (normalized + beta, mean + shift, variance * (count / max(count - 1, 1))), gradient
+
+    return normalize(x, beta)
+
+
+def _mean(x: tf.Tensor) -> tf.Tensor:
+    """The mean of each channel.
+
+    One axis is summed at a time. A CPU adds one value after the other, and over all three axes at once the rounding of
+    so many additions reaches 1e-4 of the mean, as it does in TensorFlow's fused batch normalization.
+    """
+    count = int(x.shape.num_elements() // x.shape[-1])
+    for _ in range(3):
+        x = tf.reduce_sum(x, 0)
+    return x / count
+
+
+def _mean_over(groups: Sequence[Sequence[int]], *tensors: tf.Tensor) -> List[tf.Tensor]:
+    """Means over each group of cores, by a single sum over the cores."""
+    if len(groups[0]) == 1:
+        return list(tensors)
+    return tf.unstack(tpu_ops.cross_replica_sum(tf.stack(tensors), groups) / len(groups[0]))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inception_v3.batch_norm import BatchNorm
+from inception_v3.batch_norm import BatchNorm, description
+from inception_v3.config import Config
 
 DECAY = 0.9
 INPUTS = np.random.RandomState(0).normal(3.0, 2.0, [4, 5, 6, 3]).astype(np.float32)
@@ -89,3 +90,44 @@ def test_many_steps_agree_with_the_recurrence() -> None:
             session.run(outputs, {row: values})
         result = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_allclose(np.squeeze(result), moving_after(rows.astype(np.float64), DECAY), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ('values', 'text'),
+    [
+        ({}, "local: over each core's own 128 images; the first core's moving statistics are kept"),
+        (
+            {'batch_norm': 'averaged'},
+            "averaged: over each core's own 128 images; moving statistics are means over 8 cores",
+        ),
+        ({'batch_norm': 'synchronized'}, 'synchronized: over the 1024 images of 8 cores'),
+        (
+            {'batch_norm': 'synchronized', 'batch_norm_group_size': 2},
+            "synchronized: over the 256 images of 2 cores, 4 groups; the first group's moving statistics are kept",
+        ),
+        ({'use_tpu': False}, 'local: over the 1024 images of a batch; there is one replica'),
+    ],
+)
+def test_a_run_says_what_its_moments_are_over(values: Any, text: str) -> None:
+    assert description(Config(**values)) == text
+
+
+def test_the_moments_of_many_values_and_their_gradients_are_as_exact_as_float32_allows() -> None:
+    rows = np.maximum(np.random.RandomState(0).normal(0.3, 1.5, [16, 37, 37, 4]), -0.2)
+    weights = np.random.RandomState(1).normal(size=rows.shape)
+
+    def outputs_and_gradients(dtype: tf.DType) -> Any:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            x, w = tf.constant(rows, dtype), tf.constant(weights, dtype)
+            if dtype == tf.float32:
+                outputs = BatchNorm(True, DECAY, synchronized_over=[[0]])(x)
+            else:
+                mean, variance = tf.nn.moments(x, [0, 1, 2])
+                outputs = (x - mean) / tf.sqrt(variance + 1e-3)
+            session.run(tf.compat.v1.global_variables_initializer())
+            return session.run([outputs, tf.gradients(tf.reduce_sum(outputs**2 * w), x)[0]])
+
+    exact = outputs_and_gradients(tf.float64)
+    for found, expected in zip(outputs_and_gradients(tf.float32), exact):
+        # A sum over all three axes at once is off by 1e-4.
+        np.testing.assert_allclose(found, expected, atol=3e-6 * np.abs(expected).max())

@@ -1,0 +1,1 @@
+"""Reproducibility studies: published experiments made again with the program, beside their published figures."""
