@@ -1,0 +1,99 @@
+"""A report: values in sections, what was found wrong, and a verdict; as text for people or as JSON for programs."""
+
+import json
+import textwrap
+from typing import Any, Dict, List, NamedTuple, Optional
+
+_WIDTH = 110
+_INDENT = ' ' * 2
+
+
+class Row(NamedTuple):
+    """A value: its key and itself for programs, its label and words for people."""
+
+    key: str
+    value: Any
+    label: str
+    text: str
+
+
+class Report:
+    """A report that is written while checks go on.
+
+    Args:
+      title: its first line.
+    """
+
+    def __init__(self, title: str):
+        self._title = title
+        self._sections: Dict[str, List[Row]] = {}
+        self.errors: List[str] = []
+        self.warnings: List[str] = []
+
+    def add(self, section: str, key: str, value: Any, text: Optional[str] = None, label: Optional[str] = None) -> None:
+        """Adds a value to a section.
+
+        Args:
+          section: the section's name in JSON; in words, with spaces.
+          key: the value's name in JSON.
+          value: what JSON can hold.
+          text: the value in words; default: as Python formats it, with commas.
+          label: the value's name in words; default: the key, with spaces.
+        """
+        words = f'{value:,}' if text is None else text
+        self._sections.setdefault(section, []).append(Row(key, value, label or key.replace('_', ' '), words))
+
+    def error(self, text: str) -> None:
+        """Adds what keeps a run from starting."""
+        self.errors.append(text)
+
+    def warn(self, text: str) -> None:
+        """Adds what a user should know, and may want."""
+        self.warnings.append(text)
+
+    @property
+    def may_start(self) -> bool:
+        """Whether nothing was found that keeps a run from starting."""
+        return not self.errors
+
+    @property
+    def verdict(self) -> str:
+        """The last line."""
+        if self.may_start:
+            return f'may start{_count(", ", len(self.warnings), "warning")}'
+        return f'may not start{_count(": ", len(self.errors), "problem")}'
+
+    def text(self) -> str:
+        """The report for people."""
+        width = max(len(row.label) for rows in self._sections.values() for row in rows)
+        lines = [self._title]
+        for section, rows in self._sections.items():
+            lines += ['', section.replace('_', ' ')]
+            for row in rows:
+                start = f'{_INDENT}{row.label:<{width}}  '
+                lines += textwrap.wrap(row.text, _WIDTH, initial_indent=start, subsequent_indent=' ' * len(start))
+        if self.errors or self.warnings:
+            lines += ['', 'findings']
+        for kind, texts in (('error', self.errors), ('warning', self.warnings)):
+            for text in texts:
+                start = f'{_INDENT}{kind:<7}  '
+                # Long paths stay whole, to be copied.
+                lines += textwrap.wrap(
+                    text,
+                    _WIDTH,
+                    initial_indent=start,
+                    subsequent_indent=' ' * len(start),
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+        return '\n'.join([*lines, '', self.verdict])
+
+    def json(self) -> str:
+        """The report for programs: an object of the sections, the findings and the verdict."""
+        sections = {name: {row.key: row.value for row in rows} for name, rows in self._sections.items()}
+        findings = {'errors': self.errors, 'warnings': self.warnings, 'may_start': self.may_start}
+        return json.dumps({**sections, **findings}, indent=2)
+
+
+def _count(separator: str, count: int, noun: str) -> str:
+    return f'{separator}{count} {noun}{"" if count == 1 else "s"}' if count else ''
