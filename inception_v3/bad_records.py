@@ -7,7 +7,7 @@ from typing import Iterator, List, Sequence
 
 import tensorflow as tf
 
-from data import records
+from data import records, remote
 from inception_v3.config import Config
 from inception_v3.progress import Screen, logger
 from preprocessing.decoding import decode_image
@@ -92,6 +92,8 @@ class BadRecords:
             self._screen.clear()
             if self._config.use_data == 'fake' or _INPUT_OPERATION not in error.message:
                 raise
+            if remote.ENDED_EARLY in error.message:
+                raise
             logger.info('a record cannot be used; looking for it')
             found = self._search()
             self._screen.clear()
@@ -115,10 +117,9 @@ class BadRecords:
         return '\n'.join(lines)
 
     def _names(self, split: str) -> List[str]:
-        folder = _folder(self._config, split)
-        if not self._config.max_bad_records or not tf.io.gfile.isdir(folder):
+        if not self._config.max_bad_records:
             return []
-        return sorted(tf.io.gfile.listdir(folder))
+        return remote.names_in(_folder(self._config, split)) or []
 
     def _checker(self) -> 'contextlib.closing[records.RecordChecker]':
         return contextlib.closing(records.RecordChecker(self._config.num_classes, decode_image))

@@ -6,6 +6,8 @@ from typing import Any, Dict, List, Optional
 import tensorflow as tf
 from absl import app
 
+from data import remote
+
 _AVERAGE_SUFFIX = '/ExponentialMovingAverage'
 _NAMED_AT_MOST = 3
 
@@ -19,10 +21,13 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
 
     Raises:
       CheckpointError: the folder's list of checkpoints, the file `checkpoint`, is spoilt or names one that is gone.
+      RemoteError: it is refused, or cannot be reached.
     """
     path = os.path.join(model_dir, 'checkpoint')
-    if not tf.io.gfile.exists(path):
+    if not remote.exists(path):
         return None
+    # What TensorFlow cannot read, it takes for a list of nothing.
+    remote.check_readable(path)
     try:
         state = tf.train.get_checkpoint_state(model_dir)
     except ValueError:
@@ -39,7 +44,13 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
 
 def is_whole(checkpoint: str) -> bool:
     """Whether the index and data of a checkpoint are there."""
-    return bool(tf.io.gfile.exists(f'{checkpoint}.index') and tf.io.gfile.glob(f'{checkpoint}.data-*'))
+    return remote.exists(f'{checkpoint}.index') and bool(_data_files(checkpoint))
+
+
+def _data_files(checkpoint: str) -> List[str]:
+    folder, name = os.path.split(checkpoint)
+    names = remote.names_in(folder) or []
+    return [os.path.join(folder, other) for other in names if other.startswith(f'{name}.data-')]
 
 
 def step_of(checkpoint: str) -> int:
@@ -47,6 +58,7 @@ def step_of(checkpoint: str) -> int:
 
     Raises:
       CheckpointError: it cannot be read.
+      RemoteError: it is refused, or cannot be reached.
     """
     return int(_reader(checkpoint).get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
 
@@ -113,6 +125,9 @@ def _reader(checkpoint: str) -> Any:
             raise CheckpointError(f'{checkpoint}: has no global step; it is not a checkpoint of a training run.')
         raise
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+        if is_whole(checkpoint):
+            for path in (f'{checkpoint}.index', *_data_files(checkpoint)):
+                remote.check_readable(path)
         raise CheckpointError(
             f'{checkpoint}: is damaged ({error.message}). Name an older one in the file `checkpoint` beside it, or '
             'start in a new --model_dir.'

@@ -13,6 +13,8 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, get_t
 
 from absl import app
 
+from inception_v3 import topology
+
 # The auxiliary head pools Mixed_6e with a 5 x 5 window; that map is 5 x 5 from 107 pixels on.
 AUXILIARY_HEAD_MIN_SIZE = 107
 # Mixed_7a's valid 3 x 3 convolutions with stride 2 leave one position from 75 pixels on.
@@ -81,7 +83,9 @@ class Config:
       ConfigError: a value is of the wrong type or outside its bounds, or values contradict each other.
     """
 
-    tpu: Optional[str] = _cluster(None, 'name of the Cloud TPU node')
+    tpu: Optional[str] = _cluster(
+        None, 'name of the Cloud TPU node, or emulated:CORES or emulated:CORESxHOSTS for one emulated on this machine'
+    )
     gcp_project: Optional[str] = _cluster(None, "the TPU node's Google Cloud project")
     tpu_zone: Optional[str] = _cluster(None, "the TPU node's zone")
     master: str = _cluster('', 'grpc:// address of the TPU worker, in place of a name in --tpu')
@@ -146,6 +150,15 @@ class Config:
     batch_norm_decay: float = _network(
         0.9976, 'decay per step of the moving mean and variance of batch normalization', lower=0, upper=1
     )
+    batch_norm: str = _network(
+        'local',
+        "moments that batch normalization uses and keeps: each core's own (local); its own, with the mean over the "
+        'cores of their moving statistics (averaged); those over all cores (synchronized)',
+        choices=('local', 'averaged', 'synchronized'),
+    )
+    batch_norm_group_size: int = _network(
+        0, 'cores that synchronize their batch normalization with each other; 0: all of them', lower=0
+    )
     clear_update_collections: bool = _network(
         True, 'update the moving mean and variance as each layer runs; False: through the UPDATE_OPS collection'
     )
@@ -203,6 +216,32 @@ class Config:
             elif not setting.allows(value):
                 yield f'--{field.name}={value}: must be {setting.allowed}.'
 
+    def _cluster_contradictions(self) -> Iterable[str]:
+        if self.master and not self.master.startswith('grpc://'):
+            yield f'--master={self.master}: must be an address that begins with grpc://.'
+        if topology.is_emulated(self.tpu):
+            try:
+                cores = topology.emulated(str(self.tpu)).cores
+            except ValueError as error:
+                yield f'--tpu={self.tpu}: {error}.'
+                return
+            if self.use_tpu and self.num_shards != cores:
+                yield f'--num_shards={self.num_shards}: --tpu={self.tpu} has {cores} cores.'
+            if self.master:
+                yield f'--master={self.master}: an emulated TPU, --tpu={self.tpu}, has no address.'
+        if self.master and self.tpu and not topology.is_emulated(self.tpu):
+            yield f'--master={self.master}: is in place of a name; leave out --tpu={self.tpu}.'
+        # An evaluation does without, on whatever it runs.
+        if self.batch_norm_group_size and self.mode != 'eval':
+            size, replicas = self.batch_norm_group_size, self.replicas
+            if self.batch_norm != 'synchronized':
+                yield f'--batch_norm_group_size={size}: needs --batch_norm=synchronized; here it is {self.batch_norm}.'
+            elif replicas % size:
+                yield (
+                    f'--batch_norm_group_size={size}: must divide the number of cores, {replicas} '
+                    f'({"--num_shards" if self.use_tpu else "--use_tpu=False has one"}).'
+                )
+
     def _contradictions(self) -> Iterable[str]:
         if self.use_tpu:
             for name in ('train_batch_size', 'eval_batch_size'):
@@ -213,19 +252,33 @@ class Config:
                         f'--{name}={size}: must be a multiple of the number of TPU cores, '
                         f'--num_shards={self.num_shards}; the nearest is {near}.'
                     )
+        yield from self._cluster_contradictions()
         if self.use_learning_rate_warmup and self.warmup_epochs + self.learning_rate_decay_epochs < 2:
             yield (
                 f'--warmup_epochs={self.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and '
                 f'--learning_rate_decay_epochs={self.learning_rate_decay_epochs}.'
             )
-        if self.master and not self.master.startswith('grpc://'):
-            yield f'--master={self.master}: must be an address that begins with grpc://.'
         if self.model_dir and set(self.model_dir) & set('*?['):
             yield f'--model_dir={self.model_dir}: must not have any of the characters * ? [ in its name.'
         if self.model_dir and self.data_dir and os.path.normpath(self.model_dir) == os.path.normpath(self.data_dir):
             yield f'--model_dir={self.model_dir}: must not be --data_dir; checkpoints would lie among the records.'
         if self.max_bad_records and not self.model_dir:
             yield f'--max_bad_records={self.max_bad_records}: needs a --model_dir, where skipped records are named.'
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether the run's TPU is emulated on this machine."""
+        return self.use_tpu and topology.is_emulated(self.tpu)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the network that share out a batch: a TPU's cores, or 1 on a CPU."""
+        return self.num_shards if self.use_tpu else 1
+
+    @property
+    def hosts(self) -> int:
+        """Machines whose input pipelines feed the run."""
+        return topology.hosts_of(self.tpu, self.num_shards) if self.use_tpu else 1
 
     @property
     def has_auxiliary_head(self) -> bool:
@@ -289,8 +342,6 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     # The same epochs in batches of 4,096 on 32 cores. For 8,192 and 16,384 images, double and redouble
     # --train_batch_size and --num_shards, and halve and halve again the number of steps.
     'imagenet_large_batch': {
-        # Evaluation runs on one host: follow the checkpoints with --mode=eval elsewhere.
-        'mode': 'train',
         'num_shards': 32,
         'train_batch_size': 4096,
         'use_learning_rate_warmup': True,

@@ -1,15 +1,16 @@
 """The course of a run: training, evaluation, both in turn, or following another run's checkpoints."""
 
+import contextlib
 import math
 import os
 import time
-from typing import Optional
+from typing import Iterator, Optional
 
 import tensorflow as tf
 from absl import app
 
-from data import records
-from inception_v3 import results
+from data import records, remote
+from inception_v3 import batch_norm, results, topology
 from inception_v3.bad_records import BadRecords
 from inception_v3.checkpoints import (
     CheckpointError,
@@ -21,6 +22,8 @@ from inception_v3.checkpoints import (
     step_of,
 )
 from inception_v3.config import AUXILIARY_HEAD_MIN_SIZE, Config
+from inception_v3.data_set import splits_of
+from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
 from inception_v3.export import export_saved_model
 from inception_v3.input_pipeline import InputPipeline
@@ -28,10 +31,10 @@ from inception_v3.learning_rate import learning_rate
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
+from inception_v3.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
 
-
-class TrainingError(app.UsageError):
-    """Training that cannot go on."""
+# Seconds between looks at whether checkpoints can still be read, while one is waited for.
+_CHECK_INTERVAL = 60
 
 
 class Run:
@@ -51,15 +54,15 @@ class Run:
         self._estimator = make_estimator(config)
         self._model_dir = str(config.model_dir)
         self._throughput = Throughput()
-        splits = {
-            'train': [records.TRAIN],
-            'eval': [records.VALIDATION],
-            'train_and_eval': [records.TRAIN, records.VALIDATION],
-        }[config.mode]
+        splits = splits_of(config)
         self._bad_records = BadRecords(config, splits, screen)
         if config.use_data == 'real':
             for split in splits:
                 self._check_shards(split)
+        if config.is_emulated:
+            logger.warning(notice(topology.emulated(str(config.tpu))))
+        if config.mode != 'eval':
+            logger.info('batch normalization: %s', batch_norm.description(config))
         if config.mode != 'eval' and config.auxiliary_head and not config.has_auxiliary_head:
             logger.info(
                 'the auxiliary head is left out: it needs images of at least %d pixels on both sides',
@@ -89,23 +92,58 @@ class Run:
         Raises:
           DataError: a record cannot be used.
           CheckpointError: model_dir holds a checkpoint that does not fit.
+          RemoteError: a remote file is refused, or cannot be reached.
         """
         config = self._config
         results.check_writable('model_dir', self._model_dir)
         if config.export_dir:
             results.check_writable('export_dir', config.export_dir)
-        self._bad_records.forget()
-        with self._bad_records.explained():
-            evaluation = {'train': self._train_only, 'eval': self._follow, 'train_and_eval': self._train_and_evaluate}[
-                config.mode
-            ]()
-        export = self._export()
+        with contextlib.ExitStack() as whole_run:
+            whole_run.enter_context(self._remote_failures_explained())
+            if not config.use_tpu or config.is_emulated:
+                whole_run.enter_context(without_recovery())
+            self._bad_records.forget()
+            with self._bad_records.explained():
+                evaluation = {
+                    'train': self._train_only,
+                    'eval': self._follow,
+                    'train_and_eval': self._train_and_evaluate,
+                }[config.mode]()
+            export = self._export()
         skipped = [*self._bad_records.skipped()]
         if skipped:
             logger.info('%d records could not be used:', len(skipped))
         for bad_record in skipped:
             logger.info('skipped %s', bad_record)
         return results.summary(config, evaluation, self._throughput.images_per_second, export)
+
+    @contextlib.contextmanager
+    def _remote_failures_explained(self) -> Iterator[None]:
+        """Says of a remote file's failure what it means, and how far the run is.
+
+        Raises:
+          RemoteError: instead of the failure.
+        """
+        try:
+            yield
+        except (tf.errors.OpError, remote.RemoteError) as error:
+            if isinstance(error, remote.RemoteError):
+                kind, text = type(error), str(error)
+            else:
+                kind, text = remote.kind_of(error), remote.explain_if_remote(error, self._model_dir) or ''
+            if not text:
+                raise
+            self._screen.clear()
+            raise kind(f'{text} {self._what_is_kept()}')
+
+    def _what_is_kept(self) -> str:
+        try:
+            step = self._step()
+        except (tf.errors.OpError, app.UsageError):
+            return 'What is in --model_dir is kept, and the same command goes on from there.'
+        if not step:
+            return 'There is no checkpoint yet.'
+        return f'The checkpoint of step {step} is kept, and the same command goes on from it.'
 
     def _train_only(self) -> None:
         if not self._nothing_is_left():
@@ -163,7 +201,7 @@ class Run:
     def _train(self, until_step: int) -> None:
         config = self._config
         progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
-        hooks = [progress, results.RecordConfigurationHook(config)]
+        hooks = [progress, results.RecordConfigurationHook(config), RecoveryLimitHook(self._check_files)]
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
             hooks.insert(0, CheckpointFitsHook(checkpoint))
@@ -177,13 +215,32 @@ class Run:
                 f'{learning_rate(step, config):.4g}. The checkpoint of step {self._step()} is kept. A lower '
                 '--learning_rate, or --use_learning_rate_warmup, keeps the loss finite.'
             )
+        step = self._step()
+        if step < until_step:
+            # TPUEstimator ends so, and without an error, when its TPU is taken away, or a file server unavailable.
+            self._check_files()
+            raise InterruptedTrainingError(
+                f'Training was interrupted after step {step} of {until_step}. The same command goes on from there; '
+                '--verbose shows what interrupted it.'
+            )
+
+    def _check_files(self) -> None:
+        """Makes sure that records can be read, and checkpoints written."""
+        if self._config.use_data == 'real':
+            for split in splits_of(self._config):
+                remote.check_readable(records.find_shards(self._config.data_dir, split)[0])
+        results.check_writable('model_dir', self._model_dir)
 
     def _evaluate(self, checkpoint: str) -> results.Evaluation:
         config = self._config
         start = time.monotonic()
         step = step_of(checkpoint)
         batches = -(-config.eval_images // config.eval_batch_size)
-        hooks = [CheckpointFitsHook(checkpoint), EvaluationProgress(self._screen, batches)]
+        hooks = [
+            CheckpointFitsHook(checkpoint),
+            EvaluationProgress(self._screen, batches),
+            RecoveryLimitHook(self._check_files),
+        ]
         if config.moving_average:
             hooks.append(LoadEMAHook(checkpoint))
         self._screen.update(f'preparing to evaluate step {step}')
@@ -235,8 +292,17 @@ class Run:
         evaluation = None
         if not latest_checkpoint(self._model_dir):
             logger.info('waiting for a first checkpoint in %s', config.model_dir)
+
+        def nothing_came() -> bool:
+            # TensorFlow takes a list of checkpoints that may not be read any more for one that has not changed.
+            latest_checkpoint(self._model_dir)
+            return config.eval_timeout is not None
+
         checkpoints = tf.train.checkpoints_iterator(
-            config.model_dir, min_interval_secs=config.min_eval_interval, timeout=config.eval_timeout
+            config.model_dir,
+            min_interval_secs=config.min_eval_interval,
+            timeout=_CHECK_INTERVAL if config.eval_timeout is None else config.eval_timeout,
+            timeout_fn=nothing_came,
         )
         for checkpoint in checkpoints:
             try:

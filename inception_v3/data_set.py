@@ -1,12 +1,27 @@
 """Fits a configuration to the data set that it names."""
 
 import dataclasses
-from typing import Any, Dict
+from typing import Any, Dict, List
 
-from data import dataset_info, digits
+from data import dataset_info, digits, records
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine
 from inception_v3.progress import logger
+
+
+def makes_digits(command_line: CommandLine) -> bool:
+    """Whether the run is to make its data set: the digits preset does, unless a flag names another."""
+    is_own = command_line.preset == 'digits' and 'data_dir' not in command_line.given
+    return is_own and command_line.config.use_data == 'real' and not digits.is_built(command_line.config.data_dir)
+
+
+def splits_of(config: Config) -> List[str]:
+    """The splits that a run reads."""
+    return {
+        'train': [records.TRAIN],
+        'eval': [records.VALIDATION],
+        'train_and_eval': [records.TRAIN, records.VALIDATION],
+    }[config.mode]
 
 
 def fit_to_data_set(command_line: CommandLine) -> Config:
@@ -24,7 +39,7 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
         return config
     if not config.data_dir:
         raise ConfigError('--data_dir: name the folder of the record files, or make images up with --use_data=fake.')
-    if command_line.preset == 'digits' and 'data_dir' not in given and not digits.is_built(config.data_dir):
+    if makes_digits(command_line):
         built = digits.build(config.data_dir)
         logger.info(
             'wrote %d training and %d validation images to %s',

@@ -1,20 +1,21 @@
 """The TPUEstimator of a run."""
 
+from typing import Any, Dict, Optional
+
 import tensorflow as tf
 
+from inception_v3 import topology
 from inception_v3.config import Config, ConfigError
+from inception_v3.emulation.estimator import EmulatedTPUEstimator
 from inception_v3.model_fn import inception_model_fn
-
-# The cores of one TPU host. Evaluation is given its share of the images by one host alone.
-_CORES_PER_HOST = 8
 
 
 def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
     """Builds the estimator; nothing is connected to, and nothing is read, until it is used.
 
     Raises:
-      ConfigError: the run has no model_dir, is to use a TPU and names none or one that cannot be looked up, or is to
-        evaluate on several hosts.
+      ConfigError: the run has no model_dir, or is to use a TPU and names none, one that cannot be looked
+        up, or one that cannot reach its folders.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -22,18 +23,32 @@ def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
         raise ConfigError(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
-    if config.use_tpu and config.num_shards > _CORES_PER_HOST and config.mode != 'train':
-        raise ConfigError(
-            f'--mode={config.mode}: a slice of {config.num_shards} cores can only train, since evaluation runs on one '
-            f'host. Train with --mode=train, and follow its checkpoints with --mode=eval and --num_shards=8 on another '
-            'node, or with --use_tpu=False.'
-        )
-    tpu = tf.compat.v1.estimator.tpu
+    data_dir = config.data_dir if config.use_data == 'real' else None
+    problems = topology.out_of_reach(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
+    if config.use_tpu and problems:
+        raise ConfigError('\n'.join(problems))
     cluster = _cluster(config)
+    # One or the other: a cluster has its own address.
+    arguments = arguments_of(config, None if cluster else config.master if config.use_tpu else '', cluster)
+    if config.is_emulated:
+        return EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
+    return tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
+
+
+def arguments_of(
+    config: Config, master: Optional[str], cluster: 'Optional[tf.distribute.cluster_resolver.ClusterResolver]' = None
+) -> Dict[str, Any]:
+    """The arguments of the TPUEstimator of a run.
+
+    Args:
+      config: of the run.
+      master: the address of the TPU; empty for this process, None if the cluster has it.
+      cluster: what finds the TPU, in place of an address.
+    """
+    tpu = tf.compat.v1.estimator.tpu
     run_config = tpu.RunConfig(
         cluster=cluster,
-        # One or the other: a cluster has its own address.
-        master=None if cluster else config.master if config.use_tpu else '',
+        master=master,
         model_dir=config.model_dir,
         save_checkpoints_secs=config.save_checkpoints_secs,
         # The host call writes the loss, too, at the same steps: one of the two is enough.
@@ -47,22 +62,27 @@ def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
             num_shards=config.num_shards if config.use_tpu else None,
             # Each host calls the input pipeline once, and each batch of it goes to one core, transposed or not.
             per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
+            # TPUEstimator evaluates on several hosts only so: the first host's pipeline makes the batches of all
+            # cores. So the first host reads every file, each image once, whatever shares the others would have had.
+            eval_training_input_configuration=(
+                tpu.InputPipelineConfig.SLICED if config.hosts > 1 else tpu.InputPipelineConfig.PER_HOST_V1
+            ),
         ),
     )
-    return tpu.TPUEstimator(
-        inception_model_fn,
-        config=run_config,
-        params={'config': config},
-        use_tpu=config.use_tpu,
-        train_batch_size=config.train_batch_size,
-        eval_batch_size=config.eval_batch_size,
-        export_to_tpu=False,
-    )
+    return {
+        'model_fn': inception_model_fn,
+        'config': run_config,
+        'params': {'config': config},
+        'use_tpu': config.use_tpu,
+        'train_batch_size': config.train_batch_size,
+        'eval_batch_size': config.eval_batch_size,
+        'export_to_tpu': False,
+    }
 
 
 def _cluster(config: Config) -> 'tf.distribute.cluster_resolver.ClusterResolver':
     """What finds the TPU; without one it must not be asked, since it would look for one."""
-    if not config.use_tpu or config.master:
+    if not config.use_tpu or config.is_emulated or config.master:
         return None
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(

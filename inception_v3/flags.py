@@ -1,11 +1,13 @@
 """The command line: a flag for every field of `Config`, parsed once into one `Config`."""
 
+import contextlib
 import dataclasses
 import textwrap
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Sequence, get_type_hints
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, get_type_hints
 
 from absl import flags
 
+from inception_v3 import topology
 from inception_v3.config import PRESETS, TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 
 _HELP_WIDTH = 100
@@ -24,6 +26,22 @@ class CommandLine(NamedTuple):
 
     config: Config
     given: FrozenSet[str]
+    preset: str
+    verbose: bool
+    help: bool
+
+
+class Given(NamedTuple):
+    """What a command line gives, before it is made a `Config` of.
+
+    Attributes:
+      fields: the values of the fields of `Config` that flags name.
+      preset: the name of the preset.
+      verbose: as in `CommandLine`.
+      help: as in `CommandLine`.
+    """
+
+    fields: Dict[str, Any]
     preset: str
     verbose: bool
     help: bool
@@ -51,27 +69,59 @@ class _BooleanParser(flags.BooleanParser):
             raise ValueError(f'must be {TYPE_NAMES[bool]}')
 
 
+def define_boolean(
+    name: str, default: Optional[bool], text: str, values: flags.FlagValues, short_name: Optional[str] = None
+) -> None:
+    """Defines a flag that is True or False, and says so of other values."""
+    flag = flags.BooleanFlag(name, default, text, short_name=short_name)
+    flag.parser = _BooleanParser()
+    flags.DEFINE_flag(flag, flag_values=values)
+
+
 def _define() -> flags.FlagValues:
     values = flags.FlagValues()
     flags.DEFINE_enum('preset', 'imagenet', sorted(PRESETS), 'what the defaults are', flag_values=values)
-    flags.DEFINE_boolean(
-        'verbose', False, "show TensorFlow's own log too, and where an error arose", flag_values=values
-    )
-    flags.DEFINE_boolean('help', False, 'print this list', short_name='h', flag_values=values)
+    define_boolean('verbose', False, "show TensorFlow's own log too, and where an error arose", values)
+    define_boolean('help', False, 'print this list', values, short_name='h')
     flags.DEFINE_string('flagfile', '', 'file with further flags, a line each', flag_values=values)
     types = get_type_hints(Config)
     for field in dataclasses.fields(Config):
         value_type, setting = plain_type(types[field.name]), setting_of(field)
         # The default is None for all: what was not given comes from the preset.
         if value_type is bool:
-            flag = flags.BooleanFlag(field.name, None, setting.help)
-            flag.parser = _BooleanParser()
-            flags.DEFINE_flag(flag, flag_values=values)
+            define_boolean(field.name, None, setting.help, values)
         elif value_type is str:
             flags.DEFINE_string(field.name, None, setting.help, flag_values=values)
         else:
             flags.DEFINE(_NumberParser(value_type), field.name, None, setting.help, flag_values=values)
     return values
+
+
+def read(argv: Sequence[str]) -> Given:
+    """Reads a command line, whose values may still contradict each other.
+
+    Args:
+      argv: the program's name and its arguments, as in `sys.argv`.
+
+    Raises:
+      ConfigError: an unknown flag or preset, a stray argument, or a value that is not of its flag's type.
+    """
+    values = _define()
+    try:
+        stray = values(argv)[1:]
+    except flags.Error as error:
+        raise ConfigError(f'{error}\n--help lists the flags.')
+    if stray:
+        raise ConfigError(f'{" ".join(stray)}: not a flag. Flags are written --name=value; --help lists them.')
+    fields = {
+        field.name: values[field.name].value for field in dataclasses.fields(Config) if values[field.name].present
+    }
+    return Given(fields, values.preset, values.verbose, values.help)
+
+
+def with_preset(given: Given) -> Dict[str, Any]:
+    """The fields of `Config` that are not at their defaults: the preset's, what naming a TPU implies, and the given."""
+    return {**PRESETS[given.preset], **_implied(given.fields), **given.fields}
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
@@ -81,22 +131,33 @@ def parse(argv: Sequence[str]) -> CommandLine:
       argv: the program's name and its arguments, as in `sys.argv`.
 
     Raises:
-      ConfigError: an unknown flag or preset, a stray argument, or a value that is not allowed.
+      ConfigError: as `read`, or a value that is not allowed, or values that contradict each other.
     """
-    values = _define()
-    try:
-        stray = values(argv)[1:]
-    except flags.Error as error:
-        raise ConfigError(f'{error}\n--help lists the flags.')
-    if stray:
-        raise ConfigError(f'{" ".join(stray)}: not a flag. Flags are written --name=value; --help lists them.')
-    given = {field.name: values[field.name].value for field in dataclasses.fields(Config) if values[field.name].present}
-    config = Config() if values.help else Config(**{**PRESETS[values.preset], **given})
-    return CommandLine(config, frozenset(given), values.preset, values.verbose, values.help)
+    given = read(argv)
+    config = Config() if given.help else Config(**with_preset(given))
+    return CommandLine(config, frozenset(given.fields), given.preset, given.verbose, given.help)
 
 
-def help_text(program: str) -> str:
-    """The flags of `program` in their groups, with defaults, units and allowed values."""
+def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
+    """What naming a TPU says besides: that it is to be used, and how many cores an emulated one has."""
+    implied: Dict[str, Any] = {}
+    if given.get('tpu') or given.get('master'):
+        implied['use_tpu'] = True
+    if topology.is_emulated(given.get('tpu')):
+        # What is written wrongly is Config's to refuse.
+        with contextlib.suppress(ValueError):
+            implied['num_shards'] = topology.emulated(given['tpu']).cores
+    return implied
+
+
+def help_text(program: str, purpose: str, own_flags: Sequence[Tuple[str, str]] = ()) -> str:
+    """The flags of a program in their groups, with defaults, units and allowed values.
+
+    Args:
+      program: its name after `python -m`.
+      purpose: what it does, in a sentence.
+      own_flags: flags that are no fields of `Config`, each as NAME=DEFAULT, and their help.
+    """
     types = get_type_hints(Config)
     groups: Dict[str, List[str]] = {}
     for field in dataclasses.fields(Config):
@@ -114,7 +175,8 @@ def help_text(program: str) -> str:
         ]
     )
     parts = [
-        f'Trains, evaluates and exports Inception v3.\n\nusage: python -m {program} [--flag=value ...]\n',
+        f'{purpose}\n\nusage: python -m {program} [--flag=value ...]\n',
+        *[_flag_help(flag, text) for flag, text in own_flags],
         _flag_help('preset=imagenet', preset_help),
         _flag_help('verbose=False', "show TensorFlow's own log too, and where an error arose"),
         _flag_help('flagfile=', 'file with further flags, a line each'),

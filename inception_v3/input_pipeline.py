@@ -5,7 +5,7 @@ from typing import Any, Dict, Tuple
 
 import tensorflow as tf
 
-from data import records
+from data import records, remote
 from inception_v3.bad_records import name_bad_record
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
@@ -83,14 +83,16 @@ class InputPipeline:
         """Builds the data set.
 
         Args:
-          params: `batch_size` is the number of images in a batch: on a TPU, that of one core. `context`, which
-            TPUEstimator adds on a TPU, says which share of the files is this host's.
+          params: `batch_size` is the number of images in a batch: on a TPU, that of one core, or that of all cores in
+            evaluation on several hosts. `context`, which TPUEstimator adds on a TPU, says which share of the files is
+            this host's.
 
         Returns:
           A data set of batches (images, labels). Images are [batch, height, width, 3], or [height, width, 3,
-          batch] with `transpose_enabled`; float32 or bfloat16, as `precision` says; in [-1, 1], or as
-          `vgg_preprocessing` leaves them. Labels are int32 [batch]. In evaluation the last batch is filled up with
-          examples labelled -1; on a TPU, which is told how many steps to take, such batches go on for ever.
+          batch] with `transpose_enabled` (one such after the other for the cores, if they share a batch); float32 or
+          bfloat16, as `precision` says; in [-1, 1], or as `vgg_preprocessing` leaves them. Labels are int32 [batch].
+          In evaluation the last batch is filled up with examples labelled -1; on a TPU, which is told how many steps
+          to take, such batches go on for ever.
 
         Raises:
           records.DataError: `data_dir` has no usable files of this split.
@@ -101,24 +103,26 @@ class InputPipeline:
     @tf.autograph.experimental.do_not_convert
     def _build(self, params: Dict[str, Any]) -> tf.data.Dataset:
         dataset = self._fake_images() if self._config.use_data == 'fake' else self._preprocessing(self._storage(params))
-        dataset = self._transfer(dataset, params['batch_size'])
+        dataset = self._transfer(dataset, params['batch_size'], self._slices(params))
         options = tf.data.Options()
         # Training takes whichever image is ready; evaluation keeps to the order of the files.
         options.experimental_deterministic = not self._is_training
         return dataset.with_options(options)
 
+    def _slices(self, params: Dict[str, Any]) -> int:
+        """Parts that have to be transposed apart, because TPUEstimator cuts the batch for the cores along axis 0."""
+        config = self._config
+        is_cut = 'context' in params and not self._is_training and config.hosts > 1
+        return config.replicas if is_cut and config.transpose_enabled else 1
+
     def _storage(self, params: Dict[str, Any]) -> tf.data.Dataset:
         """Phase 1, storage: files to records, as (path, position in the file, serialized Example)."""
         config = self._config
         paths = records.find_shards(config.data_dir, self._split)
-        files = tf.data.Dataset.from_tensor_slices(paths)
+        files = tf.data.Dataset.from_tensor_slices((paths, records.sizes_to_reach(paths)))
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
-            if len(paths) < hosts:
-                raise records.DataError(
-                    f'--data_dir={config.data_dir}: {len(paths)} {self._split} files for {hosts} TPU hosts. Each host '
-                    'reads files of its own: write the data set to more of them.'
-                )
+            records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
             files = files.shard(hosts, host)
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
@@ -133,8 +137,10 @@ class InputPipeline:
             dataset = dataset.take(config.eval_total_size)
         return dataset
 
-    def _read_file(self, path: tf.Tensor) -> tf.data.Dataset:
+    def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         lines = tf.data.TFRecordDataset(path, buffer_size=self._config.prefetch_dataset_buffer_size)
+        if remote.hides_refusals(self._config.data_dir):
+            lines = records.read_to_the_end(lines, path, size)
         return lines.enumerate().map(lambda position, serialized: (path, position, serialized))
 
     def _preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -195,9 +201,10 @@ class InputPipeline:
     def _as_sent(self, image: tf.Tensor) -> tf.Tensor:
         return tf.cast(image, tf.bfloat16 if self._config.precision == 'bfloat16' else tf.float32)
 
-    def _transfer(self, dataset: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+    def _transfer(self, dataset: tf.data.Dataset, batch_size: int, slices: int) -> tf.data.Dataset:
         """Phase 3, transfer: batches, ready when the step asks for them."""
         config = self._config
+        batch_size //= slices
         if self._is_training:
             dataset = dataset.batch(batch_size, drop_remainder=True)
         else:
@@ -208,6 +215,8 @@ class InputPipeline:
                 dataset = dataset.concatenate(padding.repeat())
         if config.transpose_enabled:
             dataset = dataset.map(lambda images, labels: (tf.transpose(images, [1, 2, 3, 0]), labels))
+        if slices > 1:
+            dataset = dataset.batch(slices, drop_remainder=True).map(lambda *tensors: tuple(map(_join, tensors)))
         return dataset.prefetch(tf.data.experimental.AUTOTUNE) if config.prefetch_enabled else dataset
 
     def _fill_up(self, batch_size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
@@ -218,3 +227,9 @@ class InputPipeline:
         images.set_shape([batch_size, self._config.height, self._config.width, 3])
         labels.set_shape([batch_size])
         return images, labels
+
+
+def _join(tensor: tf.Tensor) -> tf.Tensor:
+    """[slices, length, ...] to [slices * length, ...]."""
+    slices, length, *rest = tensor.shape.as_list()
+    return tf.reshape(tensor, [slices * length, *rest])

@@ -7,14 +7,19 @@ from typing import Sequence
 # Until `main` runs, there is nothing to say about an interruption.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from data import quiet  # noqa: E402, F401, I001  first: before TensorFlow is loaded
+from data import before_tensorflow  # noqa: E402, F401, I001  first: before TensorFlow is loaded
 
 import tensorflow as tf  # noqa: E402
 from absl import app  # noqa: E402
 
+from data.remote import UnreachableError  # noqa: E402
 from inception_v3 import cycles, flags, progress  # noqa: E402
 from inception_v3.data_set import fit_to_data_set  # noqa: E402
+from inception_v3.recovery import InterruptedTrainingError  # noqa: E402
 
+# Exit codes. What failed may go well when it is done again; what the user has to change does not.
+_FAILED = 1
+_MISTAKE = 2
 _INTERRUPTED = 130
 
 
@@ -26,22 +31,22 @@ def main(argv: Sequence[str]) -> int:
     try:
         command_line = flags.parse(argv)
         if command_line.help:
-            print(flags.help_text('inception_v3.main'))
+            print(flags.help_text('inception_v3.main', 'Trains, evaluates and exports Inception v3.'))
             return 0
         verbose = command_line.verbose
         progress.set_up_logging(screen, verbose)
         print(cycles.Run(fit_to_data_set(command_line), screen).execute())
         return 0
+    except (UnreachableError, InterruptedTrainingError) as error:
+        return _fail(screen, str(error), _FAILED)
     except app.UsageError as error:
-        return _fail(screen, str(error), error.exitcode)
+        return _fail(screen, str(error), _MISTAKE)
     except KeyboardInterrupt:
         return _fail(screen, 'interrupted; the same command goes on from the last checkpoint', _INTERRUPTED)
     except (OSError, tf.errors.OpError) as error:
         if verbose:
             raise
-        # The first line says what; the others, where in the graph.
-        message = str(error.message if isinstance(error, tf.errors.OpError) else error).splitlines()[0]
-        return _fail(screen, f'{message} (--verbose shows where this arose)', 1)
+        return _fail(screen, progress.failure(error), _FAILED)
 
 
 def _fail(screen: progress.Screen, message: str, code: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional, Tuple
 import tensorflow as tf
 
 from inception_v3 import metrics, moving_average
-from inception_v3.batch_norm import BatchNorm
+from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks.inception_v3 import inception_v3
@@ -59,8 +59,8 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
         tf.cast(images, dtype),
         config.num_classes,
         is_training,
-        conv=conv_for(dtype, config.use_tpu),
-        norm=BatchNorm(is_training, config.batch_norm_decay, config.clear_update_collections),
+        conv=conv_for(dtype, on_tpu=config.use_tpu and not config.is_emulated),
+        norm=batch_norm_for(config, is_training),
         depth_multiplier=config.depth_multiplier,
         # Without it in prediction, an exported model does not carry its weights.
         auxiliary_head=config.has_auxiliary_head and mode != _PREDICT,

@@ -183,6 +183,12 @@ class EvaluationProgress(tf.estimator.SessionRunHook):
         self._screen.clear()
 
 
+def failure(error: Exception) -> str:
+    """What is shown of an error of TensorFlow or the system: its first line; the others say where in the graph."""
+    message = str(error.message if isinstance(error, tf.errors.OpError) else error).partition('\n')[0]
+    return f'{message} (--verbose shows where this arose)'
+
+
 def duration(seconds: float) -> str:
     """A number of seconds as `h:mm:ss`, or `m:ss` below an hour."""
     minutes, second = divmod(int(seconds + 0.5), 60)

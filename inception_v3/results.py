@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import inception_v3
+from data import remote
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.progress import logger
 
@@ -59,21 +60,33 @@ def now() -> str:
 
 
 def check_writable(flag: str, folder: str) -> None:
-    """Makes a folder, and a file in it that is removed again: before hours are spent on what is to go there.
+    """Makes a folder, and writes, reads and removes a file in it: before hours are spent on what is to go there.
 
     Args:
       flag: the flag that names the folder.
       folder: its path.
 
     Raises:
-      ConfigError: it cannot be written to.
+      ConfigError: it cannot be written to, or what is written there cannot be read or removed again.
+      UnreachableError: it cannot be reached.
     """
     probe = os.path.join(folder, f'.probe-{os.getpid()}')
     try:
-        tf.io.gfile.makedirs(folder)
-        with tf.io.gfile.GFile(probe, 'w') as file:
-            file.write('')
-        tf.io.gfile.remove(probe)
+        if remote.is_remote(folder):
+            # A listing says which it is when the bucket is missing or refused; making a folder does not.
+            remote.names_in(folder)
+        with remote.explained(folder, remote.WRITE):
+            tf.io.gfile.makedirs(folder)
+            with tf.io.gfile.GFile(probe, 'w') as file:
+                file.write(probe)
+        if remote.read(probe) != probe.encode():
+            raise ConfigError(f'--{flag}={folder}: what is written there is not what is read again.')
+        with remote.explained(probe, remote.DELETE):
+            tf.io.gfile.remove(probe)
+    except remote.UnreachableError as error:
+        raise remote.UnreachableError(f'--{flag}={folder}: {error}')
+    except remote.RemoteError as error:
+        raise ConfigError(f'--{flag}={folder}: cannot be used to write to. {error}')
     except tf.errors.OpError as error:
         raise ConfigError(f'--{flag}={folder}: cannot be written to: {error.message}')
 
@@ -95,7 +108,7 @@ class RecordConfigurationHook(tf.estimator.SessionRunHook):
         """Writes both files."""
         model_dir = str(self._config.model_dir)
         path = os.path.join(model_dir, CONFIG_FILE)
-        if tf.io.gfile.exists(path):
+        if remote.exists(path):
             _log_differences(path, self._config)
         _write(path, self._config.to_json())
         _write(os.path.join(model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
@@ -104,7 +117,7 @@ class RecordConfigurationHook(tf.estimator.SessionRunHook):
 def changed_since_training(config: Config) -> Tuple[str, ...]:
     """The settings that decide an evaluation and differ from those in model_dir's `config.json`, if it can be read."""
     path = os.path.join(str(config.model_dir), CONFIG_FILE)
-    if not tf.io.gfile.exists(path):
+    if not remote.exists(path):
         return ()
     try:
         trained = Config.from_json(_text(path))
@@ -126,9 +139,10 @@ def _log_differences(path: str, config: Config) -> None:
 def _write(path: str, text: str) -> None:
     """Writes a file whole or not at all."""
     unfinished = f'{path}.unfinished'
-    with tf.io.gfile.GFile(unfinished, 'w') as file:
-        file.write(text)
-    tf.io.gfile.rename(unfinished, path, overwrite=True)
+    with remote.explained(path, remote.WRITE):
+        with tf.io.gfile.GFile(unfinished, 'w') as file:
+            file.write(text)
+        tf.io.gfile.rename(unfinished, path, overwrite=True)
 
 
 def versions() -> Dict[str, Any]:
@@ -147,18 +161,19 @@ def append(model_dir: str, evaluation: Evaluation) -> None:
     """Adds a line to `results.jsonl`."""
     path = os.path.join(model_dir, RESULTS_FILE)
     line = json.dumps(evaluation._asdict()) + '\n'
+    before = _text(path)
     # A process that was killed while it wrote leaves half a line.
-    if tf.io.gfile.exists(path) and not _text(path).endswith('\n'):
+    if before and not before.endswith('\n'):
         line = '\n' + line
-    with tf.io.gfile.GFile(path, 'a') as file:
-        file.write(line)
+    # A remote file is written whole: to append, TensorFlow reads it again, and on s3:// takes a refusal for its end.
+    mode, text = ('w', before + line) if remote.is_remote(path) else ('a', line)
+    with remote.explained(path, remote.WRITE), tf.io.gfile.GFile(path, mode) as file:
+        file.write(text)
 
 
 def read(model_dir: str) -> List[Evaluation]:
     """The evaluations in `results.jsonl`, in the order in which they were made; a line cut short is passed over."""
     path = os.path.join(model_dir, RESULTS_FILE)
-    if not tf.io.gfile.exists(path):
-        return []
     evaluations = []
     for line in _text(path).splitlines():
         try:
@@ -170,8 +185,8 @@ def read(model_dir: str) -> List[Evaluation]:
 
 
 def _text(path: str) -> str:
-    with tf.io.gfile.GFile(path, 'rb') as file:
-        return file.read().decode(errors='replace')
+    """The content of a file; nothing if it is not there."""
+    return (remote.read(path) or b'').decode(errors='replace')
 
 
 def summary(

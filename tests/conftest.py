@@ -1,6 +1,6 @@
 """What tests share: real images as record files, and small configurations."""
 
-from data import quiet  # noqa: F401, I001  first: before TensorFlow is loaded
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
 import dataclasses
 import functools
@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from data import digits, records
 from data.dataset_info import DatasetInfo
+from inception_v3 import model_fn
 from inception_v3.config import Config
+from inception_v3.networks import layers
 from inception_v3.progress import logger
 
 
@@ -122,3 +124,19 @@ def make_small_config(data_dir: str, **changes: Any) -> Config:
 def small_config(digits_dir: str) -> Config:
     """The smallest program, on the digits."""
     return make_small_config(digits_dir)
+
+
+def _one_layer(
+    images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **others: Any
+) -> Any:
+    with tf.compat.v1.variable_scope('Layer'):
+        net = tf.nn.relu(norm(conv(images, 16, (3, 3), 2, 'VALID')))
+    with tf.compat.v1.variable_scope('Logits'):
+        net = layers.add_bias(conv(tf.reduce_mean(net, [1, 2], keepdims=True), num_classes, (1, 1)))
+    return tf.squeeze(net, [1, 2]), None
+
+
+@pytest.fixture
+def one_layer(monkeypatch: Any) -> None:
+    """In place of the network one layer and the logits, with 4 trainable variables, where all that counts is around."""
+    monkeypatch.setattr(model_fn, 'inception_v3', _one_layer)

@@ -29,6 +29,7 @@ NEW: Dict[str, Any] = {
     **{'num_train_images': 1281167, 'num_eval_images': 50000, 'max_bad_records': 0, 'random_flip': True},
     **{'crop_area_min': 0.05, 'crop_aspect_ratio_max': 4 / 3, 'fast_mode': True, 'depth_multiplier': 1.0},
     **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
+    **{'batch_norm': 'local', 'batch_norm_group_size': 0},
 }
 
 
@@ -82,11 +83,49 @@ def test_all_wrong_values_are_named_at_once() -> None:
         ({'eval_batch_size': 3}, '--eval_batch_size=3: must be a multiple .* the nearest is 8.'),
         ({'use_learning_rate_warmup': True, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1}, '--warmup_epochs=0'),
         ({'max_bad_records': 1}, '--max_bad_records=1: needs a --model_dir'),
+        ({'tpu': 'emulated:'}, '--tpu=emulated:: must be emulated:CORES or emulated:CORESxHOSTS'),
+        ({'tpu': 'emulated:0'}, '--tpu=emulated:0: must be emulated:CORES'),
+        ({'tpu': 'emulated:8x'}, '--tpu=emulated:8x: must be emulated:CORES'),
+        ({'tpu': 'emulated:8x3'}, '--tpu=emulated:8x3: 8 cores cannot be shared out equally to 3 hosts'),
+        ({'tpu': 'emulated:4'}, '--num_shards=8: --tpu=emulated:4 has 4 cores'),
+        ({'tpu': 'emulated:8', 'master': 'grpc://a'}, '--master=grpc://a: an emulated TPU, .* has no address'),
+        ({'tpu': 'node', 'master': 'grpc://a'}, '--master=grpc://a: is in place of a name; leave out --tpu=node'),
+        ({'batch_norm_group_size': 2}, '--batch_norm_group_size=2: needs --batch_norm=synchronized; here it is local'),
+        (
+            {'batch_norm_group_size': 3, 'batch_norm': 'synchronized'},
+            '--batch_norm_group_size=3: must divide the number of cores, 8',
+        ),
+        (
+            {'batch_norm_group_size': 2, 'batch_norm': 'synchronized', 'use_tpu': False},
+            r'must divide the number of cores, 1 \(--use_tpu=False has one\)',
+        ),
     ],
 )
 def test_contradictions_are_refused(values: Dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Config(**values)
+
+
+def test_an_evaluation_takes_the_flags_of_a_run_on_more_cores() -> None:
+    config = Config(batch_norm='synchronized', batch_norm_group_size=4, use_tpu=False, mode='eval')
+    assert config.replicas == config.hosts == 1
+
+
+@pytest.mark.parametrize(
+    ('values', 'hosts'),
+    [
+        ({}, 1),
+        ({'num_shards': 32}, 4),
+        ({'num_shards': 2048, 'train_batch_size': 16384, 'eval_batch_size': 2048}, 256),
+        ({'tpu': 'emulated:8'}, 1),
+        ({'tpu': 'emulated:8x4'}, 4),
+        ({'tpu': 'emulated:8x4', 'use_tpu': False}, 1),
+    ],
+)
+def test_a_host_has_eight_cores_or_what_an_emulated_one_is_said_to_have(values: Dict[str, Any], hosts: int) -> None:
+    config = Config(**values)
+    assert config.hosts == hosts
+    assert config.is_emulated == (config.use_tpu and 'tpu' in values)
 
 
 def test_batches_need_not_divide_without_a_tpu() -> None:

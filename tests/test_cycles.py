@@ -283,7 +283,13 @@ def test_following_keeps_its_distance_and_gives_up(copied: Config, monkeypatch: 
     monkeypatch.setattr(tf.train, 'checkpoints_iterator', remember)
     with pytest.raises(CheckpointError, match=r'--eval_timeout=11: no new checkpoint in .* none was evaluated'):
         execute(dataclasses.replace(copied, mode='eval', min_eval_interval=7, eval_timeout=11))
-    assert asked == {'min_interval_secs': 7, 'timeout': 11}
+    assert (asked['min_interval_secs'], asked['timeout']) == (7, 11)
+    assert asked['timeout_fn']()
+    # TensorFlow waits on when the list of checkpoints cannot be read any more.
+    with open(os.path.join(str(copied.model_dir), 'checkpoint'), 'w'):
+        pass
+    with pytest.raises(CheckpointError, match='names no checkpoint'):
+        asked['timeout_fn']()
 
 
 def test_following_survives_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any) -> None:

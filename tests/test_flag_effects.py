@@ -55,7 +55,8 @@ def of_run_config(name: str) -> Callable[..., Any]:
 
 def on_tpu(config: Config, **changes: Any) -> Any:
     """The estimator of the same run on a TPU, which is not spoken to until it is used."""
-    changes = {'use_tpu': True, 'master': config.master or 'grpc://worker:8470', **changes}
+    folders = {'data_dir': 'gs://bucket/data', 'model_dir': 'gs://bucket/run'}
+    changes = {'use_tpu': True, 'master': config.master or 'grpc://worker:8470', **folders, **changes}
     return make_estimator(dataclasses.replace(config, **changes))
 
 
@@ -203,8 +204,8 @@ def course(config: Config, patch: Any) -> List[Any]:
         done.append(f'train until {until_step}')
         step[0] = until_step
 
-    def follow(model_dir: str, min_interval_secs: int, timeout: int) -> Any:
-        done.append(f'follow every {min_interval_secs} s, give up after {timeout} s')
+    def follow(model_dir: str, min_interval_secs: int, timeout: int, timeout_fn: Callable[[], bool]) -> Any:
+        done.append(f'follow every {min_interval_secs} s, give up after {timeout if timeout_fn() else None} s')
         return iter(['model.ckpt-2000'])
 
     def evaluation(self: Any, checkpoint: str) -> results.Evaluation:

@@ -35,6 +35,17 @@ def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
     assert parse('--preset=digits', '--random_flip').config.random_flip
 
 
+def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None:
+    assert parse('--preset=digits', '--tpu=node').config.use_tpu
+    assert parse('--preset=digits', '--master=grpc://node:8470').config.use_tpu
+    assert not parse('--tpu=node', '--use_tpu=False').config.use_tpu
+    emulated = parse('--preset=digits', '--tpu=emulated:4x2')
+    assert (emulated.config.use_tpu, emulated.config.num_shards, emulated.config.hosts) == (True, 4, 2)
+    assert emulated.given == {'tpu'}
+    with pytest.raises(ConfigError, match='--num_shards=8: --tpu=emulated:4 has 4 cores'):
+        parse('--tpu=emulated:4', '--num_shards=8')
+
+
 def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> None:
     assert not parse('--nomoving_average').config.moving_average
     (tmp_path / 'flags').write_text('--train_steps=9\n--optimizer=momentum\n')
@@ -65,7 +76,8 @@ def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: Li
 
 
 def test_help_names_every_flag_in_its_group_with_default_and_allowed_values() -> None:
-    text = flags.help_text('inception_v3.main')
+    text = flags.help_text('inception_v3.main', 'Trains.', [('fast=False', 'train fast')])
+    assert text.startswith('Trains.') and '--fast=False  train fast' in text and '-m inception_v3.main' in text
     _, *groups = text.split('\n\n')
     sections = {lines[0].rstrip(':'): '\n'.join(lines) for lines in (group.splitlines() for group in groups)}
     for field in dataclasses.fields(Config):

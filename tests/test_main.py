@@ -26,6 +26,7 @@ def test_help_lists_the_flags(capsys: Any) -> None:
     assert '--train_batch_size=1024' in out
 
 
+NODE = ['--use_data=fake', '--model_dir=gs://b/m', '--tpu=n']
 SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01']
 
 
@@ -41,10 +42,13 @@ SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.0
         ([], ['--data_dir', '--use_data=fake']),
         (['--use_data=fake'], ['--model_dir']),
         (['--use_data=fake', '--model_dir=m'], ['--use_tpu=True', '--tpu', '--use_tpu=False']),
-        (['--use_data=fake', '--model_dir=m', '--tpu=n', '--tpu_zone=z', '--gcp_project=p'], ['--tpu=n', 'looked up']),
-        (['--use_data=fake', '--model_dir=m', '--tpu=n'], ['--tpu=n', '--tpu_zone and --gcp_project']),
+        ([*NODE, '--tpu_zone=z', '--gcp_project=p'], ['--tpu=n', 'looked up']),
+        (NODE, ['--tpu=n', '--tpu_zone and --gcp_project']),
+        ([*NODE, '--model_dir=m'], ['--model_dir=m', "this machine's disk", 'gs://']),
+        ([*NODE, '--use_data=real', '--data_dir={photos}'], ['--data_dir={photos}', "this machine's disk", 'gs://']),
+        ([*NODE, '--model_dir=s3://b/m'], ['--model_dir=s3://b/m', 'gs://']),
+        (['--use_data=fake', '--model_dir=m', '--master=grpc://10.0.0.2:8470'], ['--model_dir=m', 'gs://']),
         (['--use_data=fake', '--model_dir=m', '--master=worker'], ['--master=worker', 'grpc://']),
-        (['--preset=imagenet_large_batch', '--mode=eval', '--use_data=fake', '--model_dir=m', '--tpu=n'], ['32 cores']),
         ([*SMALL, '--model_dir=m[1]', '--use_data=fake'], ['--model_dir=m[1]', '[']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/empty'], ['{tmp}/empty', 'train-00000-of-01024', 'empty']),

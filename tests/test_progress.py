@@ -48,11 +48,12 @@ def test_a_line_is_not_longer_than_the_terminal(monkeypatch: Any) -> None:
     assert shown(stream) == '123456789'
 
 
-def test_elsewhere_plain_lines_come_now_and_then(monkeypatch: Any) -> None:
+def test_elsewhere_plain_lines_come_now_and_then(monkeypatch: Any, caplog: Any) -> None:
     stream = io.StringIO()
     screen = Screen(stream)
     monkeypatch.setattr(progress.logger, 'handlers', [screen])
-    monkeypatch.setattr(progress.logger, 'level', logging.INFO)
+    # Through setLevel: a logger remembers what it was asked while its level was another one.
+    caplog.set_level(logging.INFO, progress.logger.name)
     for step in range(100):
         screen.update(f'step {step}')
     assert stream.getvalue() == 'step 0\n'
