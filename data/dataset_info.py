@@ -24,6 +24,7 @@ class DatasetInfo:
       validation_images: number of validation images.
       num_classes: number of classes, the background (label 0) included.
       class_names: the names by label, that of the background first.
+      fingerprint: what `data.fingerprint` says of the images; empty if it was not taken.
     """
 
     name: str
@@ -32,6 +33,7 @@ class DatasetInfo:
     validation_images: int
     num_classes: int
     class_names: List[str]
+    fingerprint: str = ''
 
     def write(self, data_dir: str) -> None:
         """Writes the description beside the record files.

@@ -1,5 +1,6 @@
 """The description of a data set: what is written comes back, and what is not one is refused."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -12,7 +13,7 @@ from data import dataset_info
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 
-INFO = DatasetInfo('fotos', 'a café', 1281167, 50000, 3, ['background', 'Hund', 'Kätzchen'])
+INFO = DatasetInfo('fotos', 'a café', 1281167, 50000, 3, ['background', 'Hund', 'Kätzchen'], 'a1b2')
 
 
 def write(folder: pathlib.Path, content: bytes) -> pathlib.Path:
@@ -31,7 +32,13 @@ def test_a_description_comes_back(tmp_path: pathlib.Path) -> None:
         'validation_images': 50000,
         'num_classes': 3,
         'class_names': ['background', 'Hund', 'Kätzchen'],
+        'fingerprint': 'a1b2',
     }
+
+
+def test_an_older_description_has_no_fingerprint(tmp_path: pathlib.Path) -> None:
+    write(tmp_path, json.dumps(without('fingerprint')).encode())
+    assert dataset_info.read(str(tmp_path)) == dataclasses.replace(INFO, fingerprint='')
 
 
 def test_without_a_description_there_is_none(tmp_path: pathlib.Path) -> None:
