@@ -16,7 +16,7 @@ EXTRAS = {
         'trustme',  # Certificates for a Cloud Storage on this machine.
         'webdataset>=0.2,<0.3',  # Tar shards as others write and read them.
     ],
-    # Making and auditing data sets. Without python-snappy, Beam's checksums of records are Python's, and ten times slower.
+    # Making and auditing data sets. Beam's checksums of records are ten times slower without python-snappy.
     'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich'],
     'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
     # The figures of the studies.
