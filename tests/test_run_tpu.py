@@ -1,5 +1,6 @@
 """`run_tpu.sh`, run among stubs: a `gcloud` that keeps a node in a file, and a `run` that is told how to end."""
 
+import functools
 import json
 import os
 import pathlib
@@ -142,6 +143,8 @@ class World:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # A shell cannot trap what was ignored when it began, as under nohup.
+            preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
         )
 
     def call(self, *arguments: str, **environment: str) -> 'subprocess.CompletedProcess[str]':
