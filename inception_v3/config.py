@@ -115,8 +115,16 @@ class Config:
     followup_shuffle_buffer_size: int = _data(1000, 'records in the buffer that shuffles the training records', lower=1)
     prefetch_dataset_buffer_size: int = _data(8 << 20, 'bytes that each record file is read ahead', lower=1)
     prefetch_enabled: bool = _data(True, 'prepare the next batches while a step runs')
-    num_parallel_calls: int = _data(64, 'images that a host preprocesses at a time', lower=1)
+    num_parallel_calls: int = _data(
+        64, 'images at most that a host preprocesses at a time; this machine: no more than it has cores', lower=1
+    )
     transpose_enabled: bool = _data(False, 'send images as height, width, channels, batch, which a TPU takes faster')
+    transfer: str = _data(
+        'float',
+        'what is sent to the device for an image: all of its finished pixels (float); or a byte each, and the flip and '
+        'the colours that are to be done to it there (uint8)',
+        choices=('float', 'uint8'),
+    )
     max_bad_records: int = _data(0, 'records per split that may be skipped because they cannot be used', lower=0)
 
     preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=('inception', 'vgg'))
@@ -257,6 +265,11 @@ class Config:
             yield (
                 f'--warmup_epochs={self.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and '
                 f'--learning_rate_decay_epochs={self.learning_rate_decay_epochs}.'
+            )
+        if self.transfer == 'uint8' and self.preprocessing == 'inception' and not self.fast_mode:
+            yield (
+                '--transfer=uint8: needs --fast_mode=True. Bytes cannot hold what bicubic resizing makes beyond black '
+                'and white, and on the device a batch has one order of colour operations.'
             )
         if self.model_dir and set(self.model_dir) & set('*?['):
             yield f'--model_dir={self.model_dir}: must not have any of the characters * ? [ in its name.'

@@ -4,10 +4,10 @@ import functools
 
 import tensorflow as tf
 
+from inception_v3 import transfer
 from inception_v3.config import Config
-from inception_v3.input_pipeline import preprocess_for_eval
+from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from preprocessing.decoding import decode_image
 
 _PARALLEL_IMAGES = 16
 
@@ -16,11 +16,10 @@ def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInp
     """Takes a batch of encoded images, and prepares each as evaluation does."""
 
     def prepare(encoded: tf.Tensor) -> tf.Tensor:
-        return preprocess_for_eval(decode_image(encoded), config)
+        return transfer.as_evaluated(resize_for_eval(encoded, config), config)
 
     image_bytes = tf.compat.v1.placeholder(tf.string, [None], EXPORT_SIGNATURE)
     images = tf.map_fn(prepare, image_bytes, tf.float32, parallel_iterations=_PARALLEL_IMAGES)
-    images.set_shape([None, config.height, config.width, 3])
     return tf.estimator.export.TensorServingInputReceiver(images, {EXPORT_SIGNATURE: image_bytes})
 
 

@@ -1,53 +1,61 @@
 """The input pipeline, in its three phases: storage, preprocessing, transfer."""
 
 import functools
+import os
 from typing import Any, Dict, Tuple
 
 import tensorflow as tf
 
 from data import records, remote
+from inception_v3 import transfer
 from inception_v3.bad_records import name_bad_record
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing, vgg_preprocessing
-from preprocessing.decoding import decode_image
+from preprocessing.decoding import decode_crop, image_shape
+
+# Batches that wait for the step: one may come late without the step's noticing, and more would only take memory.
+_BATCHES_AHEAD = 2
 
 
-def preprocess_for_eval(image: tf.Tensor, config: Config) -> tf.Tensor:
-    """Prepares a decoded image, uint8 [any height, any width, 3], as every evaluation and prediction does.
+def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
+    """Decodes, crops and resizes an encoded image, a string scalar, as every evaluation and prediction does.
 
     Returns:
-      float32 [height, width, 3].
+      float32 [height, width, 3] in [0, 255], for `transfer` to go on with.
     """
+    shape, size = image_shape(encoded), (config.height, config.width)
     if config.preprocessing == 'vgg':
         smaller, _ = vgg_resize_range(config)
-        return vgg_preprocessing.preprocess_image(
-            image, config.height, config.width, is_training=False, resize_side_min=smaller
-        )
-    return inception_preprocessing.preprocess_for_eval(image, config.height, config.width)
+        window = vgg_preprocessing.central_window(shape, smaller, *size)
+        return vgg_preprocessing.resize_window(decode_crop(encoded, window.crop), window, *size)
+    pixels = decode_crop(encoded, inception_preprocessing.central_crop(shape))
+    return inception_preprocessing.apply_resize(pixels, *size, inception_preprocessing.BILINEAR)
 
 
-def preprocess_for_train(image: tf.Tensor, bbox: tf.Tensor, config: Config) -> tf.Tensor:
-    """Distorts a decoded image, uint8 [any height, any width, 3], for training.
+def preprocess_for_train(encoded: tf.Tensor, bbox: tf.Tensor, config: Config) -> transfer.Features:
+    """Distorts an encoded image, a string scalar, for training.
 
     Returns:
-      float32 [height, width, 3].
+      What is sent of it to the device; see `transfer.for_training`.
     """
+    shape, size = image_shape(encoded), (config.height, config.width)
+    distortion = draw_distortion(shape, bbox, config)
+    if isinstance(distortion, vgg_preprocessing.Distortion):
+        window = vgg_preprocessing.draw_window(shape, distortion, *size)
+        resized = vgg_preprocessing.resize_window(decode_crop(encoded, window.crop), window, *size)
+    else:
+        pixels = decode_crop(encoded, distortion.crop)
+        resized = inception_preprocessing.apply_resize(pixels, *size, distortion.resize_method)
+    return transfer.for_training(resized, distortion, config)
+
+
+def draw_distortion(shape: tf.Tensor, bbox: tf.Tensor, config: Config) -> transfer.Distortion:
+    """Draws all that is random about a training image of a shape, int32 [3], with boxes, float32 [1, boxes, 4]."""
     if config.preprocessing == 'vgg':
-        smaller, larger = vgg_resize_range(config)
-        return vgg_preprocessing.preprocess_image(
-            image,
-            config.height,
-            config.width,
-            is_training=True,
-            resize_side_min=smaller,
-            resize_side_max=larger,
-            random_flip=config.random_flip,
-        )
-    return inception_preprocessing.preprocess_for_train(
-        image,
-        config.height,
-        config.width,
+        return vgg_preprocessing.draw_distortion(*vgg_resize_range(config), config.random_flip)
+    return inception_preprocessing.draw_distortion(
+        shape,
         bbox if config.use_annotated_bbox else inception_preprocessing.whole_image_box(),
         fast_mode=config.fast_mode,
         use_fast_color_distort=config.use_fast_color_distort,
@@ -88,9 +96,12 @@ class InputPipeline:
             this host's.
 
         Returns:
-          A data set of batches (images, labels). Images are [batch, height, width, 3], or [height, width, 3,
-          batch] with `transpose_enabled` (one such after the other for the cores, if they share a batch); float32 or
-          bfloat16, as `precision` says; in [-1, 1], or as `vgg_preprocessing` leaves them. Labels are int32 [batch].
+          A data set of batches (features, labels). Features are images, [batch, height, width, 3], or [height, width,
+          3, batch] with `transpose_enabled` (one such after the other for the cores, if they share a batch); float32 or
+          bfloat16, as `precision` says; in [-1, 1], or as `vgg_preprocessing` leaves them. Or they are what
+          `transfer.received` makes such images of: with `--transfer=uint8`, uint8 images, of which a TPU gets int32
+          words, [batch, words]; in training a dict of these and of the distortions, float32 [batch, numbers]. Labels
+          are int32 [batch].
           In evaluation the last batch is filled up with examples labelled -1; on a TPU, which is told how many steps
           to take, such batches go on for ever.
 
@@ -107,6 +118,8 @@ class InputPipeline:
         options = tf.data.Options()
         # Training takes whichever image is ready; evaluation keeps to the order of the files.
         options.experimental_deterministic = not self._is_training
+        # The images are many: to divide the work on one among threads costs more than it brings.
+        options.experimental_threading.max_intra_op_parallelism = 1
         return dataset.with_options(options)
 
     def _slices(self, params: Dict[str, Any]) -> int:
@@ -116,7 +129,10 @@ class InputPipeline:
         return config.replicas if is_cut and config.transpose_enabled else 1
 
     def _storage(self, params: Dict[str, Any]) -> tf.data.Dataset:
-        """Phase 1, storage: files to records, as (path, position in the file, serialized Example)."""
+        """Phase 1, storage: files to records; if some may be skipped, each with its path and its position there.
+
+        What it holds in memory: `num_files_infeed` files and one more, each read ahead, and the buffer of records.
+        """
         config = self._config
         paths = records.find_shards(config.data_dir, self._split)
         files = tf.data.Dataset.from_tensor_slices((paths, records.sizes_to_reach(paths)))
@@ -128,7 +144,7 @@ class InputPipeline:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
         interleave = tf.data.experimental.parallel_interleave(
-            self._read_file, cycle_length=config.num_files_infeed, sloppy=self._is_training
+            self._read_file, cycle_length=config.num_files_infeed, sloppy=self._is_training, prefetch_input_elements=1
         )
         dataset = files.apply(interleave)
         if self._is_training:
@@ -141,92 +157,123 @@ class InputPipeline:
         lines = tf.data.TFRecordDataset(path, buffer_size=self._config.prefetch_dataset_buffer_size)
         if remote.hides_refusals(self._config.data_dir):
             lines = records.read_to_the_end(lines, path, size)
+        if not self._config.max_bad_records:
+            return lines
         return lines.enumerate().map(lambda position, serialized: (path, position, serialized))
 
     def _preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Phase 2, preprocessing: records to (image, label), many at a time."""
-        parallel = self._config.num_parallel_calls
+        """Phase 2, preprocessing: records to (what is sent of the image, label), many at a time."""
         if not self._config.max_bad_records:
-            return dataset.map(lambda path, position, serialized: self._preprocess(serialized), parallel)
-        dataset = dataset.map(self._preprocess_or_skip, parallel)
-        dataset = dataset.filter(lambda usable, image, label: usable)
-        return dataset.map(lambda usable, image, label: (image, label))
+            return dataset.map(self._preprocess, self._parallel_calls)
+        dataset = dataset.map(self._preprocess_or_skip, self._parallel_calls)
+        dataset = dataset.filter(lambda usable, features, label: usable)
+        return dataset.map(lambda usable, features, label: (features, label))
 
-    def _preprocess(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-        """One record to its image, [height, width, 3], and its label."""
+    @property
+    def _parallel_calls(self) -> int:
+        """Images at a time. Of more than there are cores, some wait in memory, and drive the others from the caches."""
         config = self._config
-        record = records.parse(serialized)
+        is_here = not config.use_tpu or config.is_emulated
+        return min(config.num_parallel_calls, len(os.sched_getaffinity(0))) if is_here else config.num_parallel_calls
+
+    def _preprocess(self, serialized: tf.Tensor) -> Tuple[transfer.Features, tf.Tensor]:
+        """One record to what is sent of its image, and its label."""
+        config = self._config
+        record = records.parse(serialized, with_boxes=self._is_training and config.use_annotated_bbox)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
-            image, label = decode_image(record.encoded), tf.cast(record.label, tf.int32)
+            encoded, label = tf.identity(record.encoded), tf.cast(record.label, tf.int32)
         if self._is_training:
-            image = preprocess_for_train(image, record.bbox, config)
-        else:
-            image = preprocess_for_eval(image, config)
-        return self._as_sent(image), label
+            return preprocess_for_train(encoded, record.bbox, config), label
+        return transfer.for_evaluation(resize_for_eval(encoded, config), config), label
 
     def _preprocess_or_skip(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor
-    ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> Tuple[tf.Tensor, transfer.Features, tf.Tensor]:
         """As `_preprocess`, with whether the record could be used; if not, it is named, and counted.
 
         An operation that fails cannot be caught in a graph; a data set that ignores errors can hold it. That costs
         half a millisecond per image, which is why it is not done unless records may be skipped.
         """
         attempt = tf.data.Dataset.from_tensors(serialized).map(lambda s: (True, *self._preprocess(s)))
-        nothing = (False, self._as_sent(tf.zeros([self._config.height, self._config.width, 3])), PADDING_LABEL)
-        attempt = attempt.apply(tf.data.experimental.ignore_errors()).concatenate(tf.data.Dataset.from_tensors(nothing))
-        usable, image, label = tf.data.experimental.get_single_element(attempt.take(1))
+        attempt = attempt.apply(tf.data.experimental.ignore_errors()).concatenate(_zeros_like(attempt))
+        usable, features, label = tf.data.experimental.get_single_element(attempt.take(1))
         name = functools.partial(name_bad_record, self._config, self._split, path, position)
         with tf.control_dependencies([tf.cond(usable, tf.no_op, name)]):
-            return tf.identity(usable), image, label
+            return tf.identity(usable), features, label
 
     def _fake_images(self) -> tf.data.Dataset:
         """Made-up images, each another, labelled with all classes in turn: for measuring and for dry runs."""
         config = self._config
 
-        def make(index: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+        def make(index: tf.Tensor) -> Tuple[transfer.Features, tf.Tensor]:
             seed = tf.stack([index, tf.constant(0, tf.int64)])
             pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=255.0)
-            if config.preprocessing == 'vgg':
-                image = pixels - vgg_preprocessing.CHANNEL_MEANS
-            else:
-                image = inception_preprocessing.scale_to_network(pixels / 255.0)
-            return self._as_sent(image), tf.cast(index % config.num_classes, tf.int32)
+            label = tf.cast(index % config.num_classes, tf.int32)
+            if not self._is_training:
+                return transfer.for_evaluation(pixels, config), label
+            shape, box = tf.constant([config.height, config.width, 3]), inception_preprocessing.whole_image_box()
+            return transfer.for_training(pixels, draw_distortion(shape, box, config), config), label
 
         count = config.num_train_images if self._is_training else config.eval_images
         dataset = tf.data.Dataset.range(count)
-        return (dataset.repeat() if self._is_training else dataset).map(make, config.num_parallel_calls)
-
-    def _as_sent(self, image: tf.Tensor) -> tf.Tensor:
-        return tf.cast(image, tf.bfloat16 if self._config.precision == 'bfloat16' else tf.float32)
+        return (dataset.repeat() if self._is_training else dataset).map(make, self._parallel_calls)
 
     def _transfer(self, dataset: tf.data.Dataset, batch_size: int, slices: int) -> tf.data.Dataset:
-        """Phase 3, transfer: batches, ready when the step asks for them."""
+        """Phase 3, transfer: batches, ready when the step asks for them.
+
+        In memory are the batches that are ready, one that is being filled and one that is being used.
+        """
         config = self._config
         batch_size //= slices
         if self._is_training:
+            # TensorFlow makes one of this and the map before: an image is put in its place in the batch at once.
             dataset = dataset.batch(batch_size, drop_remainder=True)
         else:
-            dataset = dataset.batch(batch_size).map(functools.partial(self._fill_up, batch_size))
+            fill_up = functools.partial(_fill_up, batch_size)
+            dataset = dataset.batch(batch_size)
+            nothing = _zeros_like(dataset)
+            dataset = dataset.map(fill_up)
             if config.use_tpu:
-                filling = (self._as_sent(tf.zeros([0, config.height, config.width, 3])), tf.zeros([0], tf.int32))
-                padding = tf.data.Dataset.from_tensors(filling).map(functools.partial(self._fill_up, batch_size))
-                dataset = dataset.concatenate(padding.repeat())
+                dataset = dataset.concatenate(nothing.map(fill_up).repeat())
         if config.transpose_enabled:
-            dataset = dataset.map(lambda images, labels: (tf.transpose(images, [1, 2, 3, 0]), labels))
+            dataset = dataset.map(lambda features, labels: (_with_batch_last(features), labels))
         if slices > 1:
             dataset = dataset.batch(slices, drop_remainder=True).map(lambda *tensors: tuple(map(_join, tensors)))
-        return dataset.prefetch(tf.data.experimental.AUTOTUNE) if config.prefetch_enabled else dataset
+        return dataset.prefetch(_BATCHES_AHEAD) if config.prefetch_enabled else dataset
 
-    def _fill_up(self, batch_size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-        """Pads a batch to its full size with black images that have no weight."""
-        missing = batch_size - tf.shape(labels)[0]
-        images = tf.pad(images, [[0, missing], [0, 0], [0, 0], [0, 0]])
-        labels = tf.pad(labels, [[0, missing]], constant_values=PADDING_LABEL)
-        images.set_shape([batch_size, self._config.height, self._config.width, 3])
-        labels.set_shape([batch_size])
-        return images, labels
+
+def _fill_up(batch_size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+    """Pads a batch to its full size with black images that have no weight."""
+    missing = batch_size - tf.shape(labels)[0]
+
+    def pad() -> Tuple[tf.Tensor, tf.Tensor]:
+        sides = [[0, missing], *[[0, 0]] * (images.shape.ndims - 1)]
+        return tf.pad(images, sides), tf.pad(labels, [[0, missing]], constant_values=PADDING_LABEL)
+
+    # Padding copies the batch, which only the last one needs.
+    full_images, full_labels = tf.cond(missing > 0, pad, lambda: (images, labels))
+    full_images.set_shape([batch_size, *images.shape[1:]])
+    full_labels.set_shape([batch_size])
+    return full_images, full_labels
+
+
+def _zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """One element like those of a data set, of zeros; without any where a size is not known."""
+
+    def zeros(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
+        return tf.zeros([size or 0 for size in shape.as_list()], dtype)
+
+    shapes = tf.compat.v1.data.get_output_shapes(dataset)
+    types = tf.compat.v1.data.get_output_types(dataset)
+    return tf.data.Dataset.from_tensors(tf.nest.map_structure(zeros, shapes, types))
+
+
+def _with_batch_last(features: transfer.Features) -> transfer.Features:
+    """Images [batch, ...] to [..., batch]; the numbers of their distortions stay as they are."""
+    if isinstance(features, dict):
+        return {**features, transfer.IMAGES: _with_batch_last(features[transfer.IMAGES])}
+    return tf.transpose(features, [*range(1, features.shape.ndims), 0])
 
 
 def _join(tensor: tf.Tensor) -> tf.Tensor:

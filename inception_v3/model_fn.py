@@ -4,7 +4,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import tensorflow as tf
 
-from inception_v3 import metrics, moving_average
+from inception_v3 import metrics, moving_average, transfer
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
@@ -25,13 +25,12 @@ _PREDICT = tf.estimator.ModeKeys.PREDICT
 
 
 def inception_model_fn(
-    features: tf.Tensor, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
+    features: transfer.Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
 ) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
     """Builds the graph of a training step, an evaluation step or a prediction.
 
     Args:
-      features: images as the input pipeline makes them, [batch, height, width, 3], or [height, width, 3, batch]
-        with `transpose_enabled` in training and evaluation; float32 or bfloat16.
+      features: a batch of what the input pipeline sends; for prediction, images as `transfer.received` returns them.
       labels: int32 [batch]; `metrics.PADDING_LABEL` for padding in evaluation; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
       params: `config` is the run's `Config`.
@@ -39,9 +38,7 @@ def inception_model_fn(
     config: Config = params['config']
     # Resource variables are read when the graph says so, on a CPU as on a TPU.
     with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), use_resource=True):
-        images = features
-        if config.transpose_enabled and mode != _PREDICT:
-            images = tf.transpose(images, [3, 0, 1, 2])
+        images = transfer.received(features, config.transpose_enabled and mode != _PREDICT, config)
         logits, auxiliary_logits = _network(images, mode, config)
         if mode == _PREDICT:
             return _prediction(logits, config)

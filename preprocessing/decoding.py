@@ -1,6 +1,23 @@
-"""Encoded images to pixels."""
+"""Encoded images to pixels: whole ones, and crops without the cost of the rest."""
+
+from typing import NamedTuple
 
 import tensorflow as tf
+
+# The marker that ends a JPEG file (ITU-T T.81, table B.1).
+_END_OF_IMAGE = b'\xff\xd9'
+# How a PNG file begins, and where its width and height are, as 32-bit numbers (ISO/IEC 15948, 5.2 and 11.2.2).
+_PNG_BEGINS = b'\x89PNG'
+_PNG_SIZE_AT = 16
+
+
+class Crop(NamedTuple):
+    """A box in an image, in pixels: int32 scalars."""
+
+    top: tf.Tensor
+    left: tf.Tensor
+    height: tf.Tensor
+    width: tf.Tensor
 
 
 def decode_image(encoded: tf.Tensor) -> tf.Tensor:
@@ -18,3 +35,71 @@ def decode_image(encoded: tf.Tensor) -> tf.Tensor:
     """
     # This operation looks at the first bytes and takes all three formats, in spite of its name.
     return tf.image.decode_jpeg(encoded, channels=3)
+
+
+def image_shape(encoded: tf.Tensor) -> tf.Tensor:
+    """The height, width and channels of an encoded image, int32 [3]; read from the header of a JPEG or PNG file.
+
+    Args:
+      encoded: a string scalar, the bytes of a file that `decode_image` takes.
+
+    Raises:
+      tf.errors.InvalidArgumentError: when run on a file that has no such header.
+    """
+
+    def of_png() -> tf.Tensor:
+        size = tf.strings.substr(encoded, _PNG_SIZE_AT, 8)
+        width_and_height = tf.io.decode_raw(size, tf.int32, little_endian=False)
+        return tf.concat([width_and_height[::-1], [3]], 0)
+
+    def of_others() -> tf.Tensor:
+        is_png = tf.equal(tf.strings.substr(encoded, 0, tf.minimum(tf.strings.length(encoded), 4)), _PNG_BEGINS)
+        return tf.cond(is_png, of_png, lambda: tf.shape(decode_image(encoded)))
+
+    shape = tf.cond(tf.image.is_jpeg(encoded), lambda: tf.image.extract_jpeg_shape(encoded), of_others)
+    shape.set_shape([3])
+    return shape
+
+
+def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
+    """Decodes a part of an image: to the very pixels that decoding all of it and cutting the part out gives.
+
+    Of a JPEG, the rows above and below the crop, and the pixels beside it, are not made.
+
+    Args:
+      encoded: a string scalar, the bytes of a file that `decode_image` takes.
+      crop: a box in the image, whose size is `image_shape`.
+
+    Returns:
+      A uint8 tensor of shape [crop height, crop width, 3].
+
+    Raises:
+      tf.errors.InvalidArgumentError: as `decode_image`.
+    """
+
+    def of_jpeg() -> tf.Tensor:
+        # Chroma is interpolated between neighbours, and the outermost columns of what is decoded lack one: so one more
+        # on each side is decoded, and left out.
+        left = tf.maximum(crop.left - 1, 0)
+        right = tf.minimum(crop.left + crop.width + 1, tf.image.extract_jpeg_shape(encoded)[1])
+        window = tf.stack([crop.top, left, crop.height, right - left])
+        wider = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
+        return tf.slice(wider, tf.stack([0, crop.left - left, 0]), tf.stack([-1, crop.width, -1]))
+
+    pixels = tf.cond(_is_whole_jpeg(encoded), of_jpeg, lambda: apply_crop(decode_image(encoded), crop))
+    pixels.set_shape([None, None, 3])
+    return pixels
+
+
+def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
+    """Cuts the box out of an image of shape [height, width, channels]."""
+    cropped = tf.slice(image, [crop.top, crop.left, 0], [crop.height, crop.width, -1])
+    cropped.set_shape([None, None, image.shape[2]])
+    return cropped
+
+
+def _is_whole_jpeg(encoded: tf.Tensor) -> tf.Tensor:
+    """Whether a file is a JPEG with an end: of one that is cut short, a crop that lies above the cut would decode."""
+    size = tf.strings.length(encoded)
+    end = tf.strings.substr(encoded, tf.maximum(size - len(_END_OF_IMAGE), 0), len(_END_OF_IMAGE))
+    return tf.logical_and(tf.image.is_jpeg(encoded), tf.equal(end, _END_OF_IMAGE))

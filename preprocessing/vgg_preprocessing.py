@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from preprocessing.decoding import Crop, apply_crop
+from preprocessing.inception_preprocessing import add_to_channels, apply_flip
+
 # Mean red, green and blue of ImageNet's training images, for pixels in [0, 255].
 CHANNEL_MEANS = (123.68, 116.78, 103.94)
 
@@ -42,23 +45,86 @@ def draw_distortion(resize_side_min: int, resize_side_max: int, random_flip: boo
     )
 
 
-def resize_smaller_side(image: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
-    """Resizes an image bilinearly so that its smaller side is `side` and its shape is kept."""
-    shape = tf.cast(tf.shape(image)[:2], tf.float32)
-    scale = tf.cast(side, tf.float32) / tf.reduce_min(shape)
-    size = tf.cast(tf.math.rint(shape * scale), tf.int32)
-    return tf.compat.v1.image.resize_bilinear(image[tf.newaxis], size)[0]
+class Window(NamedTuple):
+    """What of an image a crop of its resized version shows.
+
+    Attributes:
+      crop: the box of the pixels that it is made of.
+      box: float32 [4], the places in that box of the crop's first and last pixels: top, left, bottom, right, in
+        pixels of the image.
+      is_enlarged: bool scalar, whether the image is enlarged: the last pixels may lie beyond the image's then.
+    """
+
+    crop: Crop
+    box: tf.Tensor
+    is_enlarged: tf.Tensor
+
+
+def draw_window(image_shape: tf.Tensor, distortion: Distortion, height: int, width: int) -> Window:
+    """The window of a drawn distortion; arguments as for `apply_distortion`."""
+    size = resized_size(image_shape, distortion.side)
+    places = size - [height, width] + 1
+    fractions = tf.stack([distortion.top, distortion.left])
+    begin = tf.cast(tf.floor(fractions * tf.cast(places, tf.float32)), tf.int32)
+    return _window(image_shape, size, tf.minimum(begin, places - 1), height, width)
+
+
+def central_window(image_shape: tf.Tensor, side: int, height: int, width: int) -> Window:
+    """The middle of an image whose smaller side is resized to `side` pixels."""
+    size = resized_size(image_shape, tf.constant(side))
+    return _window(image_shape, size, (size - [height, width]) // 2, height, width)
+
+
+def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
+    """Height and width of an image that keeps its shape, and has a smaller side of `side` pixels."""
+    sides = tf.cast(image_shape[:2], tf.float32)
+    return tf.cast(tf.math.rint(sides * (tf.cast(side, tf.float32) / tf.reduce_min(sides))), tf.int32)
+
+
+def _window(image_shape: tf.Tensor, size: tf.Tensor, begin: tf.Tensor, height: int, width: int) -> Window:
+    """The window of a crop that begins at `begin` in an image that is resized to `size`."""
+    # Pixel i of a resized side is made of the pixels around i * step, as tf.image.resize_bilinear has it.
+    step = tf.cast(image_shape[:2], tf.float64) / tf.cast(size, tf.float64)
+    first = tf.cast(begin, tf.float64) * step
+    last = tf.cast(begin + tf.constant([height - 1, width - 1]), tf.float64) * step
+    low = tf.cast(tf.floor(first), tf.int32)
+    count = tf.minimum(tf.cast(tf.floor(last), tf.int32) + 2, image_shape[:2]) - low
+    places = tf.concat([first, last], 0) - tf.cast(tf.tile(low, [2]), tf.float64)
+    return Window(Crop(low[0], low[1], count[0], count[1]), tf.cast(places, tf.float32), tf.reduce_any(step < 1.0))
+
+
+def resize_window(pixels: tf.Tensor, window: Window, height: int, width: int) -> tf.Tensor:
+    """Resizes the pixels of a window: to what resizing all of the image and cutting the crop out gives.
+
+    Args:
+      pixels: those of `window.crop`, [crop height, crop width, 3], of any numeric dtype.
+      window: of the crop.
+      height: height of the crop, in pixels.
+      width: width of the crop, in pixels.
+
+    Returns:
+      float32 [height, width, 3], with pixels of the same range.
+    """
+    # Beyond the last pixels of the image are their copies.
+    pixels = tf.cond(
+        window.is_enlarged, lambda: tf.pad(pixels, [[0, 1], [0, 1], [0, 0]], mode='SYMMETRIC'), lambda: pixels
+    )
+    ends = tf.cast(tf.tile(tf.shape(pixels)[:2] - 1, [2]), tf.float32)
+    resized = tf.image.crop_and_resize(pixels[tf.newaxis], [window.box / ends], [0], [height, width])[0]
+    resized.set_shape([height, width, 3])
+    return resized
 
 
 def apply_distortion(image: tf.Tensor, distortion: Distortion, height: int, width: int) -> tf.Tensor:
     """Applies a drawn distortion; image and result as for `preprocess_image`."""
-    image = resize_smaller_side(tf.cast(image, tf.float32), distortion.side)
-    places = tf.shape(image)[:2] - [height, width] + 1
-    fractions = tf.stack([distortion.top, distortion.left])
-    begin = tf.cast(tf.floor(fractions * tf.cast(places, tf.float32)), tf.int32)
-    image = _crop(image, tf.minimum(begin, places - 1), height, width)
-    image = tf.cond(distortion.flip, lambda: tf.reverse(image, [1]), lambda: image)
-    return image - CHANNEL_MEANS
+    window = draw_window(tf.shape(image), distortion, height, width)
+    resized = resize_window(apply_crop(image, window.crop), window, height, width)
+    return subtract_mean(apply_flip(resized, distortion.flip))
+
+
+def subtract_mean(image: tf.Tensor) -> tf.Tensor:
+    """Pixels in [0, 255], of one image or several, less `CHANNEL_MEANS`."""
+    return add_to_channels(image, -tf.constant(CHANNEL_MEANS))
 
 
 def preprocess_image(
@@ -95,12 +161,5 @@ def preprocess_image(
         )
     if is_training:
         return apply_distortion(image, draw_distortion(resize_side_min, resize_side_max, random_flip), height, width)
-    image = resize_smaller_side(tf.cast(image, tf.float32), tf.constant(resize_side_min))
-    begin = (tf.shape(image)[:2] - [height, width]) // 2
-    return _crop(image, begin, height, width) - CHANNEL_MEANS
-
-
-def _crop(image: tf.Tensor, begin: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    cropped = tf.slice(image, tf.concat([begin, [0]], 0), [height, width, -1])
-    cropped.set_shape([height, width, 3])
-    return cropped
+    window = central_window(tf.shape(image), resize_side_min, height, width)
+    return subtract_mean(resize_window(apply_crop(image, window.crop), window, height, width))

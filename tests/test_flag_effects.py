@@ -96,6 +96,11 @@ def of_pipeline(kind: str) -> Callable[..., Any]:
     return lambda config, patch: operations(config, kind)
 
 
+def of_tpu_pipeline(kind: str) -> Callable[..., Any]:
+    """As `of_pipeline`, on the host of a TPU, whose cores are not this machine's."""
+    return lambda config, patch: operations(dataclasses.replace(config, use_tpu=True, num_shards=1), kind)
+
+
 def shuffle_buffers(config: Config, patch: Any) -> List[Any]:
     return [constants[0] for constants in operations(config, 'ShuffleDataset')]
 
@@ -130,7 +135,7 @@ def uniform_ranges(config: Config, patch: Any) -> Dict[str, float]:
         return original(shape, minval, maxval, *rest, **options)
 
     patch.setattr(tf.random, 'uniform', uniform)
-    input_pipeline.preprocess_for_train(tf.zeros([90, 90, 3], tf.uint8), tf.zeros([1, 0, 4]), config)
+    input_pipeline.preprocess_for_train(tf.constant(''), tf.zeros([1, 0, 4]), config)
     return dict(zip(FAST_COLOR_DRAWS, ranges))
 
 
@@ -148,7 +153,7 @@ def crop_boxes(config: Config, patch: Any) -> Any:
         return original(image_shape, bounding_boxes, **options)
 
     patch.setattr(tf.image, 'sample_distorted_bounding_box', sample)
-    input_pipeline.preprocess_for_train(tf.zeros([90, 90, 3], tf.uint8), tf.zeros([1, 7, 4]), config)
+    input_pipeline.preprocess_for_train(tf.constant(''), tf.zeros([1, 7, 4]), config)
     return shapes
 
 
@@ -264,7 +269,7 @@ EFFECTS: Dict[str, Tuple[Any, Callable[..., Any], Any]] = {
     'followup_shuffle_buffer_size': (18, shuffle_buffers, [1024, 18]),
     'prefetch_dataset_buffer_size': (12345, of_pipeline('TFRecordDataset'), [[b'', 12345]]),
     'prefetch_enabled': (False, of_pipeline('PrefetchDataset'), []),
-    'num_parallel_calls': (5, of_pipeline('ParallelMapDataset'), [[5]]),
+    'num_parallel_calls': (5, of_tpu_pipeline('ParallelMapDataset'), [[5]]),
     'transpose_enabled': (True, training_batch_layout, ((75, 75, 3, 3), np.float32)),
     'preprocessing': ('vgg', evaluation_pixels, CHANGED),
     'height': (80, training_batch_layout, ((3, 80, 75, 3), np.float32)),

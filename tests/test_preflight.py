@@ -356,12 +356,11 @@ def test_a_network_that_xla_cannot_compile_is_named_by_its_line(capsys: Any, one
 
 
 def test_python_in_the_input_pipeline_keeps_a_run_from_starting(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
-    def through_python(image: tf.Tensor, config: Any) -> tf.Tensor:
-        image = tf.py_function(lambda x: tf.cast(x, tf.float32), [image], tf.float32)
-        image.set_shape([None, None, 3])
-        return tf.compat.v1.image.resize_image_with_crop_or_pad(image, config.height, config.width)
+    def through_python(encoded: tf.Tensor, config: Any) -> tf.Tensor:
+        length = tf.py_function(lambda x: tf.cast(tf.strings.length(x), tf.float32), [encoded], tf.float32)
+        return tf.zeros([config.height, config.width, 3]) + length
 
-    monkeypatch.setattr(input_pipeline, 'preprocess_for_eval', through_python)
+    monkeypatch.setattr(input_pipeline, 'resize_for_eval', through_python)
     (error,) = errors_of(capsys, *SMALL, '--topology=v2-8')
     assert 'evaluation: ' in error and 'EagerPyFunc' in error and 'tests/test_preflight.py' in error
 

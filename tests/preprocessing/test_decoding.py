@@ -1,7 +1,11 @@
 """Decoding of real files: what Pillow writes, TensorFlow must read."""
 
 import io
-from typing import Any
+import random
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict
 
 import numpy as np
 import PIL.Image
@@ -9,7 +13,7 @@ import pytest
 import skimage.data
 import tensorflow as tf
 
-from preprocessing.decoding import decode_image
+from preprocessing.decoding import Crop, decode_crop, decode_image, image_shape
 from tests.conftest import evaluate
 
 CAT = PIL.Image.fromarray(skimage.data.chelsea())  # 300 x 451
@@ -111,3 +115,84 @@ def test_a_file_without_its_last_bytes_is_refused(file_format: str) -> None:
 def test_what_is_no_image_is_refused(encoded: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         decode(encoded)
+
+
+def kinds() -> Dict[str, bytes]:
+    """A file of each kind that data sets turn out to have, whatever their names say."""
+    grey, palette = CAT.convert('L'), CAT.convert('P')
+    return {
+        'JPEG': file_of(CAT, 'JPEG', quality=92),
+        'JPEG 4:4:4': file_of(CAT, 'JPEG', subsampling=0),
+        'JPEG 4:2:2': file_of(CAT, 'JPEG', subsampling=1),
+        'progressive JPEG': file_of(CAT, 'JPEG', progressive=True),
+        'JPEG with restart markers': file_of(CAT, 'JPEG', restart_marker_blocks=7),
+        'grey JPEG': file_of(grey, 'JPEG'),
+        'CMYK JPEG': file_of(CAT.convert('CMYK'), 'JPEG'),
+        'JPEG with something behind it': file_of(CAT, 'JPEG') + b'\0' * 100,
+        'PNG': file_of(CAT, 'PNG'),
+        'grey PNG': file_of(grey, 'PNG'),
+        'PNG of a palette': file_of(palette, 'PNG'),
+        'PNG with transparency': file_of(with_alpha(CAT), 'PNG'),
+        '16-bit PNG': file_of(PIL.Image.fromarray(np.asarray(grey, np.uint16) * 257), 'PNG'),
+        'GIF': file_of(palette, 'GIF'),
+    }
+
+
+@pytest.mark.parametrize('kind', kinds())
+def test_the_shape_and_any_part_are_those_of_the_whole_image(kind: str) -> None:
+    encoded, generator = kinds()[kind], random.Random(kind)
+    whole = decode(encoded)
+    height, width = whole.shape[:2]
+    parts = [(0, 0, height, width), (0, 0, 1, 1), (height - 1, width - 1, 1, 1)]
+    for _ in range(40):
+        size = generator.randint(1, height), generator.randint(1, width)
+        parts.append((generator.randint(0, height - size[0]), generator.randint(0, width - size[1]), *size))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        assert session.run(image_shape(tf.constant(encoded)))[:2].tolist() == [height, width]
+        box = tf.compat.v1.placeholder(tf.int32, [4])
+        pixels = decode_crop(tf.constant(encoded), Crop(*tf.unstack(box)))
+        assert (pixels.dtype, pixels.shape.as_list()) == (tf.uint8, [None, None, 3])
+        for top, left, rows, columns in parts:
+            part = session.run(pixels, {box: [top, left, rows, columns]})
+            np.testing.assert_array_equal(part, whole[top : top + rows, left : left + columns])
+
+
+@pytest.mark.parametrize('file_format', ['JPEG', 'PNG', 'GIF'])
+def test_an_image_of_one_pixel_is_one(file_format: str) -> None:
+    encoded = tf.constant(file_of(PIL.Image.new('RGB', (1, 1), (10, 200, 30)), file_format))
+    pixels = evaluate(decode_crop(encoded, Crop(*tf.unstack(tf.constant([0, 0, 1, 1])))))
+    assert pixels.shape == (1, 1, 3)
+    assert np.abs(pixels[0, 0].astype(int) - [10, 200, 30]).max() < 6
+    assert evaluate(image_shape(encoded))[:2].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize('kind', ['JPEG', 'progressive JPEG', 'PNG', 'GIF'])
+@pytest.mark.parametrize('share', [0.0, 0.001, 0.1, 0.5, 0.99])
+def test_no_part_of_a_file_that_is_cut_short_is_taken(kind: str, share: float) -> None:
+    """Not even the first row, which is whole."""
+    encoded = kinds()[kind]
+    cut = tf.constant(encoded[: int(share * len(encoded))])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        evaluate(decode_crop(cut, Crop(*tf.unstack(tf.constant([0, 0, 1, 100])))))
+
+
+def test_a_small_part_of_a_huge_jpeg_does_not_take_the_memory_of_the_whole() -> None:
+    """12,000 x 9,000 pixels are 324 MB decoded; a process is measured that decodes a hundredth of them."""
+    program = (
+        'import resource, sys, tensorflow as tf\n'
+        'from preprocessing.decoding import Crop, decode_crop\n'
+        'encoded = tf.io.read_file(sys.argv[1])\n'
+        'part = decode_crop(encoded, Crop(*tf.unstack(tf.constant([4000, 6000, 900, 1200]))))\n'
+        'with tf.compat.v1.Session() as session:\n'
+        '    session.run(tf.zeros([]))\n'
+        '    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n'
+        '    print(session.run(part).mean(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n'
+    )
+    with tempfile.NamedTemporaryFile(suffix='.jpg') as file:
+        PIL.Image.new('RGB', (12000, 9000), (100, 100, 100)).save(file.name)
+        output = subprocess.run(
+            [sys.executable, '-c', program, file.name], stdout=subprocess.PIPE, check=True, text=True
+        )
+    mean, kilobytes = map(float, output.stdout.split())
+    assert abs(mean - 100) < 2
+    assert kilobytes < 100_000

@@ -47,11 +47,13 @@ def test_the_means_are_subtracted_from_pixels_of_0_to_255(value: int, dtype: typ
 def test_the_smaller_side_is_resized_to_the_given_one_and_the_shape_kept(
     shape: Tuple[int, int], side: int, expected: Tuple[int, int]
 ) -> None:
+    assert tuple(evaluate(vgg.resized_size(tf.constant([*shape, 3]), tf.constant(side)))) == expected
     image = CAT[: shape[0], : shape[1]].astype(np.float32)
-    resized = evaluate(vgg.resize_smaller_side(tf.constant(image), tf.constant(side)))
-    assert resized.shape == (*expected, 3)
-    # Float32 over a range of 255.
-    np.testing.assert_allclose(resized, resize_bilinear(image.astype(float), *expected), atol=2e-3)
+    # The whole of the resized image is a crop, too.
+    window = vgg.central_window(tf.constant([*shape, 3]), side, *expected)
+    resized = evaluate(vgg.resize_window(tf.constant(image), window, *expected))
+    # Float32 over a range of 255, and for places in a window.
+    np.testing.assert_allclose(resized, resize_bilinear(image.astype(float), *expected), atol=5e-3)
 
 
 @pytest.mark.parametrize('static', [True, False])
@@ -91,7 +93,7 @@ def test_a_drawn_distortion_applies_as_documented(size: Tuple[int, int]) -> None
         top, left = np.floor([drawn.top, drawn.left] * (shape - size + 1)).astype(int)
         by_hand = resized[top : top + size[0], left : left + size[1]]
         by_hand = (by_hand[:, ::-1] if drawn.flip else by_hand) - MEANS
-        np.testing.assert_allclose(distorted, by_hand, atol=2e-3)
+        np.testing.assert_allclose(distorted, by_hand, atol=5e-3)
         flips.add(bool(drawn.flip))
     assert flips == {True, False}
 
