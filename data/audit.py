@@ -396,12 +396,14 @@ def _progress_bar(total: Optional[int]) -> Iterator[Callable[[int], None]]:
     except ImportError:
         yield lambda count: None
         return
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
     columns = (
         *(progress.TextColumn('reading'), progress.BarColumn(), progress.MofNCompleteColumn()),
         *(progress.TextColumn('records'), progress.TimeRemainingColumn()),
     )
-    console = Console(stderr=True)
-    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task('', total=total)
         yield lambda count: bar.update(task, completed=count)
 

@@ -218,6 +218,8 @@ def read_entries(path: str, num_classes: int) -> Iterator[Entry]:
     no_boxes = np.zeros([0, 4], np.float32)
     reached = 0
     try:
+        # On s3://, TensorFlow takes a file that is refused for an empty one; this asks why.
+        remote.check_readable(path)
         size = remote.size(path)
         with remote.explained(path, remote.READ):
             for position, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
@@ -245,7 +247,7 @@ def read_entries(path: str, num_classes: int) -> Iterator[Entry]:
                     problem,
                 )
         if reached != size:
-            raise records.DataError(f'could not be read beyond byte {reached:,} of {size:,}.')
+            raise records.DataError(f'{remote.ENDED_EARLY} {reached:,} of {size:,}.')
     except tf.errors.DataLossError as error:
         if not reached:
             raise records.DataError(f'not a record file, or damaged at its very beginning: {error.message}.')

@@ -75,9 +75,7 @@ def test_what_is_cut_short_is_not_sound(name: str) -> None:
         assert header is None or not header.sound, length
 
 
-@pytest.mark.parametrize(
-    ('kind', 'name'), [('BMP', 'BMP'), ('TIFF', 'TIFF'), ('WEBP', 'WebP')]
-)
+@pytest.mark.parametrize(('kind', 'name'), [('BMP', 'BMP'), ('TIFF', 'TIFF'), ('WEBP', 'WebP')])
 def test_what_training_cannot_decode_has_its_name(kind: str, name: str) -> None:
     assert read_header(saved(CAT, kind)) == ImageHeader(name, (), 0, 0, False)
 
