@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import app
 
 from data import remote
+from data.fingerprint import SplitFingerprint
 
 TRAIN = 'train'
 VALIDATION = 'validation'
@@ -164,7 +165,9 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def write_shards(data_dir: str, split: str, examples: Sequence[Callable[[], tf.train.Example]], shards: int) -> None:
+def write_shards(
+    data_dir: str, split: str, examples: Sequence[Callable[[], tf.train.Example]], shards: int
+) -> SplitFingerprint:
     """Writes examples to `shards` record files, in order and in shares that differ by one at the most.
 
     Args:
@@ -173,18 +176,29 @@ def write_shards(data_dir: str, split: str, examples: Sequence[Callable[[], tf.t
       examples: functions that make the examples, so that not all are in memory at once.
       shards: the number of files.
 
+    Returns:
+      The fingerprint of those that have an image and a label.
+
     Raises:
       DataError: a file cannot be written.
     """
+    written = SplitFingerprint()
     for shard in range(shards):
         share = examples[len(examples) * shard // shards : len(examples) * (shard + 1) // shards]
         try:
             with tf.io.TFRecordWriter(shard_path(data_dir, split, shard, shards)) as writer:
                 for make in share:
                     # The order of an Example's fields is random otherwise, and the same data another file each time.
-                    writer.write(make().SerializeToString(deterministic=True))
+                    example = make()
+                    writer.write(example.SerializeToString(deterministic=True))
+                    feature = example.features.feature
+                    label = feature['image/class/label'].int64_list.value
+                    encoded = feature['image/encoded'].bytes_list.value
+                    if label and encoded:
+                        written = written.with_image(label[0], encoded[0])
         except tf.errors.OpError as error:
             raise DataError(f'{data_dir}: the {split} files cannot be written: {error.message}.')
+    return written
 
 
 def find_shards(data_dir: str, split: str) -> List[str]:
