@@ -17,14 +17,14 @@ import multiprocessing
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from data import dataset_info, records, remote, shard_audit
-from data.dataset_info import DatasetInfo
+from data.audit_findings import judge
 from data.fingerprint import fingerprint
-from data.shard_audit import LISTED_AT_MOST, NAMED_AT_MOST, Listed, ShardAudit
+from data.shard_audit import LISTED_AT_MOST, Listed, ShardAudit
 
 SPLITS = (records.TRAIN, records.VALIDATION)
 
@@ -40,13 +40,6 @@ class Split(NamedTuple):
     paths: List[str]
     missing: List[str]
     content: ShardAudit
-
-
-class Findings(NamedTuple):
-    """What training fails of, and what a user should know."""
-
-    errors: List[str]
-    warnings: List[str]
 
 
 def audit(
@@ -69,13 +62,12 @@ def audit(
       RemoteError: the folder may not be listed, or cannot be reached.
     """
     start = time.monotonic()
-    findings = Findings([], [])
-    paths = _find(data_dir, findings)
+    paths, errors = _find(data_dir)
     info = None
     try:
         info = dataset_info.read(data_dir)
     except records.DataError as error:
-        findings.errors.append(str(error))
+        errors.append(str(error))
     if num_classes is None:
         num_classes = info.num_classes if info else _DOCUMENTED_CLASSES
     contents = _read([path for split in SPLITS for path in paths[split]], num_classes, decode, processes, progress)
@@ -97,29 +89,31 @@ def audit(
             'dataset_json': info.fingerprint or None if info else None,
             'agree': taken == info.fingerprint if info and info.fingerprint else None,
         },
-        'splits': {split: _describe(splits[split]) for split in SPLITS},
+        'splits': {
+            records.TRAIN: _describe(splits[records.TRAIN], info.train_images if info else None),
+            records.VALIDATION: _describe(splits[records.VALIDATION], info.validation_images if info else None),
+        },
         'duplicates': _duplicates(splits),
         'classes': _classes(splits, num_classes, info.class_names if info else []),
         'other_files': _other_files(data_dir, paths),
         'decoded': decode,
     }
-    for split in SPLITS:
-        _judge_split(splits[split], report['splits'][split], split, findings)
-    _judge_whole(report, info, findings)
+    found, warnings = judge(report)
+    errors += found
     seconds = time.monotonic() - start
     count = sum(split.content.records for split in splits.values())
     return {
         **report,
         'seconds': round(seconds, 1),
         'records_per_second': round(count / seconds),
-        'errors': findings.errors,
-        'warnings': findings.warnings,
-        'can_be_trained_on': not findings.errors,
+        'errors': errors,
+        'warnings': warnings,
+        'can_be_trained_on': not errors,
     }
 
 
-def _find(data_dir: str, findings: Findings) -> Dict[str, List[str]]:
-    """The record files by split; that there are none of one is a finding, of all a mistake."""
+def _find(data_dir: str) -> Tuple[Dict[str, List[str]], List[str]]:
+    """The record files by split, and what is wrong with a split that has none; that both have none is a mistake."""
     paths: Dict[str, List[str]] = {}
     problems = []
     for split in SPLITS:
@@ -130,8 +124,7 @@ def _find(data_dir: str, findings: Findings) -> Dict[str, List[str]]:
             problems.append(str(error))
     if not any(paths.values()):
         raise records.DataError(problems[0])
-    findings.errors.extend(problems)
-    return paths
+    return paths, problems
 
 
 def _other_files(data_dir: str, paths: Dict[str, List[str]]) -> List[str]:
@@ -168,7 +161,7 @@ def _read(
             read.value = shard_audit.STOP
 
 
-def _describe(split: Split) -> Dict[str, Any]:
+def _describe(split: Split, expected: Optional[int]) -> Dict[str, Any]:
     content = split.content
     images = np.concatenate([np.zeros([0], shard_audit.IMAGE), *content.images])
     sizes = images['size'][images['size'].min(axis=1) > 0]
@@ -176,6 +169,7 @@ def _describe(split: Split) -> Dict[str, Any]:
         'files': len(split.paths),
         'missing_files': split.missing,
         'records': content.records,
+        'records_expected': expected,
         'images': len(images),
         'width': _spread(sizes[:, 0]),
         'height': _spread(sizes[:, 1]),
@@ -245,18 +239,25 @@ def _duplicates(splits: Dict[str, Split]) -> Dict[str, Any]:
     validation = sizes - train
     labels = images['label']
     differ = of_each(np.minimum, labels) != of_each(np.maximum, labels)
+    between = (train > 0) & (validation > 0)
     several = np.flatnonzero(sizes > 1)
-    several = several[np.argsort(order[starts[several]])]
+    # The worst ones first, and those in the order of the files.
+    several = several[np.lexsort((order[starts[several]], ~between[several], ~differ[several]))]
 
     def place(index: int) -> Dict[str, Any]:
-        return {'path': paths[path_of[index]], 'position': int(images['position'][index]), 'label': int(labels[index])}
+        return {
+            'split': records.TRAIN if in_train[index] else records.VALIDATION,
+            'path': paths[path_of[index]],
+            'position': int(images['position'][index]),
+            'label': int(labels[index]),
+        }
 
     return {
         # Beyond the first of each.
         records.TRAIN: int(np.maximum(train - 1, 0).sum()),
         records.VALIDATION: int(np.maximum(validation - 1, 0).sum()),
         # Validation images that are training images, too.
-        'between': int(validation[train > 0].sum()),
+        'between': int(validation[between].sum()),
         # Different images that have more than one label.
         'of_several_labels': int(differ.sum()),
         'first': [
@@ -264,127 +265,6 @@ def _duplicates(splits: Dict[str, Split]) -> Dict[str, Any]:
             for group in several[:LISTED_AT_MOST]
         ],
     }
-
-
-def _judge_split(split: Split, described: Dict[str, Any], name: str, findings: Findings) -> None:
-    content = split.content
-    for bad_file in content.bad_files.first:
-        findings.errors.append(str(bad_file))
-    if content.bad_files.total > len(content.bad_files.first):
-        findings.errors.append(f'{content.bad_files.total:,} {name} files cannot be read to their end.')
-    if split.paths and not content.records:
-        findings.errors.append(f'{split.paths[0]} and all other {name} files: there is not one record in them.')
-    for found, what in (
-        (content.bad_fields, 'cannot be used'),
-        (content.undecodable, 'hold an image that cannot be decoded'),
-    ):
-        if found.total:
-            findings.errors.append(
-                f'{found.total:,} {name} records {what}. Training stops at them, unless --max_bad_records allows as '
-                f'many: {_named(found)}'
-            )
-    if split.missing:
-        findings.warnings.append(
-            f'{len(split.missing):,} of {len(split.missing) + len(split.paths):,} {name} files are missing: '
-            + _listed(split.missing)
-        )
-    if content.contradictions.total:
-        findings.warnings.append(
-            f'{content.contradictions.total:,} {name} records say what is not true of their image, which training '
-            f'does not mind: {_named(content.contradictions)}'
-        )
-    partial = [f'{field} ({count:,})' for field, count in sorted(content.fields.items()) if count < content.records]
-    partial = [text for text in partial if not text.startswith('image/object/')]
-    if partial:
-        findings.warnings.append(f'not all of the {content.records:,} {name} records have {_listed(partial)}.')
-    boxes = content.boxes
-    if boxes.in_pixels or boxes.empty:
-        findings.warnings.append(
-            f'{boxes.in_pixels:,} of {boxes.boxes:,} {name} boxes are in pixels and not in fractions of the image, and '
-            f'{boxes.empty:,} have no area: with --use_annotated_bbox they count for nothing, and an image that has '
-            'no other is not cropped.'
-        )
-    if boxes.out_of_range:
-        findings.warnings.append(
-            f'{boxes.out_of_range:,} of {boxes.boxes:,} {name} boxes reach over the edge of their image, and are cut '
-            'off there.'
-        )
-
-
-def _judge_whole(report: Dict[str, Any], info: Optional[DatasetInfo], findings: Findings) -> None:
-    warn = findings.warnings.append
-    counts = {split: report['splits'][split]['records'] for split in SPLITS}
-    if info:
-        for split, expected in ((records.TRAIN, info.train_images), (records.VALIDATION, info.validation_images)):
-            if counts[split] != expected:
-                warn(f'{counts[split]:,} {split} records; {dataset_info.FILE_NAME} says {expected:,}.')
-        if report['fingerprint']['agree'] is False:
-            warn(f'{dataset_info.FILE_NAME} has the fingerprint of other data: {info.fingerprint}.')
-    elif not findings.errors:
-        warn(
-            f'no {dataset_info.FILE_NAME}: a run takes the numbers of images and classes for those of ImageNet. Give '
-            f'--num_train_images={counts[records.TRAIN]} --num_eval_images={counts[records.VALIDATION]}, and '
-            '--num_classes.'
-        )
-    # Label 0 is the background, which images seldom show.
-    classes = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
-    only_in_validation = [c for c in classes if c[records.VALIDATION] and not c[records.TRAIN]]
-    empty = [c for c in classes if not c[records.VALIDATION] and not c[records.TRAIN]]
-    unseen = [c for c in classes if c[records.TRAIN] and not c[records.VALIDATION]]
-    for found, what in (
-        (only_in_validation, 'classes are never trained, and have validation images'),
-        (empty, 'classes have no images'),
-        (unseen, 'classes have no validation images'),
-    ):
-        if found:
-            warn(f'{len(found):,} {what}: ' + _listed([_name(c) for c in found]))
-    duplicates = report['duplicates']
-    if duplicates['between']:
-        warn(
-            f'{duplicates["between"]:,} validation images are training images, too, and flatter the result: '
-            + _places(duplicates['first'], lambda group: len({*map(_split_of, group)}) > 1)
-        )
-    for split in SPLITS:
-        if duplicates[split]:
-            warn(
-                f'{duplicates[split]:,} {split} images are copies of others: '
-                + _places(duplicates['first'], lambda group, s=split: [*map(_split_of, group)].count(s) > 1)
-            )
-    if duplicates['of_several_labels']:
-        warn(
-            f'{duplicates["of_several_labels"]:,} images are there under several labels: '
-            + _places(duplicates['first'], lambda group: len({place['label'] for place in group}) > 1)
-        )
-    if report['other_files']:
-        warn(f'{len(report["other_files"]):,} other files are not looked at: {_listed(report["other_files"])}')
-
-
-def _split_of(place: Dict[str, Any]) -> str:
-    return os.path.basename(place['path']).partition('-')[0]
-
-
-def _name(described: Dict[str, Any]) -> str:
-    return f'{described["label"]}' + (f' ({described["name"]})' if described['name'] else '')
-
-
-def _places(groups: Sequence[Sequence[Dict[str, Any]]], of_interest: Callable[..., bool]) -> str:
-    chosen = [group for group in groups if of_interest(group)]
-    texts = [
-        ' = '.join(f'{os.path.basename(place["path"])} {place["position"]}' for place in group[:NAMED_AT_MOST])
-        for group in chosen
-    ]
-    return _listed(texts)
-
-
-def _named(found: Listed) -> str:
-    texts = [str(bad_record).rstrip('.') for bad_record in found.first[:NAMED_AT_MOST]]
-    more = found.total - len(texts)
-    return '; '.join(texts) + (f'; and {more:,} more' if more else '')
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = len(texts) - NAMED_AT_MOST
-    return ', '.join(texts[:NAMED_AT_MOST]) + (f' and {more:,} more' if more > 0 else '')
 
 
 @contextlib.contextmanager

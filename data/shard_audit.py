@@ -18,8 +18,6 @@ from preprocessing.decoding import decode_image
 
 # Bad records that are named in full; the rest are counted.
 LISTED_AT_MOST = 1000
-# Those, and other things, that a finding names.
-NAMED_AT_MOST = 3
 # The format of what has no header.
 UNKNOWN = 'unknown'
 # In place of a number of records: no more are to be read.
@@ -32,7 +30,7 @@ _PROGRESS_EVERY = 100
 
 # What is kept of each image that has a label: 128 bits of its digest, its position in the file, its label, its size in
 # pixels (0 if its header cannot be read), and its bytes.
-IMAGE = np.dtype([('digest', 'u8', 2), ('position', 'i8'), ('label', 'i8'), ('size', 'i4', 2), ('bytes', 'i8')])
+IMAGE = np.dtype([('digest', 'u8', 2), ('position', 'i8'), ('label', 'i8'), ('size', 'i8', 2), ('bytes', 'i8')])
 
 
 class Entry(NamedTuple):

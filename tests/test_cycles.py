@@ -175,8 +175,8 @@ def test_the_saved_model_scores_what_the_evaluation_did(
     evaluation = evaluations(config)[-1]
     assert (outputs['classes'] == labels).mean() == pytest.approx(evaluation.top_1)
     np.testing.assert_allclose(outputs['probabilities'].sum(1), 1, rtol=1e-5)
-    # The digits' names: that of label 1 is 0.
-    assert outputs['class_names'].tolist() == [str(label - 1).encode() for label in outputs['classes']]
+    names = [b'background', b'0', b'1', b'2', b'3', b'4', b'5', b'6', b'7', b'8', b'9']
+    assert outputs['class_names'].tolist() == [names[label] for label in outputs['classes']]
     # The averages were exported, and not the weights that the checkpoint holds beside them.
     exported = tf.train.load_checkpoint(os.path.join(saved_model, 'variables', 'variables'))
     trained = tf.train.load_checkpoint(os.path.join(str(config.model_dir), 'model.ckpt-5'))

@@ -173,9 +173,9 @@ def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: b
     assert places(train['undecodable']) == undecodable + [10 + len(kinds) + 1] * decode
     assert all(place['path'].endswith('train-00000-of-00001') for place in train['bad_fields']['first'])
     assert train['records'] == 10 + len(kinds) + 2
-    assert any(f'{len(bad_fields)} train records cannot be used' in error for error in report['errors'])
+    assert any(f'train records that cannot be used: {len(bad_fields)}. ' in error for error in report['errors'])
     first = f'record {undecodable[0]}: the image (5000 bytes) cannot be decoded'
-    assert any(first in error and 'hold an image that cannot be decoded' in error for error in report['errors'])
+    assert any(first in error and 'train images that cannot be decoded' in error for error in report['errors'])
     assert report['splits']['validation']['bad_fields']['count'] == 0
 
 
@@ -225,7 +225,7 @@ def test_a_damaged_file_is_named_and_the_others_are_read(
     assert report['splits']['train']['records'] == 10 + records_left
     assert report['splits']['validation']['records'] == 5
     assert report['fingerprint']['agree'] is False
-    assert f'{10 + records_left} train records; dataset.json says 15.' in report['warnings']
+    assert f'train records: {10 + records_left}; dataset.json says 15.' in report['warnings']
 
 
 def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
@@ -237,19 +237,18 @@ def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: path
     assert report['can_be_trained_on']
     assert report['splits']['train']['missing_files'] == ['train-00002-of-00003']
     assert report['other_files'] == ['notes', 'train-00000-of-00003.bak']
-    assert [warning.partition(':')[0] for warning in report['warnings']] == [
-        '1 of 3 train files are missing',
-        '10 train records; dataset.json says 15.',
-        'dataset.json has the fingerprint of other data',
-        '2 other files are not looked at',
-    ]
+    missing, count, other_data, others = report['warnings']
+    assert missing == 'train files that are missing: 1 of 3: train-00002-of-00003'
+    assert count == 'train records: 10; dataset.json says 15.'
+    assert other_data.startswith('dataset.json has the fingerprint of other data')
+    assert others == 'other files, which are not looked at: 2: notes, train-00000-of-00003.bak'
 
 
 def test_a_split_without_files_and_one_without_records_are_errors(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     write(data_dir, records.VALIDATION, [], 2)
     report = report_of(data_dir)
-    assert any('validation-00000-of-00002 and all other validation files' in error for error in report['errors'])
+    assert report['errors'] == ['there is not one record in the validation files.']
     for name in ('validation-00000-of-00002', 'validation-00001-of-00002', 'dataset.json'):
         os.remove(data_dir / name)
     report = report_of(data_dir, num_classes=6)
@@ -286,7 +285,7 @@ def test_a_description_of_other_data_is_told(pieces: List[Photo], tmp_path: path
     report = report_of(data_dir)
     assert report['can_be_trained_on']
     assert report['warnings'] == [
-        '14 train records; dataset.json says 15.',
+        'train records: 14; dataset.json says 15.',
         f'dataset.json has the fingerprint of other data: {info.fingerprint}.',
     ]
 
@@ -321,15 +320,16 @@ def test_classes_that_miss_images_are_named(pieces: List[Photo], tmp_path: pathl
 
     report = report_of(written(tmp_path, of(1, 2), of(3)))
     texts = '\n'.join(report['warnings'])
-    assert '1 classes are never trained, and have validation images: 3 (coffee)' in texts
-    assert '2 classes have no images: 4 (rocket), 5 (half a cat)' in texts
-    assert '2 classes have no validation images: 1 (cat), 2 (astronaut)' in texts
+    assert 'classes that are never trained, and have validation images: 1: 3 (coffee)' in texts
+    assert 'classes without images: 2: 4 (rocket), 5 (half a cat)' in texts
+    assert 'classes without validation images: 2: 1 (cat), 2 (astronaut)' in texts
 
 
 def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     train = [*pieces[:10], pieces[0], pieces[0], pieces[1]._replace(label=5)]
     validation = [*pieces[10:15], pieces[3], pieces[3], pieces[0]]
-    report = report_of(written(tmp_path, train, validation))
+    data_dir = written(tmp_path, train, validation)
+    report = report_of(data_dir)
     duplicates = report['duplicates']
     # Of pieces[0] two beyond the first, of pieces[1] one; of pieces[3] one in validation.
     assert {name: duplicates[name] for name in ('train', 'validation', 'between', 'of_several_labels')} == {
@@ -342,14 +342,16 @@ def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_pat
         for group in duplicates['first']
     ]
     assert found == [
-        [('train-00000', 0, 1), ('train-00002', 2, 1), ('train-00002', 3, 1), ('validation-00001', 3, 1)],
         [('train-00000', 1, 2), ('train-00002', 4, 5)],
+        [('train-00000', 0, 1), ('train-00002', 2, 1), ('train-00002', 3, 1), ('validation-00001', 3, 1)],
         [('train-00000', 3, 4), ('validation-00001', 1, 4), ('validation-00001', 2, 4)],
     ]
     assert report['can_be_trained_on']
     texts = '\n'.join(report['warnings'])
-    assert '3 validation images are training images, too' in texts
-    assert '1 images are there under several labels: train-00000-of-00003 1 = train-00002-of-00003 4' in texts
+    assert 'validation images that are training images, too, and flatter the result: 3, such as ' in texts
+    first = f'{data_dir}/train-00000-of-00003, record 1 = {data_dir}/train-00002-of-00003, record 4'
+    assert f'images under several labels: 1, such as {first}\n' in texts
+    assert 'train images that are copies of others: 3, such as ' in texts
 
 
 def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
@@ -368,8 +370,10 @@ def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Pa
     assert report['can_be_trained_on']
     assert report['splits']['train']['boxes'] == {'boxes': 6, 'in_pixels': 1, 'empty': 3, 'out_of_range': 1}
     in_pixels, over_the_edge = report['warnings']
-    assert in_pixels.startswith('1 of 6 train boxes are in pixels')
-    assert over_the_edge.startswith('1 of 6 train boxes reach over the edge')
+    assert in_pixels.startswith(
+        'train boxes in pixels, and not in fractions of the image: 1 of 6; without any area: 3.'
+    )
+    assert over_the_edge.startswith('train boxes that reach over the edge of their image')
 
 
 def test_formats_and_what_records_say_otherwise_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
@@ -447,7 +451,7 @@ def test_the_table_says_what_is_there_and_what_is_wrong(bad_dir: pathlib.Path) -
         '1 cat 2 ████',
         "(not dataset.json's)",
         'undecodable 2 0',
-        'error 11 train records cannot be used',
+        'error train records that cannot be used: 11. ',
         'cannot be trained on: 2 errors',
     ):
         assert expected in text, done.stdout
