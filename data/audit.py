@@ -225,11 +225,9 @@ def _duplicates(splits: Dict[str, Split]) -> Dict[str, Any]:
     path_of = np.repeat(np.arange(len(paths)), [len(array) for array in arrays])
     in_train = path_of < len(splits[records.TRAIN].paths)
     # By digest, and among the same ones as they come.
-    order = np.lexsort((images['digest'][:, 1], images['digest'][:, 0]))
+    order = np.argsort(images['digest'], kind='stable')
     digests = images['digest'][order]
-    starts = np.flatnonzero(np.append(True, (digests[1:] != digests[:-1]).any(axis=1))[: len(images)])
-    if not len(starts):
-        starts = np.zeros([0], np.int64)
+    starts = np.flatnonzero(np.append(True, digests[1:] != digests[:-1])[: len(images)])
     sizes = np.diff(np.append(starts, len(images)))
 
     def of_each(operation: np.ufunc, values: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from data.audit_findings import NAMED_AT_MOST
 
 # Classes that are all shown; of more, those with the fewest and with the most training images.
 _CLASSES_SHOWN = 24
-_BAR_WIDTH = 30
+_BAR_WIDTH = 24
 # Where the output is no terminal.
 _PLAIN_WIDTH = 120
 # Places of bad records that are shown of each kind.
@@ -38,7 +38,11 @@ def print_report(report: Report) -> None:
             console.print(f'[{colour}]{kind:<8}[/{colour}] {escape(text)}', soft_wrap=True)
     _print_places(console, report['splits'])
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
-    found = ', '.join(f'{len(report[kind])} {kind}' for kind in ('errors', 'warnings') if report[kind])
+    found = ', '.join(
+        f'{len(report[f"{kind}s"])} {kind}{"s" * (len(report[f"{kind}s"]) > 1)}'
+        for kind in ('error', 'warning')
+        if report[f'{kind}s']
+    )
     console.print(f'[bold]{verdict}[/bold]' + (f': {found}' if found else ''))
 
 
