@@ -223,12 +223,13 @@ def read_entries(path: str, num_classes: int) -> Iterator[Entry]:
             for position, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
                 reached += records.FRAME_BYTES + len(serialized)
                 example = records.parse_example(serialized)
+                # Taken first: whoever looks for a field that is not there makes an empty one.
+                fields = tuple(example.features.feature) if example else ()
                 problem = records.field_problem(example, num_classes)
                 if example is None:
                     yield Entry(position, None, None, no_boxes, (), {}, problem)
                     continue
                 feature = example.features.feature
-                fields = tuple(name for name in feature if feature[name].WhichOneof('kind'))
                 encoded = feature['image/encoded'].bytes_list.value
                 label = feature['image/class/label'].int64_list.value
                 boxes = no_boxes
