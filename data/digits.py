@@ -7,6 +7,7 @@ Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is 
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
 import argparse
+import dataclasses
 import functools
 import os
 from typing import Sequence
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from data import records
 from data.dataset_info import FILE_NAME, DatasetInfo
+from data.fingerprint import SplitFingerprint, fingerprint
 from data.split import digest, split_by_content
 
 TRAIN_SHARDS = 8
@@ -53,8 +55,11 @@ def build(data_dir: str) -> DatasetInfo:
         class_names=['background', *'0123456789'],
     )
     with records.new_data_dir(data_dir) as unfinished:
-        _write(unfinished, records.TRAIN, pixels, labels, train, TRAIN_SHARDS)
-        _write(unfinished, records.VALIDATION, pixels, labels, validation, VALIDATION_SHARDS)
+        written = (
+            _write(unfinished, records.TRAIN, pixels, labels, train, TRAIN_SHARDS),
+            _write(unfinished, records.VALIDATION, pixels, labels, validation, VALIDATION_SHARDS),
+        )
+        info = dataclasses.replace(info, fingerprint=fingerprint(*written))
         info.write(unfinished)
     return info
 
@@ -66,7 +71,7 @@ def is_built(data_dir: str) -> bool:
 
 def _write(
     data_dir: str, split: str, pixels: np.ndarray, labels: Sequence[int], indices: Sequence[int], shards: int
-) -> None:
+) -> SplitFingerprint:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         image = tf.compat.v1.placeholder(tf.uint8, [None, None, 3])
         encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
@@ -78,7 +83,7 @@ def _write(
             height, width, _ = rgb.shape
             return records.make_example(encoded, 'JPEG', labels[index], text, height, width, f'digit-{index:04d}')
 
-        records.write_shards(data_dir, split, [functools.partial(make, index) for index in indices], shards)
+        return records.write_shards(data_dir, split, [functools.partial(make, index) for index in indices], shards)
 
 
 def _enlarge(digit: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ if they are divided already. Classes are numbered from 1 on, by name; 0 is the b
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
 import argparse
+import dataclasses
 import functools
 import itertools
 import os
@@ -17,6 +18,7 @@ import tensorflow as tf
 
 from data import records
 from data.dataset_info import DatasetInfo
+from data.fingerprint import fingerprint
 from data.split import digest, split_by_content
 from preprocessing.decoding import decode_image
 
@@ -175,11 +177,13 @@ def import_folder(
         num_classes=len(classes) + 1,
         class_names=['background', *classes],
     )
+    written = []
     with records.new_data_dir(data_dir) as unfinished:
         for name, part, shards in parts:
             examples = [functools.partial(reader.example, image, labels[image.class_name]) for image in part]
-            records.write_shards(unfinished, name, examples, min(shards, len(part)))
+            written.append(records.write_shards(unfinished, name, examples, min(shards, len(part))))
             say(f'{len(part)} {name} images written')
+        info = dataclasses.replace(info, fingerprint=fingerprint(*written))
         info.write(unfinished)
     return info
 

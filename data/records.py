@@ -16,14 +16,18 @@ import tensorflow as tf
 from absl import app
 
 from data import remote
+from data.fingerprint import SplitFingerprint
 
 TRAIN = 'train'
 VALIDATION = 'validation'
 # ImageNet's layout: the record files of each split.
 DOCUMENTED_SHARDS = {TRAIN: 1024, VALIDATION: 128}
 
+# The sides of a bounding box, in the order in which training takes them.
+CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')
+
 # What a TFRecord file has around each record: the length, its checksum, and the record's.
-_FRAME_BYTES = 8 + 4 + 4
+FRAME_BYTES = 8 + 4 + 4
 # Questions put to a remote file system at the same time.
 _PARALLEL_REQUESTS = 32
 # Records looked at before a search for bad ones says how far it is.
@@ -69,17 +73,16 @@ def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
     Raises:
       tf.errors.InvalidArgumentError: when run on a record that is no Example, or lacks its image or label.
     """
-    corners = ['ymin', 'xmin', 'ymax', 'xmax']
     features = {
         'image/encoded': tf.io.FixedLenFeature([], tf.string),
         'image/class/label': tf.io.FixedLenFeature([], tf.int64),
     }
     if with_boxes:
-        features.update({f'image/object/bbox/{c}': tf.io.VarLenFeature(tf.float32) for c in corners})
+        features.update({f'image/object/bbox/{c}': tf.io.VarLenFeature(tf.float32) for c in CORNERS})
     parsed = tf.io.parse_single_example(serialized, features)
     bbox = tf.zeros([0, 4])
     if with_boxes:
-        bbox = tf.stack([parsed[f'image/object/bbox/{c}'].values for c in corners], axis=-1)
+        bbox = tf.stack([parsed[f'image/object/bbox/{c}'].values for c in CORNERS], axis=-1)
     return ParsedRecord(
         parsed['image/encoded'],
         parsed['image/class/label'],
@@ -169,7 +172,9 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def write_shards(data_dir: str, split: str, examples: Sequence[Callable[[], tf.train.Example]], shards: int) -> None:
+def write_shards(
+    data_dir: str, split: str, examples: Sequence[Callable[[], tf.train.Example]], shards: int
+) -> SplitFingerprint:
     """Writes examples to `shards` record files, in order and in shares that differ by one at the most.
 
     Args:
@@ -178,18 +183,29 @@ def write_shards(data_dir: str, split: str, examples: Sequence[Callable[[], tf.t
       examples: functions that make the examples, so that not all are in memory at once.
       shards: the number of files.
 
+    Returns:
+      The fingerprint of those that have an image and a label.
+
     Raises:
       DataError: a file cannot be written.
     """
+    written = SplitFingerprint()
     for shard in range(shards):
         share = examples[len(examples) * shard // shards : len(examples) * (shard + 1) // shards]
         try:
             with tf.io.TFRecordWriter(shard_path(data_dir, split, shard, shards)) as writer:
                 for make in share:
                     # The order of an Example's fields is random otherwise, and the same data another file each time.
-                    writer.write(make().SerializeToString(deterministic=True))
+                    example = make()
+                    writer.write(example.SerializeToString(deterministic=True))
+                    feature = example.features.feature
+                    label = feature['image/class/label'].int64_list.value
+                    encoded = feature['image/encoded'].bytes_list.value
+                    if label and encoded:
+                        written = written.with_image(label[0], encoded[0])
         except tf.errors.OpError as error:
             raise DataError(f'{data_dir}: the {split} files cannot be written: {error.message}.')
+    return written
 
 
 def find_shards(data_dir: str, split: str) -> List[str]:
@@ -287,7 +303,7 @@ def read_to_the_end(serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tenso
         is_end, record = element
         whole = tf.logical_or(tf.logical_not(is_end), tf.equal(read, tf.cast(size, tf.int64)))
         with tf.control_dependencies([tf.Assert(whole, [path, remote.ENDED_EARLY, read, 'of', size])]):
-            read += _FRAME_BYTES + tf.cast(tf.strings.length(record), tf.int64)
+            read += FRAME_BYTES + tf.cast(tf.strings.length(record), tf.int64)
         return read, (is_end, record)
 
     counted = marked.apply(tf.data.experimental.scan(tf.constant(0, tf.int64), count))
@@ -299,6 +315,44 @@ def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]
     count = _shards_of(paths[0])
     expected = [os.path.basename(shard_path(data_dir, split, shard, count)) for shard in range(count)]
     return sorted(set(expected) - {os.path.basename(path) for path in paths})
+
+
+def parse_example(serialized: bytes) -> Optional[tf.train.Example]:
+    """The Example that was serialized, or None if it is none."""
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(serialized)
+    except Exception:  # protobuf's DecodeError, whose module differs between its implementations
+        return None
+    return example
+
+
+def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Optional[str]:
+    """Why a record cannot be used, going by its fields; None if they are in order, whatever the image is like.
+
+    Args:
+      example: what `parse_example` returned.
+      num_classes: labels must be below it.
+    """
+    if example is None:
+        return 'not a tf.train.Example.'
+    feature = example.features.feature
+    encoded = feature['image/encoded'].bytes_list.value
+    if len(encoded) != 1 or not encoded[0]:
+        return 'no image: image/encoded must hold the bytes of one.'
+    label = feature['image/class/label'].int64_list.value
+    if len(label) != 1:
+        return 'no label: image/class/label must hold one whole number.'
+    if not 0 <= label[0] < num_classes:
+        return f'label {label[0]} is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
+    corners = [feature[f'image/object/bbox/{c}'] for c in CORNERS]
+    if any(corner.WhichOneof('kind') not in (None, 'float_list') for corner in corners):
+        return 'bounding boxes that are no fractions: image/object/bbox/* must be floats.'
+    if len({len(corner.float_list.value) for corner in corners}) > 1:
+        return 'bounding boxes with corners missing: image/object/bbox/* differ in length.'
+    if any(math.isnan(value) for corner in corners for value in corner.float_list.value):
+        return 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
+    return None
 
 
 class RecordChecker:
@@ -322,31 +376,16 @@ class RecordChecker:
 
     def problem(self, serialized: bytes) -> Optional[str]:
         """Why a serialized record cannot be used; None if it can."""
-        example = tf.train.Example()
+        example = parse_example(serialized)
+        encoded = example.features.feature['image/encoded'].bytes_list.value if example else ()
+        return field_problem(example, self._num_classes) or self.image_problem(encoded[0])
+
+    def image_problem(self, encoded: bytes) -> Optional[str]:
+        """Why an encoded image cannot be used; None if it can."""
         try:
-            example.ParseFromString(serialized)
-        except Exception:  # protobuf's DecodeError, whose module differs between its implementations
-            return 'not a tf.train.Example.'
-        feature = example.features.feature
-        encoded = feature['image/encoded'].bytes_list.value
-        if len(encoded) != 1 or not encoded[0]:
-            return 'no image: image/encoded must hold the bytes of one.'
-        label = feature['image/class/label'].int64_list.value
-        if len(label) != 1:
-            return 'no label: image/class/label must hold one whole number.'
-        if not 0 <= label[0] < self._num_classes:
-            return f'label {label[0]} is not in 0 to {self._num_classes - 1} (--num_classes={self._num_classes}).'
-        corners = [feature[f'image/object/bbox/{c}'] for c in ('ymin', 'xmin', 'ymax', 'xmax')]
-        if any(corner.WhichOneof('kind') not in (None, 'float_list') for corner in corners):
-            return 'bounding boxes that are no fractions: image/object/bbox/* must be floats.'
-        if len({len(corner.float_list.value) for corner in corners}) > 1:
-            return 'bounding boxes with corners missing: image/object/bbox/* differ in length.'
-        if any(math.isnan(value) for corner in corners for value in corner.float_list.value):
-            return 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
-        try:
-            self._session.run(self._decoded, {self._encoded: encoded[0]})
+            self._session.run(self._decoded, {self._encoded: encoded})
         except tf.errors.InvalidArgumentError:
-            return f'the image ({len(encoded[0])} bytes) cannot be decoded: broken, or neither JPEG, PNG nor GIF.'
+            return f'the image ({len(encoded)} bytes) cannot be decoded: broken, or neither JPEG, PNG nor GIF.'
         return None
 
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:

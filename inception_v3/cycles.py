@@ -22,7 +22,7 @@ from inception_v3.checkpoints import (
     step_of,
 )
 from inception_v3.config import AUXILIARY_HEAD_MIN_SIZE, Config
-from inception_v3.data_set import splits_of
+from inception_v3.data_set import description_of, splits_of
 from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
 from inception_v3.export import export_saved_model
@@ -51,7 +51,8 @@ class Run:
     def __init__(self, config: Config, screen: Screen):
         self._config = config
         self._screen = screen
-        self._estimator = make_estimator(config)
+        self._data_set = description_of(config)
+        self._estimator = make_estimator(config, self._data_set.class_names if self._data_set else ())
         self._model_dir = str(config.model_dir)
         self._throughput = Throughput()
         splits = splits_of(config)
@@ -115,7 +116,7 @@ class Run:
             logger.info('%d records could not be used:', len(skipped))
         for bad_record in skipped:
             logger.info('skipped %s', bad_record)
-        return results.summary(config, evaluation, self._throughput.images_per_second, export)
+        return results.summary(config, self._data_set, evaluation, self._throughput.images_per_second, export)
 
     @contextlib.contextmanager
     def _remote_failures_explained(self) -> Iterator[None]:
@@ -180,8 +181,11 @@ class Run:
     def _last_evaluation_of(self, step: int) -> Optional[results.Evaluation]:
         """What an earlier command recorded of a step, if it evaluated the same weights in the same way."""
         config = self._config
-        same = (step, self._weights, config.eval_images, results.changed_since_training(config))
-        recorded = [e for e in results.read(self._model_dir) if (e.step, e.weights, e.images, e.changed) == same]
+        fingerprint = self._data_set.fingerprint if self._data_set else ''
+        same = (step, self._weights, config.eval_images, fingerprint, results.changed_since_training(config))
+        recorded = [
+            e for e in results.read(self._model_dir) if (e.step, e.weights, e.images, e.fingerprint, e.changed) == same
+        ]
         return recorded[-1] if recorded else None
 
     @property
@@ -201,7 +205,8 @@ class Run:
     def _train(self, until_step: int) -> None:
         config = self._config
         progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
-        hooks = [progress, results.RecordConfigurationHook(config), RecoveryLimitHook(self._check_files)]
+        hooks = [progress, results.RecordConfigurationHook(config, self._data_set)]
+        hooks.append(RecoveryLimitHook(self._check_files))
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
             hooks.insert(0, CheckpointFitsHook(checkpoint))
@@ -262,6 +267,8 @@ class Run:
             seconds=round(time.monotonic() - start, 3),
             time=results.now(),
             changed=results.changed_since_training(config),
+            data_set=self._data_set.name if self._data_set else '',
+            fingerprint=self._data_set.fingerprint if self._data_set else '',
         )
         self._screen.clear()
         if not evaluation.images:

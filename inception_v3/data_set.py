@@ -1,9 +1,10 @@
 """Fits a configuration to the data set that it names."""
 
 import dataclasses
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from data import dataset_info, digits, records
+from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine
 from inception_v3.progress import logger
@@ -22,6 +23,15 @@ def splits_of(config: Config) -> List[str]:
         'eval': [records.VALIDATION],
         'train_and_eval': [records.TRAIN, records.VALIDATION],
     }[config.mode]
+
+
+def description_of(config: Config) -> Optional[DatasetInfo]:
+    """What a run's data set says of itself; None if it says nothing, or the images are made up.
+
+    Raises:
+      DataError: its description cannot be read.
+    """
+    return None if config.use_data == 'fake' else dataset_info.read(config.data_dir)
 
 
 def fit_to_data_set(command_line: CommandLine) -> Config:

@@ -1,6 +1,6 @@
 """The TPUEstimator of a run."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 import tensorflow as tf
 
@@ -10,8 +10,12 @@ from inception_v3.emulation.estimator import EmulatedTPUEstimator
 from inception_v3.model_fn import inception_model_fn
 
 
-def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
+def make_estimator(config: Config, class_names: Sequence[str] = ()) -> tf.compat.v1.estimator.tpu.TPUEstimator:
     """Builds the estimator; nothing is connected to, and nothing is read, until it is used.
+
+    Args:
+      config: of the run.
+      class_names: by label, for what is printed and exported; without any, classes are numbers there.
 
     Raises:
       ConfigError: the run has no model_dir, or is to use a TPU and names none, one that cannot be looked
@@ -29,14 +33,18 @@ def make_estimator(config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimator:
         raise ConfigError('\n'.join(problems))
     cluster = _cluster(config)
     # One or the other: a cluster has its own address.
-    arguments = arguments_of(config, None if cluster else config.master if config.use_tpu else '', cluster)
+    master = None if cluster else config.master if config.use_tpu else ''
+    arguments = arguments_of(config, master, cluster, class_names)
     if config.is_emulated:
         return EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
     return tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
 
 
 def arguments_of(
-    config: Config, master: Optional[str], cluster: 'Optional[tf.distribute.cluster_resolver.ClusterResolver]' = None
+    config: Config,
+    master: Optional[str],
+    cluster: 'Optional[tf.distribute.cluster_resolver.ClusterResolver]' = None,
+    class_names: Sequence[str] = (),
 ) -> Dict[str, Any]:
     """The arguments of the TPUEstimator of a run.
 
@@ -44,6 +52,7 @@ def arguments_of(
       config: of the run.
       master: the address of the TPU; empty for this process, None if the cluster has it.
       cluster: what finds the TPU, in place of an address.
+      class_names: by label.
     """
     tpu = tf.compat.v1.estimator.tpu
     run_config = tpu.RunConfig(
@@ -72,7 +81,7 @@ def arguments_of(
     return {
         'model_fn': inception_model_fn,
         'config': run_config,
-        'params': {'config': config},
+        'params': {'config': config, 'class_names': [*class_names]},
         'use_tpu': config.use_tpu,
         'train_batch_size': config.train_batch_size,
         'eval_batch_size': config.eval_batch_size,

@@ -27,7 +27,8 @@ def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, confi
     """Exports a checkpoint: its averages, or its weights without `moving_average`.
 
     The signature `image_bytes` takes `image_bytes`, a batch of JPEG or PNG files (string [batch]), and returns
-    `classes` (int64 [batch]) and `probabilities` (float32 [batch, num_classes]).
+    `classes` (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, when the data set names its classes,
+    `class_names` (string [batch], UTF-8), the names of those in `classes`.
 
     Args:
       estimator: of the run.

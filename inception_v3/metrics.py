@@ -1,6 +1,6 @@
 """What an evaluation measures, over images that count and padding that does not."""
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -52,21 +52,41 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
         }
 
 
-def print_predictions(labels: tf.Tensor, logits: tf.Tensor) -> tf.Operation:
+def names_of(classes: tf.Tensor, class_names: Sequence[str], num_classes: int) -> tf.Tensor:
+    """The names of classes, in UTF-8.
+
+    Args:
+      classes: int32 or int64, of any shape.
+      class_names: by label.
+      num_classes: of the network, which may have more classes than the data set; those have no name.
+
+    Returns:
+      strings of the same shape.
+    """
+    # A name that was a folder's may have bytes that are no text; they stay what they are.
+    encoded = [name.encode('utf-8', 'surrogateescape') for name in class_names]
+    return tf.gather(tf.constant([*encoded, *[b''] * (num_classes - len(encoded))]), classes)
+
+
+def print_predictions(labels: tf.Tensor, logits: tf.Tensor, class_names: Sequence[str]) -> tf.Operation:
     """Prints a line per image: its label, and the five likeliest classes with their probabilities.
 
-    On a TPU the lines are in the log of the TPU's host, which is where metrics are computed.
+    A class that has a name has it in brackets behind its number. On a TPU the lines are in the log of the TPU's host,
+    which is where metrics are computed.
     """
-    probabilities, classes = tf.nn.top_k(tf.nn.softmax(logits), k=min(5, int(logits.shape[1])))
+    num_classes = int(logits.shape[1])
+    probabilities, classes = tf.nn.top_k(tf.nn.softmax(logits), k=min(5, num_classes))
+    bracketed = [f' ({name})' if name else '' for name in class_names]
     real = tf.where(tf.not_equal(labels, PADDING_LABEL))[:, 0]
     columns = [tf.gather(tensor, real) for tensor in (labels, classes, probabilities)]
 
+    def shown(classes: tf.Tensor) -> tf.Tensor:
+        return tf.strings.join([tf.as_string(classes), names_of(classes, bracketed, num_classes)])
+
     def line(row: Tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         label, predicted, probability = row
-        pairs = tf.strings.join([tf.as_string(predicted), tf.as_string(probability, precision=6)], ':')
-        return tf.strings.join(
-            ['label ', tf.as_string(label), ' predictions ', tf.strings.reduce_join(pairs, separator=' ')]
-        )
+        pairs = tf.strings.join([shown(predicted), tf.as_string(probability, precision=6)], ':')
+        return tf.strings.join(['label ', shown(label), ' predictions ', tf.strings.reduce_join(pairs, separator=' ')])
 
     lines = tf.map_fn(line, columns, dtype=tf.string)
     return tf.print(tf.strings.reduce_join(lines, separator='\n'))

@@ -1,6 +1,6 @@
 """What one step is: network, loss, optimizer, averages."""
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -33,18 +33,19 @@ def inception_model_fn(
       features: a batch of what the input pipeline sends; for prediction, images as `transfer.received` returns them.
       labels: int32 [batch]; `metrics.PADDING_LABEL` for padding in evaluation; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
-      params: `config` is the run's `Config`.
+      params: `config` is the run's `Config`; `class_names`, if there, the names by label.
     """
     config: Config = params['config']
+    class_names: Sequence[str] = params.get('class_names', ())
     # Resource variables are read when the graph says so, on a CPU as on a TPU.
     with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), use_resource=True):
         images = transfer.received(features, config.transpose_enabled and mode != _PREDICT, config)
         logits, auxiliary_logits = _network(images, mode, config)
         if mode == _PREDICT:
-            return _prediction(logits, config)
+            return _prediction(logits, config, class_names)
         if mode == _TRAIN:
             return _training(logits, auxiliary_logits, labels, config)
-        return _evaluation(logits, labels, config)
+        return _evaluation(logits, labels, config, class_names)
 
 
 def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
@@ -129,10 +130,12 @@ def _training_summaries(loss: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, confi
     return write, [tf.reshape(tensor, [1]) for tensor in (loss, rate, tf.cast(step, tf.int32))]
 
 
-def _evaluation(logits: tf.Tensor, labels: tf.Tensor, config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+def _evaluation(
+    logits: tf.Tensor, labels: tf.Tensor, config: Config, class_names: Sequence[str]
+) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
     def metric_fn(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, metrics.Metric]:
         if config.display_tensors:
-            with tf.control_dependencies([metrics.print_predictions(labels, logits)]):
+            with tf.control_dependencies([metrics.print_predictions(labels, logits, class_names)]):
                 labels = tf.identity(labels)
         return metrics.evaluation_metrics(labels, logits)
 
@@ -143,8 +146,14 @@ def _evaluation(logits: tf.Tensor, labels: tf.Tensor, config: Config) -> tf.comp
     )
 
 
-def _prediction(logits: tf.Tensor, config: Config) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+def _prediction(
+    logits: tf.Tensor, config: Config, class_names: Sequence[str]
+) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
     predictions = {'classes': tf.argmax(logits, axis=1), 'probabilities': tf.nn.softmax(logits)}
+    outputs = dict(predictions)
+    if class_names:
+        # An output only: what is predicted on a TPU leaves it as numbers.
+        outputs['class_names'] = metrics.names_of(predictions['classes'], class_names, config.num_classes)
 
     def scaffold_fn() -> tf.compat.v1.train.Scaffold:
         return tf.compat.v1.train.Scaffold(saver=moving_average.averaging_saver())
@@ -152,6 +161,6 @@ def _prediction(logits: tf.Tensor, config: Config) -> tf.compat.v1.estimator.tpu
     return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
         _PREDICT,
         predictions=predictions,
-        export_outputs={EXPORT_SIGNATURE: tf.estimator.export.PredictOutput(predictions)},
+        export_outputs={EXPORT_SIGNATURE: tf.estimator.export.PredictOutput(outputs)},
         scaffold_fn=scaffold_fn if config.moving_average else None,
     )

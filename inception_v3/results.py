@@ -12,12 +12,16 @@ import tensorflow as tf
 
 import inception_v3
 from data import remote
+from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.progress import logger
 
 CONFIG_FILE = 'config.json'
 VERSIONS_FILE = 'versions.json'
 RESULTS_FILE = 'results.jsonl'
+
+# As many digits of a fingerprint tell a user's data sets apart.
+_DIGITS_SHOWN = 12
 
 # The fields of a configuration that decide what an evaluation of a checkpoint gives.
 _DECIDING = (
@@ -40,6 +44,8 @@ class Evaluation(NamedTuple):
       seconds: duration, the building of the graph included.
       time: when it ended: UTC, ISO 8601.
       changed: the settings that decide an evaluation and differ from those of the training, `name: old -> new`.
+      data_set: the name of the data set, as `dataset.json` has it; empty if there is none.
+      fingerprint: of the data set, as `dataset.json` has it; empty if there is none.
     """
 
     step: int
@@ -52,6 +58,8 @@ class Evaluation(NamedTuple):
     seconds: float
     time: str
     changed: Tuple[str, ...] = ()
+    data_set: str = ''
+    fingerprint: str = ''
 
 
 def now() -> str:
@@ -99,10 +107,12 @@ class RecordConfigurationHook(tf.estimator.SessionRunHook):
 
     Args:
       config: of the run.
+      data_set: what its data set says of itself.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, data_set: Optional[DatasetInfo]):
         self._config = config
+        self._data_set = data_set
 
     def begin(self) -> None:
         """Writes both files."""
@@ -111,7 +121,9 @@ class RecordConfigurationHook(tf.estimator.SessionRunHook):
         if remote.exists(path):
             _log_differences(path, self._config)
         _write(path, self._config.to_json())
-        _write(os.path.join(model_dir, VERSIONS_FILE), json.dumps(versions(), indent=2) + '\n')
+        data_set = {'name': self._data_set.name, 'fingerprint': self._data_set.fingerprint} if self._data_set else None
+        text = json.dumps({**versions(), 'data_set': data_set}, indent=2) + '\n'
+        _write(os.path.join(model_dir, VERSIONS_FILE), text)
 
 
 def changed_since_training(config: Config) -> Tuple[str, ...]:
@@ -190,7 +202,11 @@ def _text(path: str) -> str:
 
 
 def summary(
-    config: Config, evaluation: Optional[Evaluation], images_per_second: Optional[float], export: Optional[str]
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    evaluation: Optional[Evaluation],
+    images_per_second: Optional[float],
+    export: Optional[str],
 ) -> str:
     """What a run ends with on the screen: a value a line."""
     rows = []
@@ -202,8 +218,17 @@ def summary(
         ]
     if images_per_second:
         rows.append(('training', f'{images_per_second:,.1f} images/s'))
-    rows.append(('results', str(config.model_dir)))
+    rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]
     if export:
         rows.append(('SavedModel', export))
     width = max(len(name) for name, _ in rows)
     return '\n'.join(f'{name:<{width}}  {value}' for name, value in rows)
+
+
+def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
+    """Which data set a run has used, in a few words."""
+    if config.use_data == 'fake':
+        return 'made up'
+    if not data_set:
+        return config.data_dir
+    return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name

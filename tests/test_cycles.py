@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import records
+from data import dataset_info, records
 from data.records import DataError
 from inception_v3 import results
 from inception_v3.checkpoints import CheckpointError, step_of
@@ -175,6 +175,8 @@ def test_the_saved_model_scores_what_the_evaluation_did(
     evaluation = evaluations(config)[-1]
     assert (outputs['classes'] == labels).mean() == pytest.approx(evaluation.top_1)
     np.testing.assert_allclose(outputs['probabilities'].sum(1), 1, rtol=1e-5)
+    names = [b'background', b'0', b'1', b'2', b'3', b'4', b'5', b'6', b'7', b'8', b'9']
+    assert outputs['class_names'].tolist() == [names[label] for label in outputs['classes']]
     # The averages were exported, and not the weights that the checkpoint holds beside them.
     exported = tf.train.load_checkpoint(os.path.join(saved_model, 'variables', 'variables'))
     trained = tf.train.load_checkpoint(os.path.join(str(config.model_dir), 'model.ckpt-5'))
@@ -382,6 +384,21 @@ def test_a_finished_run_is_evaluated_again_in_another_way(copied: Config, caplog
     assert f'{evaluations(copied)[2].top_5:.2%}' in summary
     execute(dataclasses.replace(copied, display_tensors=True))
     assert steps(copied) == [2, 4, 5, 5, 5]
+
+
+def test_other_data_in_the_same_place_is_evaluated_again(copied: Config, tmp_path: Any) -> None:
+    info = dataset_info.read(copied.data_dir)
+    assert info is not None
+    assert {(e.data_set, e.fingerprint) for e in evaluations(copied)} == {('digits', info.fingerprint)}
+    shutil.copytree(copied.data_dir, tmp_path / 'data')
+    moved = dataclasses.replace(copied, data_dir=str(tmp_path / 'data'))
+    assert f'digits, {info.fingerprint[:12]}' in execute(moved)
+    execute(moved)
+    assert steps(copied) == [2, 4, 5, 5]
+    dataclasses.replace(info, fingerprint='f' * 64).write(moved.data_dir)
+    assert 'digits, ffffffffffff\n' in execute(moved)
+    assert steps(copied) == [2, 4, 5, 5, 5]
+    assert evaluations(copied)[-1].fingerprint == 'f' * 64
 
 
 def test_averages_that_were_not_kept_cannot_be_exported(copied: Config, tmp_path: Any) -> None:

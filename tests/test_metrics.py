@@ -1,11 +1,13 @@
 """The evaluation's metrics against NumPy."""
 
-from typing import Any, Dict
+import os
+from typing import Any, Dict, List
 
 import numpy as np
 import tensorflow as tf
 
-from inception_v3.metrics import PADDING_LABEL, evaluation_metrics, print_predictions
+from inception_v3.metrics import PADDING_LABEL, evaluation_metrics, names_of, print_predictions
+from tests.conftest import evaluate
 
 
 def accumulate(batches: Any) -> Dict[str, float]:
@@ -36,13 +38,29 @@ def test_metrics_are_means_over_images_and_padding_does_not_count() -> None:
     assert 0 < results['top_1'] < results['top_5'] < 1
 
 
-def test_display_tensors_prints_a_line_per_image(capfd: Any) -> None:
-    logits = np.log([[0.5, 0.25, 0.1, 0.08, 0.05, 0.02], [0.02, 0.03, 0.05, 0.1, 0.2, 0.6], [1 / 6] * 6])
-    printing = print_predictions(tf.constant([0, 4, PADDING_LABEL]), tf.constant(logits, tf.float32))
+def printed(printing: tf.Operation, capfd: Any) -> List[str]:
     with tf.compat.v1.Session() as session:
         session.run(printing)
-    lines = capfd.readouterr().err.splitlines()
-    assert lines == [
+    return capfd.readouterr().err.splitlines()
+
+
+def test_display_tensors_prints_a_line_per_image(capfd: Any) -> None:
+    logits = np.log([[0.5, 0.25, 0.1, 0.08, 0.05, 0.02], [0.02, 0.03, 0.05, 0.1, 0.2, 0.6], [1 / 6] * 6])
+    labels = tf.constant([0, 4, PADDING_LABEL])
+    assert printed(print_predictions(labels, tf.constant(logits, tf.float32), ()), capfd) == [
         'label 0 predictions 0:0.500000 1:0.250000 2:0.100000 3:0.080000 4:0.050000',
         'label 4 predictions 5:0.600000 4:0.200000 3:0.100000 2:0.050000 1:0.030000',
     ]
+    # The network may have more classes than the data set has names for; and a class may have none.
+    names = ['background', 'Kätzchen', '', 'd', 'e e']
+    assert printed(print_predictions(labels, tf.constant(logits, tf.float32), names), capfd) == [
+        'label 0 (background) predictions 0 (background):0.500000 1 (Kätzchen):0.250000 2:0.100000 3 (d):0.080000 '
+        '4 (e e):0.050000',
+        'label 4 (e e) predictions 5:0.600000 4 (e e):0.200000 3 (d):0.100000 2:0.050000 1 (Kätzchen):0.030000',
+    ]
+
+
+def test_classes_have_the_names_of_their_labels_or_none() -> None:
+    names = ['background', 'Kätzchen', os.fsdecode(b'no text \xff')]
+    found = evaluate(names_of(tf.constant([[2, 1], [0, 3]], tf.int64), names, 4))
+    assert found.tolist() == [[b'no text \xff', 'Kätzchen'.encode()], [b'background', b'']]

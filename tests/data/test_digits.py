@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from sklearn.datasets import load_digits
 
-from data import dataset_info, digits, records
+from data import audit, dataset_info, digits, records
 from preprocessing.decoding import decode_image
 
 SPLITS = (records.TRAIN, records.VALIDATION)
@@ -69,6 +69,12 @@ def test_the_description_counts_the_images(digits_dir: str, stored: Dict[str, Li
     assert (info.name, info.num_classes) == ('digits', 11)
     assert info.class_names == ['background', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']
     assert 'load_digits' in info.source
+
+
+def test_the_description_has_the_fingerprint_of_the_files(digits_dir: str) -> None:
+    report = audit.audit(digits_dir, None, False, 1, lambda count: None)
+    assert report['fingerprint']['agree'] is True
+    assert report['errors'] == report['warnings'] == []
 
 
 def test_the_files_share_the_images_evenly(stored: Dict[str, List[Stored]]) -> None:

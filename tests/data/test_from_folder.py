@@ -1,5 +1,6 @@
 """One's own images as a data set: real files in folders, and what comes out of them as records."""
 
+import hashlib
 import os
 import pathlib
 import re
@@ -122,13 +123,23 @@ def test_every_image_comes_out_once_bit_by_bit(folder: pathlib.Path) -> None:
         assert image.text == image.filename.split()[0]
 
 
+def fingerprint_of(data_dir: Any) -> str:
+    """The fingerprint of what was stored, as `data.fingerprint` defines it."""
+    sums = []
+    for split in SPLITS:
+        images = [b'%d %s' % (image.label, image.encoded) for image in stored(data_dir, split)]
+        total = sum(int(hashlib.sha256(image).hexdigest(), 16) for image in images) % 2**256
+        sums.append(f'{len(images)} {total:064x}')
+    return hashlib.sha256(' '.join(sums).encode()).hexdigest()
+
+
 def test_classes_are_numbered_by_name_from_1_on(folder: pathlib.Path) -> None:
     data_dir, _ = import_folder(folder)
     names = ['Rocket', 'astronaut', 'camera', 'cat', 'coffee']
     for split in SPLITS:
         assert {(image.label, image.text) for image in stored(data_dir, split)} == set(enumerate(names, 1))
     assert dataset_info.read(str(data_dir)) == dataset_info.DatasetInfo(
-        'images', 'a folder of images', 40, 10, 6, ['background', *names]
+        'images', 'a folder of images', 40, 10, 6, ['background', *names], fingerprint_of(data_dir)
     )
 
 
@@ -173,7 +184,8 @@ def test_divided_images_stay_divided(tmp_path: pathlib.Path, validation: str) ->
     assert {(image.label, image.text) for image in stored(data_dir, records.VALIDATION)} == {(2, 'cat'), (3, 'coffee')}
     info = dataset_info.read(str(data_dir))
     assert info == dataset_info.DatasetInfo(
-        'images', 'a folder of images', 18, 8, 4, ['background', 'camera', 'cat', 'coffee']
+        *('images', 'a folder of images', 18, 8, 4, ['background', 'camera', 'cat', 'coffee']),
+        fingerprint_of(data_dir),
     )
 
 

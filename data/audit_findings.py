@@ -1,0 +1,160 @@
+"""What an audit finds: what training would fail of, and what else a user should know."""
+
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+from data import records
+from data.dataset_info import FILE_NAME
+
+# Places, and other things, that a finding names.
+NAMED_AT_MOST = 3
+
+Report = Dict[str, Any]
+
+
+def judge(report: Report) -> Tuple[List[str], List[str]]:
+    """Judges the report of `data.audit.audit`, as far as it is written.
+
+    Returns:
+      The errors, of which training would fail; and the warnings.
+    """
+    errors = [error for split in report['splits'] for error in _errors(split, report['splits'][split])]
+    warnings = [warning for split in report['splits'] for warning in _warnings(split, report['splits'][split])]
+    warnings += [*_doubts_of_identity(report), *_doubts_of_classes(report), *_doubts_of_copies(report)]
+    others = report['other_files']
+    if others:
+        warnings.append(f'other files, which are not looked at: {len(others):,}: {_listed(others)}')
+    return errors, warnings
+
+
+def _errors(split: str, described: Report) -> List[str]:
+    bad_files = described['bad_files']
+    errors = [_at(place) for place in bad_files['first']]
+    if bad_files['count'] > len(errors):
+        errors.append(f'{split} files that cannot be read to their end: {bad_files["count"]:,}.')
+    if described['files'] and not described['records']:
+        errors.append(f'there is not one record in the {split} files.')
+    for found, what in (
+        (described['bad_fields'], 'records that cannot be used'),
+        (described['undecodable'], 'images that cannot be decoded'),
+    ):
+        if found['count']:
+            errors.append(
+                f'{split} {what}: {found["count"]:,}. Training stops at them, unless --max_bad_records allows as many. '
+                + _named(found)
+            )
+    return errors
+
+
+def _warnings(split: str, described: Report) -> List[str]:
+    warnings = []
+    missing, contradictions, boxes = (described[key] for key in ('missing_files', 'contradictions', 'boxes'))
+    if missing:
+        all_files = len(missing) + described['files']
+        warnings.append(f'{split} files that are missing: {len(missing):,} of {all_files:,}: {_listed(missing)}')
+    expected = described['records_expected']
+    if expected not in (None, described['records']):
+        warnings.append(f'{split} records: {described["records"]:,}; {FILE_NAME} says {expected:,}.')
+    if contradictions['count']:
+        warnings.append(
+            f'{split} records that say what is not true of their image: {contradictions["count"]:,}. Training does not '
+            f'mind. {_named(contradictions)}'
+        )
+    # That many images have no box is as it should be.
+    partial = [
+        f'{field} ({count:,})'
+        for field, count in described['fields'].items()
+        if count < described['records'] and not field.startswith('image/object/')
+    ]
+    if partial:
+        warnings.append(f'fields that not all of the {described["records"]:,} {split} records have: {_listed(partial)}')
+    if boxes['in_pixels'] or boxes['empty']:
+        warnings.append(
+            f'{split} boxes in pixels, and not in fractions of the image: {boxes["in_pixels"]:,} of '
+            f'{boxes["boxes"]:,}; without any area: {boxes["empty"]:,}. With --use_annotated_bbox they count for '
+            'nothing, and an image that has no other is not cropped.'
+        )
+    if boxes['out_of_range']:
+        warnings.append(
+            f'{split} boxes that reach over the edge of their image, and are cut off there: '
+            f'{boxes["out_of_range"]:,} of {boxes["boxes"]:,}.'
+        )
+    return warnings
+
+
+def _doubts_of_identity(report: Report) -> List[str]:
+    prints = report['fingerprint']
+    if prints['agree'] is False:
+        return [f'{FILE_NAME} has the fingerprint of other data: {prints["dataset_json"]}.']
+    if report['name'] is None:
+        train, validation = (report['splits'][split]['records'] for split in (records.TRAIN, records.VALIDATION))
+        return [
+            f'no {FILE_NAME} that can be read: a run takes the numbers of images and classes for those of ImageNet. '
+            f'Give --num_train_images={train} --num_eval_images={validation}, and --num_classes.'
+        ]
+    return []
+
+
+def _doubts_of_classes(report: Report) -> List[str]:
+    # Label 0 is the background, which images seldom show.
+    classes = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
+    kinds: Dict[str, List[str]] = {}
+    for c in classes:
+        trained, validated = bool(c[records.TRAIN]), bool(c[records.VALIDATION])
+        what = {
+            (False, True): 'classes that are never trained, and have validation images',
+            (False, False): 'classes without images',
+            (True, False): 'classes without validation images',
+        }.get((trained, validated))
+        # A split that is not there is a finding of its own.
+        if what and (trained or validated or report['splits'][records.TRAIN]['records']):
+            kinds.setdefault(what, []).append(f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else ''))
+    return [f'{what}: {len(found):,}: {_listed(found)}' for what, found in kinds.items()]
+
+
+def _doubts_of_copies(report: Report) -> List[str]:
+    copies = report['duplicates']
+    train, validation = records.TRAIN, records.VALIDATION
+
+    def splits(group: Sequence[Report]) -> List[str]:
+        return [place['split'] for place in group]
+
+    kinds: Tuple[Tuple[int, str, Callable[[Sequence[Report]], bool]], ...] = (
+        (
+            copies['of_several_labels'],
+            'images under several labels',
+            lambda group: len({place['label'] for place in group}) > 1,
+        ),
+        (
+            copies['between'],
+            'validation images that are training images, too, and flatter the result',
+            lambda group: len({*splits(group)}) > 1,
+        ),
+        (copies[train], f'{train} images that are copies of others', lambda group: splits(group).count(train) > 1),
+        (
+            copies[validation],
+            f'{validation} images that are copies of others',
+            lambda group: splits(group).count(validation) > 1,
+        ),
+    )
+    doubts = []
+    for count, what, is_one in kinds:
+        examples = [group for group in copies['first'] if is_one(group)][:NAMED_AT_MOST]
+        if count:
+            places = [' = '.join(f'{p["path"]}, record {p["position"]}' for p in g[:NAMED_AT_MOST]) for g in examples]
+            doubts.append(f'{what}: {count:,}, such as {"; ".join(places)}')
+    return doubts
+
+
+def _at(place: Report) -> str:
+    return str(records.BadRecord(**place))
+
+
+def _named(found: Report) -> str:
+    texts = [_at(place).rstrip('.') for place in found['first'][:NAMED_AT_MOST]]
+    more = found['count'] - len(texts)
+    return '; '.join(texts) + (f'; and {more:,} more' if more else '')
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = len(texts) - NAMED_AT_MOST
+    return ', '.join(texts[:NAMED_AT_MOST]) + (f' and {more:,} more' if more > 0 else '')

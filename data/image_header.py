@@ -1,0 +1,110 @@
+"""What the header of an encoded image says: format, size and colours, in microseconds, without decoding.
+
+JPEG: ITU-T T.81, annex B, and Adobe's technical note 5116 for the colours of APP14. PNG: W3C, "Portable Network
+Graphics", second edition, 5 and 11.2.2. GIF: CompuServe, GIF89a, 18.
+"""
+
+import struct
+from typing import NamedTuple, Optional, Tuple
+
+_PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
+# What training cannot decode, and people take for images all the same.
+_OTHER_FORMATS = {b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP', b'\0\0\0\x0cJXL ': 'JPEG XL'}
+_PNG_COLOURS = {0: ('grey',), 2: (), 3: ('palette',), 4: ('grey', 'transparency'), 6: ('transparency',)}
+
+# Markers of JPEG. Frames of other kinds than these are rare, and not all decoders take them.
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # which are tables, and reserved
+_STANDALONE = {0x01, *range(0xD0, 0xD9)}
+_START_OF_SCAN, _ADOBE = 0xDA, 0xEE
+_END_OF_IMAGE = b'\xff\xd9'
+
+
+class ImageHeader(NamedTuple):
+    """What the header of an image says.
+
+    Attributes:
+      format: 'JPEG', 'PNG', 'GIF', or what else it is.
+      variants: what is special about it, such as 'grey', 'CMYK' or 'progressive'.
+      width: in pixels; 0 if that is not known.
+      height: in pixels; 0 if that is not known.
+      sound: whether nothing is missing at the end, and the header is of a usual kind. If not, decoding tells whether
+        the image can be used. What is damaged in between is only seen in decoding.
+    """
+
+    format: str
+    variants: Tuple[str, ...]
+    width: int
+    height: int
+    sound: bool
+
+    @property
+    def kind(self) -> str:
+        """The format and what is special about it, in words."""
+        return ', '.join([self.format, *self.variants])
+
+
+def read_header(encoded: bytes) -> Optional[ImageHeader]:
+    """The header of an image file, or None if it has none that can be read."""
+    try:
+        if encoded.startswith(b'\xff\xd8'):
+            return _jpeg(encoded)
+        if encoded.startswith(_PNG_SIGNATURE):
+            return _png(encoded)
+        if encoded.startswith(b'GIF8'):
+            # Only GIFs of one picture can be used, which is seen in decoding.
+            width, height = struct.unpack_from('<HH', encoded, 6)
+            return ImageHeader('GIF', (), width, height, False)
+    except (IndexError, struct.error):
+        return None
+    others = [name for start, name in _OTHER_FORMATS.items() if encoded.startswith(start)]
+    return ImageHeader(others[0], (), 0, 0, False) if others else None
+
+
+def _jpeg(encoded: bytes) -> Optional[ImageHeader]:
+    frame = adobe_colours = None
+    components = b''
+    kind, position = 0, 2
+    while True:
+        if encoded[position] != 0xFF:
+            return None
+        while encoded[position] == 0xFF:
+            position += 1
+        marker = encoded[position]
+        position += 1
+        if marker == _START_OF_SCAN:
+            break
+        if marker in _STANDALONE:
+            continue
+        (length,) = struct.unpack_from('>H', encoded, position)
+        if marker in _FRAMES:
+            kind, frame = marker, struct.unpack_from('>BHHB', encoded, position + 2)
+            components = encoded[position + 8 : position + length : 3]
+        elif marker == _ADOBE and encoded[position + 2 : position + 7] == b'Adobe':
+            adobe_colours = encoded[position + 13]
+        position += length
+    if frame is None:
+        return None
+    precision, height, width, channels = frame
+    variants = []
+    if channels == 1:
+        variants.append('grey')
+    elif channels == 4:
+        variants.append('CMYK')
+    elif adobe_colours == 0 or components == b'RGB':
+        variants.append('RGB')
+    if kind == _PROGRESSIVE:
+        variants.append('progressive')
+    usual = kind in (_BASELINE, _EXTENDED, _PROGRESSIVE) and precision == 8 and channels in (1, 3, 4)
+    # In a scan, no data looks like this marker; what stands before, such as a thumbnail, may have one of its own.
+    whole = encoded.rfind(_END_OF_IMAGE, position) >= 0
+    return ImageHeader('JPEG', tuple(variants), width, height, usual and whole and width * height > 0)
+
+
+def _png(encoded: bytes) -> ImageHeader:
+    name, width, height, depth, colour = struct.unpack_from('>4sIIBB', encoded, 12)
+    variants = [*_PNG_COLOURS.get(colour, ('unknown colours',))]
+    if depth == 16:
+        variants.append('16 bits')
+    whole = name == b'IHDR' and colour in _PNG_COLOURS and encoded[-8:-4] == b'IEND'
+    return ImageHeader('PNG', tuple(variants), width, height, whole and width * height > 0)

@@ -1,0 +1,309 @@
+"""What is in one file of a data set: the part of the audit that many processes do at the same time."""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import collections
+import os
+import signal
+from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+import tensorflow as tf
+
+from data import records, remote
+from data.fingerprint import SplitFingerprint
+from data.image_header import ImageHeader, read_header
+from data.split import digest
+from preprocessing.decoding import decode_image
+
+# Bad records that are named in full; the rest are counted.
+LISTED_AT_MOST = 1000
+# The format of what has no header.
+UNKNOWN = 'unknown'
+# In place of a number of records: no more are to be read.
+STOP = -1
+
+# A corner beyond this is no fraction of the image that was rounded badly, but a number of pixels.
+_PIXELS_FROM = 2.0
+# Records between two reports of progress.
+_PROGRESS_EVERY = 100
+
+# What is kept of each image that has a label: 64 bits of its digest (that two of 14 million images share them by chance
+# is one case in 180,000), its position in the file, its label, its size in pixels (0: unknown), its bytes.
+IMAGE = np.dtype([('digest', 'u8'), ('position', 'i8'), ('label', 'i8'), ('size', 'i8', 2), ('bytes', 'i8')])
+
+
+class Entry(NamedTuple):
+    """A record as its format has it: what is there, and what is wrong with that.
+
+    Attributes:
+      position: its place in the file, from 0.
+      encoded: the image file's bytes, if there are any.
+      label: if there is one, whether it is allowed or not.
+      boxes: float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; none if they are bad.
+      fields: the names of what it holds.
+      said: what it says of its image, of `format`, `height` and `width`.
+      problem: why it cannot be used, whatever the image is like; None if it can.
+    """
+
+    position: int
+    encoded: Optional[bytes]
+    label: Optional[int]
+    boxes: np.ndarray
+    fields: Tuple[str, ...]
+    said: Dict[str, Union[int, str]]
+    problem: Optional[str]
+
+
+class BoxCounts(NamedTuple):
+    """Bounding boxes; each of the bad ones is counted once, for the first that is wrong with it.
+
+    Attributes:
+      boxes: how many there are.
+      in_pixels: have corners far outside the image: they are no fractions of it.
+      empty: have no area inside the image.
+      out_of_range: reach over the image's edge, where they are cut off.
+    """
+
+    boxes: int = 0
+    in_pixels: int = 0
+    empty: int = 0
+    out_of_range: int = 0
+
+    def __add__(self, other: tuple) -> 'BoxCounts':
+        return BoxCounts(*(mine + others for mine, others in zip(self, other)))
+
+
+class Listed(NamedTuple):
+    """Records that have something in common: how many, and the first of them."""
+
+    total: int = 0
+    first: Tuple[records.BadRecord, ...] = ()
+
+    def __add__(self, other: tuple) -> 'Listed':
+        total, first = other
+        return Listed(self.total + total, (self.first + first)[:LISTED_AT_MOST])
+
+
+class ShardAudit(NamedTuple):
+    """What is in one file, or in several: those of the parts, summed in their order, are the whole's.
+
+    Attributes:
+      records: how many records could be read.
+      fields: how many of them have each field.
+      formats: how many images there are of each kind.
+      fingerprint: of the images that have a label.
+      images: the same, an array of `IMAGE` for each file.
+      boxes: counts of bounding boxes.
+      bad_fields: records that training cannot use because of their fields.
+      undecodable: records whose image cannot be decoded.
+      contradictions: records that say something else of their image than its header; they can be used.
+      bad_files: files that cannot be read to their end, and from which record on.
+    """
+
+    records: int
+    fields: Counter[str]
+    formats: Counter[str]
+    fingerprint: SplitFingerprint
+    images: Tuple[np.ndarray, ...]
+    boxes: BoxCounts
+    bad_fields: Listed
+    undecodable: Listed
+    contradictions: Listed
+    bad_files: Listed
+
+    def __add__(self, other: tuple) -> 'ShardAudit':
+        return ShardAudit(*(mine + others for mine, others in zip(self, other)))
+
+
+NOTHING = ShardAudit(
+    records=0,
+    fields=collections.Counter(),
+    formats=collections.Counter(),
+    fingerprint=SplitFingerprint(),
+    images=(),
+    boxes=BoxCounts(),
+    bad_fields=Listed(),
+    undecodable=Listed(),
+    contradictions=Listed(),
+    bad_files=Listed(),
+)
+
+
+class ShardAuditor:
+    """Reads files and counts what is in them.
+
+    Args:
+      num_classes: labels must be below it.
+      decode: decode every image, and not only those whose header or end is not as it should be.
+      progress: a shared number, to which the records that have been read are added.
+    """
+
+    def __init__(self, num_classes: int, decode: bool, progress: Any):
+        self._num_classes = num_classes
+        self._decode = decode
+        self._progress = progress
+        self._checker = records.RecordChecker(num_classes, decode_image)
+
+    def audit(self, path: str) -> ShardAudit:
+        """Reads one file; what is wrong with it is part of the result."""
+        fields: Counter[str] = collections.Counter()
+        formats: Counter[str] = collections.Counter()
+        images: List[tuple] = []
+        boxes, fingerprint = BoxCounts(), SplitFingerprint()
+        bad_fields: List[records.BadRecord] = []
+        undecodable: List[records.BadRecord] = []
+        contradictions: List[records.BadRecord] = []
+        bad_files: List[records.BadRecord] = []
+        reached = 0
+        try:
+            for entry in read_entries(path, self._num_classes):
+                reached += 1
+                if not reached % _PROGRESS_EVERY:
+                    self._advance(_PROGRESS_EVERY)
+                fields.update(entry.fields)
+                boxes += count_boxes(entry.boxes)
+                if entry.problem:
+                    bad_fields.append(records.BadRecord(path, entry.position, entry.problem))
+                if entry.encoded is None:
+                    continue
+                header = read_header(entry.encoded)
+                formats[header.kind if header else UNKNOWN] += 1
+                problem = None
+                if self._decode or header is None or not header.sound:
+                    problem = self._checker.image_problem(entry.encoded)
+                if problem:
+                    undecodable.append(records.BadRecord(path, entry.position, problem))
+                elif header:
+                    contradiction = contradiction_of(entry.said, header)
+                    if contradiction:
+                        contradictions.append(records.BadRecord(path, entry.position, contradiction))
+                if entry.label is not None:
+                    fingerprint = fingerprint.with_image(entry.label, entry.encoded)
+                    key = int.from_bytes(digest(entry.encoded)[:8], 'big')
+                    size = (header.width, header.height) if header else (0, 0)
+                    images.append((key, entry.position, entry.label, size, len(entry.encoded)))
+        except records.DataError as error:
+            bad_files.append(records.BadRecord(path, reached, str(error)))
+        self._advance(reached % _PROGRESS_EVERY)
+        return ShardAudit(
+            reached,
+            fields,
+            formats,
+            fingerprint,
+            (np.array(images, IMAGE),),
+            boxes,
+            *(_listed(found) for found in (bad_fields, undecodable, contradictions, bad_files)),
+        )
+
+    def _advance(self, count: int) -> None:
+        with self._progress.get_lock():
+            if self._progress.value == STOP:
+                raise InterruptedError
+            self._progress.value += count
+
+
+def _listed(found: List[records.BadRecord]) -> Listed:
+    return Listed(len(found), tuple(found[:LISTED_AT_MOST]))
+
+
+def read_entries(path: str, num_classes: int) -> Iterator[Entry]:
+    """The records of a TFRecord file, their checksums verified.
+
+    Raises:
+      DataError: the file cannot be read to its end.
+    """
+    no_boxes = np.zeros([0, 4], np.float32)
+    reached = 0
+    try:
+        # On s3://, TensorFlow takes a file that is refused for an empty one; this asks why.
+        remote.check_readable(path)
+        size = remote.size(path)
+        with remote.explained(path, remote.READ):
+            for position, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
+                reached += records.FRAME_BYTES + len(serialized)
+                example = records.parse_example(serialized)
+                # Taken first: whoever looks for a field that is not there makes an empty one.
+                fields = tuple(example.features.feature) if example else ()
+                problem = records.field_problem(example, num_classes)
+                if example is None:
+                    yield Entry(position, None, None, no_boxes, (), {}, problem)
+                    continue
+                feature = example.features.feature
+                encoded = feature['image/encoded'].bytes_list.value
+                label = feature['image/class/label'].int64_list.value
+                boxes = no_boxes
+                if problem is None and 'image/object/bbox/ymin' in fields:
+                    corners = [feature[f'image/object/bbox/{corner}'].float_list.value for corner in records.CORNERS]
+                    boxes = np.array(corners, np.float32).T
+                yield Entry(
+                    position,
+                    encoded[0] if len(encoded) == 1 and encoded[0] else None,
+                    label[0] if len(label) == 1 else None,
+                    boxes,
+                    fields,
+                    _said(feature),
+                    problem,
+                )
+        if reached != size:
+            raise records.DataError(f'{remote.ENDED_EARLY} {reached:,} of {size:,}.')
+    except tf.errors.DataLossError as error:
+        if not reached:
+            raise records.DataError(f'not a record file, or damaged at its very beginning: {error.message}.')
+        raise records.DataError(f'the file is damaged or cut short from here on: {error.message}.')
+    except (tf.errors.OpError, remote.RemoteError) as error:
+        raise records.DataError(f'cannot be read: {getattr(error, "message", error)}')
+
+
+def _said(feature: Any) -> Dict[str, Union[int, str]]:
+    said: Dict[str, Union[int, str]] = {}
+    for name in ('height', 'width'):
+        numbers = feature[f'image/{name}'].int64_list.value
+        if len(numbers) == 1:
+            said[name] = numbers[0]
+    formats = feature['image/format'].bytes_list.value
+    if len(formats) == 1:
+        said['format'] = formats[0].decode(errors='replace')
+    return said
+
+
+def contradiction_of(said: Dict[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
+    """What a record says otherwise than its image; None if the two agree, or it says nothing."""
+    size = said.get('width', header.width), said.get('height', header.height)
+    if size != (header.width, header.height):
+        return f'it says {size[0]} x {size[1]} pixels; the image has {header.width} x {header.height}.'
+    named = str(said.get('format', header.format))
+    if named.upper().replace('JPG', 'JPEG') != header.format:
+        return f'it says {named!r}; the image is a {header.format}.'
+    return None
+
+
+def count_boxes(boxes: np.ndarray) -> BoxCounts:
+    """Counts boxes, float [boxes, 4], each ymin, xmin, ymax, xmax, and the bad ones among them."""
+    if not len(boxes):
+        return BoxCounts()
+    in_pixels = (np.abs(boxes) > _PIXELS_FROM).any(axis=1)
+    clipped = np.clip(boxes, 0.0, 1.0)
+    empty = (clipped[:, :2] >= clipped[:, 2:]).any(axis=1) & ~in_pixels
+    out_of_range = (clipped != boxes).any(axis=1) & ~in_pixels & ~empty
+    return BoxCounts(len(boxes), int(in_pixels.sum()), int(empty.sum()), int(out_of_range.sum()))
+
+
+# The auditor of a process that does nothing else.
+_auditor: Optional[ShardAuditor] = None
+
+
+def start_process(num_classes: int, decode: bool, progress: Any) -> None:
+    """Makes a process ready for `audit_in_process`; the arguments are `ShardAuditor`'s."""
+    global _auditor
+    # The process that started this one is interrupted, too, and ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # TensorFlow and libjpeg write there of every broken image, and could not say which.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    _auditor = ShardAuditor(num_classes, decode, progress)
+
+
+def audit_in_process(path: str) -> ShardAudit:
+    """Audits a file in a process that `start_process` has made ready."""
+    assert _auditor is not None
+    return _auditor.audit(path)

@@ -1,0 +1,472 @@
+"""The audit: real data sets with every defect at a known place, beside what was put there."""
+
+import functools
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any, Callable, Dict, List, Sequence
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+from data import audit, dataset_info, records
+from data.dataset_info import DatasetInfo
+from data.fingerprint import SplitFingerprint, fingerprint
+from preprocessing.decoding import decode_image
+from tests.conftest import Photo, encode_jpeg, photo_example
+from tests.data.test_records import SPOILT, set_boxes
+
+Report = Dict[str, Any]
+NAMES = ['background', 'cat', 'astronaut', 'coffee', 'rocket', 'half a cat']
+
+
+def report_of(data_dir: Any, decode: bool = False, num_classes: Any = None) -> Report:
+    told: List[int] = []
+    report = audit.audit(str(data_dir), num_classes, decode, 2, told.append)
+    assert told[-1] == sum(split['records'] for split in report['splits'].values())
+    return json.loads(json.dumps(report))
+
+
+def write(data_dir: Any, split: str, examples: Sequence[Any], shards: int) -> None:
+    makers: List[Callable[[], Any]] = [functools.partial(lambda example: example, example) for example in examples]
+    records.write_shards(str(data_dir), split, makers, shards)
+
+
+def of_photos(photos: Sequence[Photo]) -> SplitFingerprint:
+    split = SplitFingerprint()
+    for photo in photos:
+        split = split.with_image(photo.label, photo.encoded)
+    return split
+
+
+@pytest.fixture(scope='module')
+def pieces(photos: List[Photo]) -> List[Photo]:
+    """Twenty different pieces of the photographs, labelled 1 to 5 in turn, each of 96 x 64 pixels and more."""
+    found = []
+    for index in range(20):
+        photo = photos[index % 5]
+        pixels = np.ascontiguousarray(photo.pixels[5 * index : 5 * index + 64 + index, 3 * index : 3 * index + 96])
+        found.append(Photo(pixels, encode_jpeg(pixels), photo.label, photo.boxes))
+    return found
+
+
+def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence[Photo]) -> pathlib.Path:
+    """A data set of photographs, described as it is."""
+    data_dir.mkdir(exist_ok=True)
+    write(data_dir, records.TRAIN, [photo_example(photo) for photo in train], 3)
+    write(data_dir, records.VALIDATION, [photo_example(photo) for photo in validation], 2)
+    taken = fingerprint(of_photos(train), of_photos(validation))
+    DatasetInfo('pieces', 'scikit-image', len(train), len(validation), 6, NAMES, taken).write(str(data_dir))
+    return data_dir
+
+
+# A data set without fault.
+
+
+@pytest.fixture(scope='module')
+def good_dir(pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
+    return written(tmp_path_factory.mktemp('good') / 'data', pieces[:15], pieces[15:])
+
+
+@pytest.fixture(scope='module')
+def good(good_dir: pathlib.Path) -> Report:
+    return report_of(good_dir)
+
+
+def test_a_data_set_without_fault_can_be_trained_on(good: Report) -> None:
+    assert good['can_be_trained_on'] is True
+    assert good['errors'] == good['warnings'] == good['other_files'] == []
+    assert good['name'] == 'pieces'
+
+
+def test_records_and_images_are_measured(good: Report, pieces: List[Photo]) -> None:
+    for split, part in (('train', pieces[:15]), ('validation', pieces[15:])):
+        described = good['splits'][split]
+        assert described['files'] == {'train': 3, 'validation': 2}[split]
+        assert described['records'] == described['images'] == described['formats']['JPEG'] == len(part)
+        assert set(described['formats']) == {'JPEG'}
+        sizes = np.array([photo.pixels.shape for photo in part])
+        for name, values in (
+            ('height', sizes[:, 0]),
+            ('width', sizes[:, 1]),
+            ('encoded_bytes', [len(photo.encoded) for photo in part]),
+        ):
+            found = described[name]
+            expected = [np.min(values), np.median(values), np.max(values)]
+            assert [found['min'], found['median'], found['max']] == expected, name
+        assert described['encoded_bytes']['total'] == sum(len(photo.encoded) for photo in part)
+        boxes = sum(len(photo.boxes) for photo in part)
+        assert described['boxes'] == {'boxes': boxes, 'in_pixels': 0, 'empty': 0, 'out_of_range': 0}
+        assert described['fields']['image/encoded'] == described['fields']['image/object/bbox/xmax'] == len(part)
+
+
+def test_the_images_of_each_class_are_counted(good: Report) -> None:
+    found = [(c['label'], c['name'], c['train'], c['validation']) for c in good['classes']]
+    assert found == [(0, 'background', 0, 0), *((label, NAMES[label], 3, 1) for label in range(1, 6))]
+
+
+def test_the_fingerprint_is_taken_of_the_images(good: Report, pieces: List[Photo]) -> None:
+    taken = fingerprint(of_photos(pieces[:15]), of_photos(pieces[15:]))
+    assert good['fingerprint'] == {'taken': taken, 'dataset_json': taken, 'agree': True}
+
+
+def test_decoding_all_finds_the_same(good_dir: pathlib.Path, good: Report) -> None:
+    decoded = report_of(good_dir, decode=True)
+    changing = ('seconds', 'records_per_second', 'decoded')
+    assert {k: v for k, v in decoded.items() if k not in changing} == {
+        k: v for k, v in good.items() if k not in changing
+    }
+    assert (good['decoded'], decoded['decoded']) == (False, True)
+
+
+# One with every fault of a record.
+
+
+def broken_inside(photo: Photo) -> bytes:
+    """A PNG with a sound header and end, and another byte in between. TensorFlow decodes most JPEGs that are so."""
+    file = io.BytesIO()
+    PIL.Image.fromarray(photo.pixels).save(file, 'PNG')
+    png = file.getvalue()
+    middle = len(png) // 2
+    return png[:middle] + bytes([png[middle] ^ 1]) + png[middle + 1 :]
+
+
+@pytest.fixture(scope='module')
+def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
+    """In the one training file: ten good pieces, one of each kind of `SPOILT`, no Example, and a PNG broken inside."""
+    data_dir = written(tmp_path_factory.mktemp('bad') / 'data', pieces[:10], pieces[15:])
+    for path in records.find_shards(str(data_dir), records.TRAIN):
+        os.remove(path)
+    with tf.io.TFRecordWriter(records.shard_path(str(data_dir), records.TRAIN, 0, 1)) as writer:
+        for photo in pieces[:10]:
+            writer.write(photo_example(photo).SerializeToString())
+        for spoil, _ in SPOILT.values():
+            example = photo_example(photos[1])
+            spoil(example)
+            writer.write(example.SerializeToString())
+        writer.write(b'\xff\xff no protocol buffer')
+        inside = photos[2]._replace(encoded=broken_inside(photos[2]))
+        writer.write(photo_example(inside).SerializeToString())
+    return data_dir
+
+
+def places(found: Report) -> List[int]:
+    assert found['count'] == len(found['first'])
+    return [place['position'] for place in found['first']]
+
+
+@pytest.mark.parametrize('decode', [False, True])
+def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: bool) -> None:
+    report = report_of(bad_dir, decode)
+    assert not report['can_be_trained_on']
+    kinds = [*SPOILT]
+    undecodable = [10 + kinds.index(kind) for kind in ('a JPEG cut short', 'random bytes')]
+    bad_fields = sorted({*range(10, 10 + len(kinds) + 1)} - {*undecodable})
+    train = report['splits']['train']
+    assert places(train['bad_fields']) == bad_fields
+    # Of what is broken in the middle, only the decoder knows.
+    assert places(train['undecodable']) == undecodable + [10 + len(kinds) + 1] * decode
+    assert all(place['path'].endswith('train-00000-of-00001') for place in train['bad_fields']['first'])
+    assert train['records'] == 10 + len(kinds) + 2
+    assert any(f'train records that cannot be used: {len(bad_fields)}. ' in error for error in report['errors'])
+    first = f'record {undecodable[0]}: the image (5000 bytes) cannot be decoded'
+    assert any(first in error and 'train images that cannot be decoded' in error for error in report['errors'])
+    assert report['splits']['validation']['bad_fields']['count'] == 0
+
+
+def test_the_audit_and_a_run_agree_on_every_record(bad_dir: pathlib.Path) -> None:
+    path = records.shard_path(str(bad_dir), records.TRAIN, 0, 1)
+    by_run = {
+        bad.position: bad.problem for bad in records.RecordChecker(6, decode_image).search([path], lambda text: None)
+    }
+    train = report_of(bad_dir, decode=True)['splits']['train']
+    first = [*train['undecodable']['first'], *train['bad_fields']['first']]
+    assert {place['position']: place['problem'] for place in first} == by_run
+
+
+def test_labels_out_of_range_follow_the_flag_and_are_counted(good_dir: pathlib.Path) -> None:
+    report = report_of(good_dir, num_classes=5)
+    assert report['splits']['train']['bad_fields']['count'] == 3
+    assert report['splits']['validation']['bad_fields']['count'] == 1
+    assert report['classes'][5] == {'label': 5, 'name': 'half a cat', 'train': 3, 'validation': 1}
+    assert report['fingerprint']['agree'] is True
+
+
+# Files.
+
+
+def damaged(data_dir: pathlib.Path, name: str, change: Callable[[bytes], bytes]) -> None:
+    path = data_dir / name
+    path.write_bytes(change(path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ('change', 'records_left', 'expected'),
+    [
+        (lambda content: content[:-1], 4, 'record 4: the file is damaged or cut short from here on'),
+        (lambda content: content[:200] + b'?' + content[201:], 0, 'record 0: not a record file, or damaged'),
+        (lambda content: b'a text, and not records', 0, 'record 0: not a record file, or damaged'),
+    ],
+)
+def test_a_damaged_file_is_named_and_the_others_are_read(
+    change: Callable[[bytes], bytes], records_left: int, expected: str, pieces: List[Photo], tmp_path: pathlib.Path
+) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    damaged(data_dir, 'train-00001-of-00003', change)
+    report = report_of(data_dir)
+    assert not report['can_be_trained_on']
+    (error,) = report['errors']
+    assert f'train-00001-of-00003, {expected}' in error
+    assert report['splits']['train']['records'] == 10 + records_left
+    assert report['splits']['validation']['records'] == 5
+    assert report['fingerprint']['agree'] is False
+    assert f'train records: {10 + records_left}; dataset.json says 15.' in report['warnings']
+
+
+def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    os.remove(data_dir / 'train-00002-of-00003')
+    (data_dir / 'train-00000-of-00003.bak').write_bytes(b'')
+    (data_dir / 'notes').mkdir()
+    report = report_of(data_dir)
+    assert report['can_be_trained_on']
+    assert report['splits']['train']['missing_files'] == ['train-00002-of-00003']
+    assert report['other_files'] == ['notes', 'train-00000-of-00003.bak']
+    missing, count, other_data, others = report['warnings']
+    assert missing == 'train files that are missing: 1 of 3: train-00002-of-00003'
+    assert count == 'train records: 10; dataset.json says 15.'
+    assert other_data.startswith('dataset.json has the fingerprint of other data')
+    assert others == 'other files, which are not looked at: 2: notes, train-00000-of-00003.bak'
+
+
+def test_a_split_without_files_and_one_without_records_are_errors(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    write(data_dir, records.VALIDATION, [], 2)
+    report = report_of(data_dir)
+    assert report['errors'] == ['there is not one record in the validation files.']
+    for name in ('validation-00000-of-00002', 'validation-00001-of-00002', 'dataset.json'):
+        os.remove(data_dir / name)
+    report = report_of(data_dir, num_classes=6)
+    assert not report['can_be_trained_on']
+    assert ['no validation files' in error for error in report['errors']] == [True]
+    assert report['splits']['validation']['records'] == 0
+    assert report['splits']['validation']['width'] == {'min': None, 'median': None, 'max': None}
+
+
+def test_files_of_two_data_sets_are_an_error(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    (data_dir / 'train-00000-of-00007').write_bytes(b'')
+    report = report_of(data_dir)
+    assert any('several data sets' in error for error in report['errors'])
+    assert report['splits']['validation']['records'] == 5
+
+
+def test_a_folder_without_a_data_set_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'readme.txt').touch()
+    with pytest.raises(records.DataError, match=r'no train files.*it holds readme\.txt'):
+        report_of(tmp_path)
+    with pytest.raises(records.DataError, match='no such folder'):
+        report_of(tmp_path / 'nowhere')
+
+
+# The description.
+
+
+def test_a_description_of_other_data_is_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    info = dataset_info.read(str(data_dir))
+    assert info
+    write(data_dir, records.TRAIN, [photo_example(photo) for photo in pieces[1:15]], 3)
+    report = report_of(data_dir)
+    assert report['can_be_trained_on']
+    assert report['warnings'] == [
+        'train records: 14; dataset.json says 15.',
+        f'dataset.json has the fingerprint of other data: {info.fingerprint}.',
+    ]
+
+
+def test_a_description_that_cannot_be_read_is_an_error_and_the_rest_is_told(
+    pieces: List[Photo], tmp_path: pathlib.Path
+) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    (data_dir / 'dataset.json').write_text('{"name": "half of')
+    report = report_of(data_dir)
+    assert not report['can_be_trained_on']
+    assert 'not the description of a data set' in report['errors'][0]
+    assert report['splits']['train']['records'] == 15
+    assert report['num_classes'] == 1001
+
+
+def test_without_a_description_the_flags_to_give_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    os.remove(data_dir / 'dataset.json')
+    report = report_of(data_dir, num_classes=6)
+    assert report['fingerprint']['agree'] is None
+    (warning,) = report['warnings']
+    assert '--num_train_images=15 --num_eval_images=5' in warning
+
+
+# Classes, copies, boxes, and what records say.
+
+
+def test_classes_that_miss_images_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    def of(*labels: int) -> List[Photo]:
+        return [photo for photo in pieces if photo.label in labels]
+
+    report = report_of(written(tmp_path, of(1, 2), of(3)))
+    texts = '\n'.join(report['warnings'])
+    assert 'classes that are never trained, and have validation images: 1: 3 (coffee)' in texts
+    assert 'classes without images: 2: 4 (rocket), 5 (half a cat)' in texts
+    assert 'classes without validation images: 2: 1 (cat), 2 (astronaut)' in texts
+
+
+def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    train = [*pieces[:10], pieces[0], pieces[0], pieces[1]._replace(label=5)]
+    validation = [*pieces[10:15], pieces[3], pieces[3], pieces[0]]
+    data_dir = written(tmp_path, train, validation)
+    report = report_of(data_dir)
+    duplicates = report['duplicates']
+    # Of pieces[0] two beyond the first, of pieces[1] one; of pieces[3] one in validation.
+    assert {name: duplicates[name] for name in ('train', 'validation', 'between', 'of_several_labels')} == {
+        **{'train': 3, 'validation': 1},
+        **{'between': 3, 'of_several_labels': 1},
+    }
+    # write_shards: 13 records as 4, 4, 5; 8 as 4, 4.
+    found = [
+        [(os.path.basename(place['path'])[: -len('-of-00003')], place['position'], place['label']) for place in group]
+        for group in duplicates['first']
+    ]
+    assert found == [
+        [('train-00000', 1, 2), ('train-00002', 4, 5)],
+        [('train-00000', 0, 1), ('train-00002', 2, 1), ('train-00002', 3, 1), ('validation-00001', 3, 1)],
+        [('train-00000', 3, 4), ('validation-00001', 1, 4), ('validation-00001', 2, 4)],
+    ]
+    assert report['can_be_trained_on']
+    texts = '\n'.join(report['warnings'])
+    assert 'validation images that are training images, too, and flatter the result: 3, such as ' in texts
+    first = f'{data_dir}/train-00000-of-00003, record 1 = {data_dir}/train-00002-of-00003, record 4'
+    assert f'images under several labels: 1, such as {first}\n' in texts
+    assert 'train images that are copies of others: 3, such as ' in texts
+
+
+def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    boxes = {
+        # In pixels; upside down; a line; outside; over the edge; good.
+        'ymin': [10.0, 0.6, 0.1, 1.1, -0.01, 0.0],
+        'xmin': [20.0, 0.1, 0.2, 0.2, 0.50, 0.0],
+        'ymax': [60.0, 0.2, 0.1, 1.2, 0.50, 1.0],
+        'xmax': [90.0, 0.3, 0.3, 0.3, 1.01, 1.0],
+    }
+    examples = [photo_example(photo._replace(boxes=photo.boxes[:0])) for photo in pieces[:15]]
+    set_boxes(examples[7], **boxes)
+    write(data_dir, records.TRAIN, examples, 3)
+    report = report_of(data_dir)
+    assert report['can_be_trained_on']
+    assert report['splits']['train']['boxes'] == {'boxes': 6, 'in_pixels': 1, 'empty': 3, 'out_of_range': 1}
+    in_pixels, over_the_edge = report['warnings']
+    assert in_pixels.startswith(
+        'train boxes in pixels, and not in fractions of the image: 1 of 6; without any area: 3.'
+    )
+    assert over_the_edge.startswith('train boxes that reach over the edge of their image')
+
+
+def test_formats_and_what_records_say_otherwise_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    def saved(kind: str, mode: str) -> bytes:
+        file = io.BytesIO()
+        PIL.Image.fromarray(pieces[0].pixels).convert(mode).save(file, kind)
+        return file.getvalue()
+
+    kinds = [('PNG', 'RGB'), ('JPEG', 'CMYK'), ('GIF', 'P'), ('BMP', 'RGB'), ('WEBP', 'RGB')]
+    images = [pieces[0]._replace(encoded=saved(kind, mode)) for kind, mode in kinds]
+    data_dir = written(tmp_path, [*images, pieces[1]], pieces[15:])
+    examples = [photo_example(photo) for photo in [*images, pieces[1]]]
+    examples[1].features.feature['image/height'].int64_list.value[:] = [1]
+    del examples[5].features.feature['image/filename']
+    write(data_dir, records.TRAIN, examples, 3)
+    train = report_of(data_dir)['splits']['train']
+    assert train['formats'] == {'PNG': 1, 'JPEG, CMYK': 1, 'GIF': 1, 'BMP': 1, 'WebP': 1, 'JPEG': 1}
+    # Two records a file.
+    assert [place['path'][-14:] for place in train['undecodable']['first']] == ['00001-of-00003', '00002-of-00003']
+    assert places(train['undecodable']) == [1, 0]
+    assert [place['problem'] for place in train['contradictions']['first']] == [
+        "it says 'JPEG'; the image is a PNG.",
+        'it says 96 x 1 pixels; the image has 96 x 64.',
+        "it says 'JPEG'; the image is a GIF.",
+    ]
+    assert train['fields']['image/filename'] == 5
+
+
+# The program.
+
+
+@pytest.fixture
+def run(monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
+    """Runs the program here; returns its exit code, and what it printed and complained of."""
+
+    def run(*arguments: str) -> Any:
+        monkeypatch.setattr(sys, 'argv', ['audit', *arguments])
+        with pytest.raises(SystemExit) as end:
+            audit.main()
+        return (end.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def without_rich(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, 'rich', None)
+    monkeypatch.delitem(sys.modules, 'data.audit_table', raising=False)
+
+
+def test_the_program_prints_json_without_rich(
+    good_dir: pathlib.Path, good: Report, run: Callable[..., Any], without_rich: None
+) -> None:
+    code, printed, complaints = run(str(good_dir), '--json')
+    assert (code, complaints) == (0, '')
+    report = json.loads(printed)
+    assert (report['splits'], report['fingerprint']) == (good['splits'], good['fingerprint'])
+
+
+def test_the_table_needs_rich(good_dir: pathlib.Path, run: Callable[..., Any], without_rich: None) -> None:
+    code, printed, complaints = run(str(good_dir))
+    assert (code, printed) == (2, '')
+    assert "pip install '.[data]', or take --json" in complaints
+
+
+def test_the_table_says_what_is_there_and_what_is_wrong(bad_dir: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, '-m', 'data.audit', str(bad_dir)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (1, '')
+    text = ' '.join(done.stdout.split())
+    for expected in (
+        'train validation',
+        f'records {10 + len(SPOILT) + 2} 5',
+        '1 cat 2 ████',
+        "(not dataset.json's)",
+        'undecodable 2 0',
+        'error train records that cannot be used: 11. ',
+        'cannot be trained on: 2 errors',
+    ):
+        assert expected in text, done.stdout
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'expected'),
+    [
+        (['/no/such/folder'], '--data_dir=/no/such/folder: no such folder'),
+        (['DIR', '--num_classes=1'], '--num_classes=1: must be at least 2'),
+        (['DIR', '--processes=0'], '--processes=0: must be at least 1'),
+        ([], 'data_dir'),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments: List[str], expected: str, run: Callable[..., Any]) -> None:
+    code, printed, complaints = run(*arguments)
+    assert (code, printed) == (2, '')
+    assert expected in complaints

@@ -1,0 +1,102 @@
+"""Headers of real images of many kinds, beside what Pillow wrote and what TensorFlow decodes."""
+
+import io
+import struct
+from typing import Any, Dict, Tuple
+
+import numpy as np
+import PIL.Image
+import pytest
+import skimage.data
+import tensorflow as tf
+
+from data.image_header import ImageHeader, read_header
+from preprocessing.decoding import decode_image
+
+CAT = PIL.Image.fromarray(skimage.data.chelsea())  # 451 x 300
+
+
+def saved(image: PIL.Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def segment(marker: int, content: bytes) -> bytes:
+    return struct.pack('>BBH', 0xFF, marker, 2 + len(content)) + content
+
+
+def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
+    """A JPEG with one more segment, before all others."""
+    return jpeg[:2] + segment(marker, content) + jpeg[2:]
+
+
+JPEG = saved(CAT, 'JPEG')
+GREY_16 = PIL.Image.fromarray(np.asarray(CAT.convert('L')).astype(np.uint16) * 257)
+THUMBNAIL = saved(CAT.resize((32, 24)), 'JPEG')
+IMAGES: Dict[str, Tuple[bytes, str, bool]] = {
+    'JPEG': (JPEG, 'JPEG', True),
+    'grey JPEG': (saved(CAT.convert('L'), 'JPEG'), 'JPEG, grey', True),
+    'CMYK JPEG': (saved(CAT.convert('CMYK'), 'JPEG'), 'JPEG, CMYK', True),
+    'progressive JPEG': (saved(CAT, 'JPEG', progressive=True), 'JPEG, progressive', True),
+    'grey progressive JPEG': (saved(CAT.convert('L'), 'JPEG', progressive=True), 'JPEG, grey, progressive', True),
+    'RGB JPEG': (with_segment(JPEG, 0xEE, b'Adobe\0d\0\0\0\0\0'), 'JPEG, RGB', True),
+    'YCbCr JPEG of Adobe': (with_segment(JPEG, 0xEE, b'Adobe\0d\0\0\0\0\1'), 'JPEG', True),
+    'JPEG with a thumbnail': (with_segment(JPEG, 0xE1, b'Exif\0\0' + THUMBNAIL), 'JPEG', True),
+    'JPEG with fill bytes': (JPEG[:2] + b'\xff\xff' + JPEG[2:], 'JPEG', True),
+    'JPEG and more': (JPEG + bytes(100), 'JPEG', True),
+    'PNG': (saved(CAT, 'PNG'), 'PNG', True),
+    'grey PNG': (saved(CAT.convert('L'), 'PNG'), 'PNG, grey', True),
+    'palette PNG': (saved(CAT.quantize(16), 'PNG'), 'PNG, palette', True),
+    'transparent PNG': (saved(CAT.convert('RGBA'), 'PNG'), 'PNG, transparency', True),
+    'grey transparent PNG': (saved(CAT.convert('LA'), 'PNG'), 'PNG, grey, transparency', True),
+    'PNG of 16 bits': (saved(GREY_16, 'PNG'), 'PNG, grey, 16 bits', True),
+    'PNG and more': (saved(CAT, 'PNG') + bytes(100), 'PNG', False),
+    'GIF': (saved(CAT.quantize(16), 'GIF'), 'GIF', False),
+}
+
+
+@pytest.mark.parametrize('name', IMAGES)
+def test_what_the_header_says_is_what_is_decoded(name: str) -> None:
+    encoded, kind, sound = IMAGES[name]
+    header = read_header(encoded)
+    assert header is not None
+    assert (header.kind, header.sound) == (kind, sound)
+    assert (header.width, header.height) == (451, 300)
+    with tf.compat.v1.Session() as session:
+        assert session.run(decode_image(tf.constant(encoded))).shape == (300, 451, 3)
+
+
+@pytest.mark.parametrize('name', [name for name, (_, _, sound) in IMAGES.items() if sound and 'more' not in name])
+def test_what_is_cut_short_is_not_sound(name: str) -> None:
+    encoded, _, _ = IMAGES[name]
+    for length in [len(encoded) - 1, len(encoded) - 5, *range(0, len(encoded), 997)]:
+        header = read_header(encoded[:length])
+        assert header is None or not header.sound, length
+
+
+@pytest.mark.parametrize(('kind', 'name'), [('BMP', 'BMP'), ('TIFF', 'TIFF'), ('WEBP', 'WebP')])
+def test_what_training_cannot_decode_has_its_name(kind: str, name: str) -> None:
+    assert read_header(saved(CAT, kind)) == ImageHeader(name, (), 0, 0, False)
+
+
+@pytest.mark.parametrize('encoded', [b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999)])
+def test_what_is_no_image_has_no_header(encoded: bytes) -> None:
+    assert read_header(encoded) is None
+
+
+def frame_of(jpeg: bytes, kind: int = 0xC0, precision: int = 8) -> bytes:
+    """A JPEG whose frame says something else."""
+    at = jpeg.index(b'\xff\xc0')
+    return jpeg[:at] + bytes([0xFF, kind]) + jpeg[at + 2 : at + 4] + bytes([precision]) + jpeg[at + 5 :]
+
+
+@pytest.mark.parametrize('encoded', [frame_of(JPEG, kind=0xC3), frame_of(JPEG, precision=12)])
+def test_lossless_and_12_bit_jpegs_are_left_to_the_decoder(encoded: bytes) -> None:
+    assert read_header(JPEG) == read_header(frame_of(JPEG)) == ImageHeader('JPEG', (), 451, 300, True)
+    assert read_header(encoded) == ImageHeader('JPEG', (), 451, 300, False)
+
+
+def test_other_bytes_between_segments_are_left_to_the_decoder() -> None:
+    at = JPEG.index(b'\xff\xdb')
+    assert read_header(JPEG[:at] + b'\0' + JPEG[at:]) is None

@@ -1,0 +1,31 @@
+"""The audit of a data set in Google Cloud Storage and Amazon S3."""
+
+import json
+from typing import Any, Dict
+
+from data import audit
+from tests.remote.conftest import Store
+from tests.remote.faults import READ
+
+
+def audited(store: Store, url: str, code: int) -> Dict[str, Any]:
+    done = store.python('-m', 'data.audit', url, '--json', timeout=300)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_remote_data_set_is_what_it_is_here(store: Store, photo_dir: str) -> None:
+    here = audit.audit(photo_dir, None, False, 1, lambda count: None)
+    report = audited(store, store.upload(photo_dir, 'data'), 0)
+    for key in ('splits', 'classes', 'fingerprint', 'other_files'):
+        assert report[key] == here[key]
+
+
+def test_a_file_that_is_refused_is_named_and_the_others_are_read(store: Store, photo_dir: str) -> None:
+    store.faults.add(403, '/data/train-00000', [READ])
+    report = audited(store, store.upload(photo_dir, 'data'), 1)
+    (error,) = report['errors']
+    assert 'data/train-00000-of-00002, record 0: ' in error
+    assert store.who in error
+    assert report['splits']['train']['records'] == 3
+    assert report['splits']['validation']['records'] == 5
