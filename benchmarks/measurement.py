@@ -1,0 +1,222 @@
+"""One measurement of an input pipeline: images read from it by a session, in a process of its own.
+
+A process of its own has its own TensorFlow, threads and memory, so that all of its CPU time and its peak of memory are
+the pipeline's. The process is this module, `python -m benchmarks.measurement`: it takes a `Run` as JSON from its
+standard input, and prints a `Measurement` as JSON.
+"""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import contextlib
+import dataclasses
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+
+import tensorflow as tf
+from absl import app
+
+from benchmarks.naive import NaivePipeline
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.metrics import PADDING_LABEL
+
+# Batches before the clock starts: they fill the shuffle buffer and start all threads.
+_WARM_UP_BATCHES = 2
+# Batches are handed over whole: with few of them, one more or less under way at the ends would count.
+_LEAST_BATCHES = 4
+# What is ended as hung, in seconds.
+_TIMEOUT = 1800
+
+STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'decoding', 'preprocessing', 'transfer'
+PHASES = (STORAGE, PREPROCESSING, TRANSFER)
+
+
+class MeasurementError(app.UsageError):
+    """A measurement that failed, and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What is measured.
+
+    Attributes:
+      is_naive: the naive pipeline; else the program's own, `InputPipeline`.
+      is_training: training records; else validation records, again and again.
+      until: the last phase that is run: storage, preprocessing or transfer; of the naive pipeline also parsing or
+        decoding, which preprocessing begins with.
+      config: the configuration; its batch size is that of one call of the pipeline.
+      images: images to read after the warm-up, at least.
+    """
+
+    is_naive: bool
+    is_training: bool
+    until: str
+    config: Config
+    images: int
+
+    @property
+    def batch_size(self) -> int:
+        """Images in a batch."""
+        return self.config.train_batch_size if self.is_training else self.config.eval_batch_size
+
+    def to_json(self) -> str:
+        """This run as JSON; `from_json` reads it back."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> 'Run':
+        """The run that `to_json` wrote."""
+        values = json.loads(text)
+        return cls(**{**values, 'config': Config(**values['config'])})
+
+
+class Measurement(NamedTuple):
+    """What was measured.
+
+    Attributes:
+      images: images that were read, after the warm-up.
+      cpu_ms: CPU time of the process per image, in milliseconds: all threads, user and system.
+      images_per_second: by the clock.
+      peak_mb: the peak of the process's resident memory, in MB (10⁶ bytes), TensorFlow itself included.
+    """
+
+    images: int
+    cpu_ms: float
+    images_per_second: float
+    peak_mb: float
+
+
+Measured = Dict[Run, List[Measurement]]
+Failed = Dict[Run, str]
+
+
+@tf.autograph.experimental.do_not_convert
+def build(run: Run) -> tf.data.Dataset:
+    """The pipeline of a run, without end.
+
+    The whole pipeline gives its batches. What ends with an earlier phase gives one element of every `batch_size`, as
+    that phase leaves it: the others are made and dropped inside the data set, where that costs nothing. So the phases'
+    differences are what each adds.
+    """
+    if run.is_naive:
+        naive = NaivePipeline(run.is_training, run.config)
+        if run.until == TRANSFER:
+            return naive(run.batch_size).repeat()
+        later: Dict[str, Callable[[tf.data.Dataset], tf.data.Dataset]] = {
+            PARSING: naive.parsing,
+            DECODING: naive.decoding,
+            PREPROCESSING: naive.preprocessing,
+        }
+        dataset = naive.storage()
+        dataset = later[run.until](dataset) if run.until in later else dataset
+    else:
+        pipeline, params = InputPipeline(run.is_training, run.config), {'batch_size': run.batch_size}
+        if run.until == TRANSFER:
+            return pipeline(params).repeat()
+        dataset = pipeline._storage(params)
+        dataset = pipeline._preprocessing(dataset) if run.until == PREPROCESSING else dataset
+    return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
+
+
+def perform(run: Run) -> Measurement:
+    """Measures in this process.
+
+    Raises:
+      DataError: the data set cannot be used.
+    """
+    batches = max(_LEAST_BATCHES, -(-run.images // run.batch_size))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        next_batch = tf.compat.v1.data.make_one_shot_iterator(build(run)).get_next()
+        for _ in range(_WARM_UP_BATCHES):
+            session.run(next_batch)
+        cpu, clock = _cpu_seconds(), time.perf_counter()
+        images = sum(_images_in(session.run(next_batch), run) for _ in range(batches))
+        cpu, clock = _cpu_seconds() - cpu, time.perf_counter() - clock
+    return Measurement(images, 1000 * cpu / images, images / clock, _peak_bytes() / 1e6)
+
+
+def _images_in(element: Any, run: Run) -> int:
+    """How many images a batch holds; evaluation's last one is filled up with what is none."""
+    if run.until != TRANSFER:
+        return run.batch_size
+    _, labels = element
+    return int((labels != PADDING_LABEL).sum())
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _peak_bytes() -> int:
+    # Not getrusage's ru_maxrss, which a process inherits from the one that started it.
+    with open('/proc/self/status') as status:
+        (line,) = (line for line in status if line.startswith('VmHWM:'))
+    return int(line.split()[1]) << 10
+
+
+def measure(run: Run) -> Measurement:
+    """Measures in a new process.
+
+    Raises:
+      MeasurementError: it failed; the message says why.
+    """
+    command = [sys.executable, '-m', 'benchmarks.measurement']
+    try:
+        done = subprocess.run(command, input=run.to_json(), capture_output=True, text=True, timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise MeasurementError(f'not done after {_TIMEOUT} seconds')
+    if done.returncode:
+        last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
+        # Such as when the memory is used up.
+        ended = f'ended by signal {-done.returncode}' if done.returncode < 0 else f'exit code {done.returncode}'
+        raise MeasurementError(last[0] if last and done.returncode > 0 else ended)
+    return Measurement(**json.loads(done.stdout))
+
+
+def interleave(
+    runs: Sequence[Run], repeats: int, progress: Callable[[str], None], measured: Measured, failed: Failed
+) -> None:
+    """Measures all runs, one after the other, and that `repeats` times: what disturbs the machine disturbs them alike.
+
+    Args:
+      runs: what to measure.
+      repeats: how often.
+      progress: is told how far it is.
+      measured: is filled with the measurements, in the order of the repeats, so that they are there when this is
+        interrupted.
+      failed: is filled with the runs that failed, which are not tried again, and why.
+    """
+    for repeat in range(repeats):
+        for number, run in enumerate(runs):
+            if run in failed:
+                continue
+            progress(f'round {repeat + 1} of {repeats}: measurement {number + 1} of {len(runs)}')
+            try:
+                measured.setdefault(run, []).append(measure(run))
+            except MeasurementError as error:
+                failed[run] = str(error)
+
+
+def main() -> int:
+    """Measures what standard input says, and prints the measurement."""
+    with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as score:
+        # If memory runs out, this process is to be ended, and no other.
+        score.write('1000')
+    try:
+        print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
+    except app.UsageError as error:
+        print(' '.join(str(error).split()), file=sys.stderr)
+        return error.exitcode
+    except tf.errors.OpError as error:
+        print(' '.join(error.message.split()), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

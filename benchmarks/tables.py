@@ -1,0 +1,94 @@
+"""Results of benchmarks as tables: drawn by rich on a terminal, in plain columns elsewhere."""
+
+import platform
+import sys
+from typing import List, Sequence
+
+from benchmarks.comparison import Row, Spread, spread
+from benchmarks.measurement import PHASES, Failed
+
+_HEAD = ('variant', 'pipeline', 'CPU-ms/image', 'images/s', 'peak MB', 'naive / this', 'this / decode', *PHASES)
+_SWEEP_HEAD = ('CPU-ms/image', 'images/s', 'peak MB')
+_NONE = '-'
+
+
+def show(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table, whose first column is flush left."""
+    if sys.stdout.isatty():
+        try:
+            from rich.console import Console
+            from rich.table import Table
+        except ImportError:
+            pass
+        else:
+            table = Table()
+            for column, name in enumerate(head):
+                table.add_column(name, justify='right' if column else 'left')
+            for row in rows:
+                table.add_row(*row)
+            Console().print(table)
+            return
+    print('\n'.join(plain(head, rows)))
+
+
+def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
+    """The lines of a table with columns as wide as they need, the first flush left."""
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return [
+        '  '.join([line[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(line[1:], widths[1:]))])
+        for line in lines
+    ]
+
+
+def show_comparison(rows: Sequence[Row]) -> None:
+    """Prints the variants: medians, with least and greatest, and the phases' shares of the CPU time."""
+    show(
+        _HEAD,
+        [
+            [
+                row.subject.variant,
+                row.subject.pipeline,
+                *_measured(row),
+                _ratio(row.naive_ratio),
+                _ratio(row.decode_ratio),
+                *(f'{row.share(phase):.0%}' if row.phases else _NONE for phase in PHASES),
+            ]
+            for row in rows
+        ],
+    )
+    for name, flags in {row.subject.variant: row.subject.flags for row in rows if row.subject.flags}.items():
+        print(f'{name}: {" ".join(flags)}')
+
+
+def show_sweep(field: str, rows: Sequence[Row]) -> None:
+    """Prints a sweep over the values of a flag."""
+    show((f'--{field}', *_SWEEP_HEAD), [[row.subject.pipeline, *_measured(row)] for row in rows])
+
+
+def failures(failed: Failed) -> List[str]:
+    """The measurements that failed, and why: a line each."""
+    return [
+        f'{"naive" if run.is_naive else "ours"}, {"train" if run.is_training else "eval"}, until {run.until}, '
+        f'batches of {run.batch_size}: {problem}'
+        for run, problem in failed.items()
+    ]
+
+
+def machine(cores: int) -> str:
+    """The machine in words: its processor and its number of cores."""
+    with open('/proc/cpuinfo') as cpuinfo:
+        models = [line.partition(':')[2].strip() for line in cpuinfo if line.startswith('model name')]
+    return f'{models[0] if models else platform.machine()}, {cores} cores'
+
+
+def _measured(row: Row) -> List[str]:
+    return [_spread(row.cpu_ms, 2), _spread(row.images_per_second, 0), f'{row.peak_mb.greatest:,.0f}']
+
+
+def _spread(values: Spread, digits: int) -> str:
+    return '{:,.{d}f} ({:,.{d}f} … {:,.{d}f})'.format(*values, d=digits)
+
+
+def _ratio(values: Sequence[float]) -> str:
+    return _spread(spread(values), 2) if values else _NONE
