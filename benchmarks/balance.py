@@ -105,7 +105,7 @@ def _cost(own: Dict[str, Any], command_line: flags.CommandLine, screen: progress
     # Chance can make a small phase less than nothing.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
-    where = f'measured here with {config.data_dir}, on {tables.machine(len(os.sched_getaffinity(0)))}'
+    where = f'measured here with {config.data_dir}, on {tables.machine()}'
     return Cost(row.cpu_ms.median, shares, where)
 
 
@@ -120,8 +120,8 @@ def _verdict(balance: Balance) -> str:
 
 def _setting(balance: Balance, cost: Cost) -> str:
     return (
-        f'{balance.host_images:,} images per host and step, {balance.cores} cores; {cost.cpu_ms_per_image:.2f} CPU-ms per '
-        f'image ({cost.source})'
+        f'{balance.host_images:,} images per host and step, {balance.cores} cores; '
+        f'{cost.cpu_ms_per_image:.2f} CPU-ms per image ({cost.source})'
     )
 
 
@@ -131,13 +131,13 @@ def _text(balance: Balance, cost: Cost) -> str:
         ('device', f'{balance.step_ms:,.0f} ms per step'),
         (
             'host',
-            f'{balance.host_ms:,.0f} ms per step: {balance.host_images:,} images of {cost.cpu_ms_per_image:.2f} CPU-ms on '
-            f'{balance.cores:,} cores',
+            f'{balance.host_ms:,.0f} ms per step: {balance.host_images:,} images of {cost.cpu_ms_per_image:.2f} CPU-ms '
+            f'on {balance.cores:,} cores',
         ),
         ('CPU-ms per image', f'{cost.source}{": " if shares else ""}{shares}'),
         (
             'throughput',
-            f'{balance.images_per_second:,.0f} images/s over {balance.hosts:,} host{"s" * (balance.hosts > 1)}',
+            f'{balance.images_per_second:,.0f} images/s; hosts: {balance.hosts:,}',
         ),
         ('balance', f'{balance.balancing_cores:,} cores per host and more let the device not wait'),
         ('assumed', "the host's cores share the work perfectly, are as fast as those measured, and do nothing else"),

@@ -1,4 +1,7 @@
-"""Figures of benchmarks, as PNG files. Colours of Okabe & Ito, which the colour-blind can tell apart; hatches differ, too."""
+"""Figures of benchmarks, as PNG files.
+
+Colours are of Okabe & Ito, which the colour-blind can tell apart; hatches differ, too.
+"""
 
 import importlib.util
 import os
@@ -6,12 +9,14 @@ from typing import Any, Sequence
 
 from benchmarks.comparison import Row
 from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
-from benchmarks.timeline import HOST, STEP, Bar, Timeline
+from benchmarks.timeline import HOST, STEP, Timeline
 from inception_v3.config import ConfigError
 
 _COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73', HOST: '#F0E442', STEP: '#56B4E9'}
 _HATCHES = {STORAGE: '//', TRANSFER: '..'}
 _DPI = 110
+# The part of the time from which on a bar has room for a number.
+_LEAST_LABELLED = 0.02
 # Inches.
 _ROW_HEIGHT = 0.34
 
@@ -28,9 +33,7 @@ def check(flag: str, path: str) -> None:
     if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise ConfigError(f'--{flag}={path}: cannot be written to. Name a file in a folder that is there and is yours.')
     if importlib.util.find_spec('matplotlib') is None:
-        raise ConfigError(
-            f"--{flag}={path}: is drawn by matplotlib, which is not installed: pip install '.[benchmarks]'"
-        )
+        raise ConfigError(f"--{flag}={path}: matplotlib draws it, and is not installed: pip install '.[benchmarks]'")
 
 
 def phases(path: str, where: str, rows: Sequence[Row]) -> None:
@@ -65,7 +68,7 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
     """Draws CPU time, throughput and memory over the values of a flag."""
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(12, 4))
+    drawing = Figure(figsize=(13, 4))
     values = [int(row.subject.pipeline) for row in rows]
     for axes, label, spreads, colour in zip(
         drawing.subplots(1, 3),
@@ -86,9 +89,9 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
         axes.set_xlabel(f'--{field}')
         axes.set_ylabel(label)
         axes.grid(color='0.9')
-    drawing.suptitle(
-        f'The input pipeline of training, over --{field}: median, least and greatest\n{where}', fontsize=10
-    )
+    drawing.subplots_adjust(wspace=0.35, top=0.85)
+    title = f'The input pipeline of training, over --{field}: median, least and greatest'
+    drawing.suptitle(f'{title}\n{where}', fontsize=10)
     _save(drawing, path)
 
 
@@ -100,7 +103,9 @@ def timeline(path: str, title: str, drawn: Timeline) -> None:
     axes = drawing.subplots()
     for place, bars in enumerate((drawn.host, drawn.device)):
         for bar in bars:
-            _step_bar(axes, place, bar)
+            _bar(axes, place, bar.start, bar.end - bar.start, bar.kind)
+            if bar.end - bar.start > _LEAST_LABELLED * drawn.end:
+                axes.text((bar.start + bar.end) / 2, place, bar.label, ha='center', va='center', fontsize=9)
     axes.set_yticks([0, 1])
     axes.set_yticklabels(['host', 'device'])
     axes.set_ylim(1.6, -0.6)
@@ -110,12 +115,6 @@ def timeline(path: str, title: str, drawn: Timeline) -> None:
     _legend(axes, [_patch(phase) for phase in phases_drawn])
     axes.set_title(title, fontsize=10)
     _save(drawing, path)
-
-
-def _step_bar(axes: Any, place: int, bar: Bar) -> None:
-    _bar(axes, place, bar.start, bar.end - bar.start, bar.kind)
-    if bar.label:
-        axes.text((bar.start + bar.end) / 2, place, bar.label, ha='center', va='center', fontsize=9)
 
 
 def _bar(axes: Any, place: int, start: float, length: float, kind: str) -> None:

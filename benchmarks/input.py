@@ -2,18 +2,21 @@
 
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
+import contextlib
+import dataclasses
 import json
-import os
 import sys
-from typing import Any, Dict, List, Sequence
+import tempfile
+from typing import Any, Dict, Iterator, List, Sequence
 
 import tensorflow as tf
 from absl import app
 
-from benchmarks import arguments, charts, comparison, tables
+from benchmarks import arguments, charts, comparison, photographs, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
 from benchmarks.measurement import Failed, Measured, interleave
+from data import remote
 from inception_v3 import progress, results
 from inception_v3.config import Config, ConfigError
 
@@ -48,13 +51,14 @@ def main(argv: Sequence[str]) -> int:
         config = arguments.input_config(command_line)
         measured: Measured = {}
         failed: Failed = {}
-        subjects = _subjects(own, config)
         code = 0
-        try:
-            interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
-        except KeyboardInterrupt:
-            # What was measured until now is told.
-            code = _INTERRUPTED
+        with _enough_files(own, config) as read:
+            subjects = _subjects(own, read)
+            try:
+                interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
+            except KeyboardInterrupt:
+                # What was measured until now is told.
+                code = _INTERRUPTED
         screen.clear()
         _show(own, config, comparison.rows_of(subjects, measured), failed)
         return code or (_FAILED if failed else 0)
@@ -92,6 +96,20 @@ def _values(own: Dict[str, Any]) -> List[int]:
     return [*SWEEPS[own['sweep']][1]] if own['sweep'] else []
 
 
+@contextlib.contextmanager
+def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
+    """The configuration with as many training files as a sweep of files reads at a time: links to those that there are.
+
+    Remote storage, which knows no links, is read as it is.
+    """
+    if own['sweep'] != 'files' or remote.is_remote(config.data_dir):
+        yield config
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        photographs.spread(config.data_dir, max(_values(own)), folder)
+        yield dataclasses.replace(config, data_dir=folder)
+
+
 def _subjects(own: Dict[str, Any], config: Config) -> List[Subject]:
     if own['sweep']:
         return comparison.sweep_subjects(own['sweep'], _values(own), config, own['images'])
@@ -101,12 +119,12 @@ def _subjects(own: Dict[str, Any], config: Config) -> List[Subject]:
 
 def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Failed) -> None:
     """Prints the results, and draws them."""
-    cores = len(os.sched_getaffinity(0))
     repeats = max((len(row.measurements) for row in rows), default=0)
-    batches = ' and '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
+    batches = ', '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
+    names = f' under {max(_values(own)):,} names' if own['sweep'] == 'files' else ''
     where = (
-        f'{config.data_dir}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, {repeats} times; '
-        f'on {tables.machine(cores)}'
+        f'{config.data_dir}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
+        f'repeats: {repeats}; on {tables.machine()}'
     )
     if own['json']:
         content = {

@@ -197,9 +197,11 @@ def interleave(
                 continue
             progress(f'round {repeat + 1} of {repeats}: measurement {number + 1} of {len(runs)}')
             try:
-                measured.setdefault(run, []).append(measure(run))
+                measurement = measure(run)
             except MeasurementError as error:
                 failed[run] = str(error)
+            else:
+                measured.setdefault(run, []).append(measurement)
 
 
 def main() -> int:

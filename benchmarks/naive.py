@@ -2,13 +2,14 @@
 
 Record → parse → decode the whole image → convert all of it to float → crop → resize → flip → colour → scale, in a
 parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline`, and draws from the same
-distributions, by TensorFlow's own functions; nothing of it is shared but the configuration.
+distributions, by TensorFlow's own functions; nothing is shared but the configuration and the list of files.
 """
 
 from typing import Tuple
 
 import tensorflow as tf
 
+from data import records
 from inception_v3.config import Config
 
 _CHANNEL_MEANS = (123.68, 116.78, 103.94)
@@ -33,10 +34,14 @@ class NaivePipeline:
         return self.transfer(self.preprocessing(self.storage()), batch_size)
 
     def storage(self) -> tf.data.Dataset:
-        """Phase 1: serialized records, string scalars."""
+        """Phase 1: serialized records, string scalars.
+
+        Raises:
+          DataError: `data_dir` has no usable files of the split.
+        """
         config = self._config
-        pattern = f'{config.data_dir}/{"train" if self._is_training else "validation"}-*'
-        files = tf.data.Dataset.list_files(pattern, shuffle=False)
+        split = records.TRAIN if self._is_training else records.VALIDATION
+        files = tf.data.Dataset.from_tensor_slices(records.find_shards(config.data_dir, split))
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
         interleave = tf.data.experimental.parallel_interleave(

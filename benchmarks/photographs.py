@@ -1,8 +1,8 @@
 """A data set to measure with: generated photographs like ImageNet's, in ImageNet's layout.
 
 ImageNet's images are about 500 x 400 pixels and 100 kB. These are made of random parts of the photographs inside
-scikit-image, resized, mirrored and turned at random, with a little noise, in JPEG with a quality of 90 to 95 and colours
-at half the resolution (4:2:0). No two are alike, and the same call makes the same files.
+scikit-image, resized, mirrored and turned at random, with a little noise, in JPEG with a quality of 90 to 95 and
+colours at half the resolution (4:2:0). No two are alike, and the same call makes the same files.
 """
 
 import functools

@@ -1,5 +1,6 @@
 """Results of benchmarks as tables: drawn by rich on a terminal, in plain columns elsewhere."""
 
+import os
 import platform
 import sys
 from typing import List, Sequence
@@ -12,8 +13,8 @@ _SWEEP_HEAD = ('CPU-ms/image', 'images/s', 'peak MB')
 _NONE = '-'
 
 
-def show(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table, whose first column is flush left."""
+def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None:
+    """Prints a table, whose first `names` columns are flush left."""
     if sys.stdout.isatty():
         try:
             from rich.console import Console
@@ -23,20 +24,23 @@ def show(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         else:
             table = Table()
             for column, name in enumerate(head):
-                table.add_column(name, justify='right' if column else 'left')
+                table.add_column(name, justify='left' if column < names else 'right')
             for row in rows:
                 table.add_row(*row)
             Console().print(table)
             return
-    print('\n'.join(plain(head, rows)))
+    print('\n'.join(plain(head, rows, names)))
 
 
-def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
-    """The lines of a table with columns as wide as they need, the first flush left."""
+def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> List[str]:
+    """The lines of a table with columns as wide as they need, the first `names` flush left."""
     lines = [head, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return [
-        '  '.join([line[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(line[1:], widths[1:]))])
+        '  '.join(
+            text.ljust(width) if column < names else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths))
+        ).rstrip()
         for line in lines
     ]
 
@@ -56,6 +60,7 @@ def show_comparison(rows: Sequence[Row]) -> None:
             ]
             for row in rows
         ],
+        names=2,
     )
     for name, flags in {row.subject.variant: row.subject.flags for row in rows if row.subject.flags}.items():
         print(f'{name}: {" ".join(flags)}')
@@ -63,7 +68,7 @@ def show_comparison(rows: Sequence[Row]) -> None:
 
 def show_sweep(field: str, rows: Sequence[Row]) -> None:
     """Prints a sweep over the values of a flag."""
-    show((f'--{field}', *_SWEEP_HEAD), [[row.subject.pipeline, *_measured(row)] for row in rows])
+    show((f'--{field}', *_SWEEP_HEAD), [[row.subject.pipeline, *_measured(row)] for row in rows], names=1)
 
 
 def failures(failed: Failed) -> List[str]:
@@ -75,11 +80,11 @@ def failures(failed: Failed) -> List[str]:
     ]
 
 
-def machine(cores: int) -> str:
-    """The machine in words: its processor and its number of cores."""
+def machine() -> str:
+    """The machine in words: its processor, and the number of cores that this program may use."""
     with open('/proc/cpuinfo') as cpuinfo:
         models = [line.partition(':')[2].strip() for line in cpuinfo if line.startswith('model name')]
-    return f'{models[0] if models else platform.machine()}, {cores} cores'
+    return f'{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} cores'
 
 
 def _measured(row: Row) -> List[str]:

@@ -85,7 +85,7 @@ class Balance(NamedTuple):
         return 1000 * self.hosts * self.host_images / self.period_ms
 
     def timeline(self, shares: Dict[str, float]) -> Timeline:
-        """The first steps. The host is a batch ahead: one may wait, ready, while it prepares no further one.
+        """The first steps. A host that has the next batch ready waits until the device takes it.
 
         Args:
           shares: what the host does for a batch, in this order, each a fraction of its time; they sum up to 1.
@@ -93,8 +93,7 @@ class Balance(NamedTuple):
         host: List[Bar] = []
         device: List[Bar] = []
         for step in range(1, _STEPS + 1):
-            # It begins when the device has taken the last batch but one.
-            begin = max(host[-1].end, device[-2].start if step > 2 else 0.0) if host else 0.0
+            begin = max(host[-1].end, device[-1].start) if host else 0.0
             for kind, share in shares.items():
                 host.append(Bar(begin, begin + share * self.host_ms, kind))
                 begin = host[-1].end
