@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from absl import flags as absl_flags
 
 from benchmarks import photographs
+from data import records
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
@@ -76,10 +77,14 @@ def help_text(program: str, purpose: str, own_flags: Dict[str, OwnFlag]) -> str:
     return flags.help_text(program, purpose, shown)
 
 
-def input_config(command_line: flags.CommandLine) -> Config:
+def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Config:
     """The configuration of the input pipeline alone, on this machine, as one TPU core's batches come out of it.
 
     Without a `data_dir` it reads generated photographs, which are made when they are missing.
+
+    Args:
+      command_line: what it was made of.
+      splits: those that are to be read, of which there must be files.
 
     Raises:
       ConfigError: images are to be made up, or values do not fit the data set.
@@ -92,6 +97,8 @@ def input_config(command_line: flags.CommandLine) -> Config:
         photographs.make(photographs.DATA_DIR)
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
     config = fit_to_data_set(command_line._replace(config=config))
+    for split in splits:
+        records.find_shards(config.data_dir, split)
     return dataclasses.replace(
         config,
         train_batch_size=config.train_batch_size // config.replicas,

@@ -14,10 +14,12 @@ from benchmarks import arguments, charts, comparison, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError, interleave
 from benchmarks.timeline import HOST, Balance
+from data import records
 from inception_v3 import flags, progress
 from inception_v3.config import ConfigError
 
 _FAILED = 1
+_MISTAKE = 2
 _INTERRUPTED = 130
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
@@ -64,10 +66,14 @@ def main(argv: Sequence[str]) -> int:
                 own['plot'], f'{_verdict(balance)}\n{_setting(balance, cost)}', balance.timeline(cost.shares)
             )
         return 0
+    except MeasurementError as error:
+        screen.clear()
+        print(f'error: {error}', file=sys.stderr)
+        return _FAILED
     except app.UsageError as error:
         screen.clear()
         print(f'error: {error}', file=sys.stderr)
-        return error.exitcode
+        return _MISTAKE
     except KeyboardInterrupt:
         screen.clear()
         return _INTERRUPTED
@@ -94,7 +100,7 @@ def _cost(own: Dict[str, Any], command_line: flags.CommandLine, screen: progress
     if own['cpu_ms_per_image'] is not None:
         return Cost(own['cpu_ms_per_image'], {HOST: 1.0}, 'as given')
     screen.update('looking at the data set, or making it')
-    config = arguments.input_config(command_line)
+    config = arguments.input_config(command_line, [records.TRAIN])
     subject = comparison.ours('train', config, own['images'])
     measured: Measured = {}
     failed: Failed = {}

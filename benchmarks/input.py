@@ -16,11 +16,12 @@ from benchmarks import arguments, charts, comparison, photographs, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
 from benchmarks.measurement import Failed, Measured, interleave
-from data import remote
+from data import records, remote
 from inception_v3 import progress, results
 from inception_v3.config import Config, ConfigError
 
 _FAILED = 1
+_MISTAKE = 2
 _INTERRUPTED = 130
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         progress.set_up_logging(screen, command_line.verbose)
         _check(own)
         screen.update('looking at the data set, or making it')
-        config = arguments.input_config(command_line)
+        config = arguments.input_config(command_line, _splits(own))
         measured: Measured = {}
         failed: Failed = {}
         code = 0
@@ -65,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     except app.UsageError as error:
         screen.clear()
         print(f'error: {error}', file=sys.stderr)
-        return error.exitcode
+        return _MISTAKE
     except KeyboardInterrupt:
         screen.clear()
         return _INTERRUPTED
@@ -94,6 +95,14 @@ def _values(own: Dict[str, Any]) -> List[int]:
     if own['values'] is not None:
         return [arguments.number('values', text, int) for text in own['values'].split(',')]
     return [*SWEEPS[own['sweep']][1]] if own['sweep'] else []
+
+
+def _splits(own: Dict[str, Any]) -> List[str]:
+    """The splits that are read."""
+    if own['sweep']:
+        return [records.TRAIN]
+    names = arguments.chosen('variants', own['variants'], [*VARIANTS])
+    return sorted({records.TRAIN if VARIANTS[name].is_training else records.VALIDATION for name in names})
 
 
 @contextlib.contextmanager
@@ -137,7 +146,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
         print(json.dumps(content, indent=2))
     elif rows:
         print(f'{where}; batches of {batches}')
-        print('median (least … greatest); CPU time is of all threads; peak MB includes TensorFlow\n')
+        print('medians (least–greatest); CPU time of all threads; the greatest peak of memory, TensorFlow included')
         if own['sweep']:
             tables.show_sweep(SWEEPS[own['sweep']][0], rows)
         else:

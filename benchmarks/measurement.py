@@ -35,7 +35,7 @@ STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'dec
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
 
 
-class MeasurementError(app.UsageError):
+class MeasurementError(Exception):
     """A measurement that failed, and why."""
 
 
@@ -211,11 +211,10 @@ def main() -> int:
         score.write('1000')
     try:
         print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
-    except app.UsageError as error:
-        print(' '.join(str(error).split()), file=sys.stderr)
-        return error.exitcode
-    except tf.errors.OpError as error:
-        print(' '.join(error.message.split()), file=sys.stderr)
+    except (app.UsageError, tf.errors.OpError) as error:
+        message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+        # Without the operations that TensorFlow names after it, and on one line.
+        print(' '.join(message.partition('[[')[0].split()), file=sys.stderr)
         return 1
     return 0
 

@@ -8,8 +8,8 @@ from typing import List, Sequence
 from benchmarks.comparison import Row, Spread, spread
 from benchmarks.measurement import PHASES, Failed
 
-_HEAD = ('variant', 'pipeline', 'CPU-ms/image', 'images/s', 'peak MB', 'naive / this', 'this / decode', *PHASES)
-_SWEEP_HEAD = ('CPU-ms/image', 'images/s', 'peak MB')
+_HEAD = ('variant', 'pipeline', 'CPU-ms / image', 'images/s', 'peak MB', 'naive / this', 'this / decode', 'phases')
+_SWEEP_HEAD = ('CPU-ms / image', 'images/s', 'peak MB')
 _NONE = '-'
 
 
@@ -17,14 +17,15 @@ def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None
     """Prints a table, whose first `names` columns are flush left."""
     if sys.stdout.isatty():
         try:
+            from rich.box import SIMPLE_HEAD
             from rich.console import Console
             from rich.table import Table
         except ImportError:
             pass
         else:
-            table = Table()
+            table = Table(box=SIMPLE_HEAD, padding=0, collapse_padding=True)
             for column, name in enumerate(head):
-                table.add_column(name, justify='left' if column < names else 'right')
+                table.add_column(name, justify='left' if column < names else 'right', overflow='fold')
             for row in rows:
                 table.add_row(*row)
             Console().print(table)
@@ -47,6 +48,7 @@ def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> Lis
 
 def show_comparison(rows: Sequence[Row]) -> None:
     """Prints the variants: medians, with least and greatest, and the phases' shares of the CPU time."""
+    print(f'phases: shares of {" + ".join(PHASES)}\n')
     show(
         _HEAD,
         [
@@ -54,9 +56,9 @@ def show_comparison(rows: Sequence[Row]) -> None:
                 row.subject.variant,
                 row.subject.pipeline,
                 *_measured(row),
-                _ratio(row.naive_ratio),
-                _ratio(row.decode_ratio),
-                *(f'{row.share(phase):.0%}' if row.phases else _NONE for phase in PHASES),
+                _spread(spread(row.naive_ratio), 2) if row.naive_ratio else _NONE,
+                f'{spread(row.decode_ratio).median:.2f}' if row.decode_ratio else _NONE,
+                ' + '.join(f'{row.share(phase):.0%}' for phase in PHASES) if row.phases else _NONE,
             ]
             for row in rows
         ],
@@ -88,12 +90,9 @@ def machine() -> str:
 
 
 def _measured(row: Row) -> List[str]:
-    return [_spread(row.cpu_ms, 2), _spread(row.images_per_second, 0), f'{row.peak_mb.greatest:,.0f}']
+    return [_spread(row.cpu_ms, 2), f'{row.images_per_second.median:,.0f}', f'{row.peak_mb.greatest:,.0f}']
 
 
 def _spread(values: Spread, digits: int) -> str:
-    return '{:,.{d}f} ({:,.{d}f} … {:,.{d}f})'.format(*values, d=digits)
-
-
-def _ratio(values: Sequence[float]) -> str:
-    return _spread(spread(values), 2) if values else _NONE
+    # Without spaces in the brackets: a narrow table breaks before them.
+    return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*values, d=digits)

@@ -8,8 +8,10 @@ from typing import Any, List
 import matplotlib.image
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from benchmarks import input as input_benchmark
+from data import records
 
 
 def run(capsys: Any, *arguments: str) -> Any:
@@ -38,8 +40,8 @@ def test_a_sweep_tells_and_draws_what_each_value_costs(capsys: Any, photo_dir: s
     given = [*tiny(photo_dir), '--sweep=batch_size', '--values=2,490', f'--plot={plot}']
     code, out, err = run(capsys, *given)
     assert code == 0 and 'failed' not in err
-    head, *rows = out.split('\n\n')[1].splitlines()
-    assert head.split() == ['--train_batch_size', 'CPU-ms/image', 'images/s', 'peak', 'MB']
+    _, _, head, *rows = out.splitlines()
+    assert head.split() == ['--train_batch_size', 'CPU-ms', '/', 'image', 'images/s', 'peak', 'MB']
     assert [row.split()[0] for row in rows] == ['2', '490']
     small, large = (float(row.split()[-1].replace(',', '')) for row in rows)
     assert large > small + 490 * 75 * 75 * 3 * 4 / 1e6
@@ -58,18 +60,21 @@ def test_a_sweep_of_files_reads_as_many_as_it_says(capsys: Any, photo_dir: str) 
 def test_variants_are_compared_and_what_fails_takes_nothing_else_along(
     capsys: Any, photo_dir: str, tmp_path: pathlib.Path
 ) -> None:
-    # Training files alone.
+    # A validation file without one image.
     data_dir = tmp_path / 'data'
-    data_dir.mkdir()
-    for path in pathlib.Path(photo_dir).glob('train-*'):
-        shutil.copy(str(path), str(data_dir))
+    shutil.copytree(photo_dir, str(data_dir))
+    for path in data_dir.glob('validation-*'):
+        path.unlink()
+    with tf.io.TFRecordWriter(records.shard_path(str(data_dir), records.VALIDATION, 0, 1)) as writer:
+        writer.write(tf.train.Example().SerializeToString())
     given = [*tiny(str(data_dir)), '--variants=train,eval', '--train_batch_size=4', '--eval_batch_size=4']
     code, out, err = run(capsys, *given, f'--plot={tmp_path / "phases.png"}')
     assert code == 1
-    assert err.count('failed: ') == 6 and 'no validation files' in err
+    # Of four measurements: what only reads goes well.
+    assert err.count('failed: ') == 4 and 'image/class/label' in err and '[[' not in err
     rows = [line for line in out.splitlines() if line.startswith('train ')]
     assert [row.split('  ')[2].strip() for row in rows[:1]] == ['records read']
-    assert len(rows) == 5 and rows[-1].count('%') == 3
+    assert len(rows) == 5 and rows[-1].count('%') == 3 and rows[-2].count('%') == 3
     check_figure(tmp_path / 'phases.png', '#E69F00')
 
     code, out, _ = run(capsys, *tiny(photo_dir), '--variants=eval', '--eval_batch_size=4', '--repeats=2', '--json')
@@ -100,6 +105,7 @@ def test_variants_are_compared_and_what_fails_takes_nothing_else_along(
         (['--plot=figure'], '--plot=figure: must be the path of a .png file.'),
         (['--json=perhaps'], 'flag --json=perhaps: must be True or False'),
         (['--use_data=fake'], '--use_data=fake: what is measured is the reading of records'),
+        (['--data_dir=/no/such'], '--data_dir=/no/such: no such folder'),
         (['--height=10'], '--height=10: must be at least 75'),
     ],
 )
