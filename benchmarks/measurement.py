@@ -115,10 +115,13 @@ def build(run: Run) -> tf.data.Dataset:
         dataset = later[run.until](dataset) if run.until in later else dataset
     else:
         pipeline, params = InputPipeline(run.is_training, run.config), {'batch_size': run.batch_size}
+        whole = pipeline(params)
         if run.until == TRANSFER:
-            return pipeline(params).repeat()
+            return whole.repeat()
         dataset = pipeline._storage(params)
         dataset = pipeline._preprocessing(dataset) if run.until == PREPROCESSING else dataset
+        # Such as its threads.
+        dataset = dataset.with_options(whole.options())
     return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
 
 

@@ -8,7 +8,7 @@ from typing import List, Sequence
 from benchmarks.comparison import Row, Spread, spread
 from benchmarks.measurement import PHASES, Failed
 
-_HEAD = ('variant', 'pipeline', 'CPU-ms / image', 'images/s', 'peak MB', 'naive / this', 'this / decode', 'phases')
+_HEAD = ('variant', 'pipeline', 'CPU-ms / image', 'images/s', 'peak MB', 'naive / this', 'this / decode', 'phases, %')
 _SWEEP_HEAD = ('CPU-ms / image', 'images/s', 'peak MB')
 _NONE = '-'
 
@@ -48,7 +48,7 @@ def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> Lis
 
 def show_comparison(rows: Sequence[Row]) -> None:
     """Prints the variants: medians, with least and greatest, and the phases' shares of the CPU time."""
-    print(f'phases: shares of {" + ".join(PHASES)}\n')
+    print(f'phases: shares of the CPU time, {" + ".join(PHASES)}\n')
     show(
         _HEAD,
         [
@@ -58,7 +58,7 @@ def show_comparison(rows: Sequence[Row]) -> None:
                 *_measured(row),
                 _spread(spread(row.naive_ratio), 2) if row.naive_ratio else _NONE,
                 f'{spread(row.decode_ratio).median:.2f}' if row.decode_ratio else _NONE,
-                ' + '.join(f'{row.share(phase):.0%}' for phase in PHASES) if row.phases else _NONE,
+                '+'.join(f'{100 * row.share(phase):.0f}' for phase in PHASES) if row.phases else _NONE,
             ]
             for row in rows
         ],

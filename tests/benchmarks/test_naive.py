@@ -56,6 +56,13 @@ def test_each_phase_is_a_part_of_the_whole(config: Config, is_naive: bool, photo
     np.testing.assert_array_equal(image, images[-1])
 
 
+@pytest.mark.parametrize('until', [STORAGE, PREPROCESSING])
+def test_phases_run_with_the_options_of_the_whole(config: Config, until: str) -> None:
+    for is_training in (True, False):
+        part, whole = (build(Run(False, is_training, phase, config, 5)).options() for phase in (until, TRANSFER))
+        assert part == whole and part.experimental_deterministic is not is_training
+
+
 def test_decoding_is_of_whole_images(config: Config, photos: List[Photo]) -> None:
     encoded, label = first(Run(True, False, PARSING, config, 5))
     assert encoded == photos[label - 1].encoded
