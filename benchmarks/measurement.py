@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 from absl import app
@@ -30,6 +30,9 @@ _WARM_UP_BATCHES = 2
 _LEAST_BATCHES = 4
 # What is ended as hung, in seconds.
 _TIMEOUT = 1800
+# How often a measurement is looked after, in seconds, and the fraction of the memory that it has to leave.
+_LOOK_INTERVAL = 0.2
+_LEAST_AVAILABLE = 0.08
 
 STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'decoding', 'preprocessing', 'transfer'
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
@@ -168,17 +171,48 @@ def measure(run: Run) -> Measurement:
     Raises:
       MeasurementError: it failed; the message says why.
     """
-    command = [sys.executable, '-m', 'benchmarks.measurement']
-    try:
-        done = subprocess.run(command, input=run.to_json(), capture_output=True, text=True, timeout=_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        raise MeasurementError(f'not done after {_TIMEOUT} seconds')
-    if done.returncode:
-        last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
-        # Such as when the memory is used up.
-        ended = f'ended by signal {-done.returncode}' if done.returncode < 0 else f'exit code {done.returncode}'
-        raise MeasurementError(last[0] if last and done.returncode > 0 else ended)
-    return Measurement(**json.loads(done.stdout))
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'benchmarks.measurement'],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    with process:
+        try:
+            out, err = _wait(process, run.to_json())
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        last = [line for line in err.splitlines() if line.strip()][-1:]
+        # Such as when a container's memory is used up.
+        ended = (
+            f'ended by signal {-process.returncode}' if process.returncode < 0 else f'exit code {process.returncode}'
+        )
+        raise MeasurementError(last[0] if last and process.returncode > 0 else ended)
+    return Measurement(**json.loads(out))
+
+
+def _wait(process: 'subprocess.Popen[str]', text: str) -> Tuple[str, str]:
+    """What a process says to a text, unless it hangs, or takes memory that others need."""
+    given: Optional[str] = text
+    deadline = time.monotonic() + _TIMEOUT
+    while time.monotonic() < deadline:
+        try:
+            return process.communicate(given, timeout=_LOOK_INTERVAL)
+        except subprocess.TimeoutExpired:
+            given = None
+        if _available_memory() < _LEAST_AVAILABLE:
+            raise MeasurementError(f'ended: it had left less than {_LEAST_AVAILABLE:.0%} of the memory available')
+    raise MeasurementError(f'ended: not done after {_TIMEOUT} seconds')
+
+
+def _available_memory() -> float:
+    """The fraction of this machine's memory that is there to be taken."""
+    with open('/proc/meminfo') as meminfo:
+        sizes = {name: int(size.split()[0]) for name, _, size in (line.partition(':') for line in meminfo)}
+    return sizes['MemAvailable'] / sizes['MemTotal']
 
 
 def interleave(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Dict, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -48,6 +48,16 @@ def test_processes_measure_in_turn_and_decoding_costs_what_reading_does_not(conf
     # A core gives a second of CPU time in a second.
     assert decoded.cpu_ms / 1000 * decoded.images_per_second < 1.1 * len(os.sched_getaffinity(0))
     assert 100 < read.peak_mb < 5000
+
+
+def test_what_takes_too_much_memory_or_time_is_ended(config: Config, monkeypatch: Any) -> None:
+    run = Run(False, True, TRANSFER, config, 1000000)
+    monkeypatch.setattr(measurement, '_TIMEOUT', 1)
+    with pytest.raises(MeasurementError, match='not done after 1 seconds'):
+        measurement.measure(run)
+    monkeypatch.setattr(measurement, '_LEAST_AVAILABLE', 1.0)
+    with pytest.raises(MeasurementError, match='less than 100% of the memory'):
+        measurement.measure(run)
 
 
 def test_what_fails_says_why_on_one_line(config: Config) -> None:
