@@ -185,12 +185,10 @@ def measure(run: Run) -> Measurement:
             process.kill()
             raise
     if process.returncode:
-        last = [line for line in err.splitlines() if line.strip()][-1:]
-        # Such as when a container's memory is used up.
-        ended = (
-            f'ended by signal {-process.returncode}' if process.returncode < 0 else f'exit code {process.returncode}'
-        )
-        raise MeasurementError(last[0] if last and process.returncode > 0 else ended)
+        if process.returncode < 0:
+            # Such as when a container's memory is used up.
+            raise MeasurementError(f'ended by signal {-process.returncode}')
+        raise MeasurementError([f'exit code {process.returncode}', *err.splitlines()][-1])
     return Measurement(**json.loads(out))
 
 
