@@ -5,6 +5,7 @@ from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow
 import contextlib
 import dataclasses
 import json
+import signal
 import sys
 import tempfile
 from typing import Any, Dict, Iterator, List, Sequence
@@ -161,4 +162,6 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
 
 
 if __name__ == '__main__':
+    # Who ends it by `timeout` wants to see what was measured until then, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv))
