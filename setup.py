@@ -32,7 +32,15 @@ setup(
     description='The reference implementation of Inception v3 on Cloud TPU',
     license='Apache-2.0',
     python_requires='>=3.7,<3.8',
-    packages=['inception_v3', 'inception_v3.emulation', 'inception_v3.networks', 'preprocessing', 'data', 'studies'],
+    packages=[
+        'inception_v3',
+        'inception_v3.emulation',
+        'inception_v3.networks',
+        'preprocessing',
+        'data',
+        'studies',
+        'benchmarks',
+    ],
     install_requires=[
         'tensorflow>=1.15.5,<1.16',
         'protobuf<3.21',  # TensorFlow 1.15's generated code is refused by protobuf 3.21 and later.

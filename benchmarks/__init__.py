@@ -1,0 +1,1 @@
+"""Benchmarks of the input pipeline, and what they mean for a run on a TPU."""

@@ -1,0 +1,122 @@
+"""The command lines of the benchmarks: a few flags of their own, and all those of a run."""
+
+import dataclasses
+import math
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from absl import flags as absl_flags
+
+from benchmarks import photographs
+from data import records
+from inception_v3 import flags
+from inception_v3.config import TYPE_NAMES, Config, ConfigError
+from inception_v3.data_set import fit_to_data_set
+
+
+class OwnFlag(NamedTuple):
+    """A flag that is no field of `Config`; numbers must be above 0."""
+
+    type: type
+    default: Any
+    help: str
+
+
+# What both programs have.
+MEASURING: Dict[str, OwnFlag] = {
+    'images': OwnFlag(int, 1000, 'images to read per measurement, at least'),
+    'repeats': OwnFlag(int, 3, 'measurements of each pipeline'),
+    'json': OwnFlag(bool, False, 'print the results as a JSON object'),
+}
+
+
+def parse(argv: Sequence[str], own_flags: Dict[str, OwnFlag]) -> Tuple[Dict[str, Any], flags.CommandLine]:
+    """The values of a program's own flags, and the rest of the command line, which is that of a run.
+
+    Raises:
+      ConfigError: an unknown flag, or a value that is not allowed.
+    """
+    values = absl_flags.FlagValues()
+    for name, flag in own_flags.items():
+        if flag.type is bool:
+            flags.define_boolean(name, flag.default, flag.help, values)
+        else:
+            absl_flags.DEFINE_string(name, None, flag.help, flag_values=values)
+    try:
+        others = values(argv, known_only=True)
+    except absl_flags.Error as error:
+        raise ConfigError(f'{error}\n--help lists the flags.')
+    own = {
+        name: _value(name, flag, values[name].value) if values[name].present else flag.default
+        for name, flag in own_flags.items()
+    }
+    return own, flags.parse(others)
+
+
+def _value(name: str, flag: OwnFlag, given: Any) -> Any:
+    return number(name, given, flag.type) if flag.type in (int, float) else given
+
+
+def number(name: str, text: str, number_type: type) -> Any:
+    """The number above 0 that a flag's text says.
+
+    Raises:
+      ConfigError: it says none.
+    """
+    try:
+        value = number_type(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise ConfigError(f'--{name}={text}: must be {TYPE_NAMES[number_type]} above 0.')
+    return value
+
+
+def help_text(program: str, purpose: str, own_flags: Dict[str, OwnFlag]) -> str:
+    """The flags of a program, its own first."""
+    shown = [(f'{name}={"" if flag.default is None else flag.default}', flag.help) for name, flag in own_flags.items()]
+    return flags.help_text(program, purpose, shown)
+
+
+def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Config:
+    """The configuration of the input pipeline alone, on this machine, as one TPU core's batches come out of it.
+
+    Without a `data_dir` it reads generated photographs, which are made when they are missing.
+
+    Args:
+      command_line: what it was made of.
+      splits: those that are to be read, of which there must be files.
+
+    Raises:
+      ConfigError: images are to be made up, or values do not fit the data set.
+      DataError: the data set cannot be used, or the photographs cannot be made.
+    """
+    config = command_line.config
+    if config.use_data == 'fake':
+        raise ConfigError('--use_data=fake: what is measured is the reading of records. Leave it out.')
+    if not config.data_dir:
+        photographs.make(photographs.DATA_DIR)
+        config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
+    config = fit_to_data_set(command_line._replace(config=config))
+    for split in splits:
+        records.find_shards(config.data_dir, split)
+    return dataclasses.replace(
+        config,
+        train_batch_size=config.train_batch_size // config.replicas,
+        eval_batch_size=config.eval_batch_size // config.replicas,
+        # What a TPU is given after the last validation image, for ever, is not to be measured.
+        **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
+    )
+
+
+def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
+    """The names in a comma-separated list; all if there is none.
+
+    Raises:
+      ConfigError: one that is not allowed.
+    """
+    if text is None:
+        return [*allowed]
+    names = text.split(',')
+    for wrong in sorted({*names} - {*allowed}):
+        raise ConfigError(f'--{name}={text}: {wrong or "an empty name"} is none of {", ".join(allowed)}.')
+    return names

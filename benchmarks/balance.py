@@ -1,0 +1,172 @@
+"""Says who waits, the host or the device: python -m benchmarks.balance --step_ms=815 --cores=96 [any flags]."""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import json
+import os
+import sys
+from typing import Any, Dict, NamedTuple, Sequence
+
+import tensorflow as tf
+from absl import app
+
+from benchmarks import arguments, charts, comparison, tables
+from benchmarks.arguments import OwnFlag
+from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError, interleave
+from benchmarks.timeline import HOST, Balance
+from data import records
+from inception_v3 import flags, progress
+from inception_v3.config import ConfigError
+
+_FAILED = 1
+_MISTAKE = 2
+_INTERRUPTED = 130
+
+_OWN_FLAGS: Dict[str, OwnFlag] = {
+    'step_ms': OwnFlag(float, None, 'time of a training step on the device, in ms: of a profile, for this batch'),
+    'cores': OwnFlag(int, None, "cores of a host; default: this machine's"),
+    'hosts': OwnFlag(int, None, 'hosts that feed the run; default: one for every 8 of --num_shards'),
+    'cpu_ms_per_image': OwnFlag(float, None, 'CPU time to prepare an image, in ms; default: it is measured here'),
+    **arguments.MEASURING,
+    'plot': OwnFlag(str, None, 'draw the timelines of host and device as a .png file of this name'),
+}
+_PURPOSE = (
+    'Says whether a training run waits for its host or for its device, for how long, and how many cores of the host\n'
+    'would balance it. The published trace of a v2-8 with batches of 1,024 has steps of 815 ms.'
+)
+
+
+class Cost(NamedTuple):
+    """CPU time to prepare an image, in milliseconds, the phases' shares of it, and where that comes from."""
+
+    cpu_ms_per_image: float
+    shares: Dict[str, float]
+    source: str
+
+
+def main(argv: Sequence[str]) -> int:
+    """Answers a command line, and returns its exit code."""
+    screen = progress.Screen(sys.stderr)
+    try:
+        own, command_line = arguments.parse(argv, _OWN_FLAGS)
+        if command_line.help:
+            print(arguments.help_text('benchmarks.balance', _PURPOSE, _OWN_FLAGS))
+            return 0
+        progress.set_up_logging(screen, command_line.verbose)
+        _check(own, command_line)
+        cost = _cost(own, command_line, screen)
+        screen.clear()
+        batch_size = command_line.config.train_batch_size
+        hosts = own['hosts'] or command_line.config.hosts
+        cores = own['cores'] or len(os.sched_getaffinity(0))
+        balance = Balance(own['step_ms'], batch_size // hosts, cost.cpu_ms_per_image, cores, hosts)
+        print(_json(balance, cost) if own['json'] else _text(balance, cost))
+        if own['plot'] is not None:
+            charts.timeline(
+                own['plot'], f'{_verdict(balance)}\n{_setting(balance, cost)}', balance.timeline(cost.shares)
+            )
+        return 0
+    except MeasurementError as error:
+        screen.clear()
+        print(f'error: {error}', file=sys.stderr)
+        return _FAILED
+    except app.UsageError as error:
+        screen.clear()
+        print(f'error: {error}', file=sys.stderr)
+        return _MISTAKE
+    except KeyboardInterrupt:
+        screen.clear()
+        return _INTERRUPTED
+    except (OSError, tf.errors.OpError) as error:
+        screen.clear()
+        print(f'error: {progress.failure(error)}', file=sys.stderr)
+        return _FAILED
+
+
+def _check(own: Dict[str, Any], command_line: flags.CommandLine) -> None:
+    if own['step_ms'] is None:
+        raise ConfigError(
+            "--step_ms: give the time of a training step on the device, in ms. The published trace's is 815, for 1,024 "
+            'images on a v2-8.'
+        )
+    hosts, batch_size = own['hosts'] or command_line.config.hosts, command_line.config.train_batch_size
+    if batch_size % hosts:
+        raise ConfigError(f'--hosts={hosts}: must divide --train_batch_size={batch_size}; each prepares its share.')
+    if own['plot'] is not None:
+        charts.check('plot', own['plot'])
+
+
+def _cost(own: Dict[str, Any], command_line: flags.CommandLine, screen: progress.Screen) -> Cost:
+    if own['cpu_ms_per_image'] is not None:
+        return Cost(own['cpu_ms_per_image'], {HOST: 1.0}, 'as given')
+    screen.update('looking at the data set, or making it')
+    config = arguments.input_config(command_line, [records.TRAIN])
+    subject = comparison.ours('train', config, own['images'])
+    measured: Measured = {}
+    failed: Failed = {}
+    interleave(comparison.runs_of([subject]), own['repeats'], screen.update, measured, failed)
+    for problem in tables.failures(failed):
+        raise MeasurementError(problem)
+    (row,) = comparison.rows_of([subject], measured)
+    # Chance can make a small phase less than nothing.
+    shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
+    shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
+    where = f'measured here with {config.data_dir}, on {tables.machine()}'
+    return Cost(row.cpu_ms.median, shares, where)
+
+
+def _verdict(balance: Balance) -> str:
+    if balance.is_host_bound:
+        return (
+            f'host-bound: a step takes {balance.period_ms:,.0f} ms, not {balance.step_ms:,.0f}; the device waits for '
+            f'{balance.device_idle:.0%} of the time'
+        )
+    return f"device-bound: the host's cores wait for {balance.host_idle:.0%} of the time"
+
+
+def _setting(balance: Balance, cost: Cost) -> str:
+    return (
+        f'{balance.host_images:,} images per host and step, {balance.cores} cores; '
+        f'{cost.cpu_ms_per_image:.2f} CPU-ms per image ({cost.source})'
+    )
+
+
+def _text(balance: Balance, cost: Cost) -> str:
+    shares = ', '.join(f'{phase} {share:.0%}' for phase, share in cost.shares.items() if phase != HOST)
+    rows = [
+        ('device', f'{balance.step_ms:,.0f} ms per step'),
+        (
+            'host',
+            f'{balance.host_ms:,.0f} ms per step: {balance.host_images:,} images of {cost.cpu_ms_per_image:.2f} CPU-ms '
+            f'on {balance.cores:,} cores',
+        ),
+        ('CPU-ms per image', f'{cost.source}{": " if shares else ""}{shares}'),
+        (
+            'throughput',
+            f'{balance.images_per_second:,.0f} images/s; hosts: {balance.hosts:,}',
+        ),
+        ('balance', f'{balance.balancing_cores:,} cores per host and more let the device not wait'),
+        ('assumed', "the host's cores share the work perfectly, are as fast as those measured, and do nothing else"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return '\n'.join([_verdict(balance), '', *(f'{name:<{width}}  {text}' for name, text in rows)])
+
+
+def _json(balance: Balance, cost: Cost) -> str:
+    content = {
+        **balance._asdict(),
+        'host_ms': balance.host_ms,
+        'host_bound': balance.is_host_bound,
+        'period_ms': balance.period_ms,
+        'device_idle': balance.device_idle,
+        'host_idle': balance.host_idle,
+        'balancing_cores': balance.balancing_cores,
+        'images_per_second': balance.images_per_second,
+        'shares': cost.shares,
+        'cpu_ms_source': cost.source,
+    }
+    return json.dumps(content, indent=2)
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -1,0 +1,144 @@
+"""Figures of benchmarks, as PNG files.
+
+Colours are of Okabe & Ito, which the colour-blind can tell apart; hatches differ, too.
+"""
+
+import importlib.util
+import os
+from typing import Any, Sequence
+
+from benchmarks.comparison import Row
+from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
+from benchmarks.timeline import HOST, STEP, Timeline
+from inception_v3.config import ConfigError
+
+_COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73', HOST: '#F0E442', STEP: '#56B4E9'}
+_HATCHES = {STORAGE: '//', TRANSFER: '..'}
+_DPI = 110
+# The part of the time from which on a bar has room for a number.
+_LEAST_LABELLED = 0.02
+# Inches.
+_ROW_HEIGHT = 0.34
+
+
+def check(flag: str, path: str) -> None:
+    """Makes sure, before anything is measured, that a figure can be drawn and written.
+
+    Raises:
+      ConfigError: matplotlib is not installed, the path is no .png, or its folder cannot be written to.
+    """
+    if not path.endswith('.png'):
+        raise ConfigError(f'--{flag}={path}: must be the path of a .png file.')
+    folder = os.path.dirname(path) or '.'
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise ConfigError(f'--{flag}={path}: cannot be written to. Name a file in a folder that is there and is yours.')
+    if importlib.util.find_spec('matplotlib') is None:
+        raise ConfigError(f"--{flag}={path}: matplotlib draws it, and is not installed: pip install '.[benchmarks]'")
+
+
+def phases(path: str, where: str, rows: Sequence[Row]) -> None:
+    """Draws the CPU time per image of each row's phases, as bars."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(10, 1.6 + _ROW_HEIGHT * len(rows)))
+    axes = drawing.subplots()
+    for place, row in enumerate(rows):
+        start = 0.0
+        for phase in PHASES:
+            # Chance can make a small phase less than nothing.
+            length = max(0.0, row.share(phase) * row.cpu_ms.median) if row.phases else 0.0
+            _bar(axes, place, start, length, phase)
+            start += length
+        if not row.phases:
+            axes.barh(place, row.cpu_ms.median, color='0.75', edgecolor='black', linewidth=0.5)
+        whiskers = [[row.cpu_ms.median - row.cpu_ms.least], [row.cpu_ms.greatest - row.cpu_ms.median]]
+        axes.errorbar(row.cpu_ms.median, place, xerr=whiskers, color='black', capsize=3, linewidth=1)
+    axes.set_yticks(range(len(rows)))
+    axes.set_yticklabels([f'{row.subject.variant}, {row.subject.pipeline}' for row in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel('CPU time per image (ms): median, least and greatest')
+    axes.grid(axis='x', color='0.9')
+    axes.set_axisbelow(True)
+    _legend(axes, [_patch(phase) for phase in PHASES])
+    axes.set_title(f'The input pipeline, phase by phase\n{where}', fontsize=10)
+    _save(drawing, path)
+
+
+def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
+    """Draws CPU time, throughput and memory over the values of a flag."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(13, 4))
+    values = [int(row.subject.pipeline) for row in rows]
+    for axes, label, spreads, colour in zip(
+        drawing.subplots(1, 3),
+        ('CPU time per image (ms)', 'images per second', 'peak of resident memory (MB)'),
+        ([row.cpu_ms for row in rows], [row.images_per_second for row in rows], [row.peak_mb for row in rows]),
+        _COLOURS.values(),
+    ):
+        medians = [spread.median for spread in spreads]
+        whiskers = [
+            [spread.median - spread.least for spread in spreads],
+            [spread.greatest - spread.median for spread in spreads],
+        ]
+        axes.errorbar(values, medians, yerr=whiskers, marker='o', color=colour, capsize=3)
+        axes.set_xscale('log', base=2)
+        axes.set_xticks(values)
+        axes.set_xticklabels([f'{value:,}' for value in values])
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(f'--{field}')
+        axes.set_ylabel(label)
+        axes.grid(color='0.9')
+    drawing.subplots_adjust(wspace=0.35, top=0.85)
+    title = f'The input pipeline of training, over --{field}: median, least and greatest'
+    drawing.suptitle(f'{title}\n{where}', fontsize=10)
+    _save(drawing, path)
+
+
+def timeline(path: str, title: str, drawn: Timeline) -> None:
+    """Draws what the host and the device do over some steps: what they wait for is left blank."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(12, 3.6))
+    axes = drawing.subplots()
+    for place, bars in enumerate((drawn.host, drawn.device)):
+        for bar in bars:
+            _bar(axes, place, bar.start, bar.end - bar.start, bar.kind)
+            if bar.end - bar.start > _LEAST_LABELLED * drawn.end:
+                axes.text((bar.start + bar.end) / 2, place, bar.label, ha='center', va='center', fontsize=9)
+    axes.set_yticks([0, 1])
+    axes.set_yticklabels(['host', 'device'])
+    axes.set_ylim(1.6, -0.6)
+    axes.set_xlim(0, drawn.end)
+    axes.set_xlabel('time (ms); numbers are steps, blanks are waits')
+    phases_drawn = [phase for phase in PHASES if any(bar.kind == phase for bar in drawn.host)]
+    _legend(axes, [_patch(phase) for phase in phases_drawn])
+    axes.set_title(title, fontsize=10)
+    _save(drawing, path)
+
+
+def _bar(axes: Any, place: int, start: float, length: float, kind: str) -> None:
+    axes.barh(
+        place,
+        length,
+        left=start,
+        color=_COLOURS[kind],
+        hatch=_HATCHES.get(kind),
+        edgecolor='black',
+        linewidth=0.5,
+    )
+
+
+def _patch(phase: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=_COLOURS[phase], hatch=_HATCHES.get(phase), edgecolor='black', linewidth=0.5, label=phase)
+
+
+def _legend(axes: Any, handles: Sequence[Any]) -> None:
+    if handles:
+        axes.legend(handles=handles, loc='upper left', bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _save(drawing: Any, path: str) -> None:
+    drawing.savefig(path, format='png', dpi=_DPI, bbox_inches='tight')

@@ -1,0 +1,220 @@
+"""What is compared: the variants of the pipeline, what has to be measured for them, and what comes of that."""
+
+import dataclasses
+import statistics
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from benchmarks.measurement import (
+    DECODING,
+    PARSING,
+    PHASES,
+    PREPROCESSING,
+    STORAGE,
+    TRANSFER,
+    Measured,
+    Measurement,
+    Run,
+)
+from inception_v3.config import Config
+
+# Reading takes so little time that more images are needed for it to be told from chance.
+_CHEAP_FACTOR = 8
+
+
+class Variant(NamedTuple):
+    """A use of the pipeline.
+
+    Attributes:
+      is_training: training, or evaluation.
+      changes: the flags that differ from the command line's.
+      naive_changes: those that the naive pipeline has, if others.
+    """
+
+    is_training: bool
+    changes: Dict[str, Any]
+    naive_changes: Optional[Dict[str, Any]] = None
+
+
+VARIANTS: Dict[str, Variant] = {
+    'train': Variant(True, {}),
+    'train_full_fast': Variant(True, {'use_fast_color_distort': False, 'fast_mode': True}),
+    'train_full': Variant(True, {'use_fast_color_distort': False, 'fast_mode': False}),
+    'train_vgg': Variant(True, {'preprocessing': 'vgg'}),
+    'train_bfloat16': Variant(True, {'precision': 'bfloat16'}),
+    'eval': Variant(False, {}),
+}
+if 'transfer' in {field.name for field in dataclasses.fields(Config)}:
+    # The device does a part of the work then: the naive pipeline, which does all, stays as it is.
+    VARIANTS['train_uint8'] = Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'})
+    VARIANTS['eval_uint8'] = Variant(False, {'transfer': 'uint8'}, {'transfer': 'float'})
+
+SWEEPS: Dict[str, Tuple[str, Tuple[int, ...]]] = {
+    'batch_size': ('train_batch_size', (32, 64, 128, 256, 512, 1024)),
+    'files': ('num_files_infeed', (1, 4, 16, 64, 256, 1024)),
+    'parallelism': ('num_parallel_calls', (1, 4, 16, 64, 256)),
+}
+
+
+class Subject(NamedTuple):
+    """What has a row in the table.
+
+    Attributes:
+      variant: what it is a pipeline for.
+      pipeline: naive, ours, or how far a plain one goes.
+      flags: those that differ from the command line's.
+      whole: the run that measures it.
+      earlier: the runs that end with an earlier phase, storage and preprocessing; none if there are no phases to tell.
+      naive: the run of the naive pipeline that it is compared with.
+      decode: the run that only decodes.
+    """
+
+    variant: str
+    pipeline: str
+    flags: Tuple[str, ...]
+    whole: Run
+    earlier: Tuple[Run, ...] = ()
+    naive: Optional[Run] = None
+    decode: Optional[Run] = None
+
+
+class Spread(NamedTuple):
+    """The median, the least and the greatest of what was measured several times."""
+
+    median: float
+    least: float
+    greatest: float
+
+
+class Row(NamedTuple):
+    """What was measured of a subject. Lists have an element per repeat.
+
+    Attributes:
+      subject: what was measured.
+      measurements: of its whole pipeline.
+      phases: CPU time per image of each phase, in milliseconds: the differences between pipelines that end with it.
+      naive_ratio: CPU time of the naive pipeline over this one's.
+      decode_ratio: CPU time of this over that of decoding alone.
+    """
+
+    subject: Subject
+    measurements: List[Measurement]
+    phases: Dict[str, List[float]]
+    naive_ratio: List[float]
+    decode_ratio: List[float]
+
+    @property
+    def cpu_ms(self) -> Spread:
+        """CPU time per image, in milliseconds."""
+        return spread([measurement.cpu_ms for measurement in self.measurements])
+
+    @property
+    def images_per_second(self) -> Spread:
+        """Images per second by the clock."""
+        return spread([measurement.images_per_second for measurement in self.measurements])
+
+    @property
+    def peak_mb(self) -> Spread:
+        """The peak of resident memory, in MB."""
+        return spread([measurement.peak_mb for measurement in self.measurements])
+
+    def share(self, phase: str) -> float:
+        """A phase's share of the CPU time, from the medians."""
+        times = {name: statistics.median(values) for name, values in self.phases.items()}
+        return times[phase] / sum(times.values())
+
+    def as_dict(self) -> Dict[str, Any]:
+        """This row for JSON."""
+        return {
+            'variant': self.subject.variant,
+            'pipeline': self.subject.pipeline,
+            'flags': self.subject.flags,
+            'batch_size': self.subject.whole.batch_size,
+            'measurements': [measurement._asdict() for measurement in self.measurements],
+            'cpu_ms': self.cpu_ms._asdict(),
+            'images_per_second': self.images_per_second._asdict(),
+            'peak_mb': self.peak_mb._asdict(),
+            'phases_cpu_ms': self.phases,
+            'naive_cpu_over_this': self.naive_ratio,
+            'this_cpu_over_decoding': self.decode_ratio,
+        }
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """The spread of one value or more."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def variant_subjects(names: Sequence[str], config: Config, images: int) -> List[Subject]:
+    """A plain reader, parser and decoder, and for each variant the naive pipeline and ours."""
+    is_training = any(VARIANTS[name].is_training for name in names)
+    split = 'train' if is_training else 'eval'
+    subjects = [
+        Subject(split, words, (), Run(True, is_training, until, config, images * factor))
+        for until, words, factor in (
+            (STORAGE, 'records read', _CHEAP_FACTOR),
+            (PARSING, 'and parsed', _CHEAP_FACTOR),
+            (DECODING, 'and decoded', 1),
+        )
+    ]
+    decode = subjects[-1].whole
+    for name in names:
+        naive = _subject(name, True, config, images, decode)
+        subjects += [naive, _subject(name, False, config, images, decode)._replace(naive=naive.whole)]
+    return subjects
+
+
+def ours(name: str, config: Config, images: int) -> Subject:
+    """Our pipeline for a variant, with its phases."""
+    return _subject(name, False, config, images, None)
+
+
+def _subject(name: str, is_naive: bool, config: Config, images: int, decode: Optional[Run]) -> Subject:
+    variant = VARIANTS[name]
+    changes = variant.changes
+    if is_naive and variant.naive_changes is not None:
+        changes = variant.naive_changes
+    whole = Run(is_naive, variant.is_training, TRANSFER, dataclasses.replace(config, **changes), images)
+    # No variant reads otherwise than the others: storage is measured once for all.
+    storage = dataclasses.replace(whole, until=STORAGE, config=config, images=images * _CHEAP_FACTOR)
+    earlier = storage, dataclasses.replace(whole, until=PREPROCESSING)
+    flags = tuple(f'--{field}={value}' for field, value in changes.items())
+    return Subject(name, 'naive' if is_naive else 'ours', flags, whole, earlier, None, decode)
+
+
+def sweep_subjects(sweep: str, values: Sequence[int], config: Config, images: int) -> List[Subject]:
+    """Our pipeline in training, with each value of the flag that is swept."""
+    field, _ = SWEEPS[sweep]
+    return [
+        Subject('train', str(value), (f'--{field}={value}',), run)
+        for value in values
+        for run in [Run(False, True, TRANSFER, dataclasses.replace(config, **{field: value}), images)]
+    ]
+
+
+def runs_of(subjects: Sequence[Subject]) -> List[Run]:
+    """All that has to be measured, each once."""
+    return [*dict.fromkeys(run for subject in subjects for run in (*subject.earlier, subject.whole))]
+
+
+def rows_of(subjects: Sequence[Subject], measured: Measured) -> List[Row]:
+    """The rows of what could be measured."""
+    return [_row(subject, measured) for subject in subjects if subject.whole in measured]
+
+
+def _row(subject: Subject, measured: Measured) -> Row:
+    def cpu(run: Optional[Run]) -> List[float]:
+        return [measurement.cpu_ms for measurement in measured.get(run, [])] if run else []
+
+    whole = cpu(subject.whole)
+    ends = [cpu(run) for run in (*subject.earlier, subject.whole)]
+    phases = {}
+    if subject.earlier and all(ends):
+        starts = [[0.0] * len(whole), *ends]
+        phases = {phase: [end - start for start, end in zip(*times)] for phase, times in zip(PHASES, zip(starts, ends))}
+    return Row(
+        subject,
+        measured[subject.whole],
+        phases,
+        [naive / this for naive, this in zip(cpu(subject.naive), whole)],
+        [this / decode for this, decode in zip(whole, cpu(subject.decode))],
+    )

@@ -1,0 +1,174 @@
+"""A plain input pipeline to measure against, in the order in which such pipelines are commonly written.
+
+Record → parse → decode the whole image → convert all of it to float → crop → resize → flip → colour → scale, in a
+parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline`, and draws from the same
+distributions, by TensorFlow's own functions; nothing is shared but the configuration and the list of files.
+"""
+
+from typing import Tuple
+
+import tensorflow as tf
+
+from data import records
+from inception_v3.config import Config
+
+_CHANNEL_MEANS = (123.68, 116.78, 103.94)
+_RESIZE_METHODS = 4
+_COLOR_ORDERINGS = 4
+
+
+class NaivePipeline:
+    """The pipeline, phase by phase; put together by `__call__`.
+
+    Args:
+      is_training: shuffle, repeat and distort training records; else validation records, in order.
+      config: the run's configuration.
+    """
+
+    def __init__(self, is_training: bool, config: Config):
+        self._is_training = is_training
+        self._config = config
+
+    def __call__(self, batch_size: int) -> tf.data.Dataset:
+        """Batches (images, labels): float32 or bfloat16 [batch, height, width, 3], and int32 [batch]."""
+        return self.transfer(self.preprocessing(self.storage()), batch_size)
+
+    def storage(self) -> tf.data.Dataset:
+        """Phase 1: serialized records, string scalars.
+
+        Raises:
+          DataError: `data_dir` has no usable files of the split.
+        """
+        config = self._config
+        split = records.TRAIN if self._is_training else records.VALIDATION
+        files = tf.data.Dataset.from_tensor_slices(records.find_shards(config.data_dir, split))
+        if self._is_training:
+            files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
+        interleave = tf.data.experimental.parallel_interleave(
+            lambda path: tf.data.TFRecordDataset(path, buffer_size=config.prefetch_dataset_buffer_size),
+            cycle_length=config.num_files_infeed,
+            sloppy=self._is_training,
+        )
+        dataset = files.apply(interleave)
+        return dataset.shuffle(config.followup_shuffle_buffer_size) if self._is_training else dataset
+
+    def parsing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Records to (encoded image, label), the first thing that `preprocessing` does."""
+        return dataset.map(lambda serialized: _parse(serialized)[:2], self._config.num_parallel_calls)
+
+    def decoding(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Records to (pixels, label): uint8 [height, width, 3], the first things that `preprocessing` does."""
+
+        def decode(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+            encoded, label, _ = _parse(serialized)
+            return tf.image.decode_jpeg(encoded, channels=3), label
+
+        return dataset.map(decode, self._config.num_parallel_calls)
+
+    def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Phase 2: records to (image, label)."""
+
+        def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+            encoded, label, bbox = _parse(serialized)
+            decoded = tf.image.decode_jpeg(encoded, channels=3)
+            if self._config.preprocessing == 'vgg':
+                image = self._vgg(tf.cast(decoded, tf.float32))
+            else:
+                whole = tf.image.convert_image_dtype(decoded, tf.float32)
+                image = self._distort(whole, bbox) if self._is_training else self._central(whole)
+                image = (image - 0.5) * 2.0
+            dtype = tf.bfloat16 if self._config.precision == 'bfloat16' else tf.float32
+            return tf.cast(image, dtype), tf.cast(label, tf.int32)
+
+        return dataset.map(preprocess, self._config.num_parallel_calls)
+
+    def transfer(self, dataset: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
+        """Phase 3: batches, prefetched."""
+        dataset = dataset.batch(batch_size, drop_remainder=self._is_training)
+        return dataset.prefetch(tf.data.experimental.AUTOTUNE) if self._config.prefetch_enabled else dataset
+
+    def _central(self, image: tf.Tensor) -> tf.Tensor:
+        return self._resize(tf.image.central_crop(image, 0.875), tf.image.ResizeMethod.BILINEAR)
+
+    def _distort(self, image: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
+        config = self._config
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            tf.shape(image),
+            bounding_boxes=bbox if config.use_annotated_bbox else [[[0.0, 0.0, 1.0, 1.0]]],
+            min_object_covered=0.1,
+            aspect_ratio_range=(1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max),
+            area_range=(config.crop_area_min, 1.0),
+            max_attempts=100,
+            use_image_if_no_bounding_boxes=True,
+        )
+        image = tf.slice(image, begin, size)
+        image.set_shape([None, None, 3])
+        if config.fast_mode:
+            image = self._resize(image, tf.image.ResizeMethod.BILINEAR)
+        else:
+            drawn = tf.random.uniform([], maxval=_RESIZE_METHODS, dtype=tf.int32)
+            image = tf.switch_case(drawn, [lambda m=m: self._resize(image, m) for m in range(_RESIZE_METHODS)])
+        image.set_shape([config.height, config.width, 3])
+        if config.random_flip:
+            image = tf.image.random_flip_left_right(image)
+        if config.use_fast_color_distort:
+            return self._fast_color(image)
+        if config.fast_mode:
+            return _full_color(image, 'bs')
+        drawn = tf.random.uniform([], maxval=_COLOR_ORDERINGS, dtype=tf.int32)
+        orderings = ['bshc', 'sbch', 'chbs', 'hscb']
+        return tf.switch_case(drawn, [lambda ordering=o: _full_color(image, ordering) for o in orderings])
+
+    def _resize(self, image: tf.Tensor, method: int) -> tf.Tensor:
+        return tf.compat.v1.image.resize(image, [self._config.height, self._config.width], method)
+
+    def _fast_color(self, image: tf.Tensor) -> tf.Tensor:
+        """A shift in YCbCr; https://www.w3.org/Graphics/JPEG/jfif3.pdf, page 3."""
+        y = tf.random.uniform([], -32 / 255, 32 / 255)
+        cb = tf.random.uniform([], -self._config.cb_distortion_range, self._config.cb_distortion_range)
+        cr = tf.random.uniform([], -self._config.cr_distortion_range, self._config.cr_distortion_range)
+        red, green, blue = tf.unstack(image, axis=-1)
+        shifted = [red + y + 1.402 * cr, green + y - 0.344136 * cb - 0.714136 * cr, blue + y + 1.772 * cb]
+        return tf.clip_by_value(tf.stack(shifted, axis=-1), 0.0, 1.0)
+
+    def _vgg(self, image: tf.Tensor) -> tf.Tensor:
+        config = self._config
+        scale = max(config.height, config.width) / 299
+        smallest, largest = round(300 * scale), round(600 * scale)
+        side = tf.random.uniform([], smallest, largest + 1, tf.int32) if self._is_training else smallest
+        shape = tf.shape(image)[:2]
+        size = tf.cast(tf.math.rint(shape * side / tf.reduce_min(shape)), tf.int32)
+        image = tf.compat.v1.image.resize(image, size, tf.image.ResizeMethod.BILINEAR)
+        if self._is_training:
+            image = tf.image.random_crop(image, [config.height, config.width, 3])
+            image = tf.image.random_flip_left_right(image) if config.random_flip else image
+        else:
+            top, left = tf.unstack((size - [config.height, config.width]) // 2)
+            image = tf.image.crop_to_bounding_box(image, top, left, config.height, config.width)
+        return image - _CHANNEL_MEANS
+
+
+def _parse(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """A record's encoded image, its label and its boxes, [1, boxes, 4]."""
+    corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
+    features = {
+        'image/encoded': tf.io.FixedLenFeature([], tf.string),
+        'image/class/label': tf.io.FixedLenFeature([], tf.int64),
+        **{corner: tf.io.VarLenFeature(tf.float32) for corner in corners},
+    }
+    parsed = tf.io.parse_single_example(serialized, features)
+    boxes = tf.stack([parsed[corner].values for corner in corners], axis=-1)
+    return parsed['image/encoded'], parsed['image/class/label'], boxes[tf.newaxis]
+
+
+def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:
+    """TensorFlow's random adjustments of brightness, saturation, hue and contrast, in the order of their letters."""
+    adjust = {
+        'b': lambda x: tf.image.random_brightness(x, 32 / 255),
+        's': lambda x: tf.image.random_saturation(x, 0.5, 1.5),
+        'h': lambda x: tf.image.random_hue(x, 0.2),
+        'c': lambda x: tf.image.random_contrast(x, 0.5, 1.5),
+    }
+    for letter in ordering:
+        image = adjust[letter](image)
+    return tf.clip_by_value(image, 0.0, 1.0)

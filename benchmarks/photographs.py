@@ -1,0 +1,116 @@
+"""A data set to measure with: generated photographs like ImageNet's, in ImageNet's layout.
+
+ImageNet's images are about 500 x 400 pixels and 100 kB. These are made of random parts of the photographs inside
+scikit-image, resized, mirrored and turned at random, with a little noise, in JPEG with a quality of 90 to 95 and
+colours at half the resolution (4:2:0). No two are alike, and the same call makes the same files.
+"""
+
+import functools
+import io
+import os
+from typing import List, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from data import records
+from data.dataset_info import FILE_NAME, DatasetInfo
+
+DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
+TRAIN_IMAGES = 1024
+VALIDATION_IMAGES = 512
+
+_SHARDS = 16
+_LONG_SIDE = (460, 580)
+_SHORT_SIDE = (360, 460)
+_QUALITY = (90, 95)
+# Enlarging smooths a photograph; noise makes up for that, in levels of 255 (standard deviation).
+_NOISE = 6.0
+# The part of a photograph that is taken, of the largest with the wanted shape.
+_LEAST_PART = 0.6
+_LANDSCAPE = 0.75
+
+
+def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_IMAGES, shards: int = _SHARDS) -> None:
+    """Writes the data set, unless it is there.
+
+    Args:
+      data_dir: the folder.
+      train: number of training images.
+      validation: number of validation images.
+      shards: number of files of each split.
+
+    Raises:
+      DataError: scikit-image is not installed, or the folder holds something else or cannot be made.
+    """
+    if os.path.exists(os.path.join(data_dir, FILE_NAME)):
+        return
+    sources = _sources()
+    with records.new_data_dir(data_dir) as unfinished:
+        for split, first, count in ((records.TRAIN, 0, train), (records.VALIDATION, train, validation)):
+            examples = [functools.partial(_example, sources, first + index) for index in range(count)]
+            records.write_shards(unfinished, split, examples, shards)
+        DatasetInfo(
+            name='generated photographs',
+            source='random parts of the photographs in scikit-image, made by benchmarks.photographs',
+            train_images=train,
+            validation_images=validation,
+            num_classes=len(sources) + 1,
+            class_names=['background', *(f'photograph {number}' for number in range(1, len(sources) + 1))],
+        ).write(unfinished)
+
+
+def spread(data_dir: str, files: int, folder: str) -> None:
+    """Fills `folder` with links that make as many training files of those of a data set on this machine."""
+    paths = records.find_shards(data_dir, records.TRAIN)
+    for index in range(files):
+        link = records.shard_path(folder, records.TRAIN, index, files)
+        os.symlink(os.path.abspath(paths[index % len(paths)]), link)
+
+
+def _sources() -> List[np.ndarray]:
+    try:
+        import skimage.data
+    except ImportError:
+        raise records.DataError(
+            "The photographs come with scikit-image, which is not installed: pip install '.[benchmarks]', or name "
+            'records with --data_dir.'
+        )
+    return [
+        skimage.data.astronaut(),
+        skimage.data.chelsea(),
+        skimage.data.coffee(),
+        skimage.data.hubble_deep_field(),
+        skimage.data.immunohistochemistry(),
+        skimage.data.rocket(),
+        skimage.data.stereo_motorcycle()[0],
+    ]
+
+
+def _example(sources: List[np.ndarray], index: int) -> tf.train.Example:
+    random = np.random.RandomState(index)
+    label = 1 + random.randint(len(sources))
+    encoded, height, width = _photograph(sources[label - 1], random)
+    text, name = f'photograph {label}', f'generated-{index:05d}.jpg'
+    return records.make_example(encoded, 'JPEG', label, text, height, width, name)
+
+
+def _photograph(source: np.ndarray, random: np.random.RandomState) -> Tuple[bytes, int, int]:
+    """A part of a photograph as a JPEG file, its height and its width."""
+    from PIL import Image
+
+    sides = random.randint(*_SHORT_SIDE), random.randint(*_LONG_SIDE)
+    height, width = sides if random.uniform() < _LANDSCAPE else sides[::-1]
+    if random.uniform() < 0.5:
+        source = source[:, ::-1]
+    source = np.rot90(source, random.randint(4))
+    part = random.uniform(_LEAST_PART, 1) * min(source.shape[0] / height, source.shape[1] / width)
+    rows, columns = int(part * height), int(part * width)
+    top, left = random.randint(source.shape[0] - rows + 1), random.randint(source.shape[1] - columns + 1)
+    pixels = np.ascontiguousarray(source[top : top + rows, left : left + columns])
+    resized = np.asarray(Image.fromarray(pixels).resize((width, height), Image.BICUBIC))
+    noisy = resized + random.normal(scale=_NOISE, size=[height, width, 1])
+    image = Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
+    file = io.BytesIO()
+    image.save(file, 'JPEG', quality=random.randint(_QUALITY[0], _QUALITY[1] + 1), subsampling='4:2:0')
+    return file.getvalue(), height, width

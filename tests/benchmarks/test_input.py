@@ -1,0 +1,121 @@
+"""The benchmark of the input pipeline, as a command: real measurements of tiny sizes, its table, JSON and figures."""
+
+import json
+import pathlib
+import shutil
+from typing import Any, List
+
+import matplotlib.image
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks import input as input_benchmark
+from data import records
+
+
+def run(capsys: Any, *arguments: str) -> Any:
+    code = input_benchmark.main(['input', *arguments])
+    return (code, *capsys.readouterr())
+
+
+def tiny(data_dir: str) -> List[str]:
+    return [f'--data_dir={data_dir}', '--images=8', '--repeats=1', '--use_tpu=False', '--height=75', '--width=75']
+
+
+def check_figure(path: pathlib.Path, *colours: str) -> None:
+    """Makes sure that a figure has something in these colours, and much background."""
+    pixels = matplotlib.image.imread(str(path))[..., :3]
+    height, width, _ = pixels.shape
+    assert 150 < height < 800 and 700 < width < 2000
+    for colour in colours:
+        rgb = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        assert (np.abs(pixels - rgb) < 0.01).all(-1).sum() > 50, colour
+    assert 0.4 < (pixels == 1).all(-1).mean() < 0.99
+
+
+def test_a_sweep_tells_and_draws_what_each_value_costs(capsys: Any, photo_dir: str, tmp_path: pathlib.Path) -> None:
+    plot = tmp_path / 'sweep.png'
+    # The larger batch has 245 times the pixels.
+    given = [*tiny(photo_dir), '--sweep=batch_size', '--values=2,490', f'--plot={plot}']
+    code, out, err = run(capsys, *given)
+    assert code == 0 and 'failed' not in err
+    _, _, head, *rows = out.splitlines()
+    assert head.split() == ['--train_batch_size', 'CPU-ms', '/', 'image', 'images/s', 'peak', 'MB']
+    assert [row.split()[0] for row in rows] == ['2', '490']
+    small, large = (float(row.split()[-1].replace(',', '')) for row in rows)
+    assert large > small + 490 * 75 * 75 * 3 * 4 / 1e6
+    check_figure(plot, '#0072B2', '#E69F00', '#009E73')
+
+
+def test_a_sweep_of_files_reads_as_many_as_it_says(capsys: Any, photo_dir: str) -> None:
+    code, out, _ = run(capsys, *tiny(photo_dir), '--sweep=files', '--values=9', '--json', '--train_batch_size=4')
+    result = json.loads(out)
+    assert code == 0 and 'under 9 names' in result['where']
+    (row,) = result['rows']
+    assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
+
+
+@pytest.mark.slow
+def test_variants_are_compared_and_what_fails_takes_nothing_else_along(
+    capsys: Any, photo_dir: str, tmp_path: pathlib.Path
+) -> None:
+    # A validation file without one image.
+    data_dir = tmp_path / 'data'
+    shutil.copytree(photo_dir, str(data_dir))
+    for path in data_dir.glob('validation-*'):
+        path.unlink()
+    with tf.io.TFRecordWriter(records.shard_path(str(data_dir), records.VALIDATION, 0, 1)) as writer:
+        writer.write(tf.train.Example().SerializeToString())
+    given = [*tiny(str(data_dir)), '--variants=train,eval', '--train_batch_size=4', '--eval_batch_size=4']
+    code, out, err = run(capsys, *given, f'--plot={tmp_path / "phases.png"}')
+    assert code == 1
+    # Of four measurements: what only reads goes well.
+    assert err.count('failed: ') == 4 and 'image/class/label' in err and '[[' not in err
+    rows = [line for line in out.splitlines() if line.startswith('train ')]
+    assert [row.split('  ')[2].strip() for row in rows[:1]] == ['records read']
+    assert len(rows) == 5 and [row.count('+') for row in rows] == [0, 0, 0, 2, 2]
+    check_figure(tmp_path / 'phases.png', '#E69F00')
+
+    code, out, _ = run(capsys, *tiny(photo_dir), '--variants=eval', '--eval_batch_size=4', '--repeats=2', '--json')
+    assert code == 0
+    result = json.loads(out)
+    *_, naive, ours = result['rows']
+    assert (naive['pipeline'], ours['pipeline']) == ('naive', 'ours')
+    for repeat, ratio in enumerate(ours['naive_cpu_over_this']):
+        measured = [row['measurements'][repeat]['cpu_ms'] for row in (naive, ours)]
+        assert ratio == pytest.approx(measured[0] / measured[1])
+    for row in (naive, ours):
+        assert len(row['measurements']) == 2 and row['cpu_ms']['least'] <= row['cpu_ms']['median']
+        for repeat, measurement in enumerate(row['measurements']):
+            parts = [row['phases_cpu_ms'][phase][repeat] for phase in ('storage', 'preprocessing', 'transfer')]
+            assert sum(parts) == pytest.approx(measurement['cpu_ms'])
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'message'),
+    [
+        (['--variants=train,test'], '--variants=train,test: test is none of train,'),
+        (['--sweep=speed'], '--sweep=speed: must be one of batch_size, files, parallelism.'),
+        (['--sweep=files', '--variants=train'], '--variants=train: a sweep is of training'),
+        (['--values=1'], '--values=1: are those of a sweep'),
+        (['--sweep=files', '--values=1,0'], '--values=0: must be a whole number above 0.'),
+        (['--images=many'], '--images=many: must be a whole number above 0.'),
+        (['--repeats=0'], '--repeats=0: must be a whole number above 0.'),
+        (['--plot=figure'], '--plot=figure: must be the path of a .png file.'),
+        (['--json=perhaps'], 'flag --json=perhaps: must be True or False'),
+        (['--use_data=fake'], '--use_data=fake: what is measured is the reading of records'),
+        (['--data_dir=/no/such'], '--data_dir=/no/such: no such folder'),
+        (['--height=10'], '--height=10: must be at least 75'),
+    ],
+)
+def test_wrong_arguments_are_refused(capsys: Any, arguments: List[str], message: str) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert code == 2 and not out
+    assert f'error: {message}' in err and 'Traceback' not in err
+
+
+def test_help_lists_its_own_flags_and_the_runs(capsys: Any) -> None:
+    code, out, _ = run(capsys, '--help')
+    assert code == 0
+    assert '--variants=' in out and '--sweep=' in out and '--num_parallel_calls=64' in out

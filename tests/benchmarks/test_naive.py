@@ -1,0 +1,144 @@
+"""The naive pipeline does what the program's own does: the same evaluation, the same distributions in training."""
+
+import dataclasses
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run, build
+from data import records
+from inception_v3.config import Config
+from tests.conftest import Photo, photo_example
+
+_DRAWS = 200
+# Nearly the whole image, so that colours are those that were drawn.
+_NARROW = {'crop_area_min': 0.9, 'crop_aspect_ratio_max': 1.6}
+
+
+@pytest.fixture
+def config(photo_dir: str) -> Config:
+    return Config(
+        use_tpu=False, data_dir=photo_dir, num_classes=6, num_parallel_calls=2, height=96, width=128, eval_batch_size=5
+    )
+
+
+def first(run: Run) -> Any:
+    """The first element of a run's pipeline."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.compat.v1.data.make_one_shot_iterator(build(run)).get_next())
+
+
+@pytest.mark.parametrize(
+    ('preprocessing', 'precision', 'tolerance'),
+    [('inception', 'float32', 0.02), ('inception', 'bfloat16', 0.03), ('vgg', 'float32', 2.5)],
+)
+def test_evaluation_is_the_same(config: Config, preprocessing: str, precision: str, tolerance: float) -> None:
+    changed = dataclasses.replace(config, preprocessing=preprocessing, precision=precision)
+    naive, ours = (first(Run(is_naive, False, TRANSFER, changed, 5)) for is_naive in (True, False))
+    assert naive[1].tolist() == ours[1].tolist() and len(set(ours[1])) == 5
+    assert naive[0].dtype == ours[0].dtype
+    # Two and a half levels of 255: ours may decode otherwise.
+    np.testing.assert_allclose(naive[0].astype(np.float32), ours[0].astype(np.float32), atol=tolerance)
+
+
+@pytest.mark.parametrize('is_naive', [True, False])
+def test_each_phase_is_a_part_of_the_whole(config: Config, is_naive: bool, photos: List[Photo]) -> None:
+    images, labels = first(Run(is_naive, False, TRANSFER, config, 5))
+    record = first(Run(is_naive, False, STORAGE, config, 5))
+    example = tf.train.Example.FromString(record if is_naive else record[-1])
+    # Of every five records the last is handed over.
+    assert example.features.feature['image/class/label'].int64_list.value[0] == labels[-1]
+    image, label = first(Run(is_naive, False, PREPROCESSING, config, 5))
+    assert label == labels[-1]
+    np.testing.assert_array_equal(image, images[-1])
+
+
+@pytest.mark.parametrize('until', [STORAGE, PREPROCESSING])
+def test_phases_run_with_the_options_of_the_whole(config: Config, until: str) -> None:
+    for is_training in (True, False):
+        part, whole = (build(Run(False, is_training, phase, config, 5)).options() for phase in (until, TRANSFER))
+        assert part == whole and part.experimental_deterministic is not is_training
+
+
+def test_decoding_is_of_whole_images(config: Config, photos: List[Photo]) -> None:
+    encoded, label = first(Run(True, False, PARSING, config, 5))
+    assert encoded == photos[label - 1].encoded
+    pixels, label = first(Run(True, False, DECODING, config, 5))
+    original = photos[label - 1].pixels
+    assert pixels.shape == original.shape and pixels.dtype == np.uint8
+    assert np.abs(pixels.astype(int) - original).mean() < 5
+
+
+@pytest.fixture(scope='module')
+def one_photo(photos: List[Photo], tmp_path_factory: Any) -> str:
+    """A data set of one photograph, so that all that differs between its images was drawn."""
+    data_dir = str(tmp_path_factory.mktemp('one'))
+    records.write_shards(data_dir, records.TRAIN, [lambda: photo_example(photos[0])], 1)
+    return data_dir
+
+
+def statistics(data_dir: str, is_naive: bool, **changes: Any) -> np.ndarray:
+    """What tells one way of distorting from another, of many images: [statistics, images]."""
+    config = Config(
+        use_tpu=False,
+        data_dir=data_dir,
+        train_batch_size=_DRAWS,
+        followup_shuffle_buffer_size=1,
+        num_parallel_calls=2,
+        height=75,
+        width=75,
+        **changes,
+    )
+    images, _ = first(Run(is_naive, True, TRANSFER, config, 1))
+    red, green, blue = images.mean((1, 2)).T
+    halves = images[:, :, :37].mean((1, 2, 3)) - images[:, :, -37:].mean((1, 2, 3))
+    return np.stack(
+        [
+            *(red, green, blue, red - green, red - blue),
+            images.std((1, 2, 3)),
+            (images[..., 0] - images[..., 1]).std((1, 2)),
+            (images.max(-1) - images.min(-1)).mean((1, 2)),
+            halves,
+            np.abs(halves),
+            images[:, :37].mean((1, 2, 3)) - images[:, -37:].mean((1, 2, 3)),
+            np.abs(np.diff(images, axis=1)).mean((1, 2, 3)),
+        ]
+    )
+
+
+def least_p(one: np.ndarray, other: np.ndarray) -> float:
+    """The least probability of the statistics to be of the same distribution in both samples (Kolmogorov-Smirnov)."""
+    return min(scipy.stats.ks_2samp(a, b).pvalue for a, b in zip(one, other))
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {},
+        _NARROW,
+        {**_NARROW, 'use_fast_color_distort': False},
+        {**_NARROW, 'use_fast_color_distort': False, 'fast_mode': False},
+        {'preprocessing': 'vgg'},
+        {**_NARROW, 'random_flip': False},
+    ],
+    ids=str,
+)
+def test_training_draws_from_the_same_distributions(one_photo: str, changes: Dict[str, Any]) -> None:
+    # Twelve statistics: by chance one test in ten thousand is below.
+    assert least_p(statistics(one_photo, True, **changes), statistics(one_photo, False, **changes)) > 1e-5
+
+
+@pytest.mark.parametrize(
+    ('changes', 'others'),
+    [
+        ({**_NARROW, 'use_fast_color_distort': False}, _NARROW),
+        (_NARROW, {}),
+        ({**_NARROW, 'random_flip': False}, _NARROW),
+    ],
+    ids=str,
+)
+def test_another_distribution_would_be_noticed(one_photo: str, changes: Dict[str, Any], others: Dict[str, Any]) -> None:
+    assert least_p(statistics(one_photo, True, **changes), statistics(one_photo, False, **others)) < 1e-7
