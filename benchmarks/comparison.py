@@ -42,11 +42,10 @@ VARIANTS: Dict[str, Variant] = {
     'train_vgg': Variant(True, {'preprocessing': 'vgg'}),
     'train_bfloat16': Variant(True, {'precision': 'bfloat16'}),
     'eval': Variant(False, {}),
-}
-if 'transfer' in {field.name for field in dataclasses.fields(Config)}:
     # The device does a part of the work then: the naive pipeline, which does all, stays as it is.
-    VARIANTS['train_uint8'] = Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'})
-    VARIANTS['eval_uint8'] = Variant(False, {'transfer': 'uint8'}, {'transfer': 'float'})
+    'train_uint8': Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'}),
+    'eval_uint8': Variant(False, {'transfer': 'uint8'}, {'transfer': 'float'}),
+}
 
 SWEEPS: Dict[str, Tuple[str, Tuple[int, ...]]] = {
     'batch_size': ('train_batch_size', (32, 64, 128, 256, 512, 1024)),
