@@ -20,7 +20,6 @@ import contextlib
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -98,10 +97,10 @@ def convert(
     if reports:
         say(f'{len(plan.shards) - len(pending):,} of {len(plan.shards):,} record files were finished before')
     if pending:
-        for shard in set(pending) & set(reports):
-            tf.io.gfile.remove(imagenet_shards.report_path(work_dir, shard))
+        imagenet_shards.forget(work_dir, pending)
         with _progress() as progress, _watching(plan, pending, work_dir, progress):
             run(pending, data_dir, work_dir)
+        imagenet_shards.raise_failure(work_dir)
         reports = _reports(plan, data_dir, work_dir)
     _finish(plan, reports, data_dir, work_dir, expected, say)
 
@@ -165,8 +164,8 @@ def _finish(
         if total.images != expected[split]:
             raise DataError(
                 f'{data_dir}: {total.images:,} {split} images were written, and not {expected[split]:,}. Mend those '
-                'that cannot be decoded and start the same command again; what is finished is kept. Or go without them, '
-                f'with --{split}_images={total.images}.'
+                'that cannot be decoded and start the same command again; what is finished is kept. Or go without '
+                f'them, with --{split}_images={total.images}.'
             )
     info = DatasetInfo(
         name='imagenet',
@@ -264,22 +263,12 @@ def run_beam(runner: str, options: Sequence[str], shards: Sequence[str], data_di
       shards: the names of the record files.
       data_dir: where they are to be.
       work_dir: where their plans are.
-
-    Raises:
-      DataError: what stopped it is for the user to change.
     """
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    try:
-        with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
-            _ = pipeline | beam.Create(shards) | beam.Map(imagenet_shards.convert, data_dir, work_dir)
-    except RuntimeError as error:
-        # Failures of other processes come as the text of their traceback.
-        told = re.search(r'(?:DataError|RemoteError|UnreachableError): (.*)', str(error))
-        if not told:
-            raise
-        raise DataError(re.sub(r" \[while running '.*", '', told.group(1)))
+    with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
+        _ = pipeline | beam.Create(shards) | beam.Map(imagenet_shards.convert, data_dir, work_dir)
 
 
 def _check_installed() -> None:

@@ -2,11 +2,12 @@
 
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
+import contextlib
 import functools
 import json
 import os
 import uuid
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
@@ -17,6 +18,7 @@ from data.records import Box, DataError
 from preprocessing.decoding import decode_image
 
 REPORT_ENDING = '.report'
+_FAILURE_NAME = 'failure'
 
 # The published conversion's.
 _QUALITY = 100
@@ -82,49 +84,74 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
     return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable)
 
 
+def forget(work_dir: str, shards: Iterable[str]) -> None:
+    """Makes as if the shards had not been converted, nor a conversion failed."""
+    names = set(remote.names_in(work_dir) or ())
+    for name in names & {_FAILURE_NAME, *(shard + REPORT_ENDING for shard in shards)}:
+        tf.io.gfile.remove(os.path.join(work_dir, name))
+
+
+def raise_failure(work_dir: str) -> None:
+    """Does nothing, unless a conversion failed.
+
+    Raises:
+      DataError: an image was not there any more, or a file could not be written.
+      UnreachableError: a remote file could not be reached.
+    """
+    content = remote.read(os.path.join(work_dir, _FAILURE_NAME))
+    if content:
+        may_pass, message = json.loads(content.decode())
+        raise (remote.UnreachableError if may_pass else DataError)(message)
+
+
 def convert(shard: str, data_dir: str, work_dir: str) -> None:
     """Writes a record file and its report; the file has its name only when both are whole.
+
+    A failure is left for `raise_failure`: Beam would show a traceback for each. After one, nothing more is converted.
 
     Args:
       shard: the file's name.
       data_dir: where it is to be.
       work_dir: where its plan is, and its report will be.
-
-    Raises:
-      DataError: an image is not there any more, or the file cannot be written.
-      RemoteError: a remote file is refused, or cannot be reached.
     """
-    # Another process may be at the same shard: what was thought dead, or what a cluster starts twice to be quicker.
+    failure = os.path.join(work_dir, _FAILURE_NAME)
+    if tf.io.gfile.exists(failure):
+        return
+    # Another process may be at the same shard: one thought dead, or one that a cluster started in case this is slow.
     unfinished = os.path.join(work_dir, f'{shard}.{uuid.uuid4().hex}.unfinished')
+    try:
+        report = _write_records(unfinished, _read_plan(work_dir, shard))
+        images, total = report.fingerprint
+        write_json(report_path(work_dir, shard), [report.file_bytes, [images, f'{total:064x}'], *report[2:]])
+        with remote.explained(data_dir, remote.WRITE):
+            tf.io.gfile.rename(unfinished, os.path.join(data_dir, shard), overwrite=True)
+    except (DataError, remote.RemoteError, tf.errors.OpError) as error:
+        with contextlib.suppress(tf.errors.OpError):
+            tf.io.gfile.remove(unfinished)
+        message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+        write_json(failure, [isinstance(error, remote.UnreachableError), f'{shard} was not made: {message}'])
+
+
+def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
     fingerprint = SplitFingerprint()
     converted: Dict[str, List[str]] = {}
     unreadable: List[str] = []
-    try:
-        with remote.explained(unfinished, remote.WRITE):
-            with tf.io.TFRecordWriter(unfinished) as writer:
-                for image, label, text, boxes in _read_plan(work_dir, shard):
-                    try:
-                        encoded, height, width, was = _codec().as_rgb_jpeg(imagenet_source.read(image))
-                    except tf.errors.InvalidArgumentError:
-                        unreadable.append(f'{image.filename} in {image.path}')
-                        continue
-                    if was != 'JPEG':
-                        converted.setdefault(was, []).append(image.filename)
-                    example = records.make_example(
-                        encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
-                    )
-                    # The order of an Example's fields is random otherwise, and the same data another file each time.
-                    writer.write(example.SerializeToString(deterministic=True))
-                    fingerprint = fingerprint.with_image(label, encoded)
-            report = ShardReport(remote.size(unfinished), fingerprint, converted, unreadable)
-            images, total = fingerprint
-            write_json(
-                report_path(work_dir, shard),
-                report._replace(fingerprint=(images, f'{total:064x}')),  # type: ignore[arg-type]
+    with remote.explained(path, remote.WRITE), tf.io.TFRecordWriter(path) as writer:
+        for image, label, text, boxes in images:
+            try:
+                encoded, height, width, was = _codec().as_rgb_jpeg(imagenet_source.read(image))
+            except tf.errors.InvalidArgumentError:
+                unreadable.append(f'{image.filename} in {image.path}')
+                continue
+            if was != 'JPEG':
+                converted.setdefault(was, []).append(image.filename)
+            example = records.make_example(
+                encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
             )
-            tf.io.gfile.rename(unfinished, os.path.join(data_dir, shard), overwrite=True)
-    except tf.errors.OpError as error:
-        raise DataError(f'{data_dir}: {shard} cannot be written: {error.message}')
+            # The order of an Example's fields is random otherwise, and the same data another file each time.
+            writer.write(example.SerializeToString(deterministic=True))
+            fingerprint = fingerprint.with_image(label, encoded)
+    return ShardReport(remote.size(path), fingerprint, converted, unreadable)
 
 
 def write_json(path: str, value: object) -> None:
