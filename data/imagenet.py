@@ -18,8 +18,8 @@ import collections
 import concurrent.futures
 import contextlib
 import json
-import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -27,9 +27,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
-from data import dataset_info, imagenet_plan, imagenet_shards, records, remote
+from data import dataset_info, imagenet_beam, imagenet_plan, imagenet_shards, records, remote
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.imagenet_beam import DIRECT_RUNNER
 from data.imagenet_plan import Plan, Source
 from data.imagenet_shards import ShardReport
 from data.records import DataError
@@ -39,7 +40,6 @@ IMAGES = {records.TRAIN: 1281167, records.VALIDATION: 50000}
 WORK_FOLDER = 'conversion'
 # Beside the record files: what was done to the images.
 REPORT_NAME = 'conversion.json'
-DIRECT_RUNNER = 'DirectRunner'
 
 _NAMED_AT_MOST = 10
 _PARALLEL_REQUESTS = 32
@@ -234,7 +234,10 @@ def _progress() -> Iterator[Callable[[str, Optional[int]], imagenet_plan.Progres
         rich.progress.TimeElapsedColumn(),
         rich.progress.TimeRemainingColumn(),
     ]
-    with rich.progress.Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    bars = rich.progress.Progress(*columns, console=console)
+    with contextlib.ExitStack() as stack:
+        if console.is_terminal:
+            stack.enter_context(bars)
 
         def start(what: str, total: Optional[int]) -> imagenet_plan.Progress:
             task = bars.add_task(what, total=total)
@@ -252,31 +255,6 @@ def _progress() -> Iterator[Callable[[str, Optional[int]], imagenet_plan.Progres
             return move
 
         yield start
-
-
-def run_beam(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-    """Converts shards with Apache Beam.
-
-    Args:
-      runner: the name of Beam's runner.
-      options: Beam's options, as on a command line.
-      shards: the names of the record files.
-      data_dir: where they are to be.
-      work_dir: where their plans are.
-    """
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
-        _ = pipeline | beam.Create(shards) | beam.Map(imagenet_shards.convert, data_dir, work_dir)
-
-
-def _check_installed() -> None:
-    try:
-        import apache_beam  # noqa: F401
-        import rich  # noqa: F401
-    except ImportError as error:
-        raise DataError(f"{error.name} is not installed: pip install '.[data]'.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -348,22 +326,22 @@ def main() -> None:
     source = Source(**{name: getattr(arguments, name) for name in Source._fields})
 
     def run(*work: Any) -> None:
-        run_beam(arguments.runner, beams, *work)
+        imagenet_beam.run(arguments.runner, beams, *work)
 
-    # What `before_tensorflow` keeps quiet here, in the other processes.
-    os.environ.setdefault('PYTHONWARNINGS', 'ignore:Python 3.7 is no longer supported')
-    logging.getLogger('apache_beam').setLevel(logging.ERROR)
-    # The only way to learn of an option that Beam does not know.
-    logging.getLogger('apache_beam.options').setLevel(logging.WARNING)
+    # What a machine sends when it is shut down.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    code, message = 0, ''
     try:
-        _check_installed()
+        imagenet_beam.check_installed()
         convert(source, arguments.data_dir, shards, expected, run, lambda line: print(line, file=sys.stderr))
-    except remote.UnreachableError as error:
-        parser.exit(1, f'{parser.prog}: error: {error}\n')
-    except (DataError, remote.RemoteError) as error:
-        parser.error(str(error))
     except KeyboardInterrupt:
-        parser.exit(130, 'interrupted; the same command goes on, and keeps what is finished\n')
+        code, message = 130, 'interrupted; the same command goes on, and keeps what is finished'
+    except (imagenet_beam.BeamError, remote.UnreachableError) as error:
+        code, message = 1, str(error)
+    except (DataError, remote.RemoteError) as error:
+        code, message = 2, str(error)
+    if code:
+        parser.exit(code, f'{parser.prog}: {message}\n')
 
 
 if __name__ == '__main__':
