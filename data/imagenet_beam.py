@@ -20,6 +20,8 @@ from data import imagenet_shards
 from data.records import DataError
 
 DIRECT_RUNNER = 'DirectRunner'
+# The exit code for options that Beam does not take; argparse's, which it reads them with.
+_REFUSED = 2
 
 
 class BeamError(Exception):
@@ -50,43 +52,52 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
       work_dir: where their plans are.
 
     Raises:
-      BeamError: it failed; the message names a file with all that Beam said.
+      DataError: the runner or an option is not one that Beam has.
+      BeamError: it failed.
     """
-    # What `before_tensorflow` keeps quiet is said before that can be loaded, in Beam's processes.
-    environment = {**os.environ, 'PYTHONWARNINGS': 'ignore:Python 3.7 is no longer supported'}
-    with tempfile.NamedTemporaryFile(prefix='beam-', suffix='.log', delete=False) as log:
-        process = subprocess.Popen(
-            [sys.executable, '-m', 'data.imagenet_beam'],
-            stdin=subprocess.PIPE,
-            # A cluster's runner says where to look at the job.
-            stderr=log if runner == DIRECT_RUNNER else None,
-            env=environment,
-            start_new_session=True,
-        )
-        assert process.stdin
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps([runner, options, shards, data_dir, work_dir]).encode() + b'\n')
-                process.stdin.flush()
-            code = process.wait()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with tempfile.TemporaryDirectory(prefix='beam-') as temporary:
+        environment = {
+            **os.environ,
+            # Beam leaves folders there.
+            'TMPDIR': temporary,
+            # What `before_tensorflow` keeps quiet is said before that can be loaded, in Beam's processes.
+            'PYTHONWARNINGS': 'ignore:Python 3.7 is no longer supported',
+        }
+        with open(os.path.join(temporary, 'log'), 'w+', errors='replace') as log:
+            process = subprocess.Popen(
+                [sys.executable, '-m', 'data.imagenet_beam'],
+                stdin=subprocess.PIPE,
+                # A cluster's runner says where to look at the job.
+                stderr=log if runner == DIRECT_RUNNER else None,
+                env=environment,
+                start_new_session=True,
+            )
+            assert process.stdin
+            try:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(json.dumps([runner, options, shards, data_dir, work_dir]).encode() + b'\n')
+                    process.stdin.flush()
+                code = process.wait()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            log.seek(0)
+            said = log.read()
+    reason = next((line for line in reversed(said.split('\n')) if line.strip()), f'exit code {code}')
+    if code == _REFUSED:
+        raise DataError(f'--runner={runner} -- {" ".join(options)}: {reason}')
     if code:
-        with open(log.name, errors='replace') as file:
-            lines = file.read().split('\n')
-        reason = next((line for line in reversed(lines) if line.strip()), f'exit code {code}')
-        raise BeamError(f'Apache Beam failed: {reason}. All that it said is in {log.name}.')
-    os.remove(log.name)
+        with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
+            kept.write(said)
+        raise BeamError(
+            f'Apache Beam failed: {reason} (all that it said is in {kept.name}). The same command goes on, and keeps '
+            'what is finished.'
+        )
 
 
 def main() -> None:
     """Runs what is asked for on the standard input, for as long as that stays open."""
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    logging.getLogger('apache_beam').setLevel(logging.ERROR)
     runner, options, shards, data_dir, work_dir = json.loads(sys.stdin.readline())
 
     def end_with_the_program() -> None:
@@ -94,7 +105,38 @@ def main() -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=end_with_the_program, daemon=True).start()
-    with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability import local_job_service
+
+    class Worker(local_job_service.SubprocessSdkWorker):
+        """A local process whose untimely end is not waited out: Beam would, for ever."""
+
+        def run(self) -> None:
+            try:
+                super().run()
+            except RuntimeError as error:
+                print(
+                    f'{error}: killed, perhaps for want of memory; try fewer --processes', file=sys.stderr, flush=True
+                )
+                os._exit(1)
+
+    local_job_service.SubprocessSdkWorker = Worker
+    logging.getLogger('apache_beam').setLevel(logging.ERROR)
+    beam_options = PipelineOptions([f'--runner={runner}', *options])
+    # The runners of clusters have some that are not known here.
+    if runner == DIRECT_RUNNER:
+        known = beam_options.get_all_options()
+        unknown = set(beam_options.get_all_options(retain_unknown_options=True)) - set(known)
+        if unknown:
+            print(f'no such option: {", ".join(sorted(unknown))}', file=sys.stderr)
+            sys.exit(_REFUSED)
+    try:
+        pipeline = beam.Pipeline(options=beam_options)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        sys.exit(_REFUSED)
+    with pipeline:
         _ = pipeline | beam.Create(shards) | beam.Map(imagenet_shards.convert, data_dir, work_dir)
 
 
