@@ -157,16 +157,17 @@ def _finish(
     unreadable = [name for report in reports.values() for name in report.unreadable]
     for was, names in sorted(converted.items()):
         say(f'{len(names):,} images were {was}, and are RGB JPEG files now: {_listed(names)}')
-    if unreadable:
-        say(f'{len(unreadable):,} images cannot be decoded: {_listed(unreadable)}')
     say('bounding boxes: ' + (', '.join(f'{count:,} {what}' for what, count in plan.boxes.items() if count) or 'none'))
     for split, total in totals.items():
         if total.images != expected[split]:
+            undecodable = f': {len(unreadable):,} cannot be decoded, {_listed(unreadable)}' if unreadable else ''
             raise DataError(
-                f'{data_dir}: {total.images:,} {split} images were written, and not {expected[split]:,}. Mend those '
-                'that cannot be decoded and start the same command again; what is finished is kept. Or go without '
-                f'them, with --{split}_images={total.images}.'
+                f'{data_dir}: {total.images:,} {split} images were written, and not {expected[split]:,}{undecodable}. '
+                'Mend what is broken and start the same command again, or do without, with '
+                f'--{split}_images={total.images}. What is finished is kept.'
             )
+    if unreadable:
+        say(f'{len(unreadable):,} images cannot be decoded, and are left out: {_listed(unreadable)}')
     info = DatasetInfo(
         name='imagenet',
         source='ImageNet-2012 (ILSVRC2012), classification and localization',
@@ -332,7 +333,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     code, message = 0, ''
     try:
-        imagenet_beam.check_installed()
+        imagenet_beam.check(arguments.runner, beams)
         convert(source, arguments.data_dir, shards, expected, run, lambda line: print(line, file=sys.stderr))
     except KeyboardInterrupt:
         code, message = 130, 'interrupted; the same command goes on, and keeps what is finished'

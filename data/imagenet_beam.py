@@ -20,25 +20,38 @@ from data import imagenet_shards
 from data.records import DataError
 
 DIRECT_RUNNER = 'DirectRunner'
-# The exit code for options that Beam does not take; argparse's, which it reads them with.
-_REFUSED = 2
 
 
 class BeamError(Exception):
     """Beam failed, for another reason than the conversion's own."""
 
 
-def check_installed() -> None:
-    """Makes sure that there is what a conversion takes, before it begins.
+def check(runner: str, options: Sequence[str]) -> None:
+    """Makes sure that Beam is there and takes its options, before anything begins.
+
+    Args:
+      runner: the name of Beam's runner.
+      options: Beam's options, as on a command line.
 
     Raises:
-      DataError: it has to be installed.
+      DataError: something has to be installed, or there is no such runner or option.
+      SystemExit: an option has no such value; Beam has said so.
     """
     try:
-        import apache_beam  # noqa: F401
+        import apache_beam.runners
         import rich  # noqa: F401
+        from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
-        raise DataError(f"{error.name} is not installed: pip install '.[data]'.")
+        raise DataError(f"{str(error.name).partition('.')[0]} is not installed: pip install '.[data]'.")
+    try:
+        apache_beam.runners.create_runner(runner)
+    except (ValueError, ImportError) as error:
+        raise DataError(f'--runner={runner}: {error}')
+    given = PipelineOptions([*options])
+    unknown = set(given.get_all_options(retain_unknown_options=True)) - set(given.get_all_options())
+    # The runners of clusters have options that are not known here.
+    if unknown and runner == DIRECT_RUNNER:
+        raise DataError(f'-- {" ".join(options)}: Beam has no option --{", --".join(sorted(unknown))}.')
 
 
 def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: str, work_dir: str) -> None:
@@ -52,7 +65,6 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
       work_dir: where their plans are.
 
     Raises:
-      DataError: the runner or an option is not one that Beam has.
       BeamError: it failed.
     """
     with tempfile.TemporaryDirectory(prefix='beam-') as temporary:
@@ -85,8 +97,6 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
             log.seek(0)
             said = log.read()
     reason = next((line for line in reversed(said.split('\n')) if line.strip()), f'exit code {code}')
-    if code == _REFUSED:
-        raise DataError(f'--runner={runner} -- {" ".join(options)}: {reason}')
     if code:
         with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
             kept.write(said)
@@ -123,20 +133,7 @@ def main() -> None:
 
     local_job_service.SubprocessSdkWorker = Worker
     logging.getLogger('apache_beam').setLevel(logging.ERROR)
-    beam_options = PipelineOptions([f'--runner={runner}', *options])
-    # The runners of clusters have some that are not known here.
-    if runner == DIRECT_RUNNER:
-        known = beam_options.get_all_options()
-        unknown = set(beam_options.get_all_options(retain_unknown_options=True)) - set(known)
-        if unknown:
-            print(f'no such option: {", ".join(sorted(unknown))}', file=sys.stderr)
-            sys.exit(_REFUSED)
-    try:
-        pipeline = beam.Pipeline(options=beam_options)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        sys.exit(_REFUSED)
-    with pipeline:
+    with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
         _ = pipeline | beam.Create(shards) | beam.Map(imagenet_shards.convert, data_dir, work_dir)
 
 

@@ -141,7 +141,7 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
             try:
                 encoded, height, width, was = _codec().as_rgb_jpeg(imagenet_source.read(image))
             except tf.errors.InvalidArgumentError:
-                unreadable.append(f'{image.filename} in {image.path}')
+                unreadable.append(image.path if image.size is None else f'{image.filename} in {image.path}')
                 continue
             if was != 'JPEG':
                 converted.setdefault(was, []).append(image.filename)
