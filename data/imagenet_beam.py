@@ -79,8 +79,8 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
             process = subprocess.Popen(
                 [sys.executable, '-m', 'data.imagenet_beam'],
                 stdin=subprocess.PIPE,
-                # A cluster's runner says where to look at the job.
-                stderr=log if runner == DIRECT_RUNNER else None,
+                stdout=log,
+                stderr=log,
                 env=environment,
                 start_new_session=True,
             )
