@@ -17,6 +17,7 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
-from data import dataset_info, imagenet_beam, imagenet_plan, imagenet_shards, records, remote
+from data import imagenet_beam, imagenet_plan, imagenet_shards, records, remote
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.imagenet_beam import DIRECT_RUNNER
@@ -75,7 +76,7 @@ def convert(
     work_dir = os.path.join(data_dir, WORK_FOLDER)
     settings = imagenet_plan.settings_of(source, shards)
     finished = remote.read(os.path.join(data_dir, REPORT_NAME))
-    if finished and dataset_info.read(data_dir):
+    if finished:
         _check_same(data_dir, json.loads(finished.decode())['settings'], settings)
         say(f'{data_dir}: was finished before')
         return
@@ -84,25 +85,44 @@ def convert(
         _check_same(data_dir, plan.settings, settings)
     else:
         _make_dir(data_dir, work_dir)
-        with _progress() as progress:
-            plan = imagenet_plan.make(
-                source, shards, expected, work_dir, lambda what: progress(f'looking for {what}', None)
-            )
-        plan.write(work_dir)
-    for files, what in ((plan.foreign, 'files are no images'), (plan.bad_annotations, 'annotations cannot be used')):
-        if files:
-            say(f'{len(files):,} {what}, and are left out: {_listed(files)}')
-    reports = _reports(plan, data_dir, work_dir)
-    pending = [shard for shard in plan.shards if shard not in reports or reports[shard].unreadable]
-    if reports:
-        say(f'{len(plan.shards) - len(pending):,} of {len(plan.shards):,} record files were finished before')
-    if pending:
-        imagenet_shards.forget(work_dir, pending)
-        with _progress() as progress, _watching(plan, pending, work_dir, progress):
-            run(pending, data_dir, work_dir)
-        imagenet_shards.raise_failure(work_dir)
+    with _alone_in(work_dir):
+        if not plan:
+            with _progress() as progress:
+                plan = imagenet_plan.make(
+                    source, shards, expected, work_dir, lambda what: progress(f'looking for {what}', None)
+                )
+            plan.write(work_dir)
+        for files, what in ((plan.foreign, 'files are no images'), (plan.bad_annotations, 'annotations are unusable')):
+            if files:
+                say(f'{len(files):,} {what}, and are left out: {_listed(files)}')
         reports = _reports(plan, data_dir, work_dir)
-    _finish(plan, reports, data_dir, work_dir, expected, say)
+        pending = [shard for shard in plan.shards if shard not in reports or reports[shard].unreadable]
+        if reports:
+            say(f'{len(plan.shards) - len(pending):,} of {len(plan.shards):,} record files were finished before')
+        if pending:
+            imagenet_shards.forget(work_dir, pending)
+            with _progress() as progress, _watching(plan, pending, work_dir, progress):
+                run(pending, data_dir, work_dir)
+            imagenet_shards.raise_failure(work_dir)
+            reports = _reports(plan, data_dir, work_dir)
+        _finish(plan, reports, data_dir, expected, say)
+        tf.io.gfile.rmtree(work_dir)
+
+
+@contextlib.contextmanager
+def _alone_in(work_dir: str) -> Iterator[None]:
+    """Keeps a second program out of a local folder, for as long as this one lives."""
+    if remote.is_remote(work_dir):
+        yield
+        return
+    with open(os.path.join(work_dir, 'lock'), 'w') as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(
+                f'{os.path.dirname(work_dir)}: another program is converting to it. Wait for it, or end it.'
+            )
+        yield
 
 
 def _check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -> None:
@@ -139,9 +159,7 @@ def _reports(plan: Plan, data_dir: str, work_dir: str) -> Dict[str, ShardReport]
     return {shard: found[shard] for shard in plan.shards if found.get(shard)}  # type: ignore[misc]
 
 
-def _finish(
-    plan: Plan, reports: Dict[str, ShardReport], data_dir: str, work_dir: str, expected: Dict[str, int], say: Say
-) -> None:
+def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected: Dict[str, int], say: Say) -> None:
     """Adds up what was made of the shards, and describes the data set if that is as expected."""
     missing = sorted(set(plan.shards) - set(reports))
     if missing:
@@ -186,9 +204,9 @@ def _finish(
         'foreign': plan.foreign,
         'bad_annotations': plan.bad_annotations,
     }
-    imagenet_shards.write_json(os.path.join(data_dir, REPORT_NAME), conversion)
     info.write(data_dir)
-    tf.io.gfile.rmtree(work_dir)
+    # The last: where it is, all is finished.
+    imagenet_shards.write_json(os.path.join(data_dir, REPORT_NAME), conversion)
     say(
         f'{info.train_images:,} training and {info.validation_images:,} validation images of {info.num_classes - 1:,} '
         f'classes in {data_dir}'

@@ -296,7 +296,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
         assert len(image.boxes) == len(boxes)
         np.testing.assert_allclose(image.boxes, boxes, atol=1e-7)
     assert said[0] == (
-        '2 annotations cannot be used, and are left out: n01440764/n01440764_99998.xml (of an image of 0 x 0 pixels), '
+        '2 annotations are unusable, and are left out: n01440764/n01440764_99998.xml (of an image of 0 x 0 pixels), '
         'n01440764/n01440764_99997.xml (unclosed token: line 1, column 0)'
     )
     report = json.loads((tmp_path / 'out' / 'conversion.json').read_text())
@@ -551,6 +551,38 @@ def test_a_killed_command_leaves_nothing_running_and_goes_on(tmp_path: pathlib.P
     # The last ones may have had their names and no reports.
     assert len(kept) >= len(finished) - 2
     assert {name for split in SPLITS for name in stored(data_dir, split)} == {*archives.images}
+
+
+def test_two_at_a_time_are_one_too_many(archives: Archives, tmp_path: pathlib.Path) -> None:
+    def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+        assert 'another program is at it' in refusal(archives, tmp_path / 'out')
+        convert_here(shards, data_dir, work_dir)
+
+    convert(archives, tmp_path / 'out', run=meanwhile)
+    assert len(stored(tmp_path / 'out', records.TRAIN)) == 24
+
+
+@pytest.mark.slow
+def test_another_runner_takes_the_same_command(archives: Archives, tmp_path: pathlib.Path) -> None:
+    port_file = tmp_path / 'port'
+    server = subprocess.Popen(
+        [sys.executable, '-m', 'apache_beam.runners.portability.local_job_service_main', f'--port_file={port_file}'],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not port_file.exists():
+            assert server.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        options = [f'--job_endpoint=localhost:{port_file.read_text()}', '--environment_type=LOOPBACK']
+        arguments = [*archives.arguments(), '--train_shards=3', '--validation_shards=2', '--runner=PortableRunner']
+        done = run_imagenet(tmp_path / 'out', *arguments, '--', *options)
+    finally:
+        server.terminate()
+        server.wait()
+    assert done.returncode == 0, done.stderr
+    convert(archives, tmp_path / 'here')
+    assert files_of(tmp_path / 'out') == files_of(tmp_path / 'here')
 
 
 # The command's own.
