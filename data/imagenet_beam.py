@@ -20,6 +20,8 @@ from data import imagenet_shards
 from data.records import DataError
 
 DIRECT_RUNNER = 'DirectRunner'
+# An exit code that Python does not use.
+_PROCESS_DIED = 3
 
 
 class BeamError(Exception):
@@ -97,6 +99,8 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
             log.seek(0)
             said = log.read()
     reason = next((line for line in reversed(said.split('\n')) if line.strip()), f'exit code {code}')
+    if code == _PROCESS_DIED:
+        reason = 'one of its processes was killed, perhaps for want of memory; fewer --processes take less'
     if code:
         with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
             kept.write(said)
@@ -125,11 +129,8 @@ def main() -> None:
         def run(self) -> None:
             try:
                 super().run()
-            except RuntimeError as error:
-                print(
-                    f'{error}: killed, perhaps for want of memory; try fewer --processes', file=sys.stderr, flush=True
-                )
-                os._exit(1)
+            except RuntimeError:
+                os._exit(_PROCESS_DIED)
 
     local_job_service.SubprocessSdkWorker = Worker
     logging.getLogger('apache_beam').setLevel(logging.ERROR)

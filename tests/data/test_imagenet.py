@@ -553,6 +553,29 @@ def test_a_killed_command_leaves_nothing_running_and_goes_on(tmp_path: pathlib.P
     assert {name for split in SPLITS for name in stored(data_dir, split)} == {*archives.images}
 
 
+def children(pid: int) -> List[int]:
+    return [int(line) for line in subprocess.run(['pgrep', '-P', str(pid)], stdout=subprocess.PIPE).stdout.split()]
+
+
+@pytest.mark.slow
+def test_a_killed_process_of_beams_ends_the_command(tmp_path: pathlib.Path) -> None:
+    archives = imagenet_archives.make(tmp_path / 'in', per_class=250)
+    arguments = [*archives.arguments(), '--train_shards=100', '--validation_shards=2', '--processes=2']
+    command = [sys.executable, '-m', 'data.imagenet', str(tmp_path / 'out'), *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for_reports(tmp_path / 'out' / 'conversion', 3, process)
+    (beam,) = children(process.pid)
+    shells = children(beam)
+    assert len(shells) == 2
+    # The shell may have become the worker.
+    os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert 'Apache Beam failed: one of its processes was killed' in said
+    assert 'Traceback' not in said
+    assert not children(beam)
+
+
 def test_two_at_a_time_are_one_too_many(archives: Archives, tmp_path: pathlib.Path) -> None:
     def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
         assert 'another program is at it' in refusal(archives, tmp_path / 'out')
