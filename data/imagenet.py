@@ -119,9 +119,7 @@ def _alone_in(work_dir: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(
-                f'{os.path.dirname(work_dir)}: another program is converting to it. Wait for it, or end it.'
-            )
+            raise DataError(f'{os.path.dirname(work_dir)}: another program is at it. Wait for it, or end it.')
         yield
 
 
