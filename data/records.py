@@ -63,6 +63,15 @@ class BadRecord(NamedTuple):
         return f'{self.path}, record {self.position}: {self.problem}'
 
 
+class Box(NamedTuple):
+    """A bounding box, in fractions of the image's width and height: 0 <= min < max <= 1."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+
 def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
     """Parses a serialized `tf.train.Example`, as TensorFlow operations.
 
@@ -91,9 +100,17 @@ def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
 
 
 def make_example(
-    encoded: bytes, image_format: str, label: int, text: str, height: int, width: int, filename: str
+    encoded: bytes,
+    image_format: str,
+    label: int,
+    text: str,
+    height: int,
+    width: int,
+    filename: str,
+    synset: str = '',
+    boxes: Sequence[Box] = (),
 ) -> tf.train.Example:
-    """An image as an Example in ImageNet's layout, without bounding boxes.
+    """An image as an Example in ImageNet's layout.
 
     Args:
       encoded: the image file's bytes.
@@ -103,6 +120,8 @@ def make_example(
       height: height of the image, in pixels.
       width: width of the image, in pixels.
       filename: where the image comes from.
+      synset: WordNet's identifier of the class, such as 'n01440764'; '' if it has none.
+      boxes: where objects of the class are in the image.
     """
 
     def of_bytes(*values: bytes) -> tf.train.Feature:
@@ -110,6 +129,9 @@ def make_example(
 
     def of_ints(*values: int) -> tf.train.Feature:
         return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    def of_floats(*values: float) -> tf.train.Feature:
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
 
     feature = {
         'image/encoded': of_bytes(encoded),
@@ -122,6 +144,12 @@ def make_example(
         'image/channels': of_ints(3),
         'image/filename': of_bytes(os.fsencode(filename)),
     }
+    if synset:
+        feature['image/class/synset'] = of_bytes(synset.encode())
+    if boxes:
+        feature['image/object/class/label'] = of_ints(*[label] * len(boxes))
+        for corner, values in zip(Box._fields, zip(*boxes)):
+            feature[f'image/object/bbox/{corner}'] = of_floats(*values)
     return tf.train.Example(features=tf.train.Features(feature=feature))
 
 

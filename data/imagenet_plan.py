@@ -1,0 +1,258 @@
+"""Which of ImageNet's images goes into which record file, with which label and boxes: decided once, and kept."""
+
+import collections
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from typing import Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from data import imagenet_shards, imagenet_source, records, remote
+from data.imagenet_shards import PlannedImage
+from data.imagenet_source import AnnotatedBox, Image
+from data.records import Box, DataError
+
+_FILE_NAME = 'plan.json'
+_SYNSET_LENGTH = len('n01440764')
+# Between two calls of a function that is told how far it is.
+_TOLD_EVERY = 1000
+
+# Is told how many there are so far.
+Progress = Callable[[int], None]
+
+
+class Source(NamedTuple):
+    """Where ImageNet's parts are; `imagenet_source` says in what forms.
+
+    Attributes:
+      train: training images.
+      validation: validation images.
+      validation_labels: their classes, if they do not lie in a folder per class.
+      bounding_boxes: of images of either split.
+      synset_names: the names of classes; None for those of the development kit, if that has the labels, or else the
+        synsets themselves.
+    """
+
+    train: str
+    validation: str
+    validation_labels: Optional[str] = None
+    bounding_boxes: Sequence[str] = ()
+    synset_names: Optional[str] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to be done. The images of each shard are in a file of its own, for `imagenet_shards.convert`.
+
+    Attributes:
+      settings: what it was made from, by flag.
+      shards: the number of images by the name of the record file.
+      class_names: the names by label, that of the background first.
+      boxes: how many bounding boxes are written, how many were changed, and how many left out.
+      foreign: files in the places of the images that are none.
+      bad_annotations: annotations that cannot be used.
+    """
+
+    settings: Dict[str, str]
+    shards: Dict[str, int]
+    class_names: List[str]
+    boxes: Dict[str, int]
+    foreign: List[str]
+    bad_annotations: List[str]
+
+    def of_split(self, split: str) -> Dict[str, int]:
+        """The shards of a split."""
+        return {shard: images for shard, images in self.shards.items() if shard.startswith(f'{split}-')}
+
+    def write(self, work_dir: str) -> None:
+        """Keeps the plan."""
+        imagenet_shards.write_json(os.path.join(work_dir, _FILE_NAME), dataclasses.asdict(self))
+
+
+def read(work_dir: str) -> Optional[Plan]:
+    """The plan that is kept in a folder; None if there is none."""
+    content = remote.read(os.path.join(work_dir, _FILE_NAME))
+    return Plan(**json.loads(content.decode())) if content else None
+
+
+def settings_of(source: Source, shards: Dict[str, int]) -> Dict[str, str]:
+    """What a plan depends on, by flag, so that a restart with anything else can be refused.
+
+    Raises:
+      DataError: a file is not there, or cannot be read.
+      RemoteError: a remote file is refused, or cannot be reached.
+    """
+    settings = {'--train': _place(source.train), '--validation': _place(source.validation)}
+    for flag, path in (('validation_labels', source.validation_labels), ('synset_names', source.synset_names)):
+        settings[f'--{flag}'] = _content(path) if path else 'none'
+    settings['--bounding_boxes'] = ' and '.join(map(_content, source.bounding_boxes)) or 'none'
+    settings.update({f'--{split}_shards': str(count) for split, count in shards.items()})
+    return settings
+
+
+def _place(path: str) -> str:
+    """Tells images from others, going by where they are and how large their archive is."""
+    if remote.is_remote(path):
+        return path
+    path = os.path.abspath(path)
+    return f'{path} ({os.path.getsize(path):,} bytes)' if os.path.isfile(path) else path
+
+
+def _content(path: str) -> str:
+    """Tells a file from others, whatever its name and size."""
+    if tf.io.gfile.isdir(path):
+        return _place(path)
+    return f'{_place(path)} SHA-256 {hashlib.sha256(imagenet_source.read_file(path)).hexdigest()[:16]}'
+
+
+def make(
+    source: Source, shards: Dict[str, int], expected: Dict[str, int], work_dir: str, progress: Callable[[str], Progress]
+) -> Plan:
+    """Looks for all there is, and decides what goes where.
+
+    Args:
+      source: where ImageNet's parts are.
+      shards: the number of record files of each split, unless there are fewer images.
+      expected: the number of images of each split.
+      work_dir: the folder to keep the plan in.
+      progress: given what is looked for, returns what is told how much was found.
+
+    Raises:
+      DataError: something is missing, damaged or not as expected.
+      RemoteError: a remote file is refused, or cannot be reached.
+    """
+    settings = settings_of(source, shards)
+    foreign: List[str] = []
+    paths = {records.TRAIN: source.train, records.VALIDATION: source.validation}
+    images = {
+        split: list(_told(imagenet_source.find_images(path, foreign), progress(f'{split} images')))
+        for split, path in paths.items()
+    }
+    for split, found in images.items():
+        if len(found) != expected[split]:
+            raise DataError(
+                f'--{split}={paths[split]}: {len(found):,} images are there, and not {expected[split]:,}. '
+                f'If that is right, say so with --{split}_images={len(found)}.'
+            )
+    unlabelled = next((image for image in images[records.TRAIN] if not image.synset), None)
+    if unlabelled:
+        raise DataError(
+            f'--train={source.train}: {unlabelled.filename} is in no folder or archive of a class, such as n01440764.'
+        )
+    images[records.VALIDATION] = _labelled(images[records.VALIDATION], source)
+
+    synsets = sorted({image.synset for image in images[records.TRAIN]})
+    labels = {synset: label for label, synset in enumerate(synsets, 1)}
+    unseen = sorted({image.synset for image in images[records.VALIDATION]} - set(labels))
+    if unseen:
+        raise DataError(f'{len(unseen)} classes of validation images have no training images: {", ".join(unseen[:5])}.')
+    names = _class_names(synsets, source)
+
+    bad_annotations: List[str] = []
+    boxes: Dict[str, List[AnnotatedBox]] = collections.defaultdict(list)
+    box_progress = progress('bounding boxes')
+    for path in source.bounding_boxes:
+        for stem, box in _told(imagenet_source.read_boxes(path, bad_annotations), box_progress):
+            boxes[sys.intern(stem)].append(box)
+
+    counts: Counter[str] = collections.Counter()
+    sizes: Dict[str, int] = {}
+    for split, found in images.items():
+        found.sort(key=_random_order)
+        files = min(shards[split], len(found))
+        for shard in range(files):
+            name = os.path.basename(records.shard_path('', split, shard, files))
+            part = found[len(found) * shard // files : len(found) * (shard + 1) // files]
+            planned = [
+                PlannedImage(
+                    image,
+                    labels[image.synset],
+                    names[image.synset],
+                    clean(boxes.pop(os.path.splitext(image.filename)[0], ()), image.synset, counts),
+                )
+                for image in part
+            ]
+            imagenet_shards.write_plan(work_dir, name, planned)
+            sizes[name] = len(planned)
+    counts['of no image here'] = sum(map(len, boxes.values()))
+    class_names = ['background', *(names[synset] for synset in synsets)]
+    return Plan(settings, sizes, class_names, dict(counts), foreign, bad_annotations)
+
+
+def clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> List[Box]:
+    """The boxes of an image that are of its class: ordered, clipped to the image, and without empty ones.
+
+    Args:
+      boxes: the boxes as they were annotated.
+      synset: the image's class.
+      counts: counts the boxes that are 'written', and 'ordered' or 'clipped' before, and those left out: 'empty', or
+        'of another class'.
+    """
+    cleaned = []
+    for corners, name in boxes:
+        # Some name their class in words. As in the published conversion, only a synset can be another one.
+        if len(name) == _SYNSET_LENGTH and name[1:].isdigit() and name != synset:
+            counts['of another class'] += 1
+            continue
+        drawn = np.float32(corners)
+        ordered = np.float32([*np.minimum(drawn[:2], drawn[2:]), *np.maximum(drawn[:2], drawn[2:])])
+        clipped = np.clip(ordered, 0.0, 1.0)
+        box = Box(*clipped.tolist())
+        if box.xmin == box.xmax or box.ymin == box.ymax:
+            counts['empty'] += 1
+            continue
+        counts['written'] += 1
+        counts['ordered'] += int((ordered != drawn).any())
+        counts['clipped'] += int((clipped != ordered).any())
+        cleaned.append(box)
+    return cleaned
+
+
+def _labelled(images: List[Image], source: Source) -> List[Image]:
+    """Validation images with their classes."""
+    in_folders = [image for image in images if image.synset]
+    if len(in_folders) == len(images):
+        if source.validation_labels:
+            raise DataError(
+                f'--validation_labels={source.validation_labels}: the images of --validation={source.validation} lie '
+                'in a folder per class already, which says the same. Leave one out.'
+            )
+        return images
+    if in_folders:
+        raise DataError(f'--validation={source.validation}: some images lie in a folder per class, and some do not.')
+    if not source.validation_labels:
+        raise DataError('--validation_labels: is needed; the validation images do not lie in a folder per class.')
+    return imagenet_source.label_validation(images, source.validation_labels)
+
+
+def _class_names(synsets: Sequence[str], source: Source) -> Dict[str, str]:
+    """The names of classes by synset."""
+    path = source.synset_names
+    if path is None:
+        if not source.validation_labels or not imagenet_source.is_devkit(source.validation_labels):
+            return dict(zip(synsets, synsets))
+        path = source.validation_labels
+    names = imagenet_source.read_class_names(path)
+    missing = [synset for synset in synsets if synset not in names]
+    if missing:
+        raise DataError(f'{path}: {len(missing)} classes have no name there: {", ".join(missing[:5])}.')
+    return names
+
+
+def _random_order(image: Image) -> bytes:
+    """A place in an order that mixes the classes, and is the same at all times."""
+    return hashlib.sha256(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape')).digest()
+
+
+def _told(items: Iterable, progress: Progress) -> Iterator:
+    """The items, while `progress` is told how many there were."""
+    count = 0
+    for count, item in enumerate(items, 1):
+        if count % _TOLD_EVERY == 0:
+            progress(count)
+        yield item
+    progress(count)

@@ -1,0 +1,138 @@
+"""ImageNet's own archives, small: of the real shape, with pieces of real photographs as images."""
+
+import io
+import pathlib
+import tarfile
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+import PIL.Image
+import scipy.io
+import skimage.data
+
+PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
+# By ILSVRC2012_ID, from 1 on: not in the order of the synsets. The last has no images, as those above 1,000.
+SYNSETS = ['n02123045', 'n01440764', 'n04266014', 'n07920052', 'n00001740']
+WORDS = ['tabby, tabby cat', 'tench, Tinca tinca', 'space shuttle', 'espresso', 'entity']
+CLASSES = SYNSETS[:4]
+LABELS = {'n01440764': 1, 'n02123045': 2, 'n04266014': 3, 'n07920052': 4}
+TEXTS = dict(zip(SYNSETS, WORDS))
+
+
+def piece(number: int, height: int = 60, width: int = 80) -> np.ndarray:
+    """A piece of a photograph, another for every number; uint8, [height, width, 3]."""
+    photo = PHOTOS[number % len(PHOTOS)]
+    top = 7 * number % (photo.shape[0] - height)
+    left = 13 * number % (photo.shape[1] - width)
+    return np.ascontiguousarray(photo[top : top + height, left : left + width])
+
+
+def encode(pixels: np.ndarray, image_format: str = 'JPEG', mode: str = 'RGB', quality: int = 90) -> bytes:
+    content = io.BytesIO()
+    PIL.Image.fromarray(pixels).convert(mode).save(
+        content, image_format, **({'quality': quality} if image_format == 'JPEG' else {})
+    )
+    return content.getvalue()
+
+
+def tar(files: Iterable[Tuple[str, bytes]], mode: str = 'w') -> bytes:
+    """An archive of files, in order."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode=mode) as archive:
+        for name, data in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+def annotation(synset: str, boxes: Sequence[Sequence[int]], size: Tuple[int, int] = (80, 60)) -> bytes:
+    """An annotation in XML; boxes are xmin, ymin, xmax, ymax in pixels, size is width and height."""
+    objects = ''.join(
+        f'<object><name>{synset}</name><pose>Unspecified</pose><truncated>0</truncated><difficult>0</difficult><bndbox>'
+        f'<xmin>{xmin}</xmin><ymin>{ymin}</ymin><xmax>{xmax}</xmax><ymax>{ymax}</ymax></bndbox></object>'
+        for xmin, ymin, xmax, ymax in boxes
+    )
+    return (
+        f'<annotation><folder>{synset}</folder><filename>%s</filename><source><database>ILSVRC_2012</database></source>'
+        f'<size><width>{size[0]}</width><height>{size[1]}</height><depth>3</depth></size><segmented>0</segmented>'
+        f'{objects}</annotation>'
+    ).encode()
+
+
+def meta_mat() -> bytes:
+    """The development kit's table of classes."""
+    fields = [('ILSVRC2012_ID', object), ('WNID', object), ('words', object), ('num_train_images', object)]
+    rows = [(number, synset, words, 1300) for number, (synset, words) in enumerate(zip(SYNSETS, WORDS), 1)]
+    content = io.BytesIO()
+    scipy.io.savemat(content, {'synsets': np.array(rows, fields)[:, np.newaxis]}, do_compression=True)
+    return content.getvalue()
+
+
+class Archives(NamedTuple):
+    """The archives in a folder, and what is in them."""
+
+    folder: pathlib.Path
+    train: Dict[str, List[Tuple[str, bytes]]]
+    validation: List[Tuple[str, bytes]]
+    validation_synsets: List[str]
+
+    @property
+    def images(self) -> Dict[str, bytes]:
+        """All images by name."""
+        return dict([*self.validation, *(image for images in self.train.values() for image in images)])
+
+    def synset(self, filename: str) -> str:
+        if filename.startswith('ILSVRC2012_val_'):
+            return self.validation_synsets[int(filename[15:23]) - 1]
+        return filename.split('_')[0]
+
+    def arguments(self, labels: str = 'ILSVRC2012_devkit_t12.tar.gz') -> List[str]:
+        """The command's, for these archives."""
+        return [
+            f'--train={self.folder / "ILSVRC2012_img_train.tar"}',
+            f'--validation={self.folder / "ILSVRC2012_img_val.tar"}',
+            f'--validation_labels={self.folder / labels}',
+            f'--train_images={sum(map(len, self.train.values()))}',
+            f'--validation_images={len(self.validation)}',
+        ]
+
+    def write(self) -> 'Archives':
+        """Writes the archives, all but the annotations."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        classes = [(f'{synset}.tar', tar(images)) for synset, images in self.train.items()]
+        (self.folder / 'ILSVRC2012_img_train.tar').write_bytes(tar(classes))
+        (self.folder / 'ILSVRC2012_img_val.tar').write_bytes(tar(self.validation))
+        numbers = ''.join(f'{SYNSETS.index(synset) + 1}\n' for synset in self.validation_synsets)
+        kit = [('data/ILSVRC2012_validation_ground_truth.txt', numbers.encode()), ('data/meta.mat', meta_mat())]
+        files = [(f'ILSVRC2012_devkit_t12/{name}', content) for name, content in kit]
+        (self.folder / 'ILSVRC2012_devkit_t12.tar.gz').write_bytes(tar(files, 'w:gz'))
+        (self.folder / 'synsets.txt').write_text(''.join(f'{synset}\n' for synset in self.validation_synsets))
+        return self
+
+    def extract(self, folder: pathlib.Path) -> None:
+        """Writes the images as folders, train/n01440764/ and so on and val/."""
+        for synset, images in self.train.items():
+            (folder / 'train' / synset).mkdir(parents=True)
+            for name, content in images:
+                (folder / 'train' / synset / name).write_bytes(content)
+        (folder / 'val').mkdir()
+        for name, content in self.validation:
+            (folder / 'val' / name).write_bytes(content)
+
+
+def make(folder: pathlib.Path, per_class: int = 6, validation: int = 8) -> Archives:
+    """Archives of four classes. Their first image of training is CMYK, the second PNG, and the third grey."""
+    train: Dict[str, List[Tuple[str, bytes]]] = {}
+    number = 0
+    for synset in CLASSES:
+        train[synset] = []
+        for _ in range(per_class):
+            number += 1
+            kind = {1: ('JPEG', 'CMYK'), 2: ('PNG', 'RGB'), 3: ('JPEG', 'L')}.get(number, ('JPEG', 'RGB'))
+            # Not in the order of their names, as in the real archives.
+            name = f'{synset}_{number * 7919 % 10007}.JPEG'
+            train[synset].append((name, encode(piece(number, 60 + number % 5), *kind)))
+    images = [(f'ILSVRC2012_val_{n:08d}.JPEG', encode(piece(n + 1000))) for n in range(validation, 0, -1)]
+    synsets = [CLASSES[(3 * n + n // 4) % len(CLASSES)] for n in range(validation)]
+    return Archives(folder, train, images, synsets).write()

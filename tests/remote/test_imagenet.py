@@ -1,0 +1,47 @@
+"""ImageNet from folders in a remote store to record files in it, as on a cluster."""
+
+import pathlib
+
+import pytest
+
+from tests.data import imagenet_archives
+from tests.data.test_imagenet import convert, files_of
+from tests.remote.conftest import Store
+
+
+@pytest.mark.slow
+def test_remote_folders_become_remote_record_files(store: Store, tmp_path: pathlib.Path) -> None:
+    archives = imagenet_archives.make(tmp_path / 'in', per_class=3, validation=4)
+    archives.extract(tmp_path / 'images')
+    files = [
+        (f'{synset}/{name[:-5]}.xml', imagenet_archives.annotation(synset, [(8, 6, 40, 30)]))
+        for synset, images in archives.train.items()
+        for name, _ in images
+    ]
+    boxes = archives.folder / 'boxes.tgz'
+    boxes.write_bytes(imagenet_archives.tar(files, 'w:gz'))
+    for path in (tmp_path / 'images').rglob('*.JPEG'):
+        store.put(f'images/{path.relative_to(tmp_path / "images")}', path.read_bytes())
+    store.put('kit.tar.gz', (archives.folder / 'ILSVRC2012_devkit_t12.tar.gz').read_bytes())
+    store.put('boxes.tgz', boxes.read_bytes())
+    arguments = [
+        f'--train={store.url}/images/train',
+        f'--validation={store.url}/images/val',
+        f'--validation_labels={store.url}/kit.tar.gz',
+        f'--bounding_boxes={store.url}/boxes.tgz',
+        '--train_images=12',
+        '--validation_images=4',
+        '--train_shards=3',
+        '--validation_shards=2',
+        f'{store.url}/records',
+    ]
+    done = store.python('-m', 'data.imagenet', *arguments)
+    assert done.returncode == 0, done.stderr
+    assert 'bounding boxes: 12 written' in done.stderr
+    store.download('records', tmp_path / 'records')
+    convert(archives, tmp_path / 'here', bounding_boxes=[str(boxes)])
+    assert files_of(tmp_path / 'records') == files_of(tmp_path / 'here')
+    left = {name for name in store.objects('records') if 'conversion/' in name}
+    assert not left
+    again = store.python('-m', 'data.imagenet', *arguments)
+    assert (again.returncode, again.stderr) == (0, f'{store.url}/records: was finished before\n')
