@@ -1,9 +1,9 @@
 """Reading tar shards in the input pipeline, by TensorFlow operations alone: a TPU's hosts have no Python.
 
-A shard is read in chunks, and all headers of a chunk are looked at together. Each block of 512 bytes could be a header,
-and says where the next one would be; following that from the first block on, in leaps that double, finds those that
-are. Samples that are whole are handed on; the last one waits for the next chunk. What a sample is, and what is wrong
-with it, `data.tar_shards` says.
+A shard is read in chunks, and all headers of a chunk are looked at together. A block of 512 bytes may be a header if one
+of its bytes says so, and then it says where the next one would be; following that from the first block on, in leaps that
+double, finds those that are. Samples that are whole are handed on, and the next chunk begins with the one that is not.
+What a sample is, and what is wrong with it, `data.tar_shards` says.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple, Tuple, Union
 
 import tensorflow as tf
 
-from data import remote
+from data import ppm, remote
 from data.records import ParsedRecord
 from data.tar_shards import (
     BLANKS,
@@ -23,6 +23,7 @@ from data.tar_shards import (
     LABEL_BYTES,
     LABEL_EXTENSION,
     LONG_NAME,
+    MAGIC_BEGINS,
     NAME_BYTES,
     PAX,
     POSIX_MAGIC,
@@ -34,19 +35,12 @@ from data.tar_shards import (
 
 # What a sample begins with when it is handed on: its label, in as many digits, or why it cannot be used.
 _LABEL_DIGITS = 20
-# Where reading is: among members, after the end of the archive, or where nothing more is read.
-_MEMBERS, _ENDED, _STOPPED = range(3)
 # The name of an extension that is compared: the longest of those that count, and a byte to tell longer ones.
 _EXTENSION_LETTERS = 5
 # The longest length that stands before a pax record.
 _PAX_DIGITS = 7
 
-_PPM = 'P6'
-# Width, height and 255, each after white space or comments, and one white space.
-_PPM_GAP = r'(?:\s|#[^\r\n]*[\r\n])+'
-_PPM_HEADER = rf'^{_PPM}{_PPM_GAP}(\d{{1,6}}){_PPM_GAP}(\d{{1,6}}){_PPM_GAP}255\s'
-_PPM_HEADER_BYTES = 1024
-
+# Where the next chunk begins, its bytes, and whether the archive's end was met before; after the last, beyond the shard.
 _State = Tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
@@ -60,12 +54,12 @@ class _Samples(NamedTuple):
 
 
 class _Pax(NamedTuple):
-    """What pax headers say, each field int64 [blocks].
+    """What pax headers say, each field int64, of candidates for headers.
 
     Attributes:
-      name_start: of the header in a block: where in the chunk it has the next member's name.
+      name_start: where in the chunk one has the next member's name.
       name_length: the bytes of that name; 0 if it has none.
-      size: of the header before a block: the bytes of the block's member; -1 if it does not say.
+      size: what the one before says of this one's size; -1 if nothing.
     """
 
     name_start: tf.Tensor
@@ -87,37 +81,38 @@ def reader(buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         size = tf.cast(size, tf.int64)
 
-        def read_chunk(start: tf.Tensor) -> Tuple[bool, tf.Tensor]:
-            length = tf.minimum(size - start, chunk)
-            one = tf.data.FixedLengthRecordDataset(path, length, start, size - start - length, length)
-            return False, tf.data.experimental.get_single_element(one)
+        def step(state: _State, _: tf.Tensor) -> Tuple[_State, Tuple[tf.Tensor, tf.Tensor, Tuple[tf.Tensor, ...]]]:
+            offset, length, ended = state
+            content = _read(path, size, offset, tf.minimum(length, size - offset))
+            samples, used, ended_here = _find(content, size - offset, ended)
+            # A sample that is larger than a chunk needs more at a time.
+            next_length = _select(used > 0, tf.constant(chunk, tf.int64), 2 * length)
+            return (offset + used, next_length, ended_here), (offset <= size, content, tuple(samples))
 
-        # Where a refusal looks like the end of the file, this ends there, and the end is seen to come early.
-        chunks = tf.data.Dataset.range(0, size, chunk).map(read_chunk)
-        chunks = chunks.concatenate(tf.data.Dataset.from_tensors((True, '')))
-
-        def step(
-            state: _State, element: Tuple[tf.Tensor, tf.Tensor]
-        ) -> Tuple[_State, Tuple[tf.Tensor, Tuple[tf.Tensor, ...]]]:
-            rest, offset, mode = state
-            is_end, content = element
-            read_until = offset + _length(rest) + _length(content)
-            whole = tf.logical_or(tf.logical_not(is_end), tf.equal(read_until, size))
-            with tf.control_dependencies([tf.Assert(whole, [path, remote.ENDED_EARLY, read_until, 'of', size])]):
-                content = tf.strings.join([rest, content])
-            samples, used, mode = tf.cond(
-                tf.equal(mode, _MEMBERS),
-                lambda: _find(content, size - offset, is_end),
-                lambda: _watch(content, mode),
-            )
-            rest = tf.strings.substr(content, used, _length(content) - used)
-            return (rest, offset + used, mode), (content, tuple(samples))
-
-        begin = (tf.constant(''), tf.constant(0, tf.int64), tf.constant(_MEMBERS, tf.int64))
-        found = chunks.apply(tf.data.experimental.scan(begin, step))
-        return found.flat_map(lambda content, samples: _cut_out(content, _Samples(*samples)))
+        begin = (tf.constant(0, tf.int64), tf.constant(chunk, tf.int64), tf.constant(False))
+        steps = tf.data.Dataset.from_tensors(0).repeat().apply(tf.data.experimental.scan(begin, step))
+        steps = steps.apply(tf.data.experimental.take_while(lambda reads, content, samples: reads))
+        return steps.flat_map(lambda reads, content, samples: _cut_out(content, _Samples(*samples)))
 
     return read
+
+
+def _read(path: tf.Tensor, size: tf.Tensor, offset: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """Bytes of a file of `size` bytes, a string scalar; all are int64 scalars. None are read beyond its end."""
+    length = tf.maximum(length, 0)
+    record = tf.maximum(length, 1)
+    before = tf.minimum(offset, size)
+
+    def read_one(_: tf.Tensor) -> tf.Tensor:
+        one = tf.data.FixedLengthRecordDataset(path, record, before, size - before - length, record)
+        return tf.data.experimental.get_single_element(one)
+
+    # Where a refusal looks like the end of the file, the first of these is empty.
+    content = tf.data.Dataset.range(tf.minimum(length, 1)).map(read_one).concatenate(tf.data.Dataset.from_tensors(''))
+    content = tf.data.experimental.get_single_element(content.take(1))
+    whole = tf.equal(_length(content), length)
+    with tf.control_dependencies([tf.Assert(whole, [path, remote.ENDED_EARLY, before, 'of', size])]):
+        return tf.identity(content)
 
 
 def _cut_out(content: tf.Tensor, samples: _Samples) -> tf.data.Dataset:
@@ -138,81 +133,62 @@ def parse(serialized: tf.Tensor) -> ParsedRecord:
     # Where there is no label, this is no number but the reason, and the error says it.
     label = tf.strings.to_number(tf.strings.substr(serialized, 0, _LABEL_DIGITS), tf.int64)
     with tf.control_dependencies([label]):
-        encoded = tf.strings.substr(serialized, _LABEL_DIGITS, _length(serialized) - _LABEL_DIGITS)
-    is_ppm = tf.equal(tf.strings.substr(encoded, 0, len(_PPM)), _PPM)
-    encoded = tf.cond(is_ppm, lambda: ppm_to_png(encoded), lambda: encoded)
-    return ParsedRecord(encoded, label, tf.zeros([1, 0, 4]))
+        encoded = tf.strings.substr(serialized, _LABEL_DIGITS, tf.strings.length(serialized))
+    return ParsedRecord(ppm.as_png(encoded), label, tf.zeros([1, 0, 4]))
 
 
-def ppm_to_png(encoded: tf.Tensor) -> tf.Tensor:
-    """Makes a PNG image, which TensorFlow decodes, of a binary PPM image of 8 bits per channel, which it does not.
-
-    Args:
-      encoded: string scalar, the bytes of the file.
-
-    Raises:
-      tf.errors.InvalidArgumentError: when run on a PPM image of another kind, or cut short.
-    """
-    # The pixels that follow the header are no characters to a regular expression, but for \C.
-    head = tf.strings.substr(encoded, 0, tf.minimum(_length(encoded), _PPM_HEADER_BYTES))
-    fits = tf.Assert(tf.strings.regex_full_match(head, _PPM_HEADER + r'\C*'), ['not a binary PPM image of 8 bits'])
-    with tf.control_dependencies([fits]):
-        width, height = (
-            tf.strings.to_number(tf.strings.regex_replace(head, _PPM_HEADER + r'\C*', group), tf.int64)
-            for group in (r'\1', r'\2')
-        )
-    begin = _length(head) - _length(tf.strings.regex_replace(head, _PPM_HEADER, '', replace_global=False))
-    pixels = height * width * 3
-    whole = tf.logical_and(pixels > 0, begin + pixels <= _length(encoded))
-    with tf.control_dependencies([tf.Assert(whole, ['a PPM image without pixels, or cut short'])]):
-        content = tf.io.decode_raw(tf.strings.substr(encoded, begin, pixels), tf.uint8)
-    return tf.image.encode_png(tf.reshape(content, [height, width, 3]), compression=1)
-
-
-def _find(content: tf.Tensor, left: tf.Tensor, is_end: tf.Tensor) -> Tuple[_Samples, tf.Tensor, tf.Tensor]:
+def _find(content: tf.Tensor, left: tf.Tensor, ended: tf.Tensor) -> Tuple[_Samples, tf.Tensor, tf.Tensor]:
     """Finds the samples of a chunk.
 
     Args:
       content: string scalar, the chunk, which begins where a member does.
       left: int64 scalar, the bytes from there to the end of the shard.
-      is_end: bool scalar, whether the chunk ends the shard.
+      ended: bool scalar, whether the end of the archive was met before.
 
     Returns:
-      The samples, the bytes of the chunk that are done with, and where reading is then.
+      The samples, the bytes of the chunk that are done with (more than are left if nothing more is to be read), and
+      whether the end has been met.
     """
     raw = tf.io.decode_raw(content, tf.uint8)
     count = _size(raw) // BLOCK
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
-    sizes, _ = _size_field(blocks)
-    pax = _pax(raw, blocks, sizes)
+    is_end = _size(raw) >= left
+    # Few blocks of images have one of these bytes here: what follows looks at few blocks.
+    places = tf.where(_is_one_of(blocks[:, 257], MAGIC_BEGINS))[:, 0]
+    rows = tf.gather(blocks, places)
+    sizes, _ = _size_field(rows)
+    pax = _pax(raw, rows, places, sizes)
     # Sizes that are larger than the shard, or negative in a block that is no header, lead nowhere.
     sizes = tf.clip_by_value(_select(pax.size >= 0, pax.size, sizes), 0, left + 1)
-    data = _select(_is_one_of(blocks[:, 156], WITHOUT_DATA), 0, sizes)
-    after = tf.range(count) + 1 + (data + BLOCK - 1) // BLOCK
+    sizes = _select(_is_one_of(rows[:, 156], WITHOUT_DATA), 0, sizes)
+    after = places + 1 + (sizes + BLOCK - 1) // BLOCK
 
-    headers = _chain(after, count)
-    rows = tf.gather(blocks, headers)
-    is_zero = tf.reduce_all(tf.equal(rows, 0), axis=1)
-    sound = _is_sound(rows, tf.gather(sizes, headers), tf.gather(pax.size, headers) >= 0)
-    stops = tf.where(tf.logical_or(is_zero, tf.logical_not(sound)))[:, 0]
-    stop = tf.concat([stops, [_size(headers)]], 0)[0]
+    headers = _chain(places, after, count)
+    is_zero = tf.reduce_all(tf.equal(tf.gather(rows, headers), 0), axis=1)
+    sound = tf.gather(_is_sound(rows, sizes, pax.size >= 0), headers)
+    stops = tf.where(_any(is_zero, tf.logical_not(sound)))[:, 0]
     # What follows the first that is no header is none, either.
-    ended = tf.reduce_any(is_zero[stop : stop + 1])
-    damaged = tf.logical_and(stop < _size(headers), tf.logical_not(ended))
-    after_end = raw[tf.concat([headers, [count]], 0)[stop] * BLOCK :]
-    headers, rows = headers[:stop], rows[:stop]
+    stop = _select(ended, 0, tf.concat([stops, [_size(headers)]], 0)[0])
+    ends_here = tf.reduce_any(is_zero[stop : stop + 1])
+    headers = headers[:stop]
+    stop_place = tf.concat([[0], tf.gather(after, headers)], 0)[-1]
+    ended = tf.logical_or(ended, ends_here)
+    damaged = tf.logical_and(stop_place < count, tf.logical_not(ended))
+    after_end = raw[tf.minimum(stop_place * BLOCK, _size(raw)) :]
+    rows, sizes, after, places = (tf.gather(each, headers) for each in (rows, sizes, after, places))
+    name_places = _Pax(*[tf.gather(each, headers) for each in pax])
 
-    types, sizes = rows[:, 156], tf.gather(data, headers)
+    types = rows[:, 156]
     is_extension = _is_one_of(types, EXTENSIONS)
-    names = _names(raw, headers, rows, sizes, pax)
-    is_truncated = (headers + 1) * BLOCK + sizes > left
+    names = _names(raw, places, rows, sizes, name_places)
+    is_truncated = (places + 1) * BLOCK + sizes > left
     # An extension that is cut short stands for the member that it belongs to.
     is_member = tf.logical_or(is_truncated, tf.logical_not(tf.logical_or(is_extension, _is_folder(types, names))))
     members = tf.where(is_member)[:, 0]
-    headers, types, sizes, names, is_truncated, is_extension = (
-        tf.gather(of_headers, members) for of_headers in (headers, types, sizes, names, is_truncated, is_extension)
+    places, after, types, sizes, names, is_truncated, is_extension = (
+        tf.gather(each, members) for each in (places, after, types, sizes, names, is_truncated, is_extension)
     )
-    starts, next_bytes = (headers + 1) * BLOCK, tf.gather(after, headers) * BLOCK
+    starts, next_bytes = (places + 1) * BLOCK, after * BLOCK
 
     # Members that stand together and share a key are a sample; one without a key is a sample of its own.
     key, extension = _key_and_extension(names)
@@ -263,23 +239,9 @@ def _find(content: tf.Tensor, left: tf.Tensor, is_end: tf.Tensor) -> Tuple[_Samp
     last = _select(tf.logical_and(ended, tf.reduce_any(tf.not_equal(after_end, 0))), int(Problem.AFTER_END), last)
     last = _select(damaged, int(Problem.DAMAGED), last)
     last = _select(tf.logical_or(stopped, truncated), int(Problem.NONE), last)
-    stopped = _any(stopped, truncated, damaged, last > 0)
-    mode = _select(stopped, _STOPPED, _select(ended, _ENDED, tf.zeros([], tf.int64) + _MEMBERS))
-    done = tf.logical_or(stopped, ended)
-    return (
-        _and_last(_Samples(*[field[:whole] for field in found]), last),
-        _select(done, _length(content), used),
-        tf.cast(mode, tf.int64),
-    )
-
-
-def _watch(content: tf.Tensor, mode: tf.Tensor) -> Tuple[_Samples, tf.Tensor, tf.Tensor]:
-    """As `_find`, of a chunk after the end of the archive, where there should be nothing."""
-    nothing = tf.reduce_all(tf.equal(tf.io.decode_raw(content, tf.uint8), 0))
-    found = tf.logical_and(tf.equal(mode, _ENDED), tf.logical_not(nothing))
-    none = _Samples(*[tf.zeros([0], tf.int64)] * len(_Samples._fields))
-    last = _select(found, int(Problem.AFTER_END), tf.zeros([], tf.int64))
-    return _and_last(none, last), _length(content), _select(found, _STOPPED, mode)
+    used = _select(ended, _size(raw), used)
+    used = _select(_any(is_end, stopped, last > 0), left + 1, used)
+    return _and_last(_Samples(*[field[:whole] for field in found]), last), used, ended
 
 
 def _and_last(samples: _Samples, problem: tf.Tensor) -> _Samples:
@@ -291,25 +253,30 @@ def _and_last(samples: _Samples, problem: tf.Tensor) -> _Samples:
     )
 
 
-def _chain(after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """The headers among some blocks, in order, int64 [headers].
+def _chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """The blocks that are headers, in order, as indices of `places`, int64 [headers]; up to a place that is none.
 
     Args:
-      after: int64 [blocks], the block that follows if one is a header, and its member.
+      places: int64 [candidates], the blocks that may be headers.
+      after: int64 [candidates], the block that follows, if one is, and its member.
       count: int64 scalar, the number of blocks.
     """
+    candidates = _size(places)
+    # The candidate in each block, and from each the next; the last stands for none.
+    at = tf.tensor_scatter_nd_update(tf.fill([count + 1], candidates), places[:, tf.newaxis], tf.range(candidates))
+    jump = tf.concat([tf.gather(at, tf.minimum(after, count)), [candidates]], 0)
 
     def leap(headers: tf.Tensor, jump: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-        # The first n headers, and where n steps lead from each block.
+        # The first n headers, and where n steps lead.
         return tf.concat([headers, tf.gather(jump, headers)], 0), tf.gather(jump, jump)
 
     headers, _ = tf.while_loop(
-        lambda headers, jump: headers[-1] < count,
+        lambda headers, jump: headers[-1] < candidates,
         leap,
-        (tf.zeros([1], tf.int64), tf.concat([tf.minimum(after, count), [count]], 0)),
+        (at[:1], jump),
         shape_invariants=(tf.TensorShape([None]), tf.TensorShape([None])),
     )
-    return tf.boolean_mask(headers, headers < count)
+    return tf.boolean_mask(headers, headers < candidates)
 
 
 def _is_sound(rows: tf.Tensor, sizes: tf.Tensor, has_size: tf.Tensor) -> tf.Tensor:
@@ -326,26 +293,17 @@ def _is_sound(rows: tf.Tensor, sizes: tf.Tensor, has_size: tf.Tensor) -> tf.Tens
     checksum, is_number, _ = _number(rows[:, 148:156], 8)
     _, size_is_number = _size_field(rows)
     extends = tf.logical_and(_is_one_of(rows[:, 156], EXTENSIONS), sizes > EXTENSION_BYTES)
-    return tf.reduce_all(
-        [
-            is_number,
-            tf.equal(total, checksum),
-            tf.logical_or(size_is_number, has_size),
-            tf.logical_not(extends),
-        ],
-        axis=0,
-    )
+    has_size = tf.logical_or(size_is_number, has_size)
+    return _all(is_number, tf.equal(total, checksum), has_size, tf.logical_not(extends))
 
 
 def _size_field(rows: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
     """The size that headers say, int64 [headers], and whether it is one: in octal, or binary with the first bit set."""
     octal, is_octal, _ = _number(rows[:, 124:136], 8)
-    first, high = rows[:, 124], rows[:, 125:128]
-    binary = tf.zeros_like(octal)
-    for byte in tf.unstack(tf.cast(rows[:, 128:136], tf.int64), axis=1):
-        binary = binary * 256 + byte
+    first, high = rows[:, 124], rows[:, 125:129]
+    low = tf.cast(rows[:, 129:136], tf.int64)
+    binary = tf.reduce_sum(low * [256**i for i in reversed(range(7))], axis=1)
     is_binary = tf.logical_and(tf.equal(first, 0x80), tf.reduce_all(tf.equal(high, 0), axis=1))
-    is_binary = tf.logical_and(is_binary, binary >= 0)
     return _select(first >= 0x80, binary, octal), tf.logical_or(is_octal, is_binary)
 
 
@@ -360,40 +318,36 @@ def _number(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor
       Their values, int64 [numbers], 0 where there are only blanks; whether they are numbers or blank; and whether they
       are not blank.
     """
-    value = tf.zeros([_size(text[:, 0])], tf.int64)
-    begun = tf.zeros_like(value, tf.bool)
-    over, fits = begun, tf.ones_like(begun)
-    for letter in tf.unstack(text, axis=1):
-        # Unsigned, what is below '0' is above '9'.
-        digit = letter - ord('0')
-        is_digit = digit < base
-        value = _select(is_digit, value * base + tf.cast(digit, tf.int64), value)
-        over = tf.logical_or(over, tf.logical_and(begun, tf.logical_not(is_digit)))
-        begun = tf.logical_or(begun, is_digit)
-        fits_here = tf.logical_or(
-            tf.logical_and(is_digit, tf.logical_not(over)),
-            tf.logical_and(tf.logical_not(is_digit), _is_one_of(letter, BLANKS)),
-        )
-        fits = tf.logical_and(fits, fits_here)
-    return value, fits, begun
+    # Unsigned, what is below '0' is above '9'.
+    digits = text - ord('0')
+    is_digit = digits < base
+    # 1 where a number begins, and -1 after it.
+    counted = tf.cast(is_digit, tf.int64)
+    edges = tf.pad(counted, [[0, 0], [0, 1]]) - tf.pad(counted, [[0, 0], [1, 0]])
+    begins = tf.reduce_sum(tf.maximum(edges, 0), axis=1)
+    power = tf.cumsum(counted, axis=1, exclusive=True, reverse=True)
+    factors = tf.gather(tf.constant([base**i for i in range(text.shape[1] + 1)], tf.int64), power)
+    value = tf.reduce_sum(tf.cast(digits, tf.int64) * counted * factors, axis=1)
+    fits = tf.reduce_all(tf.logical_or(is_digit, _is_one_of(text, BLANKS)), axis=1)
+    return value, tf.logical_and(fits, begins <= 1), begins > 0
 
 
-def _names(raw: tf.Tensor, headers: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: _Pax) -> tf.Tensor:
+def _names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: _Pax) -> tf.Tensor:
     """The names of members, uint8 [headers, letters], each with zeros after it."""
     types = rows[:, 156]
     is_extension = _is_one_of(types, EXTENSIONS)
     # A POSIX header has a long name in two fields, with a slash between them. Others use the second for other things.
     prefix = _until_zero(rows[:, 345:500])
     prefix = _select(tf.reduce_all(tf.equal(rows[:, 257:263], [*POSIX_MAGIC]), axis=1), prefix, 0)
-    start = headers * BLOCK
+    start = places * BLOCK
     length = prefix + tf.cast(prefix > 0, tf.int64) + _until_zero(rows[:, :100])
     # The last extension before a member that has a name for it.
     is_long_name = _is_one_of(types, LONG_NAME)
-    own_length = _select(is_long_name, sizes, _select(_is_one_of(types, PAX), tf.gather(pax.name_length, headers), 0))
-    own_start = _select(is_long_name, start + BLOCK, tf.gather(pax.name_start, headers))
+    own_length = _select(is_long_name, sizes, _select(_is_one_of(types, PAX), pax.name_length, 0))
+    own_start = _select(is_long_name, start + BLOCK, pax.name_start)
     member = tf.cumsum(tf.cast(tf.logical_not(is_extension), tf.int64), exclusive=True)
-    order = tf.range(_size(headers))
-    namer = tf.math.unsorted_segment_max(_select(own_length > 0, order, -1), member, _size(headers) + 1)
+    order = tf.range(_size(places))
+    namer = tf.math.unsorted_segment_max(_select(own_length > 0, order, -1), member, _size(places) + 1)
     namer = tf.gather(namer, member)
     is_named = tf.logical_and(namer >= 0, tf.logical_not(is_extension))
     namer = tf.maximum(namer, 0)
@@ -462,16 +416,16 @@ def _texts(raw: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, width: int) ->
     return _select(letters < lengths[:, tf.newaxis], text, 0)
 
 
-def _pax(raw: tf.Tensor, blocks: tf.Tensor, sizes: tf.Tensor) -> _Pax:
-    """What pax headers say, of any block that looks like one."""
-    count = tf.shape(blocks, out_type=tf.int64)[0]
-    is_pax = tf.logical_and(tf.equal(blocks[:, 156], ord(PAX)), tf.equal(blocks[:, 257], ord('u')))
-    owners = tf.where(is_pax)[:, 0]
+def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor) -> _Pax:
+    """What pax headers say, of all candidates for headers."""
+    owners = tf.where(tf.equal(rows[:, 156], ord(PAX)))[:, 0]
+    candidates, blocks = _size(places), tf.gather(places, owners)
     sizes = tf.clip_by_value(tf.gather(sizes, owners), 0, EXTENSION_BYTES)
-    begins = (owners + 1) * BLOCK
-    ends = tf.minimum(begins + sizes, tf.concat([owners[1:], [count]], 0) * BLOCK)
-    places = tf.ragged.range(begins, tf.maximum(begins, ends))
-    text, owner = tf.gather(raw, places.flat_values), places.value_rowids()
+    begins = (blocks + 1) * BLOCK
+    # Those that are none may claim any size. Of those that are, none is in what another says.
+    ends = tf.minimum(begins + sizes, tf.concat([blocks[1:] * BLOCK, [_size(raw)]], 0))
+    spans = tf.ragged.range(begins, tf.maximum(begins, ends))
+    text, owner = tf.gather(raw, spans.flat_values), spans.value_rowids()
 
     def find(keyword: bytes) -> Tuple[tf.Tensor, tf.Tensor]:
         """Where the value is that each header has for a keyword, and its bytes, 0 if there is none."""
@@ -491,31 +445,32 @@ def _pax(raw: tf.Tensor, blocks: tf.Tensor, sizes: tf.Tensor) -> _Pax:
         length -= tf.reduce_sum(is_digit, axis=1) + len(mark) + 1
         end = start + length
         safe_end = tf.clip_by_value(end, 0, tf.maximum(_size(text) - 1, 0))
-        fits = tf.reduce_all(
-            [
-                length > 0,
-                end < _size(text),
-                tf.equal(tf.gather(text, safe_end), ord('\n')),
-                tf.equal(tf.gather(owner, safe_end), whose),
-            ],
-            axis=0,
-        )
+        ends_well = _all(tf.equal(tf.gather(text, safe_end), ord('\n')), tf.equal(tf.gather(owner, safe_end), whose))
+        fits = _all(length > 0, end < _size(text), ends_well)
         last = tf.math.unsorted_segment_max(_select(fits, tf.range(_size(at)), -1), whose, _size(owners))
-        # One more, for headers that have no such record when no header has any.
+        # One more, for the headers that say nothing.
         safe = _select(last >= 0, last, _size(at))
         start, length = (tf.gather(tf.concat([values, [0]], 0), safe) for values in (start, length))
-        return tf.gather(tf.concat([places.flat_values, [0]], 0), tf.minimum(start, _size(text))), length
+        return tf.gather(tf.concat([spans.flat_values, [0]], 0), tf.minimum(start, _size(text))), length
 
     name_start, name_length = find(b'path')
     size_start, size_length = find(b'size')
     value, is_number, _ = _number(_texts(raw, size_start, size_length, LABEL_BYTES), 10)
     says = _all(size_length > 0, size_length <= LABEL_BYTES, is_number)
-    nexts = tf.minimum(owners + 1 + (sizes + BLOCK - 1) // BLOCK, count)
-    own_size = tf.tensor_scatter_nd_update(tf.fill([count + 1], tf.constant(-1, tf.int64)), nexts[:, tf.newaxis], _select(says, value, -1))
+    # The header after each, if that is a candidate; one more place is for those that are not.
+    after = blocks + 1 + (sizes + BLOCK - 1) // BLOCK
+    index = tf.searchsorted(places, after, out_type=tf.int64)
+    is_candidate = tf.equal(tf.gather(tf.concat([places, [-1]], 0), index), after)
+    index = _select(tf.logical_and(says, is_candidate), index, candidates)
+
+    def of_candidates(values: tf.Tensor, indices: tf.Tensor, default: int) -> tf.Tensor:
+        default = tf.fill([candidates + 1], tf.constant(default, tf.int64))
+        return tf.tensor_scatter_nd_update(default, indices[:, tf.newaxis], values)[:-1]
+
     return _Pax(
-        tf.scatter_nd(owners[:, tf.newaxis], name_start, count[tf.newaxis]),
-        tf.scatter_nd(owners[:, tf.newaxis], name_length, count[tf.newaxis]),
-        own_size[:count],
+        name_start=of_candidates(name_start, owners, 0),
+        name_length=of_candidates(name_length, owners, 0),
+        size=of_candidates(value, index, -1),
     )
 
 
@@ -526,7 +481,7 @@ def _until_zero(text: tf.Tensor) -> tf.Tensor:
 
 
 def _is_one_of(values: tf.Tensor, allowed: bytes) -> tf.Tensor:
-    return _any(*[tf.equal(values, each) for each in allowed])
+    return tf.gather([byte in allowed for byte in range(256)], tf.cast(values, tf.int32))
 
 
 def _all(*conditions: tf.Tensor) -> tf.Tensor:

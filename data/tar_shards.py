@@ -35,6 +35,8 @@ PAX = b'x'
 EXTENSIONS = b'LKxg'
 
 POSIX_MAGIC = b'ustar\0'
+# What a header has at byte 257: the magic of POSIX or GNU, or, in the first archives, nothing.
+MAGIC_BEGINS = b'u\0'
 # What may stand around a number.
 BLANKS = b'\0\t\n\r '
 
@@ -213,7 +215,8 @@ class Shard:
             size, own_size = (field if own_size is None else own_size), None
             kind = header[156:157]
             is_extension = kind in _each(EXTENSIONS)
-            if size is None or not _is_checked(header) or (is_extension and size > EXTENSION_BYTES):
+            sound = header[257] in MAGIC_BEGINS and _is_checked(header)
+            if size is None or not sound or (is_extension and size > EXTENSION_BYTES):
                 yield here, place, Problem.DAMAGED
                 return
             size = 0 if kind in _each(WITHOUT_DATA) else size
@@ -267,7 +270,7 @@ def _size_field(field: bytes) -> Optional[int]:
     if field[0] < 0x80:
         return _octal(field)
     size = int.from_bytes(field[1:], 'big')
-    return size if field[0] == 0x80 and size < 1 << 63 else None
+    return size if field[0] == 0x80 and size < 1 << 56 else None
 
 
 def _name(header: bytes) -> bytes:
