@@ -1,13 +1,12 @@
 """Reading tar shards in the input pipeline, by TensorFlow operations alone: a TPU's hosts have no Python.
 
-A shard is read in chunks, and all headers of a chunk are looked at together. A block of 512 bytes may be a header if one
-of its bytes says so, and then it says where the next one would be; following that from the first block on, in leaps that
-double, finds those that are. Samples that are whole are handed on, and the next chunk begins with the one that is not.
-What a sample is, and what is wrong with it, `data.tar_shards` says.
+A shard is read as a whole, and all its headers are looked at together. A block of 512 bytes may be a header if one of its
+bytes says so, and then it says where the next one would be; following that from the first block on, in leaps that double,
+finds those that are. What a sample is, and what is wrong with it, `data.tar_shards` says.
 """
 
 import functools
-from typing import Callable, NamedTuple, Tuple, Union
+from typing import NamedTuple, Tuple, Union
 
 import tensorflow as tf
 
@@ -28,7 +27,6 @@ from data.tar_shards import (
     PAX,
     POSIX_MAGIC,
     REGULAR,
-    SAMPLE_BYTES,
     WITHOUT_DATA,
     Problem,
 )
@@ -40,12 +38,9 @@ _EXTENSION_LETTERS = 5
 # The longest length that stands before a pax record.
 _PAX_DIGITS = 7
 
-# Where the next chunk begins, its bytes, and whether the archive's end was met before; after the last, beyond the shard.
-_State = Tuple[tf.Tensor, tf.Tensor, tf.Tensor]
-
 
 class _Samples(NamedTuple):
-    """Samples of a chunk, each field int64 [samples]: the `Problem`, the label, and where the image is in the chunk."""
+    """Samples of a shard, each field int64 [samples]: the `Problem`, the label, and where the image is in the shard."""
 
     problem: tf.Tensor
     label: tf.Tensor
@@ -57,7 +52,7 @@ class _Pax(NamedTuple):
     """What pax headers say, each field int64, of candidates for headers.
 
     Attributes:
-      name_start: where in the chunk one has the next member's name.
+      name_start: where in the shard one has the next member's name.
       name_length: the bytes of that name; 0 if it has none.
       size: what the one before says of this one's size; -1 if nothing.
     """
@@ -67,56 +62,30 @@ class _Pax(NamedTuple):
     size: tf.Tensor
 
 
-def reader(buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
-    """What reads a shard, given its path and its size in bytes: its samples in order, string scalars for `parse`.
+def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+    """The samples of a shard in order, string scalars for `parse`; those that cannot be used are among them.
 
-    Those that cannot be used are among them, each in its place.
+    The shard is in memory as long as it is read, and at the beginning twice.
 
     Args:
-      buffer_size: the bytes that are read at a time. A shard that is being read takes about six times as many in
-        memory, whatever its size; more if a sample is larger than that.
+      path: string scalar, the shard.
+      size: int64 scalar, its bytes; 0 where whoever refuses it says so.
     """
-    chunk = -(-buffer_size // BLOCK) * BLOCK
-
-    def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        size = tf.cast(size, tf.int64)
-
-        def step(state: _State, _: tf.Tensor) -> Tuple[_State, Tuple[tf.Tensor, tf.Tensor, Tuple[tf.Tensor, ...]]]:
-            offset, length, ended = state
-            content = _read(path, size, offset, tf.minimum(length, size - offset))
-            samples, used, ended_here = _find(content, size - offset, ended)
-            # A sample that is larger than a chunk needs more at a time.
-            next_length = _select(used > 0, tf.constant(chunk, tf.int64), 2 * length)
-            return (offset + used, next_length, ended_here), (offset <= size, content, tuple(samples))
-
-        begin = (tf.constant(0, tf.int64), tf.constant(chunk, tf.int64), tf.constant(False))
-        steps = tf.data.Dataset.from_tensors(0).repeat().apply(tf.data.experimental.scan(begin, step))
-        steps = steps.apply(tf.data.experimental.take_while(lambda reads, content, samples: reads))
-        return steps.flat_map(lambda reads, content, samples: _cut_out(content, _Samples(*samples)))
-
-    return read
-
-
-def _read(path: tf.Tensor, size: tf.Tensor, offset: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-    """Bytes of a file of `size` bytes, a string scalar; all are int64 scalars. None are read beyond its end."""
-    length = tf.maximum(length, 0)
-    record = tf.maximum(length, 1)
-    before = tf.minimum(offset, size)
-
-    def read_one(_: tf.Tensor) -> tf.Tensor:
-        one = tf.data.FixedLengthRecordDataset(path, record, before, size - before - length, record)
-        return tf.data.experimental.get_single_element(one)
-
     # Where a refusal looks like the end of the file, the first of these is empty.
-    content = tf.data.Dataset.range(tf.minimum(length, 1)).map(read_one).concatenate(tf.data.Dataset.from_tensors(''))
-    content = tf.data.experimental.get_single_element(content.take(1))
-    whole = tf.equal(_length(content), length)
-    with tf.control_dependencies([tf.Assert(whole, [path, remote.ENDED_EARLY, before, 'of', size])]):
+    content = tf.data.Dataset.from_tensors(path).map(tf.io.read_file).concatenate(tf.data.Dataset.from_tensors(''))
+    return content.take(1).flat_map(lambda content: _cut_out(content, _find(_whole(content, path, size))))
+
+
+def _whole(content: tf.Tensor, path: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """The content of a file, if that is all of it."""
+    length = _length(content)
+    whole = tf.logical_or(tf.equal(size, 0), tf.equal(length, tf.cast(size, tf.int64)))
+    with tf.control_dependencies([tf.Assert(whole, [path, remote.ENDED_EARLY, length, 'of', size])]):
         return tf.identity(content)
 
 
 def _cut_out(content: tf.Tensor, samples: _Samples) -> tf.data.Dataset:
-    """The samples of a chunk, each a string of the label and the image."""
+    """The samples of a shard, each a string of the label and the image."""
     labels = tf.strings.as_string(samples.label, width=_LABEL_DIGITS, fill='0')
     reasons = tf.gather([str(problem) for problem in Problem], samples.problem)
     labels = _select(tf.equal(samples.problem, int(Problem.NONE)), labels, reasons)
@@ -137,58 +106,49 @@ def parse(serialized: tf.Tensor) -> ParsedRecord:
     return ParsedRecord(ppm.as_png(encoded), label, tf.zeros([1, 0, 4]))
 
 
-def _find(content: tf.Tensor, left: tf.Tensor, ended: tf.Tensor) -> Tuple[_Samples, tf.Tensor, tf.Tensor]:
-    """Finds the samples of a chunk.
-
-    Args:
-      content: string scalar, the chunk, which begins where a member does.
-      left: int64 scalar, the bytes from there to the end of the shard.
-      ended: bool scalar, whether the end of the archive was met before.
-
-    Returns:
-      The samples, the bytes of the chunk that are done with (more than are left if nothing more is to be read), and
-      whether the end has been met.
-    """
+def _find(content: tf.Tensor) -> _Samples:
+    """Finds the samples of a shard, given its content, a string scalar."""
     raw = tf.io.decode_raw(content, tf.uint8)
     count = _size(raw) // BLOCK
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
-    is_end = _size(raw) >= left
     # Few blocks of images have one of these bytes here: what follows looks at few blocks.
     places = tf.where(_is_one_of(blocks[:, 257], MAGIC_BEGINS))[:, 0]
     rows = tf.gather(blocks, places)
-    sizes, _ = _size_field(rows)
-    pax = _pax(raw, rows, places, sizes)
+    is_checked = _is_checked(rows)
+    sizes, has_size = _size_field(rows)
+    pax = _pax(raw, rows, places, sizes, is_checked)
     # Sizes that are larger than the shard, or negative in a block that is no header, lead nowhere.
-    sizes = tf.clip_by_value(_select(pax.size >= 0, pax.size, sizes), 0, left + 1)
+    sizes = tf.clip_by_value(_select(pax.size >= 0, pax.size, sizes), 0, _size(raw) + 1)
     sizes = _select(_is_one_of(rows[:, 156], WITHOUT_DATA), 0, sizes)
+    is_extension = _is_one_of(rows[:, 156], EXTENSIONS)
+    fits = tf.logical_not(tf.logical_and(is_extension, sizes > EXTENSION_BYTES))
+    is_sound = _all(is_checked, _any(has_size, pax.size >= 0), fits)
     after = places + 1 + (sizes + BLOCK - 1) // BLOCK
 
     headers = _chain(places, after, count)
     is_zero = tf.reduce_all(tf.equal(tf.gather(rows, headers), 0), axis=1)
-    sound = tf.gather(_is_sound(rows, sizes, pax.size >= 0), headers)
-    stops = tf.where(_any(is_zero, tf.logical_not(sound)))[:, 0]
     # What follows the first that is no header is none, either.
-    stop = _select(ended, 0, tf.concat([stops, [_size(headers)]], 0)[0])
-    ends_here = tf.reduce_any(is_zero[stop : stop + 1])
+    stops = tf.where(_any(is_zero, tf.logical_not(tf.gather(is_sound, headers))))[:, 0]
+    stop = tf.concat([stops, [_size(headers)]], 0)[0]
+    ended = tf.reduce_any(is_zero[stop : stop + 1])
     headers = headers[:stop]
     stop_place = tf.concat([[0], tf.gather(after, headers)], 0)[-1]
-    ended = tf.logical_or(ended, ends_here)
-    damaged = tf.logical_and(stop_place < count, tf.logical_not(ended))
-    after_end = raw[tf.minimum(stop_place * BLOCK, _size(raw)) :]
-    rows, sizes, after, places = (tf.gather(each, headers) for each in (rows, sizes, after, places))
-    name_places = _Pax(*[tf.gather(each, headers) for each in pax])
+    more = tf.reduce_any(tf.not_equal(raw[tf.minimum(stop_place * BLOCK, _size(raw)) :], 0))
 
+    places, after, sizes, rows, is_extension = (
+        tf.gather(each, headers) for each in (places, after, sizes, rows, is_extension)
+    )
+    pax = _Pax(*[tf.gather(each, headers) for each in pax])
     types = rows[:, 156]
-    is_extension = _is_one_of(types, EXTENSIONS)
-    names = _names(raw, places, rows, sizes, name_places)
-    is_truncated = (places + 1) * BLOCK + sizes > left
+    names = _names(raw, places, rows, sizes, pax)
+    is_truncated = (places + 1) * BLOCK + sizes > _size(raw)
     # An extension that is cut short stands for the member that it belongs to.
     is_member = tf.logical_or(is_truncated, tf.logical_not(tf.logical_or(is_extension, _is_folder(types, names))))
     members = tf.where(is_member)[:, 0]
-    places, after, types, sizes, names, is_truncated, is_extension = (
-        tf.gather(each, members) for each in (places, after, types, sizes, names, is_truncated, is_extension)
+    places, types, sizes, names, is_truncated, is_extension = (
+        tf.gather(each, members) for each in (places, types, sizes, names, is_truncated, is_extension)
     )
-    starts, next_bytes = (places + 1) * BLOCK, after * BLOCK
+    starts = (places + 1) * BLOCK
 
     # Members that stand together and share a key are a sample; one without a key is a sample of its own.
     key, extension = _key_and_extension(names)
@@ -197,8 +157,6 @@ def _find(content: tf.Tensor, left: tf.Tensor, ended: tf.Tensor) -> Tuple[_Sampl
     is_first = tf.logical_not(goes_on)
     sample = tf.cumsum(tf.cast(is_first, tf.int64)) - 1
     samples = tf.reduce_sum(tf.cast(is_first, tf.int64))
-    begins = tf.boolean_mask(tf.concat([tf.zeros([1], tf.int64), next_bytes], 0)[: _size(members)], is_first)
-    is_large = next_bytes - tf.gather(begins, sample) > SAMPLE_BYTES
 
     def number(flags: tf.Tensor) -> tf.Tensor:
         return tf.math.unsorted_segment_sum(tf.cast(flags, tf.int64), sample, samples)
@@ -219,37 +177,30 @@ def _find(content: tf.Tensor, left: tf.Tensor, ended: tf.Tensor) -> Tuple[_Sampl
         (images > 1, Problem.IMAGES),
         (tf.equal(image_bytes, 0), Problem.NO_IMAGE),
         (tf.logical_not(number(has_key) > 0), Problem.FOREIGN),
-        (number(is_large) > 0, Problem.TOO_LARGE),
         (number(is_truncated) > 0, Problem.TRUNCATED),
     ):
         problem = _select(holds, int(which), problem)
 
-    truncated = tf.reduce_any(is_truncated)
-    too_large = tf.where(tf.equal(problem, int(Problem.TOO_LARGE)))[:, 0]
-    stopped = tf.size(too_large) > 0
-    # The last sample may go on in the next chunk, unless there is none.
-    at_end = _any(is_end, ended, damaged, truncated)
-    whole = tf.concat([too_large + 1, [_select(at_end, samples, tf.maximum(samples - 1, 0))]], 0)[0]
-    used = tf.reduce_max(tf.concat([[0], tf.boolean_mask(next_bytes, sample < whole)], 0))
     fine = tf.equal(problem, int(Problem.NONE))
-    found = _Samples(
-        problem, of_only(is_label, labels), _select(fine, of_only(is_image, starts), 0), _select(fine, image_bytes, 0)
-    )
-    last = _select(tf.logical_and(is_end, tf.logical_not(ended)), int(Problem.NO_END), tf.zeros([], tf.int64))
-    last = _select(tf.logical_and(ended, tf.reduce_any(tf.not_equal(after_end, 0))), int(Problem.AFTER_END), last)
-    last = _select(damaged, int(Problem.DAMAGED), last)
-    last = _select(tf.logical_or(stopped, truncated), int(Problem.NONE), last)
-    used = _select(ended, _size(raw), used)
-    used = _select(_any(is_end, stopped, last > 0), left + 1, used)
-    return _and_last(_Samples(*[field[:whole] for field in found]), last), used, ended
+    image_starts = of_only(is_image, starts)
 
-
-def _and_last(samples: _Samples, problem: tf.Tensor) -> _Samples:
-    """Samples and, if it is one, a problem in a place of its own."""
-    own = tf.cast(problem > 0, tf.int64)
+    # Why there are no more.
+    last = tf.zeros([], tf.int64)
+    for holds, which in (
+        (tf.logical_not(ended), Problem.NO_END),
+        (tf.logical_and(tf.logical_not(ended), stop_place < count), Problem.DAMAGED),
+        (tf.logical_and(ended, more), Problem.AFTER_END),
+        (tf.reduce_any(is_truncated), Problem.NONE),
+    ):
+        last = _select(holds, int(which), last)
+    last = tf.reshape(last, [1])
+    last = tf.boolean_mask(last, last > 0)
+    none = tf.zeros_like(last)
     return _Samples(
-        tf.concat([samples.problem, tf.fill([own], problem)], 0),
-        *[tf.concat([field, tf.zeros([own], tf.int64)], 0) for field in samples[1:]],
+        problem=tf.concat([problem, last], 0),
+        label=tf.concat([of_only(is_label, labels), none], 0),
+        start=tf.concat([_select(fine, image_starts, 0), none], 0),
+        size=tf.concat([_select(fine, image_bytes, 0), none], 0),
     )
 
 
@@ -279,22 +230,13 @@ def _chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return tf.boolean_mask(headers, headers < candidates)
 
 
-def _is_sound(rows: tf.Tensor, sizes: tf.Tensor, has_size: tf.Tensor) -> tf.Tensor:
-    """Whether blocks are headers, bool [headers].
-
-    Args:
-      rows: uint8 [headers, 512].
-      sizes: int64 [headers].
-      has_size: bool [headers], whether the size was in a pax header.
-    """
-    numbers = tf.cast(rows, tf.int64)
+def _is_checked(rows: tf.Tensor) -> tf.Tensor:
+    """Whether blocks, uint8 [blocks, 512], have the checksum of a header, bool [blocks]."""
+    numbers = tf.cast(rows, tf.int32)
     # As if the checksum's own field were blank.
     total = tf.reduce_sum(numbers, 1) + tf.reduce_sum(ord(' ') - numbers[:, 148:156], 1)
     checksum, is_number, _ = _number(rows[:, 148:156], 8)
-    _, size_is_number = _size_field(rows)
-    extends = tf.logical_and(_is_one_of(rows[:, 156], EXTENSIONS), sizes > EXTENSION_BYTES)
-    has_size = tf.logical_or(size_is_number, has_size)
-    return _all(is_number, tf.equal(total, checksum), has_size, tf.logical_not(extends))
+    return tf.logical_and(is_number, tf.equal(tf.cast(total, tf.int64), checksum))
 
 
 def _size_field(rows: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
@@ -410,19 +352,19 @@ def _labels(raw: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor) -> Tuple[tf.Ten
 
 
 def _texts(raw: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, width: int) -> tf.Tensor:
-    """Pieces of a chunk, uint8 [pieces, width], with zeros after those that are shorter."""
+    """Pieces of a shard, uint8 [pieces, width], with zeros after those that are shorter."""
     letters = tf.range(width, dtype=tf.int64)[tf.newaxis]
     text = tf.gather(raw, tf.clip_by_value(starts[:, tf.newaxis] + letters, 0, _size(raw) - 1))
     return _select(letters < lengths[:, tf.newaxis], text, 0)
 
 
-def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor) -> _Pax:
+def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, is_checked: tf.Tensor) -> _Pax:
     """What pax headers say, of all candidates for headers."""
-    owners = tf.where(tf.equal(rows[:, 156], ord(PAX)))[:, 0]
+    owners = tf.where(tf.logical_and(tf.equal(rows[:, 156], ord(PAX)), is_checked))[:, 0]
     candidates, blocks = _size(places), tf.gather(places, owners)
     sizes = tf.clip_by_value(tf.gather(sizes, owners), 0, EXTENSION_BYTES)
     begins = (blocks + 1) * BLOCK
-    # Those that are none may claim any size. Of those that are, none is in what another says.
+    # Of those that are headers, none is in what another says.
     ends = tf.minimum(begins + sizes, tf.concat([blocks[1:] * BLOCK, [_size(raw)]], 0))
     spans = tf.ragged.range(begins, tf.maximum(begins, ends))
     text, owner = tf.gather(raw, spans.flat_values), spans.value_rowids()

@@ -20,8 +20,7 @@ LABEL_EXTENSION = 'cls'
 # The longest label with its white space, and the longest name, of which the rest is not looked at; in bytes.
 LABEL_BYTES = 18
 NAME_BYTES = 4096
-# The largest sample, with its headers, and the largest header that extends another.
-SAMPLE_BYTES = 256 << 20
+# What a header that extends another has at the most.
 EXTENSION_BYTES = 1 << 20
 # Bytes that are read ahead here; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
@@ -46,17 +45,16 @@ class Problem(enum.IntEnum):
 
     NONE = 0
     TRUNCATED = 1
-    TOO_LARGE = 2
-    FOREIGN = 3
-    NO_IMAGE = 4
-    IMAGES = 5
-    NO_LABEL = 6
-    LABELS = 7
-    BAD_LABEL = 8
+    FOREIGN = 2
+    NO_IMAGE = 3
+    IMAGES = 4
+    NO_LABEL = 5
+    LABELS = 6
+    BAD_LABEL = 7
     # Not of a sample, but of the place after the last that can be read.
-    DAMAGED = 9
-    NO_END = 10
-    AFTER_END = 11
+    DAMAGED = 8
+    NO_END = 9
+    AFTER_END = 10
 
     def __str__(self) -> str:
         return _WORDS[self]
@@ -65,7 +63,6 @@ class Problem(enum.IntEnum):
 _WORDS = {
     Problem.NONE: '',
     Problem.TRUNCATED: 'the shard is cut short within it.',
-    Problem.TOO_LARGE: f'larger than {SAMPLE_BYTES >> 20} MiB; what follows in the shard cannot be used, either.',
     Problem.FOREIGN: 'belongs to no sample: no file, or a name that does not end in .jpg, .cls or the like.',
     Problem.NO_IMAGE: f'no image: there must be one file, not empty, of {", ".join(IMAGE_EXTENSIONS)}.',
     Problem.IMAGES: 'several images.',
@@ -79,7 +76,7 @@ _WORDS = {
 
 
 # After these, nothing more is read.
-_LAST = (Problem.TRUNCATED, Problem.TOO_LARGE, Problem.DAMAGED, Problem.NO_END, Problem.AFTER_END)
+_LAST = (Problem.TRUNCATED, Problem.DAMAGED, Problem.NO_END, Problem.AFTER_END)
 
 
 class Member(NamedTuple):
@@ -164,18 +161,14 @@ class Shard:
     def samples(self) -> Iterator[Sample]:
         """The samples, in order; after the last that can be read, why no more can."""
         members: List[Member] = []
-        begin = end = 0
-        for member, after, problem in self._members():
+        for member, problem in self._members():
             if members and (member.key is None or member.key != members[-1].key):
                 yield self._sample(members)
-                members, begin = [], end
-            if after - begin > SAMPLE_BYTES and problem in (Problem.NONE, Problem.FOREIGN):
-                problem = Problem.TOO_LARGE
+                members = []
             members.append(member)
-            end = after
             if problem:
                 yield Sample(members, problem)
-                members, begin = [], end
+                members = []
             if problem in _LAST:
                 return
         if members:
@@ -196,8 +189,8 @@ class Shard:
                 return Sample(members, problem)
         return Sample(members, Problem.NONE, int(content.strip(BLANKS)), images[0])
 
-    def _members(self) -> Iterator[Tuple[Member, int, Problem]]:
-        """The files, and what is there instead, in order: each with the place of the next header, and a problem."""
+    def _members(self) -> Iterator[Tuple[Member, Problem]]:
+        """The files, and what is there instead, in order, each with its problem."""
         place = 0
         name: Optional[bytes] = None
         own_size: Optional[int] = None
@@ -205,11 +198,11 @@ class Shard:
             header = self.read(place, BLOCK)
             here = Member(b'', None, place, 0)
             if len(header) < BLOCK:
-                yield here, place, Problem.NO_END
+                yield here, Problem.NO_END
                 return
             if not any(header):
                 if self._has_more(place):
-                    yield here, place, Problem.AFTER_END
+                    yield here, Problem.AFTER_END
                 return
             field = _size_field(header[124:136])
             size, own_size = (field if own_size is None else own_size), None
@@ -217,7 +210,7 @@ class Shard:
             is_extension = kind in _each(EXTENSIONS)
             sound = header[257] in MAGIC_BEGINS and _is_checked(header)
             if size is None or not sound or (is_extension and size > EXTENSION_BYTES):
-                yield here, place, Problem.DAMAGED
+                yield here, Problem.DAMAGED
                 return
             size = 0 if kind in _each(WITHOUT_DATA) else size
             start = place + BLOCK
@@ -225,7 +218,7 @@ class Shard:
             if start + size > self._size:
                 full_name = _name(header) if name is None else name
                 key = _key(full_name) if kind in _each(REGULAR) else None
-                yield Member(full_name, key, start, size), place, Problem.TRUNCATED
+                yield Member(full_name, key, start, size), Problem.TRUNCATED
                 return
             if is_extension:
                 if kind == LONG_NAME and size:
@@ -240,7 +233,7 @@ class Shard:
             if kind == DIRECTORY or (kind == b'\0' and full_name.endswith(b'/')):
                 continue
             key = _key(full_name) if kind in _each(REGULAR) else None
-            yield Member(full_name, key, start, size), place, Problem.FOREIGN if key is None else Problem.NONE
+            yield Member(full_name, key, start, size), Problem.FOREIGN if key is None else Problem.NONE
 
     def _has_more(self, place: int) -> bool:
         """Whether anything but zeros follows."""
