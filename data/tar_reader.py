@@ -1,8 +1,8 @@
 """Reading tar shards in the input pipeline, by TensorFlow operations alone: a TPU's hosts have no Python.
 
-A shard is read as a whole, and all its headers are looked at together. A block of 512 bytes may be a header if one of its
-bytes says so, and then it says where the next one would be; following that from the first block on, in leaps that double,
-finds those that are. What a sample is, and what is wrong with it, `data.tar_shards` says.
+A shard is read as a whole, and all its headers are looked at together. A block of 512 bytes may be a header if one of
+its bytes says so, and then it says where the next one would be; following that from the first block on, in leaps that
+double, finds those that are. What a sample is, and what is wrong with it, `data.tar_layout` says.
 """
 
 import functools
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from data import ppm, remote
 from data.records import ParsedRecord
-from data.tar_shards import (
+from data.tar_layout import (
     BLANKS,
     BLOCK,
     DIRECTORY,
@@ -325,7 +325,9 @@ def _key_and_extension(names: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
     has_key = tf.logical_and(dot < width, dot > slash + 1)
     padded = tf.pad(names, [[0, 0], [0, 1 + _EXTENSION_LETTERS]])
     rows = tf.range(tf.shape(names, out_type=tf.int64)[0])[:, tf.newaxis] * (width + 1 + _EXTENSION_LETTERS)
-    letters = tf.gather(tf.reshape(padded, [-1]), rows + dot[:, tf.newaxis] + 1 + tf.range(_EXTENSION_LETTERS, dtype=tf.int64))
+    letters = tf.gather(
+        tf.reshape(padded, [-1]), rows + dot[:, tf.newaxis] + 1 + tf.range(_EXTENSION_LETTERS, dtype=tf.int64)
+    )
     is_upper = tf.logical_and(letters >= ord('A'), letters <= ord('Z'))
     lower = tf.cast(_select(is_upper, letters + (ord('a') - ord('A')), letters), tf.int64)
     packed = tf.reduce_sum(lower * [256**place for place in range(_EXTENSION_LETTERS)], axis=1)
@@ -373,9 +375,7 @@ def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, i
         """Where the value is that each header has for a keyword, and its bytes, 0 if there is none."""
         mark = b' %s=' % keyword
         padded = tf.pad(text, [[0, len(mark)]])
-        at = tf.where(
-            _all(*[tf.equal(padded[i : i + _size(text)], letter) for i, letter in enumerate(mark)])
-        )[:, 0]
+        at = tf.where(_all(*[tf.equal(padded[i : i + _size(text)], letter) for i, letter in enumerate(mark)]))[:, 0]
         whose = tf.gather(owner, at)
         # Before it, there is the number of bytes of the whole record, of which a line feed is the last.
         back = at[:, tf.newaxis] - 1 - tf.range(_PAX_DIGITS, dtype=tf.int64)
@@ -436,7 +436,7 @@ def _any(*conditions: tf.Tensor) -> tf.Tensor:
 
 def _select(condition: tf.Tensor, yes: Union[tf.Tensor, int], no: Union[tf.Tensor, int]) -> tf.Tensor:
     """One or the other, as `tf.where`, but with broadcasting; a number takes the type of the tensor."""
-    dtype = no.dtype if isinstance(yes, int) else yes.dtype
+    dtype = next(each.dtype for each in (yes, no) if not isinstance(each, int))
     return tf.compat.v2.where(condition, tf.cast(yes, dtype), tf.cast(no, dtype))
 
 

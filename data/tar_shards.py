@@ -1,290 +1,263 @@
-"""Tar shards in the layout of the webdataset package: `train-00000.tar …` and `validation-00000.tar …`.
+"""Tar shards as the webdataset package has them (`data.tar_layout`): made of TFRecord files, and shown.
 
-The files of a sample stand one after the other and share a key, their name up to the first dot of its last part:
-`000123.jpg`, `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background.
-Other files with the same key are left out. A file without a key, a link or a device is a sample that cannot be used.
+python -m data.tar_shards write SOURCE TARGET   the same images as tar shards, or, if they are, as TFRecord files
+python -m data.tar_shards list SHARD ...        the samples of shards: place, key, label, files and their bytes
 """
 
-import enum
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import argparse
+import contextlib
+import dataclasses
+import io
 import os
-import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+import sys
+import tarfile
+from typing import Callable, Iterator, List, Optional, Tuple
 
 import tensorflow as tf
+from google.protobuf import json_format
 
-from data import remote
+from data import dataset_info, ppm, records, remote, tar_layout
+from data.dataset_info import DatasetInfo
+from data.fingerprint import SplitFingerprint, fingerprint
+from data.tar_layout import LABEL_EXTENSION, SampleChecker, Shard
+from preprocessing.decoding import decode_image
 
-BLOCK = 512
-IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')
-LABEL_EXTENSION = 'cls'
-# The longest label with its white space, and the longest name, of which the rest is not looked at; in bytes.
-LABEL_BYTES = 18
-NAME_BYTES = 4096
-# What a header that extends another has at the most.
-EXTENSION_BYTES = 1 << 20
-# Bytes that are read ahead here; the input pipeline has a flag for its own.
-_READ_AHEAD = 1 << 20
-
-# Types of members: files; what has no data, whatever size its header says; and headers that extend the next one.
-REGULAR = b'\x0007'
-DIRECTORY = b'5'
-WITHOUT_DATA = b'123456'
-LONG_NAME = b'L'
-PAX = b'x'
-EXTENSIONS = b'LKxg'
-
-POSIX_MAGIC = b'ustar\0'
-# What a header has at byte 257: the magic of POSIX or GNU, or, in the first archives, nothing.
-MAGIC_BEGINS = b'u\0'
-# What may stand around a number.
-BLANKS = b'\0\t\n\r '
+# What a tar file keeps of a record besides its image and label, so that it can be one again.
+_OTHERS_EXTENSION = 'json'
+_EXTENSIONS_BY_MAGIC = {b'\xff\xd8': 'jpg', b'\x89PNG': 'png'}
+_FORMATS_BY_EXTENSION = {'jpg': 'JPEG', 'png': 'PNG'}
+_ENCODED, _LABEL = 'image/encoded', 'image/class/label'
 
 
-class Problem(enum.IntEnum):
-    """Why a sample cannot be used; in a sample with several problems, that which comes first here."""
-
-    NONE = 0
-    TRUNCATED = 1
-    FOREIGN = 2
-    NO_IMAGE = 3
-    IMAGES = 4
-    NO_LABEL = 5
-    LABELS = 6
-    BAD_LABEL = 7
-    # Not of a sample, but of the place after the last that can be read.
-    DAMAGED = 8
-    NO_END = 9
-    AFTER_END = 10
-
-    def __str__(self) -> str:
-        return _WORDS[self]
-
-
-_WORDS = {
-    Problem.NONE: '',
-    Problem.TRUNCATED: 'the shard is cut short within it.',
-    Problem.FOREIGN: 'belongs to no sample: no file, or a name that does not end in .jpg, .cls or the like.',
-    Problem.NO_IMAGE: f'no image: there must be one file, not empty, of {", ".join(IMAGE_EXTENSIONS)}.',
-    Problem.IMAGES: 'several images.',
-    Problem.NO_LABEL: f'no label: there must be a file {LABEL_EXTENSION}.',
-    Problem.LABELS: 'several labels.',
-    Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION} must hold one whole number in ASCII.',
-    Problem.DAMAGED: 'the shard is damaged: here should be the header of a file. What follows cannot be used.',
-    Problem.NO_END: 'the shard is cut short: the zeros that end a tar file are missing.',
-    Problem.AFTER_END: 'the shard goes on after the zeros that end a tar file. What follows cannot be used.',
-}
-
-
-# After these, nothing more is read.
-_LAST = (Problem.TRUNCATED, Problem.DAMAGED, Problem.NO_END, Problem.AFTER_END)
-
-
-class Member(NamedTuple):
-    """A file in a shard.
-
-    Attributes:
-      name: with its folders.
-      key: the name up to the first dot of its last part; None if it has none, or this is no file.
-      start: where its content begins, in bytes.
-      size: of its content, in bytes.
-    """
-
-    name: bytes
-    key: Optional[bytes]
-    start: int
-    size: int
-
-    @property
-    def extension(self) -> str:
-        """What follows the key and a dot, in small letters; nothing if there is no key."""
-        return '' if self.key is None else self.name[len(self.key) + 1 :].decode(errors='replace').lower()
-
-
-class Sample(NamedTuple):
-    """A sample of a shard, or what is in the place of one.
-
-    Attributes:
-      members: its files.
-      problem: why it cannot be used, but for its image, which was not looked at.
-      label: the class; 0 if there is a problem.
-      image: the file of the image; None if there is a problem.
-    """
-
-    members: List[Member]
-    problem: Problem
-    label: int = 0
-    image: Optional[Member] = None
-
-    @property
-    def key(self) -> str:
-        """What its files share; the name of a file that has no key."""
-        first = self.members[0]
-        return os.fsdecode(first.name if first.key is None else first.key)
-
-
-class Shard:
-    """A shard that is read from its beginning to its end: a context manager.
+class _Images:
+    """What converting does with images, and which it had to leave out.
 
     Args:
-      path: of the shard.
-
-    Raises:
-      RemoteError: now or later, it is refused, or cannot be reached.
-      tf.errors.OpError: the same of a local one.
+      num_classes: labels must be below it.
+      max_bad_records: images that may be left out.
+      say: called with a line for the user about each.
     """
 
-    def __init__(self, path: str):
-        self._path = path
-        self._size = remote.size(path)
-        self._file = tf.io.gfile.GFile(path, 'rb')
-        self._content, self._start = b'', 0
+    def __init__(self, num_classes: int, max_bad_records: int, say: Callable[[str], None]):
+        with tf.Graph().as_default() as graph:
+            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._png = ppm.as_png(self._encoded)
+            self._shape = tf.shape(decode_image(self._png))
+        self._session = tf.compat.v1.Session(graph=graph)
+        self.of_records = records.RecordChecker(num_classes, decode_image)
+        self.of_tar = SampleChecker(num_classes, lambda image: decode_image(ppm.as_png(image)))
+        self._left, self._say = max_bad_records, say
 
-    def __enter__(self) -> 'Shard':
-        return self
+    def close(self) -> None:
+        """Lets go of TensorFlow's resources."""
+        for each in (self._session, self.of_records, self.of_tar):
+            each.close()
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def is_usable(self, path: str, position: int, problem: Optional[str]) -> bool:
+        """Whether there is no problem; says so if there is.
 
-    def read(self, start: int, size: int) -> bytes:
-        """The bytes at a place; fewer where the shard ends. They are read ahead."""
-        size = max(0, min(size, self._size - start))
-        if not self._start <= start <= start + size <= self._start + len(self._content):
-            ahead = min(max(size, _READ_AHEAD), self._size - start)
-            with remote.explained(self._path, remote.READ):
-                self._file.seek(start)
-                self._content, self._start = self._file.read(ahead), start
-            if len(self._content) < ahead:
-                until = start + len(self._content)
-                raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self._size}.')
-        return self._content[start - self._start : start - self._start + size]
+        Raises:
+          DataError: there is one, and no more may be left out.
+        """
+        if not problem:
+            return True
+        bad = records.BadRecord(path, position, problem)
+        if not self._left:
+            raise records.DataError(f'{bad} Nothing was written. --max_bad_records=N leaves out as many.')
+        self._left -= 1
+        self._say(f'left out {bad}')
+        return False
 
-    def samples(self) -> Iterator[Sample]:
-        """The samples, in order; after the last that can be read, why no more can."""
-        members: List[Member] = []
-        for member, problem in self._members():
-            if members and (member.key is None or member.key != members[-1].key):
-                yield self._sample(members)
-                members = []
-            members.append(member)
-            if problem:
-                yield Sample(members, problem)
-                members = []
-            if problem in _LAST:
-                return
-        if members:
-            yield self._sample(members)
+    def example(self, encoded: bytes, label: int, filename: str) -> tf.train.Example:
+        """A record of an image of which nothing else is known."""
+        encoded, (height, width, _) = self._session.run([self._png, self._shape], {self._encoded: encoded})
+        image_format = _FORMATS_BY_EXTENSION[_extension_of(encoded) or 'jpg']
+        return records.make_example(encoded, image_format, label, '', int(height), int(width), filename)
 
-    def _sample(self, members: List[Member]) -> Sample:
-        images = [member for member in members if member.extension in IMAGE_EXTENSIONS]
-        labels = [member for member in members if member.extension == LABEL_EXTENSION]
-        content = self.read(labels[0].start, LABEL_BYTES + 1)[: labels[0].size] if labels else b''
-        for holds, problem in (
-            (not sum(image.size for image in images), Problem.NO_IMAGE),
-            (len(images) > 1, Problem.IMAGES),
-            (not labels, Problem.NO_LABEL),
-            (len(labels) > 1, Problem.LABELS),
-            (not content.strip(BLANKS).isdigit() or len(content) > LABEL_BYTES, Problem.BAD_LABEL),
-        ):
-            if holds:
-                return Sample(members, problem)
-        return Sample(members, Problem.NONE, int(content.strip(BLANKS)), images[0])
 
-    def _members(self) -> Iterator[Tuple[Member, Problem]]:
-        """The files, and what is there instead, in order, each with its problem."""
-        place = 0
-        name: Optional[bytes] = None
-        own_size: Optional[int] = None
-        while True:
-            header = self.read(place, BLOCK)
-            here = Member(b'', None, place, 0)
-            if len(header) < BLOCK:
-                yield here, Problem.NO_END
-                return
-            if not any(header):
-                if self._has_more(place):
-                    yield here, Problem.AFTER_END
-                return
-            field = _size_field(header[124:136])
-            size, own_size = (field if own_size is None else own_size), None
-            kind = header[156:157]
-            is_extension = kind in _each(EXTENSIONS)
-            sound = header[257] in MAGIC_BEGINS and _is_checked(header)
-            if size is None or not sound or (is_extension and size > EXTENSION_BYTES):
-                yield here, Problem.DAMAGED
-                return
-            size = 0 if kind in _each(WITHOUT_DATA) else size
-            start = place + BLOCK
-            place = start + -(-size // BLOCK) * BLOCK
-            if start + size > self._size:
-                full_name = _name(header) if name is None else name
-                key = _key(full_name) if kind in _each(REGULAR) else None
-                yield Member(full_name, key, start, size), Problem.TRUNCATED
-                return
-            if is_extension:
-                if kind == LONG_NAME and size:
-                    name = self.read(start, size)
-                elif kind == PAX:
-                    said = _pax_records(self.read(start, size))
-                    name = said.get(b'path') or name
-                    own_size = _decimal(said.get(b'size'))
+def _extension_of(encoded: bytes) -> Optional[str]:
+    return next((name for magic, name in _EXTENSIONS_BY_MAGIC.items() if encoded.startswith(magic)), None)
+
+
+def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Example]:
+    try:
+        for position, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
+            problem = images.of_records.problem(serialized)
+            example = tf.train.Example()
+            if not problem:
+                example.ParseFromString(serialized)
+                if not _extension_of(example.features.feature[_ENCODED].bytes_list.value[0]):
+                    problem = 'neither JPEG nor PNG, which tar shards hold.'
+            if images.is_usable(path, position, problem):
+                yield example
+    except tf.errors.DataLossError as error:
+        raise records.DataError(f'{path}: damaged or cut short: {error.message}.')
+
+
+def _examples_of_tar(path: str, images: _Images) -> Iterator[tf.train.Example]:
+    with Shard(path) as shard:
+        for position, sample in enumerate(shard.samples()):
+            if not images.is_usable(path, position, images.of_tar.problem_of(shard, sample)) or not sample.image:
                 continue
-            full_name = (_name(header) if name is None else name)[:NAME_BYTES].partition(b'\0')[0]
-            name = None
-            if kind == DIRECTORY or (kind == b'\0' and full_name.endswith(b'/')):
-                continue
-            key = _key(full_name) if kind in _each(REGULAR) else None
-            yield Member(full_name, key, start, size), Problem.FOREIGN if key is None else Problem.NONE
-
-    def _has_more(self, place: int) -> bool:
-        """Whether anything but zeros follows."""
-        return any(any(self.read(start, _READ_AHEAD)) for start in range(place, self._size, _READ_AHEAD))
-
-
-def _each(kinds: bytes) -> Tuple[bytes, ...]:
-    return tuple(kinds[i : i + 1] for i in range(len(kinds)))
+            encoded = shard.read(sample.image.start, sample.image.size)
+            others = [member for member in sample.members if member.extension == _OTHERS_EXTENSION]
+            example = tf.train.Example()
+            try:
+                content = b''.join(shard.read(member.start, member.size) for member in others)
+                json_format.Parse(content.decode(), example)
+                example.features.feature[_ENCODED].bytes_list.value[:] = [encoded]
+                example.features.feature[_LABEL].int64_list.value[:] = [sample.label]
+            except (UnicodeDecodeError, json_format.ParseError):
+                # Nobody's, or another program's.
+                example = images.example(encoded, sample.label, os.path.basename(os.fsdecode(sample.image.name)))
+            yield example
 
 
-def _is_checked(header: bytes) -> bool:
-    """Whether a block has the checksum of a header: the sum of its bytes, as if the checksum itself were blank."""
-    return _octal(header[148:156]) == sum(header) - sum(header[148:156]) + 8 * ord(' ')
+def _add_to_tar(archive: tarfile.TarFile, key: str, example: tf.train.Example) -> None:
+    feature = example.features.feature
+    encoded, label = feature[_ENCODED].bytes_list.value[0], feature[_LABEL].int64_list.value[0]
+    others = tf.train.Example()
+    others.CopyFrom(example)
+    del others.features.feature[_ENCODED], others.features.feature[_LABEL]
+    for extension, content in (
+        (_extension_of(encoded), encoded),
+        (LABEL_EXTENSION, b'%d' % label),
+        (_OTHERS_EXTENSION, json_format.MessageToJson(others, indent=None, sort_keys=True).encode()),
+    ):
+        header = tarfile.TarInfo(f'{key}.{extension}')
+        header.size = len(content)
+        archive.addfile(header, io.BytesIO(content))
 
 
-def _octal(field: bytes) -> Optional[int]:
-    digits = field.strip(BLANKS)
-    return int(digits or b'0', 8) if re.fullmatch(rb'[0-7]*', digits) else None
+def _write(examples: Iterator[tf.train.Example], path: str, to_tar: bool, first: int) -> SplitFingerprint:
+    """Writes a file, and returns the fingerprint of what is in it; `first` is the number of its first image."""
+    written = SplitFingerprint()
+    with contextlib.ExitStack() as stack:
+        if to_tar:
+            archive = stack.enter_context(tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT))
+        else:
+            writer = stack.enter_context(tf.io.TFRecordWriter(path))
+        for number, example in enumerate(examples, first):
+            feature = example.features.feature
+            label, encoded = feature[_LABEL].int64_list.value[0], feature[_ENCODED].bytes_list.value[0]
+            written = written.with_image(label, encoded)
+            if to_tar:
+                _add_to_tar(archive, f'{number:08d}', example)
+            else:
+                writer.write(example.SerializeToString(deterministic=True))
+    return written
 
 
-def _decimal(text: Optional[bytes]) -> Optional[int]:
-    return int(text) if text and re.fullmatch(rb'\d{1,%d}' % LABEL_BYTES, text) else None
+def convert(source: str, target: str, max_bad_records: int, say: Callable[[str], None]) -> None:
+    """Writes the tar shards of a data set of record files, or the record files of one of tar shards.
+
+    Files stay as many, and their images in the same order. `dataset.json` is written, too, if there are both splits.
+
+    Args:
+      source: folder of the files.
+      target: folder to make.
+      max_bad_records: images that may be left out because they cannot be used.
+      say: called with lines for the user.
+
+    Raises:
+      DataError: the source cannot be used, or holds more such images; or the target holds something.
+      RemoteError: the source is refused, or cannot be reached.
+    """
+    records.check_can_be_made(target)
+    names = remote.names_in(source) or []
+    to_tar = not any(name.endswith('.tar') for name in names)
+    find, examples_of = (
+        (records.find_shards, _examples_of_records) if to_tar else (tar_layout.find_shards, _examples_of_tar)
+    )
+    # Of neither, the usual complaint.
+    splits = [s for s in (records.TRAIN, records.VALIDATION) if any(name.startswith(f'{s}-') for name in names)]
+    paths = {split: find(source, split) for split in splits or [records.TRAIN]}
+    info = dataset_info.read(source)
+    totals = {}
+    with records.new_data_dir(target) as unfinished, contextlib.closing(
+        _Images(info.num_classes if info else 1 << 31, max_bad_records, say)
+    ) as images:
+        labels: List[int] = []
+        for split, of_split in paths.items():
+            total = SplitFingerprint()
+            path_of = tar_layout.shard_path if to_tar else records.shard_path
+            for shard, path in enumerate(of_split):
+                examples = _noting_labels(examples_of(path, images), labels)
+                new = path_of(unfinished, split, shard, len(of_split))
+                total += _write(examples, new, to_tar, total.images)
+            totals[split] = total
+            say(f'{total.images:,} {split} images in {len(of_split):,} {"tar" if to_tar else "TFRecord"} files')
+        if len(totals) < 2 or not all(total.images for total in totals.values()):
+            say(f'no {dataset_info.FILE_NAME}: it describes data sets of training and validation images')
+            return
+        if info is None:
+            names = ['background', *map(str, range(1, max(labels) + 1))]
+            info = DatasetInfo(os.path.basename(os.path.abspath(source)), source, 1, 1, len(names), names)
+        dataclasses.replace(
+            info,
+            train_images=totals[records.TRAIN].images,
+            validation_images=totals[records.VALIDATION].images,
+            fingerprint=fingerprint(totals[records.TRAIN], totals[records.VALIDATION]),
+        ).write(unfinished)
 
 
-def _size_field(field: bytes) -> Optional[int]:
-    """The size that a header says, in octal, or in binary if the first bit is set."""
-    if field[0] < 0x80:
-        return _octal(field)
-    size = int.from_bytes(field[1:], 'big')
-    return size if field[0] == 0x80 and size < 1 << 56 else None
+def _noting_labels(examples: Iterator[tf.train.Example], labels: List[int]) -> Iterator[tf.train.Example]:
+    """The examples, as they are; the largest label that was met is left in `labels`."""
+    for example in examples:
+        labels[:] = [max([*labels, example.features.feature[_LABEL].int64_list.value[0]])]
+        yield example
 
 
-def _name(header: bytes) -> bytes:
-    """The name in a header. POSIX has a long one in two fields; others use the second for other things."""
-    name, prefix = header[:100].partition(b'\0')[0], header[345:500].partition(b'\0')[0]
-    return prefix + b'/' + name if prefix and header[257:263] == POSIX_MAGIC else name
+def lines(path: str) -> Iterator[Tuple[str, bool]]:
+    """The samples of a shard, a line each, and whether one has no problem."""
+    with Shard(path) as shard:
+        for position, sample in enumerate(shard.samples()):
+            members = '  '.join(f'{member.extension or "?"} {member.size:,}' for member in sample.members)
+            if sample.problem:
+                yield f'{position}  {sample.key}  {members}  {sample.problem}', False
+            else:
+                yield f'{position}  {sample.key}  label {sample.label}  {members}', True
 
 
-def _key(name: bytes) -> Optional[bytes]:
-    folder, slash, last = name.rpartition(b'/')
-    stem, dot, _ = last.partition(b'.')
-    return folder + slash + stem if stem and dot else None
+def main() -> int:
+    """Converts or lists what the command line names; 1 if a sample that is listed has a problem."""
+    parser = argparse.ArgumentParser(
+        prog='python -m data.tar_shards', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest='command', required=True)
+    write = commands.add_parser('write', help='tar shards of TFRecord files, or TFRecord files of tar shards')
+    write.add_argument('source', help='folder of train-* and validation-* files')
+    write.add_argument('target', help='folder to make')
+    write.add_argument('--max_bad_records', type=int, default=0, help='images that may be left out (default 0)')
+    listing = commands.add_parser('list', help='the samples of shards, a line each')
+    listing.add_argument('shards', nargs='+', metavar='SHARD')
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == 'write':
+            convert(
+                arguments.source, arguments.target, arguments.max_bad_records, lambda line: print(line, file=sys.stderr)
+            )
+            return 0
+        fine = True
+        for path in arguments.shards:
+            print(path)
+            for line, is_fine in lines(path):
+                print(line)
+                fine = fine and is_fine
+        return 0 if fine else 1
+    except (records.DataError, remote.RemoteError) as error:
+        parser.error(str(error))
+    except tf.errors.OpError as error:
+        parser.error(error.message)
+    except BrokenPipeError:
+        # `| head` has seen enough, and Python would complain again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
 
 
-def _pax_records(content: bytes) -> Dict[bytes, bytes]:
-    """The records of a pax header, each `LENGTH KEYWORD=VALUE` and a line feed; up to one that is none."""
-    said = {}
-    while True:
-        match = re.match(rb'(\d{1,7}) ([^=]*)=', content)
-        length = int(match.group(1)) if match else 0
-        if not match or not match.end() < length <= len(content) or content[length - 1 : length] != b'\n':
-            return said
-        said[match.group(2)] = content[match.end() : length - 1]
-        content = content[length:]
+if __name__ == '__main__':
+    sys.exit(main())
