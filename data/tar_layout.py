@@ -222,7 +222,8 @@ class Shard:
     def read(self, start: int, size: int) -> bytes:
         """The bytes at a place; fewer where the shard ends. They are read ahead."""
         size = max(0, min(size, self._size - start))
-        if not self._start <= start <= start + size <= self._start + len(self._content):
+        # To seek the end itself is an error.
+        if size and not self._start <= start <= start + size <= self._start + len(self._content):
             ahead = min(max(size, _READ_AHEAD), self._size - start)
             with remote.explained(self._path, remote.READ):
                 self._file.seek(start)
@@ -230,7 +231,7 @@ class Shard:
             if len(self._content) < ahead:
                 until = start + len(self._content)
                 raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self._size}.')
-        return self._content[start - self._start : start - self._start + size]
+        return self._content[start - self._start : start - self._start + size] if size else b''
 
     def samples(self) -> Iterator[Sample]:
         """The samples, in order; after the last that can be read, why no more can."""

@@ -117,12 +117,13 @@ def _find(content: tf.Tensor) -> _Samples:
     is_checked = _is_checked(rows)
     sizes, has_size = _size_field(rows)
     pax = _pax(raw, rows, places, sizes, is_checked)
-    # Sizes that are larger than the shard, or negative in a block that is no header, lead nowhere.
-    sizes = tf.clip_by_value(_select(pax.size >= 0, pax.size, sizes), 0, _size(raw) + 1)
-    sizes = _select(_is_one_of(rows[:, 156], WITHOUT_DATA), 0, sizes)
+    sizes = _select(pax.size >= 0, pax.size, sizes)
     is_extension = _is_one_of(rows[:, 156], EXTENSIONS)
     fits = tf.logical_not(tf.logical_and(is_extension, sizes > EXTENSION_BYTES))
     is_sound = _all(is_checked, _any(has_size, pax.size >= 0), fits)
+    # Sizes that are larger than the shard, or negative in a block that is no header, lead nowhere.
+    sizes = tf.clip_by_value(sizes, 0, _size(raw) + 1)
+    sizes = _select(_is_one_of(rows[:, 156], WITHOUT_DATA), 0, sizes)
     after = places + 1 + (sizes + BLOCK - 1) // BLOCK
 
     headers = _chain(places, after, count)

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import dataclasses
 import io
+import json
 import os
 import sys
 import tarfile
@@ -102,17 +103,23 @@ def _examples_of_tar(path: str, images: _Images) -> Iterator[tf.train.Example]:
             if not images.is_usable(path, position, images.of_tar.problem_of(shard, sample)) or not sample.image:
                 continue
             encoded = shard.read(sample.image.start, sample.image.size)
-            others = [member for member in sample.members if member.extension == _OTHERS_EXTENSION]
-            example = tf.train.Example()
-            try:
-                content = b''.join(shard.read(member.start, member.size) for member in others)
-                json_format.Parse(content.decode(), example)
+            example = _others_of(shard, sample)
+            if example:
                 example.features.feature[_ENCODED].bytes_list.value[:] = [encoded]
                 example.features.feature[_LABEL].int64_list.value[:] = [sample.label]
-            except (UnicodeDecodeError, json_format.ParseError):
-                # Nobody's, or another program's.
-                example = images.example(encoded, sample.label, os.path.basename(os.fsdecode(sample.image.name)))
-            yield example
+            yield example or images.example(encoded, sample.label, os.path.basename(os.fsdecode(sample.image.name)))
+
+
+def _others_of(shard: Shard, sample: tar_layout.Sample) -> Optional[tf.train.Example]:
+    """What `_add_to_tar` kept of a record besides its image and label; None if that is not there."""
+    for member in sample.members:
+        if member.extension == _OTHERS_EXTENSION:
+            # Another program's file of that name may have any content.
+            with contextlib.suppress(ValueError, json_format.ParseError):
+                others = json.loads(shard.read(member.start, member.size).decode())
+                if isinstance(others, dict) and [*others] == ['features']:
+                    return json_format.ParseDict(others, tf.train.Example())
+    return None
 
 
 def _add_to_tar(archive: tarfile.TarFile, key: str, example: tf.train.Example) -> None:
@@ -216,7 +223,7 @@ def lines(path: str) -> Iterator[Tuple[str, bool]]:
         for position, sample in enumerate(shard.samples()):
             members = '  '.join(f'{member.extension or "?"} {member.size:,}' for member in sample.members)
             if sample.problem:
-                yield f'{position}  {sample.key}  {members}  {sample.problem}', False
+                yield f'{position}  {sample.key}  {members}  {sample.problem!s}', False
             else:
                 yield f'{position}  {sample.key}  label {sample.label}  {members}', True
 
