@@ -381,7 +381,8 @@ def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, i
         # Before it, there is the number of bytes of the whole record, of which a line feed is the last.
         back = at[:, tf.newaxis] - 1 - tf.range(_PAX_DIGITS, dtype=tf.int64)
         digits = tf.gather(text, tf.maximum(back, 0)) - ord('0')
-        is_digit = tf.logical_and(digits < 10, back >= 0)
+        of_same = tf.equal(tf.gather(owner, tf.maximum(back, 0)), whose[:, tf.newaxis])
+        is_digit = _all(digits < 10, back >= 0, of_same)
         is_digit = tf.cumprod(tf.cast(is_digit, tf.int64), axis=1)
         length = tf.reduce_sum(tf.cast(digits, tf.int64) * is_digit * [10**i for i in range(_PAX_DIGITS)], axis=1)
         start = at + len(mark)

@@ -4,7 +4,7 @@ import io
 import pathlib
 import random
 import tarfile
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Sequence, Set, Tuple
 
 import numpy as np
 import pytest
@@ -200,7 +200,9 @@ def test_sizes_in_octal_and_binary(reader: Reader, size_field: bytes, found: Any
 def test_a_size_in_a_pax_header_wins(reader: Reader, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
     path.write_bytes(
-        tarfile.TarInfo._create_pax_generic_header({'comment': 'a size=1\n', 'size': '700'}, b'x', 'utf-8')
+        tarfile.TarInfo._create_pax_generic_header(  # type: ignore[attr-defined]
+            {'comment': 'a size=1\n', 'size': '700'}, b'x', 'utf-8'
+        )
         + header('1.jpg', b'0' * 12, b'x' * 700)
         + header('1.cls', b'%011o\0' % 1, b'3')
         + END
@@ -308,7 +310,7 @@ def fuzz(reader: Reader, tmp_path: pathlib.Path, cases: int) -> None:
     for tar_format in FORMATS[1:]:
         contents.append(pathlib.Path(write_tar(path, files, tar_format, mtime=0.5)).read_bytes())
     draw = random.Random(cases)
-    problems = set()
+    problems: Set[bytes] = set()
     for case in range(cases):
         content = mutated(draw.choice(contents), draw)
         path.write_bytes(content)
