@@ -5,6 +5,7 @@ Each is a TFRecord file of `tf.train.Example`s, one per image.
 
 import concurrent.futures
 import contextlib
+import functools
 import math
 import os
 import re
@@ -243,26 +244,42 @@ def find_shards(data_dir: str, split: str) -> List[str]:
       DataError: the folder does not exist, has none, or has those of several data sets.
       RemoteError: it may not be listed, or cannot be reached.
     """
+    example = os.path.basename(shard_path(data_dir, split, 0, DOCUMENTED_SHARDS[split]))
+    return list_shards(data_dir, split, r'-\d+(-of-\d+)$', example)
+
+
+def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[str]:
+    """The files of a split, in order.
+
+    Args:
+      data_dir: the folder.
+      split: `TRAIN` or `VALIDATION`.
+      pattern: what follows the split in their names, a regular expression; its group is the same in those of a set.
+      example: such a name, for messages.
+
+    Raises:
+      DataError, RemoteError: as `find_shards`.
+    """
     try:
         names = remote.names_in(data_dir)
     except tf.errors.OpError as error:
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
     if names is None:
-        raise DataError(f'--data_dir={data_dir}: no such folder. It must hold the record files of a data set.')
+        raise DataError(f'--data_dir={data_dir}: no such folder. It must hold the files of a data set.')
     # A backup, or a copy that was broken off, would give its images a second time.
-    paths = [os.path.join(data_dir, name) for name in names if re.match(rf'{split}-\d+-of-\d+$', name)]
-    if not paths:
-        example = os.path.basename(shard_path(data_dir, split, 0, DOCUMENTED_SHARDS[split]))
-        others = sorted({re.sub(r'-\d{5}-of-\d{5}$', '-*', name) for name in names})
+    found = {name: match.group(1) for name in names for match in [re.match(split + pattern, name)] if match}
+    if not found:
+        others = sorted({re.sub(r'-\d{5,}(-of-\d{5,})?', '-*', name) for name in names})
         raise DataError(
             f'--data_dir={data_dir}: no {split} files, which are named like {example}; '
             + (f'it holds {", ".join(others[:5])}.' if others else 'it is empty.')
+            + (' --data_format=tar reads tar files.' if any(name.endswith('.tar') for name in names) else '')
         )
-    counts = sorted({_shards_of(path) for path in paths})
-    if len(counts) > 1:
-        kinds = ' and '.join(f'-of-{count:05d}' for count in counts)
+    sets = sorted({each or '' for each in found.values()})
+    if len(sets) > 1:
+        kinds = ' and '.join(each or 'unnumbered' for each in sets)
         raise DataError(f'--data_dir={data_dir}: the {split} files are of several data sets, {kinds}. Keep one.')
-    return paths
+    return [os.path.join(data_dir, name) for name in sorted(found)]
 
 
 def _shards_of(path: str) -> int:
@@ -312,6 +329,21 @@ def sizes_to_reach(paths: Sequence[str]) -> List[int]:
         return [0] * len(paths)
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         return [*pool.map(remote.size, paths)]
+
+
+def reader(data_dir: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+    """What reads a file, given its path and, from `sizes_to_reach`, its size: its records, string scalars for `parse`.
+
+    Args:
+      data_dir: where the files are.
+      buffer_size: bytes that are read ahead.
+    """
+
+    def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+        lines = tf.data.TFRecordDataset(path, buffer_size=buffer_size)
+        return read_to_the_end(lines, path, size) if remote.hides_refusals(data_dir) else lines
+
+    return read
 
 
 def read_to_the_end(serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
@@ -371,8 +403,8 @@ def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Opti
     label = feature['image/class/label'].int64_list.value
     if len(label) != 1:
         return 'no label: image/class/label must hold one whole number.'
-    if not 0 <= label[0] < num_classes:
-        return f'label {label[0]} is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
+    if label_problem(label[0], num_classes):
+        return label_problem(label[0], num_classes)
     corners = [feature[f'image/object/bbox/{c}'] for c in CORNERS]
     if any(corner.WhichOneof('kind') not in (None, 'float_list') for corner in corners):
         return 'bounding boxes that are no fractions: image/object/bbox/* must be floats.'
@@ -381,6 +413,13 @@ def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Opti
     if any(math.isnan(value) for corner in corners for value in corner.float_list.value):
         return 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
     return None
+
+
+def label_problem(label: int, num_classes: int) -> Optional[str]:
+    """Why a label cannot be used; None if it can."""
+    if 0 <= label < num_classes:
+        return None
+    return f'label {label} is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
 
 
 class RecordChecker:
@@ -392,7 +431,7 @@ class RecordChecker:
     """
 
     def __init__(self, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor]):
-        self._num_classes = num_classes
+        self.num_classes = num_classes
         with tf.Graph().as_default() as graph:
             self._encoded = tf.compat.v1.placeholder(tf.string, [])
             self._decoded = tf.shape(decode(self._encoded))
@@ -406,7 +445,7 @@ class RecordChecker:
         """Why a serialized record cannot be used; None if it can."""
         example = parse_example(serialized)
         encoded = example.features.feature['image/encoded'].bytes_list.value if example else ()
-        return field_problem(example, self._num_classes) or self.image_problem(encoded[0])
+        return field_problem(example, self.num_classes) or self.image_problem(encoded[0])
 
     def image_problem(self, encoded: bytes) -> Optional[str]:
         """Why an encoded image cannot be used; None if it can."""
@@ -416,14 +455,19 @@ class RecordChecker:
             return f'the image ({len(encoded)} bytes) cannot be decoded: broken, or neither JPEG, PNG nor GIF.'
         return None
 
+    def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
+        """For each record of a file, in order, what tells its problem."""
+        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+            yield functools.partial(self.problem, serialized)
+
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:
         """The bad records of some files, one after the other; `progress` is told now and then how far it is."""
         looked_at = 0
         for path in paths:
             position = -1
             try:
-                for position, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
-                    problem = self.problem(serialized)
+                for position, tell in enumerate(self.problems(path)):
+                    problem = tell()
                     if problem:
                         yield BadRecord(path, position, problem)
                     looked_at += 1
@@ -435,7 +479,7 @@ class RecordChecker:
     def problem_at(self, path: str, position: int) -> BadRecord:
         """The bad record at a place where one was met."""
         with contextlib.suppress(tf.errors.OpError):
-            for index, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
+            for index, tell in enumerate(self.problems(path)):
                 if index == position:
-                    return BadRecord(path, position, self.problem(serialized) or 'could not be used when it was read.')
+                    return BadRecord(path, position, tell() or 'could not be used when it was read.')
         return BadRecord(path, position, 'cannot be read any more.')

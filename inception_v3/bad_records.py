@@ -8,6 +8,7 @@ from typing import Iterator, List, Sequence
 import tensorflow as tf
 
 from data import records, remote
+from data.formats import FORMATS
 from inception_v3.config import Config
 from inception_v3.progress import Screen, logger
 from preprocessing.decoding import decode_image
@@ -103,7 +104,8 @@ class BadRecords:
 
     def _search(self) -> List[records.BadRecord]:
         at_most = max(_NAMED_AT_MOST, self._config.max_bad_records) + 1
-        paths = [path for split in self._splits for path in records.find_shards(self._config.data_dir, split)]
+        find_shards = FORMATS[self._config.data_format].find_shards
+        paths = [path for split in self._splits for path in find_shards(self._config.data_dir, split)]
         with self._checker() as checker:
             return list(itertools.islice(checker.search(paths, self._screen.update), at_most))
 
@@ -122,4 +124,5 @@ class BadRecords:
         return remote.names_in(_folder(self._config, split)) or []
 
     def _checker(self) -> 'contextlib.closing[records.RecordChecker]':
-        return contextlib.closing(records.RecordChecker(self._config.num_classes, decode_image))
+        checker = FORMATS[self._config.data_format].checker
+        return contextlib.closing(checker(self._config.num_classes, decode_image))

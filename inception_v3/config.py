@@ -98,6 +98,11 @@ class Config:
         'real', 'what to read: the records in --data_dir, or made-up images', choices=('real', 'fake')
     )
     data_dir: str = _data('', 'folder of the records, train-* and validation-*')
+    data_format: str = _data(
+        'tfrecord',
+        'files of the records: TFRecord files, or tar files as webdataset has them, each read into memory whole',
+        choices=('tfrecord', 'tar'),
+    )
     num_train_images: int = _data(
         1281167, "training images in an epoch; default: as dataset.json in --data_dir says, else ImageNet's", lower=1
     )
@@ -275,6 +280,8 @@ class Config:
             yield f'--model_dir={self.model_dir}: must not have any of the characters * ? [ in its name.'
         if self.model_dir and self.data_dir and os.path.normpath(self.model_dir) == os.path.normpath(self.data_dir):
             yield f'--model_dir={self.model_dir}: must not be --data_dir; checkpoints would lie among the records.'
+        if self.use_annotated_bbox and self.data_format == 'tar':
+            yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
         if self.max_bad_records and not self.model_dir:
             yield f'--max_bad_records={self.max_bad_records}: needs a --model_dir, where skipped records are named.'
 

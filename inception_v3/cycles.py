@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl import app
 
 from data import records, remote
+from data.formats import FORMATS
 from inception_v3 import batch_norm, results, topology
 from inception_v3.bad_records import BadRecords
 from inception_v3.checkpoints import (
@@ -71,9 +72,10 @@ class Run:
             )
 
     def _check_shards(self, split: str) -> None:
-        paths = records.find_shards(self._config.data_dir, split)
-        missing = records.missing_shards(self._config.data_dir, split, paths)
-        records.check_not_empty(paths)
+        files = FORMATS[self._config.data_format]
+        paths = files.find_shards(self._config.data_dir, split)
+        missing = files.missing_shards(self._config.data_dir, split, paths)
+        files.check_not_empty(paths)
         if missing:
             logger.info(
                 'only part of the data is there: %d of %d %s files are missing from %s, the first is %s',
@@ -232,8 +234,9 @@ class Run:
     def _check_files(self) -> None:
         """Makes sure that records can be read, and checkpoints written."""
         if self._config.use_data == 'real':
+            find_shards = FORMATS[self._config.data_format].find_shards
             for split in splits_of(self._config):
-                remote.check_readable(records.find_shards(self._config.data_dir, split)[0])
+                remote.check_readable(find_shards(self._config.data_dir, split)[0])
         results.check_writable('model_dir', self._model_dir)
 
     def _evaluate(self, checkpoint: str) -> results.Evaluation:

@@ -6,7 +6,8 @@ from typing import Any, Dict, Tuple
 
 import tensorflow as tf
 
-from data import records, remote
+from data import records
+from data.formats import FORMATS
 from inception_v3 import transfer
 from inception_v3.bad_records import name_bad_record
 from inception_v3.config import Config
@@ -86,6 +87,7 @@ class InputPipeline:
         self._is_training = is_training
         self._config = config
         self._split = records.TRAIN if is_training else records.VALIDATION
+        self._format = FORMATS[config.data_format]
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
         """Builds the data set.
@@ -134,7 +136,7 @@ class InputPipeline:
         What it holds in memory: `num_files_infeed` files and one more, each read ahead, and the buffer of records.
         """
         config = self._config
-        paths = records.find_shards(config.data_dir, self._split)
+        paths = self._format.find_shards(config.data_dir, self._split)
         files = tf.data.Dataset.from_tensor_slices((paths, records.sizes_to_reach(paths)))
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
@@ -154,12 +156,10 @@ class InputPipeline:
         return dataset
 
     def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        lines = tf.data.TFRecordDataset(path, buffer_size=self._config.prefetch_dataset_buffer_size)
-        if remote.hides_refusals(self._config.data_dir):
-            lines = records.read_to_the_end(lines, path, size)
+        read = self._format.reader(self._config.data_dir, self._config.prefetch_dataset_buffer_size)
         if not self._config.max_bad_records:
-            return lines
-        return lines.enumerate().map(lambda position, serialized: (path, position, serialized))
+            return read(path, size)
+        return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))
 
     def _preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Phase 2, preprocessing: records to (what is sent of the image, label), many at a time."""
@@ -179,7 +179,7 @@ class InputPipeline:
     def _preprocess(self, serialized: tf.Tensor) -> Tuple[transfer.Features, tf.Tensor]:
         """One record to what is sent of its image, and its label."""
         config = self._config
-        record = records.parse(serialized, with_boxes=self._is_training and config.use_annotated_bbox)
+        record = self._format.parse(serialized, self._is_training and config.use_annotated_bbox)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
             encoded, label = tf.identity(record.encoded), tf.cast(record.label, tf.int32)

@@ -133,7 +133,7 @@ def examine(tpu: Topology, given: flags.Given, with_xla: bool, screen: progress.
         listed = {split: max(count, tpu.hosts) for split, count in {**records.DOCUMENTED_SHARDS, **shards}.items()}
     else:
         listed = {}
-    with storage.stand_in(listed) as (data_dir, model_dir):
+    with storage.stand_in(config.data_format, listed) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')

@@ -10,7 +10,7 @@ from typing import Container, Dict, Iterator, Optional, Set, Tuple
 import tensorflow as tf
 from absl import app
 
-from data import records
+from data.formats import FORMATS
 from inception_v3 import results
 from inception_v3.checkpoints import latest_checkpoint
 from inception_v3.config import Config
@@ -77,17 +77,18 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
       The number of files by split, without those that cannot be listed.
     """
     counts = {}
+    files = FORMATS[config.data_format]
     for split in splits_of(config):
         try:
-            paths = records.find_shards(config.data_dir, split)
+            paths = files.find_shards(config.data_dir, split)
             counts[split] = len(paths)
-            missing = records.missing_shards(config.data_dir, split, paths)
+            missing = files.missing_shards(config.data_dir, split, paths)
             if missing:
                 report.warn(
                     f'--data_dir={config.data_dir}: {len(missing)} of {len(missing) + len(paths)} {split} files are '
                     f'missing, the first is {missing[0]}. The run takes those that are there.'
                 )
-            records.check_not_empty(paths)
+            files.check_not_empty(paths)
             _read(config, paths[0], report)
         except (app.UsageError, tf.errors.OpError) as error:
             report.error(_message(error))
@@ -95,7 +96,7 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
 
 
 def _read(config: Config, path: str, report: Report) -> None:
-    with contextlib.closing(records.RecordChecker(config.num_classes, decode_image)) as checker:
+    with contextlib.closing(FORMATS[config.data_format].checker(config.num_classes, decode_image)) as checker:
         at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
         bad = [*itertools.islice(checker.search([path], lambda text: None), at_most)]
     tell = report.error if len(bad) > config.max_bad_records else report.warn
@@ -137,13 +138,14 @@ def _message(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def stand_in(counts: Dict[str, int]) -> Iterator[Tuple[str, str]]:
-    """Folders to build graphs on, which list files and do not read them: as many empty record files, and a model_dir.
+def stand_in(data_format: str, counts: Dict[str, int]) -> Iterator[Tuple[str, str]]:
+    """Folders to build graphs on, which list files and do not read them: as many empty files, and a model_dir.
 
     So a graph does not take longer because its files are far away, for the pipeline of each host lists them anew.
 
     Args:
-      counts: the number of files by split.
+      data_format: the format of the files.
+      counts: their number by split.
 
     Yields:
       The folder of the files, and the model_dir, which is empty.
@@ -151,6 +153,6 @@ def stand_in(counts: Dict[str, int]) -> Iterator[Tuple[str, str]]:
     with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
         for split, count in counts.items():
             for shard in range(count):
-                with open(records.shard_path(data_dir, split, shard, count), 'w'):
+                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'w'):
                     pass
         yield data_dir, model_dir

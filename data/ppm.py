@@ -1,0 +1,43 @@
+"""Binary PPM images, which TensorFlow does not decode, as PNG images, which it does."""
+
+import tensorflow as tf
+
+_MAGIC = 'P6'
+# Width, height and 255, each after white space or comments, and one white space.
+_GAP = r'(?:\s|#[^\r\n]*[\r\n])+'
+_HEADER = rf'^{_MAGIC}{_GAP}(\d{{1,6}}){_GAP}(\d{{1,6}}){_GAP}255\s'
+# To a regular expression the pixels that follow are no characters, but for \C.
+_WHOLE_HEAD = _HEADER + r'\C*'
+# The longest header with its comments.
+_HEADER_BYTES = 1024
+
+
+def as_png(encoded: tf.Tensor) -> tf.Tensor:
+    """Makes a PNG image of a PPM image, and leaves others as they are.
+
+    Args:
+      encoded: string scalar, the bytes of an image file.
+
+    Raises:
+      tf.errors.InvalidArgumentError: when run on a PPM image that is not of 8 bits per channel, or is cut short.
+    """
+    is_ppm = tf.equal(tf.strings.substr(encoded, 0, len(_MAGIC)), _MAGIC)
+    return tf.cond(is_ppm, lambda: _convert(encoded), lambda: encoded)
+
+
+def _convert(encoded: tf.Tensor) -> tf.Tensor:
+    head = tf.strings.substr(encoded, 0, _HEADER_BYTES)
+    fits = tf.Assert(tf.strings.regex_full_match(head, _WHOLE_HEAD), ['not a PPM image of 8 bits per channel'])
+    with tf.control_dependencies([fits]):
+        width, height = (
+            tf.strings.to_number(tf.strings.regex_replace(head, _WHOLE_HEAD, group), tf.int64)
+            for group in (r'\1', r'\2')
+        )
+    rest = tf.strings.regex_replace(head, _HEADER, '', replace_global=False)
+    begin = tf.cast(tf.strings.length(head) - tf.strings.length(rest), tf.int64)
+    size = height * width * 3
+    whole = tf.logical_and(size > 0, begin + size <= tf.cast(tf.strings.length(encoded), tf.int64))
+    with tf.control_dependencies([tf.Assert(whole, ['a PPM image that is cut short'])]):
+        pixels = tf.io.decode_raw(tf.strings.substr(encoded, begin, size), tf.uint8)
+    # The least compression: this is decoded at once.
+    return tf.image.encode_png(tf.reshape(pixels, [height, width, 3]), compression=1)

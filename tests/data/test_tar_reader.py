@@ -1,0 +1,364 @@
+"""Tar shards: the input pipeline's reader and Python's give the same, which tarfile and webdataset give, too."""
+
+import io
+import pathlib
+import random
+import tarfile
+from typing import Any, Iterator, List, Sequence, Set, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import webdataset
+
+from data import ppm, tar_reader
+from data.tar_layout import BLOCK, Problem, Shard
+from preprocessing.decoding import decode_image
+from tests.conftest import Photo, evaluate
+
+Files = Sequence[Tuple[str, bytes]]
+FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+# Too long for one field of a header, and, the second, for two.
+FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
+
+
+def write_tar(path: Any, files: Files, tar_format: int = tarfile.USTAR_FORMAT, **header: Any) -> str:
+    with tarfile.open(str(path), 'w', format=tar_format) as archive:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            for field, value in header.items():
+                setattr(member, field, value)
+            archive.addfile(member, io.BytesIO(content))
+    return str(path)
+
+
+class Reader:
+    """The reader of the input pipeline, built once."""
+
+    def __init__(self) -> None:
+        with tf.Graph().as_default() as graph:
+            path = tf.compat.v1.placeholder(tf.string, [])
+            samples = self._dataset(path)
+            self._path, self._iterator = path, tf.compat.v1.data.make_initializable_iterator(samples)
+            self._next = self._iterator.get_next()
+        self._session = tf.compat.v1.Session(graph=graph)
+
+    @tf.autograph.experimental.do_not_convert
+    def _dataset(self, path: tf.Tensor) -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(path).flat_map(lambda path: tar_reader.read(path, tf.constant(0, tf.int64)))
+
+    def read(self, path: str) -> List[bytes]:
+        self._session.run(self._iterator.initializer, {self._path: path})
+        samples = []
+        while True:
+            try:
+                samples.append(self._session.run(self._next))
+            except tf.errors.OutOfRangeError:
+                return samples
+
+
+@pytest.fixture(scope='module')
+def reader() -> Iterator[Reader]:
+    yield Reader()
+
+
+def expected(path: str) -> List[bytes]:
+    """What the reader should give, by Python's reader."""
+    with Shard(path) as shard:
+        return [
+            b'%020d' % sample.label + shard.read(sample.image.start, sample.image.size)
+            if sample.image
+            else str(sample.problem).encode()
+            for sample in shard.samples()
+        ]
+
+
+def fine(label: int, image: bytes) -> bytes:
+    return b'%020d' % label + image
+
+
+def bad(problem: Problem) -> bytes:
+    return str(problem).encode()
+
+
+def both(reader: Reader, path: str) -> List[bytes]:
+    """What both readers give."""
+    found = reader.read(path)
+    assert found == expected(path)
+    return found
+
+
+@pytest.mark.parametrize('tar_format', FORMATS)
+def test_samples_of_all_formats_of_names(reader: Reader, tar_format: int, tmp_path: pathlib.Path) -> None:
+    folders = FOLDERS[: 2 if tar_format == tarfile.USTAR_FORMAT else 3]
+    images = [bytes([i]) * (600 * i + 1) for i in range(9)]
+    files: List[Tuple[str, bytes]] = []
+    for i, image in enumerate(images):
+        key = f'{folders[i % len(folders)]}{i}'
+        files += [(f'{key}.{["jpg", "JPEG", "png", "Ppm"][i % 4]}', image), (f'{key}.cls', b'%d\n' % i)][:: (-1) ** i]
+    # In pax, a time that is no whole number makes a header of its own for each file.
+    path = write_tar(tmp_path / 'a.tar', files, tar_format, mtime=1.5)
+    assert both(reader, path) == [fine(i, image) for i, image in enumerate(images)]
+
+
+def test_what_webdataset_writes(reader: Reader, tmp_path: pathlib.Path, photos: List[Photo]) -> None:
+    for name in ('a.tar', 'b.tar'):
+        with webdataset.TarWriter(str(tmp_path / name), encoder=name == 'a.tar') as writer:
+            for photo in photos:
+                label: Any = photo.label if name == 'a.tar' else b'%d' % photo.label
+                extra: Any = {'of': 'photo'} if name == 'a.tar' else b'{}'
+                writer.write({'__key__': f'p/{photo.label:06d}', 'jpg': photo.encoded, 'json': extra, 'cls': label})
+        assert both(reader, str(tmp_path / name)) == [fine(photo.label, photo.encoded) for photo in photos]
+
+
+def test_extra_files_and_folders_are_passed_over(reader: Reader, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.tar'
+    with tarfile.open(str(path), 'w') as archive:
+        for name, kind, content in (
+            ('x', tarfile.DIRTYPE, b''),
+            ('x/1.json', tarfile.REGTYPE, b'{}'),
+            ('x/1.jpg', tarfile.REGTYPE, b'one'),
+            ('old/', tarfile.AREGTYPE, b''),
+            ('x/1.seg.png', tarfile.REGTYPE, b'segments'),
+            ('x/1.cls', tarfile.REGTYPE, b' 7 '),
+            ('x/1.txt', tarfile.REGTYPE, b''),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.size = kind, len(content)
+            archive.addfile(member, io.BytesIO(content))
+    assert both(reader, str(path)) == [fine(7, b'one')]
+
+
+@pytest.mark.parametrize(
+    ('files', 'problem'),
+    [
+        ([('1.jpg', b'one')], Problem.NO_LABEL),
+        ([('1.cls', b'1')], Problem.NO_IMAGE),
+        ([('1.jpg', b''), ('1.cls', b'1')], Problem.NO_IMAGE),
+        ([('1.jpg', b'one'), ('1.png', b'one'), ('1.cls', b'1')], Problem.IMAGES),
+        ([('1.jpg', b'one'), ('1.cls', b'1'), ('1.CLS', b'1')], Problem.LABELS),
+        ([('1.seg.png', b'one'), ('1.cls', b'1')], Problem.NO_IMAGE),
+        *[
+            ([('1.jpg', b'one'), ('1.cls', label)], Problem.BAD_LABEL)
+            for label in (b'', b'cat', b'-1', b'1 2', b'9' * 19)
+        ],
+        ([('README', b'text')], Problem.FOREIGN),
+        ([('.jpg', b'one')], Problem.FOREIGN),
+        ([('a.b/c', b'one')], Problem.FOREIGN),
+    ],
+)
+def test_a_sample_that_cannot_be_used_is_in_its_place(
+    reader: Reader, files: Files, problem: Problem, tmp_path: pathlib.Path
+) -> None:
+    around = [[(f'{key}.jpg', b'fine'), (f'{key}.cls', b'5')] for key in ('before', 'after')]
+    path = write_tar(tmp_path / 'a.tar', [*around[0], *files, *around[1]])
+    assert both(reader, path) == [fine(5, b'fine'), bad(problem), fine(5, b'fine')]
+
+
+@pytest.mark.parametrize('kind', [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_are_named(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
+    path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'')], type=kind, linkname='2.jpg')
+    assert both(reader, path) == [bad(Problem.FOREIGN)]
+
+
+def header(name: str, size_field: bytes, content: bytes = b'') -> bytes:
+    """A member whose header says its size in its own way."""
+    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT))
+    block[124:136] = size_field
+    block[148:156] = b' ' * 8
+    block[148:156] = b'%06o\0 ' % sum(block)
+    return bytes(block) + content + b'\0' * (-len(content) % BLOCK)
+
+
+END = b'\0' * 2 * BLOCK
+
+
+@pytest.mark.parametrize(
+    ('size_field', 'found'),
+    [
+        (b'%011o\0' % 700, True),
+        (b'%011o ' % 700, True),
+        (b'%11o\0' % 700, True),
+        (b'%012o' % 700, True),
+        (b'\x80' + (700).to_bytes(11, 'big'), True),
+        (b'0000000128x\0', False),
+        (b'\x80' + b'\1' * 11, False),
+        (b'\xff' * 12, False),
+        (b'\x80\0\0\0\0\x7f' + b'\xff' * 6, None),
+        (b'777777777777', None),
+    ],
+)
+def test_sizes_in_octal_and_binary(reader: Reader, size_field: bytes, found: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.tar'
+    path.write_bytes(header('1.jpg', size_field, b'x' * 700) + header('1.cls', b'%011o\0' % 1, b'3') + END)
+    assert both(reader, str(path)) == [
+        fine(3, b'x' * 700) if found else bad(Problem.TRUNCATED if found is None else Problem.DAMAGED)
+    ]
+
+
+def test_a_size_in_a_pax_header_wins(reader: Reader, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.tar'
+    path.write_bytes(
+        tarfile.TarInfo._create_pax_generic_header(  # type: ignore[attr-defined]
+            {'comment': 'a size=1\n', 'size': '700'}, b'x', 'utf-8'
+        )
+        + header('1.jpg', b'0' * 12, b'x' * 700)
+        + header('1.cls', b'%011o\0' % 1, b'3')
+        + END
+    )
+    assert both(reader, str(path)) == [fine(3, b'x' * 700)]
+
+
+def test_a_shard_within_a_shard_is_content(reader: Reader, tmp_path: pathlib.Path) -> None:
+    inner = write_tar(tmp_path / 'inner.tar', [('9.jpg', b'nine'), ('9.cls', b'9')], tarfile.PAX_FORMAT, mtime=0.5)
+    content = pathlib.Path(inner).read_bytes()
+    path = write_tar(tmp_path / 'a.tar', [('1.jpg', content), ('1.cls', b'1'), ('2.cls', b'2'), ('2.jpg', content)])
+    assert both(reader, path) == [fine(1, content), fine(2, content)]
+
+
+def two_samples(tmp_path: pathlib.Path) -> bytes:
+    """Blocks: 1.jpg 0 to 2, 1.cls 3 and 4, 2.jpg 5 to 7, 2.cls 8 and 9, then the end."""
+    files = [('1.jpg', b'a' * 700), ('1.cls', b'1'), ('2.jpg', b'b' * 700), ('2.cls', b'2')]
+    return pathlib.Path(write_tar(tmp_path / 'two.tar', files)).read_bytes()
+
+
+A, B = fine(1, b'a' * 700), fine(2, b'b' * 700)
+
+
+@pytest.mark.parametrize(
+    ('blocks', 'found'),
+    [
+        (0, [bad(Problem.NO_END)]),
+        (0.5, [bad(Problem.NO_END)]),
+        (1.1, [bad(Problem.TRUNCATED)]),
+        (3, [bad(Problem.NO_LABEL), bad(Problem.NO_END)]),
+        (3.5, [bad(Problem.NO_LABEL), bad(Problem.NO_END)]),
+        (4, [bad(Problem.TRUNCATED)]),
+        (5, [A, bad(Problem.NO_END)]),
+        (7, [A, bad(Problem.TRUNCATED)]),
+        (10, [A, B, bad(Problem.NO_END)]),
+        (11, [A, B]),
+    ],
+)
+def test_a_truncated_shard_gives_what_is_whole(
+    reader: Reader, blocks: float, found: List[bytes], tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / 'a.tar'
+    path.write_bytes(two_samples(tmp_path)[: int(blocks * BLOCK)])
+    assert both(reader, str(path)) == found
+
+
+def test_damage_and_what_follows_the_end_are_told(reader: Reader, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.tar'
+    content = bytearray(two_samples(tmp_path))
+    path.write_bytes(content + content)
+    assert both(reader, str(path)) == [A, B, bad(Problem.AFTER_END)]
+    content[5 * BLOCK] ^= 1
+    path.write_bytes(content)
+    assert both(reader, str(path)) == [A, bad(Problem.DAMAGED)]
+    path.write_bytes(b'\x1f\x8b' + bytes(range(256)) * 12)
+    assert both(reader, str(path)) == [bad(Problem.DAMAGED)]
+
+
+def mutated(content: bytes, draw: random.Random) -> bytes:
+    """A shard with bits flipped, bytes replaced, a piece cut out or doubled, or its end cut off."""
+    changed = bytearray(content)
+    for _ in range(draw.choice([1, 1, 2, 5])):
+        # Mostly in headers: what is changed in an image is an image.
+        at = draw.randrange(len(changed) // BLOCK) * BLOCK + draw.choice(
+            [draw.randrange(BLOCK), 124, 148, 156, 257, 345]
+        )
+        kind = draw.randrange(6)
+        if kind == 0:
+            changed[at] ^= 1 << draw.randrange(8)
+        elif kind == 1:
+            changed[at : at + 12] = draw.choice(
+                [b'7' * 12, b'\x80' + b'\0' * 6 + b'\xff' * 5, b'\0' * 12, b'99999999999 ']
+            )
+        elif kind == 2:
+            del changed[at : at + draw.choice([1, BLOCK, 3 * BLOCK])]
+        elif kind == 3:
+            changed[at:at] = changed[at : at + draw.choice([1, BLOCK, 2 * BLOCK])]
+        elif kind == 4:
+            del changed[at:]
+        else:
+            changed[at : at + BLOCK] = b'\0' * BLOCK
+        changed = changed or bytearray(BLOCK)
+        changed += b'\0' * max(0, BLOCK - len(changed))
+    # Half of the headers get a checksum again, so that what they say is looked at.
+    if draw.random() < 0.7:
+        for start in range(0, len(changed) - BLOCK + 1, BLOCK):
+            block = changed[start : start + BLOCK]
+            if block[257:262] == b'ustar':
+                block[148:156] = b' ' * 8
+                changed[start + 148 : start + 156] = b'%06o\0 ' % sum(block)
+    return bytes(changed)
+
+
+def fuzz(reader: Reader, tmp_path: pathlib.Path, cases: int) -> None:
+    files = [
+        file
+        for i in range(6)
+        for file in (
+            (f'{FOLDERS[i % 3]}{i}.jpg', bytes(range(1, 151)) * i + b'!'),
+            (f'{FOLDERS[i % 3]}{i}.cls', b'%d' % i),
+        )
+    ]
+    path = tmp_path / 'a.tar'
+    contents = []
+    for tar_format in FORMATS[1:]:
+        contents.append(pathlib.Path(write_tar(path, files, tar_format, mtime=0.5)).read_bytes())
+    draw = random.Random(cases)
+    problems: Set[bytes] = set()
+    for case in range(cases):
+        content = mutated(draw.choice(contents), draw)
+        path.write_bytes(content)
+        found = reader.read(str(path))
+        assert found == expected(str(path)), f'case {case}'
+        problems.update(sample for sample in found if not sample[:20].isdigit())
+    # The changes reach what they are for.
+    assert len(problems) >= 6
+
+
+def test_both_readers_agree_on_damaged_shards(reader: Reader, tmp_path: pathlib.Path) -> None:
+    fuzz(reader, tmp_path, 300)
+
+
+@pytest.mark.slow
+def test_both_readers_agree_on_many_damaged_shards(reader: Reader, tmp_path: pathlib.Path) -> None:
+    fuzz(reader, tmp_path, 5000)
+
+
+def test_a_sample_parses_to_its_image_and_label(photos: List[Photo]) -> None:
+    parsed = tar_reader.parse(tf.constant(fine(7, photos[0].encoded)))
+    assert [tensor.dtype for tensor in parsed] == [tf.string, tf.int64, tf.float32]
+    value = evaluate(*parsed)
+    assert value[:2] == [photos[0].encoded, 7] and value[2].shape == (1, 0, 4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
+        evaluate(tar_reader.parse(tf.constant(bad(Problem.IMAGES))).label)
+
+
+@pytest.mark.parametrize('head', [b'P6\n%d %d\n255\n', b'P6 # by me\n# \xc3\xa9\n%d\t%d # wide, high\n 255 '])
+def test_ppm_images_are_decoded(head: bytes, photos: List[Photo]) -> None:
+    pixels = photos[3].pixels
+    height, width, _ = pixels.shape
+    content = head % (width, height) + pixels.tobytes()
+    np.testing.assert_array_equal(evaluate(decode_image(ppm.as_png(tf.constant(content)))), pixels)
+    # White space and digits as pixels are pixels.
+    np.testing.assert_array_equal(
+        evaluate(decode_image(ppm.as_png(tf.constant(b'P6 2 1 255\n \n9 \t5')))), [[[32, 10, 57], [32, 9, 53]]]
+    )
+
+
+@pytest.mark.parametrize(
+    'content', [b'P6', b'P6 2 1 65535\n' + b'x' * 12, b'P6 2 1 255\n12345', b'P6 0 1 255\n', b'P6 2 x']
+)
+def test_other_ppm_images_are_refused(content: bytes) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match='PPM'):
+        evaluate(ppm.as_png(tf.constant(content)))
+
+
+def test_other_images_stay_as_they_are(photos: List[Photo]) -> None:
+    assert evaluate(ppm.as_png(tf.constant(photos[0].encoded))) == photos[0].encoded
+    assert evaluate(ppm.as_png(tf.constant(b''))) == b''
