@@ -242,7 +242,10 @@ def test_a_run_counts_and_names_what_it_skips_or_stops(
     assert '--max_bad_records=0 records may be skipped, and these cannot be used:' in said
     assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', said)
     assert re.search(r'validation-00001-of-00004.tar, record 3: \d{8}: no label: the file cls must hold', said)
+    assert main.main(['main', *flags, '--max_bad_records=2']) == 2
+    capsys.readouterr()
     assert main.main(['main', *flags, '--max_bad_records=3']) == 0
     out, said = capsys.readouterr()
     assert '356 images' in out and '3 records could not be used' in said
     assert len(re.findall(r'skipped .*validation-0000[01]-of-00004.tar, record \d+: \d{8}: ', said)) == 3
+    assert main.main(['main', *flags, '--max_bad_records=2', '--mode=eval']) == 2
