@@ -10,6 +10,7 @@ from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow
 import contextlib
 import dataclasses
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -171,8 +172,11 @@ def measure(run: Run) -> Measurement:
     Raises:
       MeasurementError: it failed; the message says why.
     """
+    # The naive pipeline has its memory from where TensorFlow has it by itself; ours, from where the program sets it to.
+    environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
     process = subprocess.Popen(
         [sys.executable, '-m', 'benchmarks.measurement'],
+        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -118,7 +118,9 @@ class Config:
     num_files_infeed: int = _data(8, 'record files that a host reads at a time', lower=1)
     initial_shuffle_buffer_size: int = _data(1024, 'files in the buffer that shuffles the training files', lower=1)
     followup_shuffle_buffer_size: int = _data(1000, 'records in the buffer that shuffles the training records', lower=1)
-    prefetch_dataset_buffer_size: int = _data(8 << 20, 'bytes that each record file is read ahead', lower=1)
+    prefetch_dataset_buffer_size: int = _data(
+        8 << 20, 'bytes that each record file is read ahead; all together: 256 MiB at most', lower=1
+    )
     prefetch_enabled: bool = _data(True, 'prepare the next batches while a step runs')
     num_parallel_calls: int = _data(
         64, 'images at most that a host preprocesses at a time; this machine: no more than it has cores', lower=1

@@ -15,6 +15,8 @@ from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing, vgg_preprocessing
 from preprocessing.decoding import decode_crop, image_shape
 
+# Bytes that all files together are read ahead at most, however many are read at a time.
+_READ_AHEAD_AT_MOST = 256 << 20
 # Batches that wait for the step: one may come late without the step's noticing, and more would only take memory.
 _BATCHES_AHEAD = 2
 
@@ -156,7 +158,8 @@ class InputPipeline:
         return dataset
 
     def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        read = self._format.reader(self._config.data_dir, self._config.prefetch_dataset_buffer_size)
+        ahead = min(self._config.prefetch_dataset_buffer_size, _READ_AHEAD_AT_MOST // self._config.num_files_infeed)
+        read = self._format.reader(self._config.data_dir, ahead)
         if not self._config.max_bad_records:
             return read(path, size)
         return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))
