@@ -17,7 +17,7 @@ EXTRAS = {
         'webdataset>=0.2,<0.3',  # Tar shards as others write and read them.
     ],
     # Making and auditing data sets. Beam's checksums of records are ten times slower without python-snappy.
-    'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich'],
+    'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich', 'scipy'],
     'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
     # The figures of the studies.
     'studies': ['matplotlib>=3.5,<3.6'],

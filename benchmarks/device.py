@@ -1,0 +1,97 @@
+"""Measures what --transfer=uint8 leaves to the device, on this CPU: python -m benchmarks.device [any flags].
+
+The finishing of a batch alone: flip, colour and scaling, for a TPU with the unpacking of words; beside that of finished
+images, which is nothing.
+"""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import dataclasses
+import json
+import resource
+import statistics
+import sys
+from typing import Any, Dict, List, Sequence
+
+import tensorflow as tf
+from absl import app
+
+from benchmarks import arguments, tables
+from benchmarks.arguments import OwnFlag
+from inception_v3 import transfer
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+
+_MISTAKE = 2
+
+_OWN_FLAGS: Dict[str, OwnFlag] = {name: arguments.MEASURING[name] for name in ('repeats', 'json')}
+_BATCHES = 8
+# What is sent, by name: the flags that make it so.
+_SENT: Dict[str, Dict[str, Any]] = {
+    'floats': {'transfer': 'float', 'use_tpu': False},
+    'bytes': {'transfer': 'uint8', 'use_tpu': False},
+    'words, to a TPU': {'transfer': 'uint8', 'use_tpu': True, 'num_shards': 1},
+}
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _measure(config: Config, batch_size: int) -> float:
+    """CPU-ms per image that the device takes to have the finished images of a batch, which is there already."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        dataset = InputPipeline(True, config)({'batch_size': batch_size})
+        features, _ = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        batch = tf.nest.map_structure(
+            lambda tensor: tf.compat.v1.get_local_variable(
+                f'part_{tensor.op.name}_{tensor.value_index}', initializer=tensor, use_resource=True
+            ),
+            features,
+        )
+        session.run(tf.compat.v1.local_variables_initializer())
+        there = tf.nest.map_structure(tf.identity, batch)
+        finished = transfer.received(there, config.transpose_enabled, config).op
+        session.run(finished)
+        before = _cpu_seconds()
+        for _ in range(_BATCHES):
+            session.run(finished)
+        return 1000 * (_cpu_seconds() - before) / (_BATCHES * batch_size)
+
+
+def measure(config: Config, repeats: int) -> Dict[str, List[float]]:
+    """CPU-ms per image by what is sent, a number per repeat; the repeats are interleaved."""
+    batch_size = config.train_batch_size // config.num_shards
+    fake = dataclasses.replace(config, use_data='fake')
+    measured: Dict[str, List[float]] = {name: [] for name in _SENT}
+    for _ in range(repeats):
+        for name, flags in _SENT.items():
+            measured[name].append(_measure(dataclasses.replace(fake, **flags), batch_size))
+    return measured
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measures what a command line says, and returns the exit code."""
+    try:
+        own, command_line = arguments.parse(argv, _OWN_FLAGS)
+    except app.UsageError as error:
+        print(error, file=sys.stderr)
+        return _MISTAKE
+    if command_line.help:
+        print(arguments.help_text('benchmarks.device', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS))
+        return 0
+    measured = measure(command_line.config, own['repeats'])
+    if own['json']:
+        print(json.dumps({'cpu_ms_per_image': measured}))
+        return 0
+    tables.show(
+        ['sent', 'CPU-ms / image on the device'],
+        [[name, f'{statistics.median(ms):.2f} ({min(ms):.2f}–{max(ms):.2f})'] for name, ms in measured.items()],
+        names=1,
+    )
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))
