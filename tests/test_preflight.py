@@ -355,10 +355,28 @@ def test_a_network_that_xla_cannot_compile_is_named_by_its_line(capsys: Any, one
     assert 'no kernel' in unsupported and 'float32 [None]' in dynamic
 
 
+@pytest.mark.parametrize(
+    ('flag', 'numbers'),
+    [
+        ('--transpose_enabled=False', 4),
+        ('--transpose_enabled', 4),
+        ('--use_fast_color_distort=False', 3),
+        ('--preprocessing=vgg', 1),
+    ],
+)
+def test_bytes_reach_a_tpu_as_words_that_it_takes(capsys: Any, one_layer: None, flag: str, numbers: int) -> None:
+    result = run(capsys, *SMALL, '--topology=v2-8', '--transfer=uint8', flag, '--json')
+    report = result.report
+    assert (result.code, report['errors']) == (0, [])
+    words = 128 * -(-75 * 75 * 3 // 4) * 4
+    assert report['training']['infeed_bytes'] == words + 128 * 4 * numbers + 128 * 4
+    assert report['evaluation']['infeed_bytes'] == words + 128 * 4
+
+
 def test_python_in_the_input_pipeline_keeps_a_run_from_starting(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     def through_python(encoded: tf.Tensor, config: Any) -> tf.Tensor:
         length = tf.py_function(lambda x: tf.cast(tf.strings.length(x), tf.float32), [encoded], tf.float32)
-        return tf.zeros([config.height, config.width, 3]) + length
+        return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
 
     monkeypatch.setattr(input_pipeline, 'resize_for_eval', through_python)
     (error,) = errors_of(capsys, *SMALL, '--topology=v2-8')

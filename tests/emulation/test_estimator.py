@@ -165,6 +165,7 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
         ('emulated:2', {}),
         ('emulated:4x2', {'eval_batch_size': 100}),
         ('emulated:2x2', {'transpose_enabled': True}),
+        ('emulated:2x2', {'transpose_enabled': True, 'transfer': 'uint8'}),
         ('emulated:2x2', {'eval_total_size': 100, 'precision': 'bfloat16'}),
     ],
 )
