@@ -68,4 +68,5 @@ def test_a_shard_that_is_refused_in_the_middle_is_no_shorter_shard(store: Store,
     store.faults.add(403, f'/data/{split}-00001', [READ])
     message = complaint(store.main(*arguments))
     assert f'{store.url}/data/{split}-00001-of-00002.tar' in message and store.who in message
+    store.faults.clear()
     assert 'images' not in store.objects().get('model/results.jsonl', b'').decode()
