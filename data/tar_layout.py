@@ -124,6 +124,7 @@ def check_not_empty(paths: Sequence[str]) -> None:
     """
     for path in paths:
         try:
+            remote.check_readable(path)
             with Shard(path) as shard:
                 first = next(shard.samples(), None)
         except tf.errors.OpError as error:
@@ -229,6 +230,8 @@ class Shard:
                 self._file.seek(start)
                 self._content, self._start = self._file.read(ahead), start
             if len(self._content) < ahead:
+                # Where a refusal looks like the end of the file, this says who is refused.
+                remote.check_readable(self._path)
                 until = start + len(self._content)
                 raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self._size}.')
         return self._content[start - self._start : start - self._start + size] if size else b''

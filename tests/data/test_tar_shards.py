@@ -1,6 +1,7 @@
 """Tar shards as a data set: made and shown by the command, found, and trained and evaluated from."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -15,7 +16,7 @@ import tensorflow as tf
 
 from data import dataset_info, records, tar_layout
 from data.fingerprint import SplitFingerprint, fingerprint
-from inception_v3 import main
+from inception_v3 import main, preflight
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
 from tests.conftest import Photo, photo_example
@@ -249,3 +250,19 @@ def test_a_run_counts_and_names_what_it_skips_or_stops(
     assert '356 images' in out and '3 records could not be used' in said
     assert len(re.findall(r'skipped .*validation-0000[01]-of-00004.tar, record \d+: \d{8}: ', said)) == 3
     assert main.main(['main', *flags, '--max_bad_records=2', '--mode=eval']) == 2
+
+
+def test_preflight_reads_the_first_shards_and_finds_no_python_in_the_input(
+    tar_dir: str, one_layer: None, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    flags = ['--topology=v2-8', '--master=grpc://127.0.0.1:8470', '--height=75', '--width=75', '--data_format=tar']
+    flags += ['--json', f'--model_dir={tmp_path / "model"}']
+    assert preflight.main(['preflight', *flags, f'--data_dir={tar_dir}']) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report['may_start'] and report['errors'] == []
+    assert report['training']['files_per_host'] == [8, 8] and report['evaluation']['files_per_host'] == [4, 4]
+
+    data_dir = spoil(tar_dir, tmp_path / 'data')
+    assert preflight.main(['preflight', *flags, f'--data_dir={data_dir}']) == 1
+    (error,) = json.loads(capsys.readouterr().out)['errors']
+    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', error)

@@ -1,0 +1,116 @@
+"""Measures training's input from tar shards beside the same images as TFRecords: python -m benchmarks.tar_reading."""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+from typing import Any, Dict, List, Sequence
+
+import tensorflow as tf
+from absl import app
+
+from benchmarks import arguments, tables
+from benchmarks.arguments import OwnFlag
+from benchmarks.comparison import Spread, spread
+from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, Run, interleave
+from data import dataset_info, records, remote, tar_shards
+from inception_v3 import progress
+from inception_v3.config import ConfigError
+
+_FAILED = 1
+_MISTAKE = 2
+_INTERRUPTED = 130
+
+_OWN_FLAGS: Dict[str, OwnFlag] = {
+    'tar_dir': OwnFlag(str, None, 'the same images as tar shards; default: DATA_DIR-tar, made if it is missing'),
+    **arguments.MEASURING,
+}
+_PURPOSE = (
+    "Measures training's input pipeline from tar shards and from TFRecord files of the same images, in turn. Without\n"
+    '--data_dir they are generated photographs. A batch is what one core takes of --train_batch_size.'
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measures what a command line asks for, prints the results, and returns its exit code."""
+    screen = progress.Screen(sys.stderr)
+    try:
+        own, command_line = arguments.parse(argv, _OWN_FLAGS)
+        if command_line.help:
+            print(arguments.help_text('benchmarks.tar_reading', _PURPOSE, _OWN_FLAGS))
+            return 0
+        progress.set_up_logging(screen, command_line.verbose)
+        if command_line.config.data_format == 'tar':
+            raise ConfigError('--data_format=tar: name the TFRecord files with --data_dir, and these with --tar_dir.')
+        screen.update('looking at the data set, or making it')
+        config = arguments.input_config(command_line, [records.TRAIN])
+        tar_dir = own['tar_dir'] or f'{config.data_dir.rstrip("/")}-tar'
+        if not own['tar_dir'] and not remote.exists(os.path.join(tar_dir, dataset_info.FILE_NAME)):
+            tar_shards.convert(config.data_dir, tar_dir, 0, screen.update)
+        runs = {
+            data_format: Run(
+                is_naive=False,
+                is_training=True,
+                until=TRANSFER,
+                config=dataclasses.replace(config, data_dir=data_dir, data_format=data_format),
+                images=own['images'],
+            )
+            for data_format, data_dir in (('tfrecord', config.data_dir), ('tar', tar_dir))
+        }
+        measured: Measured = {}
+        failed: Failed = {}
+        interleave([*runs.values()], own['repeats'], screen.update, measured, failed)
+        screen.clear()
+        if failed:
+            for problem in tables.failures(failed):
+                print(f'failed: {problem}', file=sys.stderr)
+            return _FAILED
+        _show({data_format: measured[run] for data_format, run in runs.items()}, own)
+        return 0
+    except app.UsageError as error:
+        screen.clear()
+        print(f'error: {error}', file=sys.stderr)
+        return _MISTAKE
+    except KeyboardInterrupt:
+        screen.clear()
+        return _INTERRUPTED
+    except (OSError, tf.errors.OpError) as error:
+        screen.clear()
+        print(f'error: {progress.failure(error)}', file=sys.stderr)
+        return _FAILED
+
+
+def _show(measured: Dict[str, List[Measurement]], own: Dict[str, Any]) -> None:
+    """Prints both formats, and their ratios: each measurement from tar over the one from TFRecords before it."""
+    quantities = ('images_per_second', 'cpu_ms', 'peak_mb')
+    values: Dict[str, Dict[str, Spread]] = {
+        data_format: {name: spread([getattr(each, name) for each in of_format]) for name in quantities}
+        for data_format, of_format in measured.items()
+    }
+    pairs = [*zip(measured['tar'], measured['tfrecord'])]
+    values['tar / tfrecord'] = {
+        name: spread([getattr(tar, name) / getattr(record, name) for tar, record in pairs]) for name in quantities
+    }
+    if own['json']:
+        content = {row: {name: of_row[name]._asdict() for name in quantities} for row, of_row in values.items()}
+        print(json.dumps({'machine': tables.machine(), 'repeats': len(pairs), **content}, indent=2))
+        return
+    print(f'at least {own["images"]:,} images, repeats: {len(pairs)}; on {tables.machine()}')
+    print('medians (least–greatest); CPU time of all threads, after the warm-up\n')
+    tables.show(
+        ('format', 'images/s', 'CPU-ms / image', 'peak MB'),
+        [
+            [row, *('{:,.2f} ({:,.2f}–{:,.2f})'.format(*of_row[name]) for name in quantities)]
+            for row, of_row in values.items()
+        ],
+        names=1,
+    )
+
+
+if __name__ == '__main__':
+    # Who ends it by `timeout` has it end its child, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main(sys.argv))

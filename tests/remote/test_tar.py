@@ -1,0 +1,72 @@
+"""Runs from tar shards in a remote store, as commands."""
+
+import json
+import pathlib
+from typing import Any, List
+
+import pytest
+
+from data import tar_shards
+from tests.remote.conftest import Store
+from tests.remote.faults import READ
+from tests.remote.test_refusals import SMALL, complaint
+
+
+@pytest.fixture(scope='module')
+def tar_dir(photo_dir: str, tmp_path_factory: Any) -> str:
+    """The photographs as tar shards."""
+    target = str(tmp_path_factory.mktemp('photos') / 'tar')
+    tar_shards.convert(photo_dir, target, 0, lambda line: None)
+    return target
+
+
+def flags(store: Store, tar_dir: str) -> List[str]:
+    data_dir = store.upload(tar_dir, 'data')
+    # At the usual rate a few steps leave likelihoods that are 0 in float32, and no cross-entropy to compare.
+    settings = ['--data_format=tar', '--num_classes=6', '--learning_rate=0.0001', '--batch_norm_decay=0.1']
+    return [*SMALL, *settings, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
+
+
+@pytest.mark.slow
+def test_a_run_trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir: str, tmp_path: pathlib.Path) -> None:
+    arguments = flags(store, tar_dir)
+    # What passes: a shard is read again.
+    store.faults.add(503, 'data/train-00001', [READ], times=2)
+    first = store.main(*arguments, '--train_steps=2')
+    assert first.returncode == 0, first.stderr
+    assert len(store.faults.log(status=503)) == 2
+    second = store.main(*arguments)
+    assert second.returncode == 0, second.stderr
+    assert f'going on from {store.url}/model/model.ckpt-2' in second.stderr
+    recorded = [json.loads(line) for line in store.objects()['model/results.jsonl'].decode().splitlines()]
+    assert [(line['step'], line['images']) for line in recorded] == [(2, 5), (4, 5)]
+
+    # The same checkpoint gives the same from the records that the shards were made of.
+    store.download('model', tmp_path)
+    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
+    (tmp_path / 'results.jsonl').unlink()
+    local = ['--data_format=tfrecord', f'--data_dir={photo_dir}', f'--model_dir={tmp_path}', '--mode=eval']
+    done = store.main(*arguments, *local)
+    assert done.returncode == 0, done.stderr
+    again = json.loads((tmp_path / 'results.jsonl').read_text())
+    for name in ('step', 'images', 'top_1', 'top_5', 'cross_entropy'):
+        assert again[name] == pytest.approx(recorded[-1][name], rel=1e-5), name
+
+
+def test_a_first_shard_that_is_refused_is_named(store: Store, tar_dir: str) -> None:
+    arguments = flags(store, tar_dir)
+    store.faults.add(403, '/data/train-00000', [READ])
+    message = complaint(store.main(*arguments))
+    assert f'{store.url}/data/train-00000-of-00002.tar' in message and store.who in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('split', ['train', 'validation'])
+def test_a_shard_that_is_refused_in_the_middle_is_no_shorter_shard(store: Store, tar_dir: str, split: str) -> None:
+    # Nor is it a sample that may be skipped.
+    arguments = [*flags(store, tar_dir), '--max_bad_records=9']
+    store.faults.add(403, f'/data/{split}-00001', [READ])
+    message = complaint(store.main(*arguments))
+    assert f'{store.url}/data/{split}-00001-of-00002.tar' in message and store.who in message
+    store.faults.clear()
+    assert 'images' not in store.objects().get('model/results.jsonl', b'').decode()
