@@ -48,7 +48,7 @@ def test_evaluation_is_the_same(config: Config, preprocessing: str, precision: s
 def test_each_phase_is_a_part_of_the_whole(config: Config, is_naive: bool, photos: List[Photo]) -> None:
     images, labels = first(Run(is_naive, False, TRANSFER, config, 5))
     record = first(Run(is_naive, False, STORAGE, config, 5))
-    example = tf.train.Example.FromString(record if is_naive else record[-1])
+    example = tf.train.Example.FromString(record)
     # Of every five records the last is handed over.
     assert example.features.feature['image/class/label'].int64_list.value[0] == labels[-1]
     image, label = first(Run(is_naive, False, PREPROCESSING, config, 5))

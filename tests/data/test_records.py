@@ -137,7 +137,7 @@ def complaint(data_dir: pathlib.Path, split: str) -> str:
 
 
 def test_a_missing_folder_is_refused(tmp_path: pathlib.Path) -> None:
-    assert 'no such folder. It must hold the record files' in complaint(tmp_path / 'nowhere', records.TRAIN)
+    assert 'no such folder. It must hold the files' in complaint(tmp_path / 'nowhere', records.TRAIN)
 
 
 def test_a_file_is_no_folder(tmp_path: pathlib.Path) -> None:
