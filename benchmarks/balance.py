@@ -7,20 +7,14 @@ import os
 import sys
 from typing import Any, Dict, NamedTuple, Sequence
 
-import tensorflow as tf
-from absl import app
-
-from benchmarks import arguments, charts, comparison, tables
+from benchmarks import arguments, charts, comparison, program, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError, interleave
 from benchmarks.timeline import HOST, Balance
 from data import records
-from inception_v3 import flags, progress
 from inception_v3.config import ConfigError
-
-_FAILED = 1
-_MISTAKE = 2
-_INTERRUPTED = 130
+from inception_v3.flags import CommandLine
+from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'step_ms': OwnFlag(float, None, 'time of a training step on the device, in ms: of a profile, for this batch'),
@@ -46,44 +40,24 @@ class Cost(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Answers a command line, and returns its exit code."""
-    screen = progress.Screen(sys.stderr)
-    try:
-        own, command_line = arguments.parse(argv, _OWN_FLAGS)
-        if command_line.help:
-            print(arguments.help_text('benchmarks.balance', _PURPOSE, _OWN_FLAGS))
-            return 0
-        progress.set_up_logging(screen, command_line.verbose)
-        _check(own, command_line)
-        cost = _cost(own, command_line, screen)
-        screen.clear()
-        batch_size = command_line.config.train_batch_size
-        hosts = own['hosts'] or command_line.config.hosts
-        cores = own['cores'] or len(os.sched_getaffinity(0))
-        balance = Balance(own['step_ms'], batch_size // hosts, cost.cpu_ms_per_image, cores, hosts)
-        print(_json(balance, cost) if own['json'] else _text(balance, cost))
-        if own['plot'] is not None:
-            charts.timeline(
-                own['plot'], f'{_verdict(balance)}\n{_setting(balance, cost)}', balance.timeline(cost.shares)
-            )
-        return 0
-    except MeasurementError as error:
-        screen.clear()
-        print(f'error: {error}', file=sys.stderr)
-        return _FAILED
-    except app.UsageError as error:
-        screen.clear()
-        print(f'error: {error}', file=sys.stderr)
-        return _MISTAKE
-    except KeyboardInterrupt:
-        screen.clear()
-        return _INTERRUPTED
-    except (OSError, tf.errors.OpError) as error:
-        screen.clear()
-        print(f'error: {progress.failure(error)}', file=sys.stderr)
-        return _FAILED
+    return program.run(argv, 'benchmarks.balance', _PURPOSE, _OWN_FLAGS, _perform)
 
 
-def _check(own: Dict[str, Any], command_line: flags.CommandLine) -> None:
+def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
+    _check(own, command_line)
+    cost = _cost(own, command_line, screen)
+    screen.clear()
+    batch_size = command_line.config.train_batch_size
+    hosts = own['hosts'] or command_line.config.hosts
+    cores = own['cores'] or len(os.sched_getaffinity(0))
+    balance = Balance(own['step_ms'], batch_size // hosts, cost.cpu_ms_per_image, cores, hosts)
+    print(_json(balance, cost) if own['json'] else _text(balance, cost))
+    if own['plot'] is not None:
+        charts.timeline(own['plot'], f'{_verdict(balance)}\n{_setting(balance, cost)}', balance.timeline(cost.shares))
+    return 0
+
+
+def _check(own: Dict[str, Any], command_line: CommandLine) -> None:
     if own['step_ms'] is None:
         raise ConfigError(
             "--step_ms: give the time of a training step on the device, in ms. The published trace's is 815, for 1,024 "
@@ -96,7 +70,7 @@ def _check(own: Dict[str, Any], command_line: flags.CommandLine) -> None:
         charts.check('plot', own['plot'])
 
 
-def _cost(own: Dict[str, Any], command_line: flags.CommandLine, screen: progress.Screen) -> Cost:
+def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cost:
     if own['cpu_ms_per_image'] is not None:
         return Cost(own['cpu_ms_per_image'], {HOST: 1.0}, 'as given')
     screen.update('looking at the data set, or making it')

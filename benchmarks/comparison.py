@@ -41,6 +41,7 @@ VARIANTS: Dict[str, Variant] = {
     'train_full': Variant(True, {'use_fast_color_distort': False, 'fast_mode': False}),
     'train_vgg': Variant(True, {'preprocessing': 'vgg'}),
     'train_bfloat16': Variant(True, {'precision': 'bfloat16'}),
+    'train_seeded': Variant(True, {'seed': 0}, {}),
     'eval': Variant(False, {}),
     # The device does a part of the work then: the naive pipeline, which does all, stays as it is.
     'train_uint8': Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'}),

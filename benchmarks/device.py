@@ -14,15 +14,14 @@ import sys
 from typing import Any, Dict, List, Sequence
 
 import tensorflow as tf
-from absl import app
 
-from benchmarks import arguments, tables
+from benchmarks import arguments, program, tables
 from benchmarks.arguments import OwnFlag
 from inception_v3 import transfer
 from inception_v3.config import Config
+from inception_v3.flags import CommandLine
 from inception_v3.input_pipeline import InputPipeline
-
-_MISTAKE = 2
+from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {name: arguments.MEASURING[name] for name in ('repeats', 'json')}
 _BATCHES = 8
@@ -73,15 +72,13 @@ def measure(config: Config, repeats: int) -> Dict[str, List[float]]:
 
 def main(argv: Sequence[str]) -> int:
     """Measures what a command line says, and returns the exit code."""
-    try:
-        own, command_line = arguments.parse(argv, _OWN_FLAGS)
-    except app.UsageError as error:
-        print(error, file=sys.stderr)
-        return _MISTAKE
-    if command_line.help:
-        print(arguments.help_text('benchmarks.device', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS))
-        return 0
+    return program.run(argv, 'benchmarks.device', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+
+
+def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
+    screen.update('measuring')
     measured = measure(command_line.config, own['repeats'])
+    screen.clear()
     if own['json']:
         print(json.dumps({'cpu_ms_per_image': measured}))
         return 0

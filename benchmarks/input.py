@@ -10,20 +10,15 @@ import sys
 import tempfile
 from typing import Any, Dict, Iterator, List, Sequence
 
-import tensorflow as tf
-from absl import app
-
-from benchmarks import arguments, charts, comparison, photographs, tables
+from benchmarks import arguments, charts, comparison, photographs, program, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
 from benchmarks.measurement import Failed, Measured, interleave
 from data import records, remote
-from inception_v3 import progress, results
+from inception_v3 import results
 from inception_v3.config import Config, ConfigError
-
-_FAILED = 1
-_MISTAKE = 2
-_INTERRUPTED = 130
+from inception_v3.flags import CommandLine
+from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'variants': OwnFlag(str, None, f'what to compare: some of {",".join(VARIANTS)}; default: all'),
@@ -41,40 +36,26 @@ _PURPOSE = (
 
 def main(argv: Sequence[str]) -> int:
     """Measures what a command line asks for, prints the results, and returns its exit code."""
-    screen = progress.Screen(sys.stderr)
-    try:
-        own, command_line = arguments.parse(argv, _OWN_FLAGS)
-        if command_line.help:
-            print(arguments.help_text('benchmarks.input', _PURPOSE, _OWN_FLAGS))
-            return 0
-        progress.set_up_logging(screen, command_line.verbose)
-        _check(own)
-        screen.update('looking at the data set, or making it')
-        config = arguments.input_config(command_line, _splits(own))
-        measured: Measured = {}
-        failed: Failed = {}
-        code = 0
-        with _enough_files(own, config) as read:
-            subjects = _subjects(own, read)
-            try:
-                interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
-            except KeyboardInterrupt:
-                # What was measured until now is told.
-                code = _INTERRUPTED
-        screen.clear()
-        _show(own, config, comparison.rows_of(subjects, measured), failed)
-        return code or (_FAILED if failed else 0)
-    except app.UsageError as error:
-        screen.clear()
-        print(f'error: {error}', file=sys.stderr)
-        return _MISTAKE
-    except KeyboardInterrupt:
-        screen.clear()
-        return _INTERRUPTED
-    except (OSError, tf.errors.OpError) as error:
-        screen.clear()
-        print(f'error: {progress.failure(error)}', file=sys.stderr)
-        return _FAILED
+    return program.run(argv, 'benchmarks.input', _PURPOSE, _OWN_FLAGS, _perform)
+
+
+def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
+    _check(own)
+    screen.update('looking at the data set, or making it')
+    config = arguments.input_config(command_line, _splits(own))
+    measured: Measured = {}
+    failed: Failed = {}
+    code = 0
+    with _enough_files(own, config) as read:
+        subjects = _subjects(own, read)
+        try:
+            interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
+        except KeyboardInterrupt:
+            # What was measured until now is told.
+            code = program.INTERRUPTED
+    screen.clear()
+    _show(own, config, comparison.rows_of(subjects, measured), failed)
+    return code or (program.FAILED if failed else 0)
 
 
 def _check(own: Dict[str, Any]) -> None:

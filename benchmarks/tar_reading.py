@@ -9,20 +9,14 @@ import signal
 import sys
 from typing import Any, Dict, List, Sequence
 
-import tensorflow as tf
-from absl import app
-
-from benchmarks import arguments, tables
+from benchmarks import arguments, program, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import Spread, spread
-from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, Run, interleave
+from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, MeasurementError, Run, interleave
 from data import dataset_info, records, remote, tar_shards
-from inception_v3 import progress
 from inception_v3.config import ConfigError
-
-_FAILED = 1
-_MISTAKE = 2
-_INTERRUPTED = 130
+from inception_v3.flags import CommandLine
+from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'tar_dir': OwnFlag(str, None, 'the same images as tar shards; default: DATA_DIR-tar, made if it is missing'),
@@ -36,51 +30,35 @@ _PURPOSE = (
 
 def main(argv: Sequence[str]) -> int:
     """Measures what a command line asks for, prints the results, and returns its exit code."""
-    screen = progress.Screen(sys.stderr)
-    try:
-        own, command_line = arguments.parse(argv, _OWN_FLAGS)
-        if command_line.help:
-            print(arguments.help_text('benchmarks.tar_reading', _PURPOSE, _OWN_FLAGS))
-            return 0
-        progress.set_up_logging(screen, command_line.verbose)
-        if command_line.config.data_format == 'tar':
-            raise ConfigError('--data_format=tar: name the TFRecord files with --data_dir, and these with --tar_dir.')
-        screen.update('looking at the data set, or making it')
-        config = arguments.input_config(command_line, [records.TRAIN])
-        tar_dir = own['tar_dir'] or f'{config.data_dir.rstrip("/")}-tar'
-        if not own['tar_dir'] and not remote.exists(os.path.join(tar_dir, dataset_info.FILE_NAME)):
-            tar_shards.convert(config.data_dir, tar_dir, 0, screen.update)
-        runs = {
-            data_format: Run(
-                is_naive=False,
-                is_training=True,
-                until=TRANSFER,
-                config=dataclasses.replace(config, data_dir=data_dir, data_format=data_format),
-                images=own['images'],
-            )
-            for data_format, data_dir in (('tfrecord', config.data_dir), ('tar', tar_dir))
-        }
-        measured: Measured = {}
-        failed: Failed = {}
-        interleave([*runs.values()], own['repeats'], screen.update, measured, failed)
-        screen.clear()
-        if failed:
-            for problem in tables.failures(failed):
-                print(f'failed: {problem}', file=sys.stderr)
-            return _FAILED
-        _show({data_format: measured[run] for data_format, run in runs.items()}, own)
-        return 0
-    except app.UsageError as error:
-        screen.clear()
-        print(f'error: {error}', file=sys.stderr)
-        return _MISTAKE
-    except KeyboardInterrupt:
-        screen.clear()
-        return _INTERRUPTED
-    except (OSError, tf.errors.OpError) as error:
-        screen.clear()
-        print(f'error: {progress.failure(error)}', file=sys.stderr)
-        return _FAILED
+    return program.run(argv, 'benchmarks.tar_reading', _PURPOSE, _OWN_FLAGS, _perform)
+
+
+def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
+    if command_line.config.data_format == 'tar':
+        raise ConfigError('--data_format=tar: name the TFRecord files with --data_dir, and these with --tar_dir.')
+    screen.update('looking at the data set, or making it')
+    config = arguments.input_config(command_line, [records.TRAIN])
+    tar_dir = own['tar_dir'] or f'{config.data_dir.rstrip("/")}-tar'
+    if not own['tar_dir'] and not remote.exists(os.path.join(tar_dir, dataset_info.FILE_NAME)):
+        tar_shards.convert(config.data_dir, tar_dir, 0, screen.update)
+    runs = {
+        data_format: Run(
+            is_naive=False,
+            is_training=True,
+            until=TRANSFER,
+            config=dataclasses.replace(config, data_dir=data_dir, data_format=data_format),
+            images=own['images'],
+        )
+        for data_format, data_dir in (('tfrecord', config.data_dir), ('tar', tar_dir))
+    }
+    measured: Measured = {}
+    failed: Failed = {}
+    interleave([*runs.values()], own['repeats'], screen.update, measured, failed)
+    screen.clear()
+    for problem in tables.failures(failed):
+        raise MeasurementError(problem)
+    _show({data_format: measured[run] for data_format, run in runs.items()}, own)
+    return 0
 
 
 def _show(measured: Dict[str, List[Measurement]], own: Dict[str, Any]) -> None:

@@ -79,7 +79,9 @@ def ordered(
     groups = -(-len(files) // GROUP_FILES)
     paths = tf.constant([file.path for file in files])
     sizes, counts, firsts = (tf.constant(column, tf.int64) for column in [*zip(*files)][1:])
-    first_epoch, first_record = start // tf.reduce_sum(counts), start % tf.reduce_sum(counts)
+    total = tf.reduce_sum(counts)
+    with tf.control_dependencies([tf.Assert(total > 0, ['there is not one record in', paths])]):
+        first_epoch, first_record = start // total, start % total
 
     def groups_of(epoch: tf.Tensor) -> tf.data.Dataset:
         key = key_of(seed, epoch, tf.constant(_FILES, tf.int64))

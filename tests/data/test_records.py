@@ -1,5 +1,6 @@
 """Record files: written, found, parsed, and the bad ones told apart."""
 
+import functools
 import os
 import pathlib
 import re
@@ -335,6 +336,29 @@ def test_the_record_at_a_known_place_is_judged(checker: records.RecordChecker, s
     assert checker.problem_at(spoilt_paths[1], 1).problem == 'could not be used when it was read.'
     assert checker.problem_at(spoilt_paths[1], 5).problem == 'cannot be read any more.'
     assert checker.problem_at('/no/such/file', 0).problem == 'cannot be read any more.'
+
+
+def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> None:
+    paths = written(tmp_path, records.TRAIN, [3, 0, 1000])
+    records.write_shards(str(tmp_path), 'photos', [functools.partial(photo_example, photo) for photo in photos], 1)
+    photos_path = records.shard_path(str(tmp_path), 'photos', 0, 1)
+    assert records.count_records([*paths, photos_path]) == [3, 0, 1000, len(photos)]
+    # Another file of that name is counted anew.
+    assert records.count_records(written(tmp_path, records.TRAIN, [4, 0, 1000])) == [4, 0, 1000]
+
+
+def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
+    whole, cut_short, damaged = written(tmp_path, records.TRAIN, [6, 6, 6])
+    content = pathlib.Path(whole).read_bytes()
+    pathlib.Path(cut_short).write_bytes(content[:-5])
+    # A length that leads beyond the end.
+    pathlib.Path(damaged).write_bytes(b'\xff' * 12 + content[12:])
+    assert records.count_records([whole, cut_short, damaged]) == [6, 6, 1]
+
+
+def test_a_file_that_is_gone_cannot_be_counted(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(records.DataError, match=f'{tmp_path}/none: cannot be read'):
+        records.count_records([f'{tmp_path}/none'])
 
 
 def test_a_split_needs_a_record_in_some_file(tmp_path: pathlib.Path) -> None:

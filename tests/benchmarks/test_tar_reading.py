@@ -1,0 +1,27 @@
+"""The benchmark of tar shards."""
+
+import json
+from typing import Any
+
+from benchmarks import tar_reading
+
+
+def test_it_measures_both_formats_of_the_same_images(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
+    tar_dir = tmp_path / 'tar'
+    tar_reading.tar_shards.convert(photo_dir, str(tar_dir), 0, lambda text: None)
+    flags = ['--height=75', '--width=75', '--train_batch_size=4', '--num_shards=1', '--images=8', '--repeats=1']
+    assert tar_reading.main(['', f'--data_dir={photo_dir}', f'--tar_dir={tar_dir}', *flags, '--json']) == 0
+    measured = json.loads(capsys.readouterr().out)
+    for quantity in ('images_per_second', 'cpu_ms', 'peak_mb'):
+        ratio = measured['tar'][quantity]['median'] / measured['tfrecord'][quantity]['median']
+        assert measured['tar / tfrecord'][quantity]['median'] == ratio > 0
+
+
+def test_tar_shards_are_named_by_a_flag_of_their_own(photo_dir: str, capsys: Any) -> None:
+    assert tar_reading.main(['', f'--data_dir={photo_dir}', '--data_format=tar']) == 2
+    assert '--data_format=tar: name the TFRecord files' in capsys.readouterr().err
+
+
+def test_help_names_its_flags(capsys: Any) -> None:
+    assert tar_reading.main(['', '--help']) == 0
+    assert '--tar_dir' in capsys.readouterr().out
