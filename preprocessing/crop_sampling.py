@@ -2,6 +2,7 @@
 
 from typing import Tuple
 
+import numpy as np
 import tensorflow as tf
 
 from preprocessing.decoding import Crop
@@ -19,8 +20,8 @@ def sample_crop(
 ) -> Crop:
     """Draws a random crop, distributed as those of `tf.image.sample_distorted_bounding_box`.
 
-    Every step is that operation's, rounding included: an attempt draws an aspect ratio, a height among those that area
-    and image allow, and a place. All attempts are made at once, and the first that fits is taken.
+    As in its kernel, an attempt draws an aspect ratio, a height among those that area and image allow, and a place,
+    in whole pixels. All attempts are made at once, and the first that fits is taken.
 
     Args:
       image_shape: int32 [3], height, width and channels of the image.
@@ -28,7 +29,7 @@ def sample_crop(
         whole image is the box.
       min_object_covered: the fraction of some box that the crop must contain. Boxes of no pixels do not count.
       aspect_ratio_range: allowed width over height, lowest and highest.
-      area_range: allowed area as a fraction of the image, lowest and highest.
+      area_range: allowed area as a fraction of the image, lowest (above 0) and highest.
       max_attempts: draws before the whole image is taken instead.
       uniform: gives the numbers, in a single call.
 
@@ -44,7 +45,8 @@ def sample_crop(
     min_area, max_area = tf.split(areas, 2)
 
     lowest, highest = tf.split(tf.math.rint(tf.sqrt(areas / aspect)), 2)
-    # No higher than the image, and no wider: the width is rounded.
+    # No higher than the image, and no wider: the width is rounded. The kernel divides in float64, which takes five
+    # times as many operations here: of ten thousand ratios, about one has a largest height that differs by a row.
     highest = tf.minimum(tf.minimum(highest, height), tf.floor((width + 0.5) / aspect))
     lowest = tf.minimum(lowest, highest)
     heights = lowest + tf.floor(step * (highest - lowest + 1.0))
@@ -56,8 +58,12 @@ def sample_crop(
     sizes = tf.concat([heights, widths], 0)
     begins = tf.floor(place * (sides - sizes))
 
-    covers = _covers(begins, begins + sizes, _in_pixels(bbox, sides), min_object_covered)
-    fits = tf.concat([sizes <= sides, area >= tf.maximum(min_area, 1.0), area <= max_area, covers], 0)
+    if np.array_equal(tf.get_static_value(bbox), [[[0, 0, 1, 1]]]):
+        # The crop's share of its only box, in a quarter fewer operations.
+        covers = area / (height * width) >= min_object_covered
+    else:
+        covers = _covers(begins, begins + sizes, _in_pixels(bbox, sides), min_object_covered)
+    fits = tf.concat([sizes <= sides, area >= min_area, area <= max_area, covers], 0)
     attempts = tf.range(max_attempts)
     first = tf.reduce_min(tf.compat.v1.where(tf.reduce_all(fits, 0), attempts, tf.fill([max_attempts], max_attempts)))
     # After the attempts comes the whole image.

@@ -1,0 +1,243 @@
+"""Crops from given numbers: to the pixel those of the operation's rules, and in the long run those of the operation."""
+
+from typing import Any, Callable, List, NamedTuple, Tuple
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from preprocessing.crop_sampling import sample_crop
+from preprocessing.stateless import StatelessUniform
+from tests.conftest import evaluate
+
+WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
+NO_BOXES = np.zeros([1, 0, 4], np.float32)
+SMALL = np.array([[[0.9, 0.02, 0.97, 0.1]]], np.float32)
+SEVERAL = np.array([[[0.05, 0.1, 0.25, 0.3], [0.7, 0.6, 1.0, 0.9], [0.4, 0.4, 0.4, 0.8]]], np.float32)
+EMPTY = np.array([[[0.5, 0.5, 0.5, 0.9], [0.2, 0.2, 0.201, 0.201]]], np.float32)
+INVERTED = np.array([[[0.9, 0.9, 0.1, 0.1]]], np.float32)
+
+
+class Ranges(NamedTuple):
+    """What a crop keeps to."""
+
+    min_object_covered: float = 0.1
+    aspect_ratio_range: Tuple[float, float] = (3 / 4, 4 / 3)
+    area_range: Tuple[float, float] = (0.05, 1.0)
+    max_attempts: int = 100
+
+
+DEFAULT = Ranges()
+SQUARE = Ranges(aspect_ratio_range=(1.0, 1.0))
+STRICT = Ranges(0.6, (0.5, 2.0), (0.1, 0.7), 20)
+NARROW = Ranges(0.0, (0.1, 0.8), (0.3, 0.35), 2)
+ANY = Ranges(0.0, (0.2, 5.0), (0.01, 1.0), 3)
+
+DRAWS = 2500
+
+
+def crop_by_rules(numbers: np.ndarray, shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges) -> List[int]:
+    """An attempt after the other, in whole pixels and float32, as the operation makes them."""
+    height, width = shape
+    corners = (boxes[0] * np.array([height, width, height, width], np.float32)).astype(int).tolist()
+    min_area, max_area = (np.float32(area) * np.float32(width) * np.float32(height) for area in ranges.area_range)
+    low, high = map(np.float32, ranges.aspect_ratio_range)
+
+    def width_of(rows: int) -> int:
+        return int(np.rint(np.float32(rows) * aspect))
+
+    for aspect, step, *place in numbers.T:
+        aspect = aspect * (high - low) + low
+        smallest, largest = (int(np.rint(np.sqrt(area / aspect))) for area in (min_area, max_area))
+        if width_of(largest) > width:
+            largest = int((width + 0.5 - 1e-7) / float(aspect))
+            largest -= width_of(largest) > width
+        largest = min(largest, height)
+        smallest = min(smallest, largest)
+        rows = smallest + int(step * np.float32(largest - smallest + 1))
+        if rows * width_of(rows) < min_area:
+            rows += 1
+        if rows * width_of(rows) > max_area:
+            rows -= 1
+        columns = width_of(rows)
+        if not (min_area <= rows * columns <= max_area and 0 < columns <= width and 0 < rows <= height):
+            continue
+        top, left = (int(p * np.float32(room)) for p, room in zip(place, (height - rows, width - columns)))
+        for y, x, bottom, right in corners or [(0, 0, height, width)]:
+            area = (bottom - y) * (right - x)
+            shared = [max(min(bottom, top + rows) - max(y, top), 0), max(min(right, left + columns) - max(x, left), 0)]
+            if area >= 1 and np.float32(shared[0] * shared[1]) / np.float32(area) >= np.float32(
+                ranges.min_object_covered
+            ):
+                return [top, left, rows, columns]
+    return [0, 0, height, width]
+
+
+@pytest.mark.parametrize('ranges', [DEFAULT, SQUARE, STRICT, NARROW, ANY])
+def test_given_numbers_make_the_crop_that_the_rules_make(ranges: Ranges) -> None:
+    random = np.random.RandomState(8)
+    numbers, shape, bbox = (tf.compat.v1.placeholder(t) for t in (tf.float32, tf.int32, tf.float32))
+    shape.set_shape([3])
+    bbox.set_shape([1, None, 4])
+    around_boxes, around_whole = (
+        sample_crop(shape, around, *ranges, uniform=lambda size: tf.ensure_shape(numbers, size))
+        for around in (bbox, tf.constant(WHOLE))
+    )
+    whole = 0
+    with tf.compat.v1.Session() as session:
+        run = session.make_callable((around_boxes, around_whole), [numbers, shape, bbox])
+        for largest in (6, 20, 700):
+            for boxes in (WHOLE, NO_BOXES, SMALL, SEVERAL, EMPTY, INVERTED, 'random', 'random') * 8:
+                if isinstance(boxes, str):
+                    boxes = np.float32(random.uniform(size=[1, random.randint(1, 5), 4]))
+                size = random.randint(1, largest), random.randint(1, largest)
+                given = np.float32(random.randint(0, 2**23, [4, ranges.max_attempts]) / 2**23)
+                drawn, drawn_around_whole = (list(crop) for crop in run(given, [*size, 3], boxes))
+                assert drawn == crop_by_rules(given, size, boxes, ranges), (size, boxes)
+                assert drawn_around_whole == crop_by_rules(given, size, WHOLE, ranges), size
+                whole += drawn == [0, 0, *size]
+    assert 20 < whole < 150
+
+
+# In the long run.
+
+
+def draw_many(draw: Callable[[tf.Tensor], Any], count: int) -> np.ndarray:
+    """Crops [count, 4] that a function of their number draws; one after the other, which a seeded operation needs."""
+    with tf.Graph().as_default():
+        dataset = tf.data.Dataset.range(count).map(lambda index: tf.stack(draw(index)))
+        return evaluate(tf.compat.v1.data.make_one_shot_iterator(dataset.batch(count)).get_next())
+
+
+def ours(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int, factors: Any = 1.0) -> np.ndarray:
+    """Of numbers that are multiplied by `factors`: of right ones by 1."""
+
+    def draw(index: tf.Tensor) -> Any:
+        uniform = StatelessUniform(tf.stack([tf.constant(29, tf.int64), index]))
+        return sample_crop(
+            tf.constant([*shape, 3]), tf.constant(boxes), *ranges, uniform=lambda size: uniform(size) * factors
+        )
+
+    return draw_many(draw, count)
+
+
+def of_tensorflow(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int) -> np.ndarray:
+    def draw(index: tf.Tensor) -> Any:
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            [*shape, 3], boxes, seed=5, seed2=6, use_image_if_no_bounding_boxes=True, **ranges._asdict()
+        )
+        return [begin[0], begin[1], size[0], size[1]]
+
+    return draw_many(draw, count)
+
+
+MEASURES = {
+    'area': lambda top, left, height, width: height * width,
+    'aspect': lambda top, left, height, width: width / height,
+    'top': lambda top, left, height, width: top,
+    'left': lambda top, left, height, width: left,
+    'bottom': lambda top, left, height, width: top + height,
+    'right': lambda top, left, height, width: left + width,
+}
+
+
+SAMPLERS: List[Callable[..., np.ndarray]] = [ours, of_tensorflow]
+
+
+def likeness(one: np.ndarray, other: np.ndarray) -> float:
+    """The smallest p-value of the two-sample tests of two sets of crops."""
+    of_measures = [scipy.stats.ks_2samp(measure(*one.T), measure(*other.T)).pvalue for measure in MEASURES.values()]
+    return min(chi2(one, other), *of_measures)
+
+
+def chi2(one: np.ndarray, other: np.ndarray) -> float:
+    """Of whole crops: those that are frequent each for itself, all others as one."""
+    crops, kinds = np.unique(np.concatenate([one, other]), axis=0, return_inverse=True)
+    counts = np.stack([np.bincount(k, minlength=len(crops)) for k in np.split(kinds, [len(one)])])
+    rare = counts.sum(0) < 20
+    table = np.concatenate([counts[:, ~rare], counts[:, rare].sum(1, keepdims=True)], 1)
+    table = table[:, table.sum(0) > 0]
+    return scipy.stats.chi2_contingency(table)[1] if table.shape[1] > 1 else 1.0
+
+
+@pytest.mark.parametrize(
+    ('shape', 'boxes', 'ranges'),
+    [
+        ((375, 500), WHOLE, DEFAULT),
+        ((500, 375), NO_BOXES, DEFAULT),
+        ((90, 600), WHOLE, DEFAULT),
+        ((375, 500), SMALL, DEFAULT),
+        ((375, 500), SEVERAL, DEFAULT),
+        ((300, 400), SEVERAL, STRICT),
+        ((64, 40), WHOLE, ANY),
+        ((10, 12), WHOLE, SQUARE),
+        ((5, 4), WHOLE, DEFAULT),
+        ((2, 3), WHOLE, ANY),
+        ((1, 50), WHOLE, ANY),
+        ((50, 1), WHOLE, ANY),
+    ],
+)
+def test_crops_are_distributed_as_the_operations(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges) -> None:
+    one, other = (draw(shape, boxes, ranges, DRAWS) for draw in SAMPLERS)
+    assert len(np.unique(one, axis=0)) > 3
+    assert likeness(one, other) > 0.001
+
+
+def test_a_sampler_that_is_slightly_off_is_told_apart() -> None:
+    """Each of the four numbers of an attempt is squeezed by a tenth, and each range is moved."""
+    right = of_tensorflow((375, 500), SEVERAL, DEFAULT, DRAWS)
+    for row in range(4):
+        factors = np.ones([4, 1], np.float32)
+        factors[row] = 0.9
+        squeezed = ours((375, 500), SEVERAL, DEFAULT, DRAWS, factors)
+        assert likeness(squeezed, right) < 1e-4, row
+    for wrong in (
+        DEFAULT._replace(area_range=(0.25, 1.0)),
+        DEFAULT._replace(min_object_covered=0.3),
+        DEFAULT._replace(aspect_ratio_range=(0.82, 1.22)),
+    ):
+        assert likeness(ours((375, 500), SEVERAL, wrong, DRAWS), right) < 1e-4, wrong
+
+
+@pytest.mark.parametrize(
+    ('shape', 'boxes', 'ranges'),
+    [
+        ((1, 1), WHOLE, DEFAULT),
+        ((1, 50), WHOLE, DEFAULT),
+        ((1000, 10), WHOLE, DEFAULT),
+        ((30, 40), EMPTY, DEFAULT),
+        ((30, 40), EMPTY, ANY),
+        ((30, 40), INVERTED, DEFAULT),
+        ((30, 40), WHOLE, STRICT._replace(min_object_covered=1.0)),
+        ((30, 40), SMALL, DEFAULT._replace(max_attempts=1, area_range=(0.001, 0.002), min_object_covered=1.0)),
+    ],
+)
+def test_where_no_crop_fits_it_is_the_whole_image_as_the_operations(
+    shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges
+) -> None:
+    for draw in SAMPLERS:
+        np.testing.assert_array_equal(np.unique(draw(shape, boxes, ranges, 50), axis=0), [[0, 0, *shape]])
+
+
+@pytest.mark.parametrize('ranges', [DEFAULT, ANY, SQUARE])
+def test_a_crop_lies_in_its_image_whatever_the_size(ranges: Ranges) -> None:
+    sizes = np.array([(height, width) for height in range(1, 13) for width in range(1, 13)] * 5)
+
+    def draw(index: tf.Tensor) -> Any:
+        uniform = StatelessUniform(tf.stack([tf.constant(1, tf.int64), index]))
+        size = tf.constant(sizes, tf.int32)[index]
+        return sample_crop(tf.concat([size, [3]], 0), tf.constant(WHOLE), *ranges, uniform=uniform)
+
+    crops = draw_many(draw, len(sizes))
+    assert crops.min(0).tolist() == [0, 0, 1, 1]
+    assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
+
+
+@pytest.mark.parametrize('outside', [-0.1, 1.01, np.nan, np.inf])
+def test_boxes_that_are_no_fractions_are_refused_as_by_the_operation(outside: float) -> None:
+    boxes = SEVERAL.copy()
+    boxes[0, 1, 2] = outside
+    for draw in SAMPLERS:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r'[Bb]ounding box'):
+            draw((30, 40), boxes, DEFAULT, 1)

@@ -1,0 +1,116 @@
+"""Numbers that depend on their seed and their call, and on nothing else."""
+
+from typing import Any, Callable, List
+
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing.stateless import StatelessUniform
+from tests.conftest import evaluate
+
+IMAGES = 2000
+
+
+def draw_each(build: Callable[[StatelessUniform], Any], seeds: Any, parallel: int = 1) -> List[np.ndarray]:
+    """What a function draws for each of many seeds [n, 2], in a dataset's map: an array [n, …] for each number."""
+    with tf.Graph().as_default():
+        dataset = tf.data.Dataset.from_tensor_slices(np.array(seeds, np.int64))
+        dataset = dataset.map(lambda seed: tuple(tf.nest.flatten(build(StatelessUniform(seed)))), parallel)
+        return evaluate([*tf.compat.v1.data.make_one_shot_iterator(dataset.batch(len(seeds))).get_next()])
+
+
+def two_calls(uniform: StatelessUniform) -> Any:
+    return uniform([]), uniform([])
+
+
+def seeds_of(first: int, count: int = IMAGES) -> np.ndarray:
+    return np.stack([np.full(count, first), np.arange(count)], 1)
+
+
+def test_the_numbers_of_a_seed_stay_what_they_are() -> None:
+    """They are part of what a seed promises: a change of them changes every seeded run."""
+    pair, one, integers = draw_each(
+        lambda uniform: (uniform([2]), uniform([], -2.0, 6.0), uniform([3], 10, 1000, tf.int32)), [[7, 3]]
+    )
+    by_hand = evaluate(
+        tf.random.stateless_uniform([2], [7, 3]),
+        tf.random.stateless_uniform([], tf.constant([7, 3 + 2**56], tf.int64), -2.0, 6.0),
+        tf.random.stateless_uniform([3], tf.constant([7, 3 + 2**57], tf.int64), 10, 1000, tf.int32),
+    )
+    for drawn, expected in zip((pair, one, integers), by_hand):
+        np.testing.assert_array_equal(drawn[0], expected)
+    np.testing.assert_allclose(pair[0], [0.981801, 0.395726], atol=1e-6)
+    np.testing.assert_array_equal(integers[0], [622, 986, 20])
+
+
+@pytest.mark.parametrize(
+    'build',
+    [
+        lambda uniform: inception_preprocessing.draw_distortion(
+            tf.constant([300, 400, 3]), inception_preprocessing.whole_image_box(), uniform=uniform
+        ),
+        lambda uniform: inception_preprocessing.draw_distortion(
+            tf.constant([300, 400, 3]),
+            tf.constant([[[0.1, 0.2, 0.3, 0.9]]]),
+            fast_mode=False,
+            use_fast_color_distort=False,
+            uniform=uniform,
+        ),
+        lambda uniform: vgg_preprocessing.draw_distortion(300, 600, uniform=uniform),
+    ],
+    ids=['inception', 'inception, full', 'vgg'],
+)
+def test_a_distortion_is_a_function_of_the_seed(build: Callable[[StatelessUniform], Any]) -> None:
+    """Whatever the number of images at a time, their order, the graph's seed and what was drawn before."""
+    seeds = seeds_of(5, 100)
+    drawn = draw_each(build, seeds)
+    with_others = np.concatenate([seeds, seeds_of(6, 100)])[::-1]
+    for one, again in zip(drawn, draw_each(build, with_others, parallel=8)):
+        again, others = again[:99:-1], again[99::-1]
+        np.testing.assert_array_equal(one, again)
+        # Other seeds draw others, but of what is no choice, such as the method of resizing in fast mode.
+        assert np.array_equal(one, others) == (len(np.unique(one)) == 1)
+
+
+def test_different_seeds_epochs_images_and_calls_draw_different_numbers() -> None:
+    seeds = [
+        [seed, (epoch << 32) + image]
+        for seed in (0, 1, 2, -1, 2**62)
+        for epoch in (0, 1, 2, 10000)
+        for image in (*range(200), 1281166, 2**32 - 1)
+    ]
+    numbers = draw_each(lambda uniform: [uniform([3]) for _ in range(12)], seeds)
+    assert len(np.unique(np.reshape(numbers, [-1, 3]), axis=0)) == 12 * len(seeds)
+
+
+@pytest.mark.parametrize('ends', [(0, 1), (-3.0, 5.0)])
+def test_the_numbers_are_uniform(ends: Any) -> None:
+    (numbers,) = draw_each(lambda uniform: uniform([], *ends), seeds_of(1))
+    assert numbers.dtype == np.float32
+    assert ends[0] <= numbers.min()
+    assert numbers.max() < ends[1]
+    assert scipy.stats.kstest(numbers, 'uniform', (ends[0], ends[1] - ends[0])).pvalue > 0.01
+
+
+def test_integers_are_uniform_without_the_upper_end() -> None:
+    (numbers,) = draw_each(lambda uniform: uniform([], 3, 10, tf.int32), seeds_of(2))
+    assert numbers.dtype == np.int32
+    counts = np.bincount(numbers)
+    assert len(counts) == 10
+    assert counts[:3].sum() == 0
+    assert scipy.stats.chisquare(counts[3:]).pvalue > 0.01
+
+
+def test_neighbours_are_independent() -> None:
+    """Images, seeds, epochs and calls beside each other: neither correlated, nor in each other's order."""
+    first, second = draw_each(two_calls, seeds_of(3))
+    other_seed, _ = draw_each(two_calls, seeds_of(4))
+    other_epoch, _ = draw_each(two_calls, seeds_of(3) + np.array([0, 1 << 32]))
+    for one, other in ((first, second), (first, other_seed), (first, other_epoch), (first[1:], first[:-1])):
+        # Ten by ten cells: of what is independent, all fill alike.
+        cells = np.histogram2d(one, other, bins=10, range=[[0, 1], [0, 1]])[0]
+        assert scipy.stats.chisquare(cells.ravel()).pvalue > 0.01
+        assert abs(np.corrcoef(one, other)[0, 1]) < 3 / np.sqrt(IMAGES)
