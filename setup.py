@@ -13,6 +13,7 @@ EXTRAS = {
         'pyyaml',
         'scikit-image>=0.19,<0.20',  # Photographs inside the wheel.
         'scikit-learn>=1.0,<1.1',
+        'scipy',  # Tests of distributions.
         'trustme',  # Certificates for a Cloud Storage on this machine.
         'webdataset>=0.2,<0.3',  # Tar shards as others write and read them.
     ],

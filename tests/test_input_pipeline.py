@@ -274,13 +274,15 @@ def test_skipping_changes_nothing_else(config: Config, tmp_path: Any) -> None:
 
 # Opens and closes training pipelines while their threads are at work.
 _CLOSE_WHILE_READING = """
+import dataclasses
 import sys
 import tensorflow as tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
 config = Config(use_tpu=False, data_dir=sys.argv[1], num_classes=11, height=75, width=75, num_parallel_calls=2)
-for _ in range(60):
+for turn in range(80):
+    config = dataclasses.replace(config, seed=turn if turn % 2 else None)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': 4})
         session.run(tf.compat.v1.data.make_one_shot_iterator(dataset).get_next())
