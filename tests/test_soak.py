@@ -1,0 +1,65 @@
+"""A long run: its memory and its open files stay as they are."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Dict, List, NamedTuple
+
+import pytest
+
+STEPS, STEPS_PER_CYCLE = 2000, 100
+# Cycles in which TensorFlow comes to its full size.
+FIRST = 5
+MB = 1 << 20
+
+
+class Sample(NamedTuple):
+    """What a process has: resident memory in bytes, open files, threads."""
+
+    memory: int
+    files: int
+    threads: int
+
+
+def sample(process: int) -> Sample:
+    folder = pathlib.Path(f'/proc/{process}')
+    pages = int((folder / 'statm').read_text().split()[1])
+    return Sample(
+        pages * os.sysconf('SC_PAGE_SIZE'), len(os.listdir(str(folder / 'fd'))), len(os.listdir(str(folder / 'task')))
+    )
+
+
+def lines_in(path: pathlib.Path) -> int:
+    return path.read_text().count('\n') if path.exists() else 0
+
+
+@pytest.mark.slow
+def test_memory_and_open_files_stay_flat_over_two_thousand_steps(digits_dir: str, tmp_path: pathlib.Path) -> None:
+    model_dir = tmp_path / 'model'
+    command = [sys.executable, '-m', 'tests.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
+    command += [f'--model_dir={model_dir}', f'--train_steps={STEPS}', f'--train_steps_per_eval={STEPS_PER_CYCLE}']
+    command += ['--export_dir=', '--train_batch_size=8', '--seed=1', '--keep_best', '--eval_total_size=128']
+    cycles: Dict[int, List[Sample]] = {}
+    with open(str(tmp_path / 'log'), 'w') as log:
+        program = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + 900
+            while program.poll() is None and time.monotonic() < deadline:
+                cycles.setdefault(lines_in(model_dir / 'results.jsonl'), []).append(sample(program.pid))
+                time.sleep(0.1)
+        finally:
+            program.kill()
+            program.wait()
+    assert program.returncode == 0, (tmp_path / 'log').read_text()
+    peaks = [Sample(*map(max, zip(*cycles[cycle]))) for cycle in sorted(cycles) if cycle < STEPS // STEPS_PER_CYCLE]
+    assert len(peaks) == STEPS // STEPS_PER_CYCLE
+    for number, peak in enumerate(peaks):
+        print(f'cycle {number}: {peak.memory / MB:.0f} MB, {peak.files} files, {peak.threads} threads')
+    before, after = peaks[FIRST : 2 * FIRST], peaks[-FIRST:]
+    assert max(peak.files for peak in after) <= max(peak.files for peak in before)
+    assert max(peak.threads for peak in after) <= max(peak.threads for peak in before)
+    # A megabyte a cycle would be noticed after ten thousand of them, and here.
+    growth = max(peak.memory for peak in after) - max(peak.memory for peak in before)
+    assert growth < (len(peaks) - 2 * FIRST) * MB, f'{growth / MB:.1f} MB'
