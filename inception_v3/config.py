@@ -204,6 +204,7 @@ class Config:
         None, 'seconds to wait for a new checkpoint before giving up (eval); default: for ever', lower=0
     )
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
+    keep_best: bool = _run(False, 'keep the checkpoint with the best top-1 in model_dir/best (eval, train_and_eval)')
     skip_host_call: bool = _run(True, 'leave learning rate and epoch out of the training summaries')
     save_summary_steps: int = _run(100, 'steps between training summaries', lower=1)
     display_tensors: bool = _run(False, "print each evaluated image's label, predictions and probabilities")
