@@ -13,7 +13,7 @@ import tensorflow as tf  # noqa: E402
 from absl import app  # noqa: E402
 
 from data.remote import UnreachableError  # noqa: E402
-from inception_v3 import cycles, flags, progress  # noqa: E402
+from inception_v3 import cycles, flags, progress, seeding  # noqa: E402
 from inception_v3.data_set import fit_to_data_set  # noqa: E402
 from inception_v3.recovery import InterruptedTrainingError  # noqa: E402
 
@@ -35,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
             return 0
         verbose = command_line.verbose
         progress.set_up_logging(screen, verbose)
-        print(cycles.Run(fit_to_data_set(command_line), screen).execute())
+        config = seeding.with_settled_threads(fit_to_data_set(command_line))
+        print(cycles.Run(config, screen).execute())
         return 0
     except (UnreachableError, InterruptedTrainingError) as error:
         return _fail(screen, str(error), _FAILED)

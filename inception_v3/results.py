@@ -103,17 +103,24 @@ def check_writable(flag: str, folder: str) -> None:
         raise ConfigError(f'--{flag}={folder}: cannot be written to: {error.message}')
 
 
+def recorded_config(model_dir: str) -> Optional[Config]:
+    """The configuration in a run's `config.json`; None if there is none, or none that can be read."""
+    path = os.path.join(model_dir, CONFIG_FILE)
+    if not remote.exists(path):
+        return None
+    try:
+        return Config.from_json(text_of(path))
+    except ConfigError:
+        return None
+
+
 def changed_since_training(config: Config, checkpoint: str) -> Tuple[str, ...]:
     """The settings that decide an evaluation and differ from those in the `config.json` beside a checkpoint.
 
     None, if that cannot be read.
     """
-    path = os.path.join(os.path.dirname(checkpoint), CONFIG_FILE)
-    if not remote.exists(path):
-        return ()
-    try:
-        trained = Config.from_json(text_of(path))
-    except ConfigError:
+    trained = recorded_config(os.path.dirname(checkpoint))
+    if not trained:
         return ()
     return tuple(change for change in differences(trained, config) if change.split(':')[0] in _DECIDING)
 
