@@ -27,6 +27,7 @@ from inception_v3.data_set import description_of, splits_of
 from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
 from inception_v3.export import export_saved_model
+from inception_v3.first_steps import RecordFirstStepsHook
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_fn import inception_model_fn
@@ -57,7 +58,9 @@ class Run:
         self._estimator = make_estimator(config, self._data_set.class_names if self._data_set else ())
         self._model_dir = str(config.model_dir)
         self._throughput = Throughput()
-        self._record_start = RecordStartHook(config, self._data_set)
+        self._recording = [RecordStartHook(config, self._data_set)]
+        if config.seed is not None and (not config.use_tpu or config.is_emulated):
+            self._recording.append(RecordFirstStepsHook(self._model_dir))
         splits = splits_of(config)
         self._bad_records = BadRecords(config, splits, screen)
         if config.use_data == 'real':
@@ -228,8 +231,7 @@ class Run:
     def _train(self, until_step: int) -> None:
         config = self._config
         progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
-        hooks = [progress, self._record_start]
-        hooks.append(RecoveryLimitHook(self._check_files))
+        hooks = [progress, *self._recording, RecoveryLimitHook(self._check_files)]
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
             hooks.insert(0, CheckpointFitsHook(checkpoint))

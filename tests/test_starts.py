@@ -19,7 +19,8 @@ from tests.test_results import DIGITS
 def save(model_dir: str, step: int) -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.train.create_global_step().assign(step))
-        tf.compat.v1.train.Saver().save(session, os.path.join(model_dir, 'model.ckpt'), step)
+        path = os.path.join(model_dir, 'model.ckpt')
+        tf.compat.v1.train.Saver().save(session, path, step, write_meta_graph=False)
 
 
 def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None:
