@@ -210,6 +210,7 @@ class Config:
         None, 'seconds to wait for a new checkpoint before giving up (eval); default: for ever', lower=0
     )
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
+    keep_best: bool = _run(False, 'keep the checkpoint with the best top-1 in model_dir/best (eval, train_and_eval)')
     seed: Optional[int] = _run(
         None,
         'number from which all that is random follows, so that a run can be repeated to the bit; default: another each '

@@ -11,7 +11,7 @@ from absl import app
 
 from data import records, remote
 from data.formats import FORMATS
-from inception_v3 import batch_norm, results, topology
+from inception_v3 import batch_norm, best_checkpoint, results, topology
 from inception_v3.bad_records import BadRecords
 from inception_v3.checkpoints import (
     CheckpointError,
@@ -27,12 +27,14 @@ from inception_v3.data_set import description_of, splits_of
 from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
 from inception_v3.export import export_saved_model
+from inception_v3.first_steps import RecordFirstStepsHook
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
 from inception_v3.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
+from inception_v3.starts import RecordStartHook
 
 # Seconds between looks at whether checkpoints can still be read, while one is waited for.
 _CHECK_INTERVAL = 60
@@ -56,6 +58,9 @@ class Run:
         self._estimator = make_estimator(config, self._data_set.class_names if self._data_set else ())
         self._model_dir = str(config.model_dir)
         self._throughput = Throughput()
+        self._recording = [RecordStartHook(config, self._data_set)]
+        if config.seed is not None and (not config.use_tpu or config.is_emulated):
+            self._recording.append(RecordFirstStepsHook(self._model_dir))
         splits = splits_of(config)
         self._bad_records = BadRecords(config, splits, screen)
         if config.use_data == 'real':
@@ -103,6 +108,9 @@ class Run:
             results.check_writable('export_dir', config.export_dir)
         with contextlib.ExitStack() as whole_run:
             whole_run.enter_context(self._remote_failures_explained())
+            if config.keep_best:
+                # What is spoilt there is told before hours are spent.
+                best_checkpoint.read(self._model_dir)
             if not config.use_tpu or config.is_emulated:
                 whole_run.enter_context(without_recovery())
             self._bad_records.forget()
@@ -113,12 +121,20 @@ class Run:
                     'train_and_eval': self._train_and_evaluate,
                 }[config.mode]()
             export = self._export()
+            best = best_checkpoint.read(self._model_dir) if config.keep_best else None
         skipped = [*self._bad_records.skipped()]
         if skipped:
             logger.info('%d records could not be used:', len(skipped))
         for bad_record in skipped:
             logger.info('skipped %s', bad_record)
-        return results.summary(config, self._data_set, evaluation, self._throughput.images_per_second, export)
+        return results.summary(
+            config,
+            self._data_set,
+            evaluation,
+            self._throughput.images_per_second,
+            export,
+            best.evaluation if best else None,
+        )
 
     @contextlib.contextmanager
     def _remote_failures_explained(self) -> Iterator[None]:
@@ -173,6 +189,9 @@ class Run:
         if self._nothing_is_left() or (step and step % config.train_steps_per_eval == 0):
             # The end of a cycle. The command that trained it may have been stopped before it had evaluated it.
             recorded = None if config.display_tensors else self._last_evaluation_of(step)
+            if recorded:
+                # Nor may it have got as far as this.
+                self._keep_if_best(self._checkpoint(), recorded)
             evaluation = recorded or self._evaluate(self._checkpoint())
         while step < config.train_steps:
             cycles = step // config.train_steps_per_eval + 1
@@ -184,11 +203,16 @@ class Run:
         """What an earlier command recorded of a step, if it evaluated the same weights in the same way."""
         config = self._config
         fingerprint = self._data_set.fingerprint if self._data_set else ''
-        same = (step, self._weights, config.eval_images, fingerprint, results.changed_since_training(config))
+        changed = results.changed_since_training(config, self._checkpoint())
+        same = (step, self._weights, config.eval_images, fingerprint, changed)
         recorded = [
             e for e in results.read(self._model_dir) if (e.step, e.weights, e.images, e.fingerprint, e.changed) == same
         ]
         return recorded[-1] if recorded else None
+
+    def _keep_if_best(self, checkpoint: str, evaluation: results.Evaluation) -> None:
+        if self._config.keep_best:
+            best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
 
     @property
     def _weights(self) -> str:
@@ -207,8 +231,7 @@ class Run:
     def _train(self, until_step: int) -> None:
         config = self._config
         progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
-        hooks = [progress, results.RecordConfigurationHook(config, self._data_set)]
-        hooks.append(RecoveryLimitHook(self._check_files))
+        hooks = [progress, *self._recording, RecoveryLimitHook(self._check_files)]
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
             hooks.insert(0, CheckpointFitsHook(checkpoint))
@@ -269,7 +292,7 @@ class Run:
             images=int(metrics['images']),
             seconds=round(time.monotonic() - start, 3),
             time=results.now(),
-            changed=results.changed_since_training(config),
+            changed=results.changed_since_training(config, checkpoint),
             data_set=self._data_set.name if self._data_set else '',
             fingerprint=self._data_set.fingerprint if self._data_set else '',
         )
@@ -294,6 +317,7 @@ class Run:
             logger.info('that was evaluated otherwise than it was trained: %s', '; '.join(evaluation.changed))
         if evaluation.images + self._bad_records.count(records.VALIDATION) != config.eval_images:
             logger.info('that is not the %d images that were expected (--num_eval_images)', config.eval_images)
+        self._keep_if_best(checkpoint, evaluation)
         return evaluation
 
     def _follow(self) -> Optional[results.Evaluation]:

@@ -1,11 +1,12 @@
-"""What a run leaves in its model_dir besides checkpoints: configuration, versions, and every evaluation."""
+"""The results of a run: every evaluation, in its model_dir, and the summary on the screen."""
 
+import contextlib
 import datetime
 import json
 import os
 import platform
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -13,12 +14,12 @@ import tensorflow as tf
 import inception_v3
 from data import remote
 from data.dataset_info import DatasetInfo
+from inception_v3 import source
 from inception_v3.config import Config, ConfigError, differences
-from inception_v3.progress import logger
 
 CONFIG_FILE = 'config.json'
-VERSIONS_FILE = 'versions.json'
 RESULTS_FILE = 'results.jsonl'
+BEST_FOLDER = 'best'
 
 # As many digits of a fingerprint tell a user's data sets apart.
 _DIGITS_SHOWN = 12
@@ -28,6 +29,9 @@ _DECIDING = (
     *('use_data', 'data_dir', 'data_format', 'num_classes', 'num_eval_images', 'eval_total_size', 'max_bad_records'),
     *('preprocessing', 'height', 'width', 'depth_multiplier', 'precision', 'transfer', 'moving_average'),
 )
+
+
+_Record = TypeVar('_Record')
 
 
 class Evaluation(NamedTuple):
@@ -99,63 +103,29 @@ def check_writable(flag: str, folder: str) -> None:
         raise ConfigError(f'--{flag}={folder}: cannot be written to: {error.message}')
 
 
-class RecordConfigurationHook(tf.estimator.SessionRunHook):
-    """Writes the configuration and the versions into model_dir when training begins.
-
-    A folder that another configuration has written to is taken, and the differences are logged: going on with more
-    steps is meant so. What does not get as far as training leaves the old ones.
-
-    Args:
-      config: of the run.
-      data_set: what its data set says of itself.
-    """
-
-    def __init__(self, config: Config, data_set: Optional[DatasetInfo]):
-        self._config = config
-        self._data_set = data_set
-
-    def begin(self) -> None:
-        """Writes both files."""
-        model_dir = str(self._config.model_dir)
-        path = os.path.join(model_dir, CONFIG_FILE)
-        if remote.exists(path):
-            _log_differences(path, self._config)
-        _write(path, self._config.to_json())
-        data_set = {'name': self._data_set.name, 'fingerprint': self._data_set.fingerprint} if self._data_set else None
-        text = json.dumps({**versions(), 'data_set': data_set}, indent=2) + '\n'
-        _write(os.path.join(model_dir, VERSIONS_FILE), text)
-
-
 def recorded_config(model_dir: str) -> Optional[Config]:
     """The configuration in a run's `config.json`; None if there is none, or none that can be read."""
     path = os.path.join(model_dir, CONFIG_FILE)
     if not remote.exists(path):
         return None
     try:
-        return Config.from_json(_text(path))
+        return Config.from_json(text_of(path))
     except ConfigError:
         return None
 
 
-def changed_since_training(config: Config) -> Tuple[str, ...]:
-    """The settings that decide an evaluation and differ from those in model_dir's `config.json`, if it can be read."""
-    trained = recorded_config(str(config.model_dir))
+def changed_since_training(config: Config, checkpoint: str) -> Tuple[str, ...]:
+    """The settings that decide an evaluation and differ from those in the `config.json` beside a checkpoint.
+
+    None, if that cannot be read.
+    """
+    trained = recorded_config(os.path.dirname(checkpoint))
     if not trained:
         return ()
     return tuple(change for change in differences(trained, config) if change.split(':')[0] in _DECIDING)
 
 
-def _log_differences(path: str, config: Config) -> None:
-    try:
-        changed = differences(Config.from_json(_text(path)), config)
-    except ConfigError as error:
-        logger.info('%s is replaced; it could not be read: %s', path, error)
-        return
-    if changed:
-        logger.info('the configuration differs from that in %s: %s', path, '; '.join(changed))
-
-
-def _write(path: str, text: str) -> None:
+def write_whole(path: str, text: str) -> None:
     """Writes a file whole or not at all."""
     unfinished = f'{path}.unfinished'
     with remote.explained(path, remote.WRITE):
@@ -168,6 +138,7 @@ def versions() -> Dict[str, Any]:
     """The versions of what a result depends on."""
     return {
         'inception_v3': inception_v3.__version__,
+        **source.version(),
         'tensorflow': tf.__version__,
         'numpy': np.__version__,
         'python': platform.python_version(),
@@ -178,9 +149,13 @@ def versions() -> Dict[str, Any]:
 
 def append(model_dir: str, evaluation: Evaluation) -> None:
     """Adds a line to `results.jsonl`."""
-    path = os.path.join(model_dir, RESULTS_FILE)
-    line = json.dumps(evaluation._asdict()) + '\n'
-    before = _text(path)
+    append_line(os.path.join(model_dir, RESULTS_FILE), evaluation._asdict())
+
+
+def append_line(path: str, values: Dict[str, Any]) -> None:
+    """Adds a JSON object as a line to a file, which may be new."""
+    line = json.dumps(values) + '\n'
+    before = text_of(path)
     # A process that was killed while it wrote leaves half a line.
     if before and not before.endswith('\n'):
         line = '\n' + line
@@ -192,18 +167,29 @@ def append(model_dir: str, evaluation: Evaluation) -> None:
 
 def read(model_dir: str) -> List[Evaluation]:
     """The evaluations in `results.jsonl`, in the order in which they were made; a line cut short is passed over."""
-    path = os.path.join(model_dir, RESULTS_FILE)
-    evaluations = []
-    for line in _text(path).splitlines():
-        try:
-            values = json.loads(line)
-            evaluations.append(Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))}))
-        except (AttributeError, TypeError, ValueError):
-            continue
-    return evaluations
+    return evaluations_in(os.path.join(model_dir, RESULTS_FILE))
 
 
-def _text(path: str) -> str:
+def evaluations_in(path: str) -> List[Evaluation]:
+    """The evaluations in a file, a line each; other lines are passed over."""
+    return read_lines(path, lambda values: Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))}))
+
+
+def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
+    """What a file holds, a JSON object a line; what was cut short, or is of another kind, is passed over.
+
+    Args:
+      path: of the file; what is not there holds nothing.
+      record_of: makes of an object what it stands for; raises AttributeError, TypeError or ValueError if it cannot.
+    """
+    found = []
+    for line in text_of(path).splitlines():
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
+            found.append(record_of(json.loads(line)))
+    return found
+
+
+def text_of(path: str) -> str:
     """The content of a file; nothing if it is not there."""
     return (remote.read(path) or b'').decode(errors='replace')
 
@@ -214,6 +200,7 @@ def summary(
     evaluation: Optional[Evaluation],
     images_per_second: Optional[float],
     export: Optional[str],
+    best: Optional[Evaluation],
 ) -> str:
     """What a run ends with on the screen: a value a line."""
     rows = []
@@ -223,6 +210,9 @@ def summary(
             ('top-5', f'{evaluation.top_5:.2%}'),
             ('evaluated', f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'),
         ]
+    if best:
+        folder = os.path.join(str(config.model_dir), BEST_FOLDER)
+        rows.append(('best', f'{best.top_1:.2%} top-1 at step {best.step:,}, in {folder}'))
     if images_per_second:
         rows.append(('training', f'{images_per_second:,.1f} images/s'))
     rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from data import dataset_info, records
 from data.records import DataError
-from inception_v3 import results
+from inception_v3 import results, starts
 from inception_v3.checkpoints import CheckpointError, step_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.cycles import Run, TrainingError
@@ -105,12 +105,14 @@ def test_results_are_json_lines_with_the_documented_keys(finished: Tuple[Config,
         assert line['cross_entropy'] > 0
 
 
-def test_the_configuration_and_the_versions_stand_beside_the_results(finished: Tuple[Config, str]) -> None:
+def test_the_configuration_and_the_start_stand_beside_the_results(finished: Tuple[Config, str]) -> None:
     config, _ = finished
     with open(os.path.join(str(config.model_dir), 'config.json')) as file:
         assert Config.from_json(file.read()) == config
-    with open(os.path.join(str(config.model_dir), 'versions.json')) as file:
-        assert json.load(file)['tensorflow'] == tf.__version__
+    # One start, of three cycles.
+    (start,) = starts.read(str(config.model_dir))
+    assert (start.step, start.checkpoint) == (0, '')
+    assert start.versions['tensorflow'] == tf.__version__
 
 
 def test_the_summary_says_what_was_reached_and_where(finished: Tuple[Config, str]) -> None:

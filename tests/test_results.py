@@ -10,6 +10,7 @@ import pytest
 from data.dataset_info import DatasetInfo
 from inception_v3 import results
 from inception_v3.config import Config, ConfigError
+from inception_v3.starts import RecordStartHook
 
 DIGITS = DatasetInfo('digits', 'scikit-learn', 1438, 359, 11, list('_0123456789'), '0123456789abcdef')
 EVALUATION = results.Evaluation(7, 'model.ckpt-7', 'average', 0.75, 1.0, 0.5, 8, 1.5, '2020-01-01T00:00:00+00:00')
@@ -40,35 +41,19 @@ def test_bytes_that_are_no_text_are_passed_over(tmp_path: Any, caplog: Any) -> N
     results.append(str(tmp_path), EVALUATION)
     assert results.read(str(tmp_path)) == [EVALUATION]
     config = Config(model_dir=str(tmp_path))
-    assert results.changed_since_training(config) == ()
-    results.RecordConfigurationHook(config, None).begin()
+    checkpoint = str(tmp_path / 'model.ckpt-7')
+    assert results.changed_since_training(config, checkpoint) == ()
+    RecordStartHook(config, None).begin()
     assert 'could not be read' in caplog.text
 
 
 def test_only_what_decides_an_evaluation_counts_as_changed(tmp_path: Any) -> None:
     config = Config(model_dir=str(tmp_path))
-    assert results.changed_since_training(config) == ()
-    results.RecordConfigurationHook(config, None).begin()
+    checkpoint = str(tmp_path / 'model.ckpt-7')
+    assert results.changed_since_training(config, checkpoint) == ()
+    RecordStartHook(config, None).begin()
     other = dataclasses.replace(config, preprocessing='vgg', train_steps=3, learning_rate=1.0, mode='eval')
-    assert results.changed_since_training(other) == ('preprocessing: inception -> vgg',)
-
-
-def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, caplog: Any) -> None:
-    caplog.set_level('INFO')
-    first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
-    results.check_writable('model_dir', str(first.model_dir))
-    assert os.listdir(str(first.model_dir)) == []
-    results.RecordConfigurationHook(first, None).begin()
-    assert not caplog.records
-    second = dataclasses.replace(first, train_steps=5)
-    results.RecordConfigurationHook(second, None).begin()
-    assert 'train_steps: 213000 -> 5' in caplog.text
-    path = tmp_path / 'new' / 'dir' / 'config.json'
-    assert Config.from_json(path.read_text()) == second
-    path.write_text('{broken')
-    results.RecordConfigurationHook(second, None).begin()
-    assert 'could not be read' in caplog.text
-    assert Config.from_json(path.read_text()) == second
+    assert results.changed_since_training(other, checkpoint) == ('preprocessing: inception -> vgg',)
 
 
 def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Any) -> None:
@@ -79,34 +64,28 @@ def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Any) -> No
 
 def test_the_summary_aligns_what_there_is() -> None:
     config = Config(model_dir='runs/m', data_dir='my/data')
-    assert results.summary(config, DIGITS, EVALUATION, 123.456, 'runs/e/1').splitlines() == [
+    assert results.summary(config, DIGITS, EVALUATION, 123.456, 'runs/e/1', EVALUATION).splitlines() == [
         'top-1       75.00%',
         'top-5       100.00%',
         'evaluated   8 images, average weights of step 7',
+        'best        75.00% top-1 at step 7, in runs/m/best',
         'training    123.5 images/s',
         'data set    digits, 0123456789ab',
         'results     runs/m',
         'SavedModel  runs/e/1',
     ]
-    assert results.summary(config, None, None, None, None).splitlines() == ['data set  my/data', 'results   runs/m']
+    assert results.summary(config, None, None, None, None, None).splitlines() == [
+        'data set  my/data',
+        'results   runs/m',
+    ]
 
 
 def test_the_summary_names_the_data_set_as_far_as_it_is_known() -> None:
     config = Config(model_dir='runs/m', data_dir='my/data')
     unnumbered = dataclasses.replace(DIGITS, fingerprint='')
-    assert results.summary(config, unnumbered, None, None, None).startswith('data set  digits\n')
+    assert results.summary(config, unnumbered, None, None, None, None).startswith('data set  digits\n')
     fake = dataclasses.replace(config, use_data='fake')
-    assert results.summary(fake, None, None, None, None).startswith('data set  made up\n')
-
-
-def test_the_data_set_stands_beside_the_versions(tmp_path: Any) -> None:
-    config = Config(model_dir=str(tmp_path))
-    results.RecordConfigurationHook(config, DIGITS).begin()
-    versions = json.loads((tmp_path / 'versions.json').read_text())
-    assert versions['data_set'] == {'name': 'digits', 'fingerprint': '0123456789abcdef'}
-    assert 'tensorflow' in versions
-    results.RecordConfigurationHook(config, None).begin()
-    assert json.loads((tmp_path / 'versions.json').read_text())['data_set'] is None
+    assert results.summary(fake, None, None, None, None, None).startswith('data set  made up\n')
 
 
 def test_lines_that_were_written_without_a_data_set_can_be_read(tmp_path: Any) -> None:
