@@ -204,6 +204,9 @@ class Config:
         None, 'seconds to wait for a new checkpoint before giving up (eval); default: for ever', lower=0
     )
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
+    skip_damaged_checkpoints: bool = _run(
+        False, 'go on from the newest checkpoint that is whole, and name those that are damaged; False: refuse'
+    )
     skip_host_call: bool = _run(True, 'leave learning rate and epoch out of the training summaries')
     save_summary_steps: int = _run(100, 'steps between training summaries', lower=1)
     display_tensors: bool = _run(False, "print each evaluated image's label, predictions and probabilities")
