@@ -126,7 +126,7 @@ def small_config(digits_dir: str) -> Config:
     return make_small_config(digits_dir)
 
 
-def _one_layer(
+def one_layer_network(
     images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **others: Any
 ) -> Any:
     with tf.compat.v1.variable_scope('Layer'):
@@ -139,4 +139,4 @@ def _one_layer(
 @pytest.fixture
 def one_layer(monkeypatch: Any) -> None:
     """In place of the network one layer and the logits, with 4 trainable variables, where all that counts is around."""
-    monkeypatch.setattr(model_fn, 'inception_v3', _one_layer)
+    monkeypatch.setattr(model_fn, 'inception_v3', one_layer_network)
