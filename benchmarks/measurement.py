@@ -118,11 +118,11 @@ def build(run: Run) -> tf.data.Dataset:
         dataset = naive.storage()
         dataset = later[run.until](dataset) if run.until in later else dataset
     else:
-        pipeline, params = InputPipeline(run.is_training, run.config), {'batch_size': run.batch_size}
-        whole = pipeline(params)
+        pipeline = InputPipeline(run.is_training, run.config)
+        whole = pipeline({'batch_size': run.batch_size})
         if run.until == TRANSFER:
             return whole.repeat()
-        dataset = pipeline._storage(params)
+        dataset = pipeline._storage()
         dataset = pipeline._preprocessing(dataset) if run.until == PREPROCESSING else dataset
         # Such as its threads.
         dataset = dataset.with_options(whole.options())

@@ -15,6 +15,7 @@ class Format(NamedTuple):
       find_shards: folder and split to the files.
       missing_shards: folder, split and files to the names of those that are missing.
       check_not_empty: raises DataError unless some file has an example.
+      count_records: files to the number of examples in each.
       reader: folder and bytes to read ahead to what reads a file, given its path and `records.sizes_to_reach`.
       parse: what was read, and whether its boxes are wanted, to a `ParsedRecord`.
       checker: number of classes, and what decodes an image, to what tells the problems of examples.
@@ -24,6 +25,7 @@ class Format(NamedTuple):
     find_shards: Callable[[str, str], List[str]]
     missing_shards: Callable[[str, str, Sequence[str]], List[str]]
     check_not_empty: Callable[[Sequence[str]], None]
+    count_records: Callable[[Sequence[str]], List[int]]
     reader: Callable[[str, int], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
     parse: Callable[[tf.Tensor, bool], records.ParsedRecord]
     checker: Callable[[int, Callable[[tf.Tensor], tf.Tensor]], records.RecordChecker]
@@ -36,6 +38,7 @@ FORMATS: Dict[str, Format] = {
         records.find_shards,
         records.missing_shards,
         records.check_not_empty,
+        records.count_records,
         records.reader,
         records.parse,
         records.RecordChecker,
@@ -45,6 +48,7 @@ FORMATS: Dict[str, Format] = {
         tar_layout.find_shards,
         tar_layout.missing_shards,
         tar_layout.check_not_empty,
+        tar_layout.count_samples,
         # A shard is read at once, wherever it is.
         lambda data_dir, buffer_size: tar_reader.read,
         lambda serialized, with_boxes: tar_reader.parse(serialized),

@@ -6,6 +6,7 @@ Each is a TFRecord file of `tf.train.Example`s, one per image.
 import concurrent.futures
 import contextlib
 import functools
+import io
 import math
 import os
 import re
@@ -28,7 +29,8 @@ DOCUMENTED_SHARDS = {TRAIN: 1024, VALIDATION: 128}
 CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')
 
 # What a TFRecord file has around each record: the length, its checksum, and the record's.
-FRAME_BYTES = 8 + 4 + 4
+_LENGTH_BYTES = 8
+FRAME_BYTES = _LENGTH_BYTES + 4 + 4
 # Questions put to a remote file system at the same time.
 _PARALLEL_REQUESTS = 32
 # Records looked at before a search for bad ones says how far it is.
@@ -329,6 +331,52 @@ def sizes_to_reach(paths: Sequence[str]) -> List[int]:
         return [0] * len(paths)
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         return [*pool.map(remote.size, paths)]
+
+
+def count_records(paths: Sequence[str]) -> List[int]:
+    """The number of records in each file; only where they begin is read.
+
+    Raises:
+      DataError: a file cannot be read.
+      RemoteError: one is refused, or cannot be reached.
+    """
+    return count_each(paths, _count)
+
+
+def count_each(paths: Sequence[str], count: Callable[[str], int]) -> List[int]:
+    """What `count` counts in each of several files, many at a time; what was counted before is remembered.
+
+    Raises:
+      DataError, RemoteError: as `count_records`.
+    """
+
+    def count_one(path: str) -> int:
+        try:
+            return _counted(count, path, remote.size(path))
+        except (OSError, tf.errors.OpError) as error:
+            raise DataError(f'{path}: cannot be read: {error}')
+
+    with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        return [*pool.map(count_one, paths)]
+
+
+@functools.lru_cache(maxsize=None)
+def _counted(count: Callable[[str], int], path: str, size: int) -> int:
+    """Of a file of that size: if it has another by now, it is another file."""
+    return count(path)
+
+
+def _count(path: str) -> int:
+    size, place, count = remote.size(path), 0, 0
+    # A local file takes Python a tenth of TensorFlow's time.
+    opener = functools.partial(tf.io.gfile.GFile if remote.is_remote(path) else io.FileIO, path, 'rb')
+    with remote.explained(path, remote.READ), opener() as file:
+        # What is not whole counts, too: it is found and named when it is read.
+        while place < size:
+            file.seek(place)
+            place += FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
+            count += 1
+    return count
 
 
 def reader(data_dir: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:

@@ -136,6 +136,16 @@ def check_not_empty(paths: Sequence[str]) -> None:
     raise records.DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one sample in it.')
 
 
+def count_samples(paths: Sequence[str]) -> List[int]:
+    """The number of samples in each shard, those that cannot be used among them; as `data.records.count_records`."""
+    return records.count_each(paths, _count)
+
+
+def _count(path: str) -> int:
+    with Shard(path) as shard:
+        return sum(1 for _ in shard.samples())
+
+
 class SampleChecker(records.RecordChecker):
     """Tells what is wrong with a sample: the same demands as the input pipeline's, in words."""
 

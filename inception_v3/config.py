@@ -92,6 +92,12 @@ class Config:
     use_tpu: bool = _cluster(True, 'run on a TPU; False: on the CPU of this machine')
     num_shards: int = _cluster(8, 'TPU cores', lower=1)
     iterations: int = _cluster(100, 'training steps per loop on the TPU, between visits of the host', lower=1)
+    intra_op_threads: int = _cluster(
+        0,
+        'threads of an operation on the CPU, on which the last bits of its result depend; 0: as many as cores, and '
+        'with --seed as many as when the run began',
+        lower=0,
+    )
     log_device_placement: bool = _cluster(False, 'log the device on which each operation is placed')
 
     use_data: str = _data(
@@ -207,6 +213,13 @@ class Config:
     skip_damaged_checkpoints: bool = _run(
         False, 'go on from the newest checkpoint that is whole, and name those that are damaged; False: refuse'
     )
+    seed: Optional[int] = _run(
+        None,
+        'number from which all that is random follows, so that a run can be repeated to the bit; default: another each '
+        'time',
+        lower=0,
+        upper=2**31 - 1,
+    )
     skip_host_call: bool = _run(True, 'leave learning rate and epoch out of the training summaries')
     save_summary_steps: int = _run(100, 'steps between training summaries', lower=1)
     display_tensors: bool = _run(False, "print each evaluated image's label, predictions and probabilities")
@@ -289,6 +302,11 @@ class Config:
             yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
         if self.max_bad_records and not self.model_dir:
             yield f'--max_bad_records={self.max_bad_records}: needs a --model_dir, where skipped records are named.'
+        if self.max_bad_records and self.seed is not None and self.mode != 'eval':
+            yield (
+                f'--max_bad_records={self.max_bad_records}: not with --seed, which counts every record. '
+                'python -m data.audit names those that cannot be used: leave them out of the data set.'
+            )
 
     @property
     def is_emulated(self) -> bool:

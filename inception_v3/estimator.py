@@ -4,7 +4,7 @@ from typing import Any, Dict, Optional, Sequence
 
 import tensorflow as tf
 
-from inception_v3 import topology
+from inception_v3 import seeding, topology
 from inception_v3.config import Config, ConfigError
 from inception_v3.emulation.estimator import EmulatedTPUEstimator
 from inception_v3.model_fn import inception_model_fn
@@ -64,9 +64,7 @@ def arguments_of(
         # The host call writes the loss, too, at the same steps: one of the two is enough.
         save_summary_steps=config.save_summary_steps if config.skip_host_call else 0,
         log_step_count_steps=config.save_summary_steps,
-        session_config=tf.compat.v1.ConfigProto(
-            allow_soft_placement=True, log_device_placement=config.log_device_placement
-        ),
+        session_config=seeding.session_config(config),
         tpu_config=tpu.TPUConfig(
             iterations_per_loop=config.iterations,
             num_shards=config.num_shards if config.use_tpu else None,

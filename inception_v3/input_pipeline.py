@@ -2,11 +2,11 @@
 
 import functools
 import os
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import tensorflow as tf
 
-from data import records
+from data import order, records
 from data.formats import FORMATS
 from inception_v3 import transfer
 from inception_v3.bad_records import name_bad_record
@@ -14,6 +14,7 @@ from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing, vgg_preprocessing
 from preprocessing.decoding import decode_crop, image_shape
+from preprocessing.stateless import StatelessUniform, Uniform
 
 # Bytes that all files together are read ahead at most, however many are read at a time.
 _READ_AHEAD_AT_MOST = 256 << 20
@@ -36,14 +37,16 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
     return inception_preprocessing.apply_resize(pixels, *size, inception_preprocessing.BILINEAR)
 
 
-def preprocess_for_train(encoded: tf.Tensor, bbox: tf.Tensor, config: Config) -> transfer.Features:
-    """Distorts an encoded image, a string scalar, for training.
+def preprocess_for_train(
+    encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
+) -> transfer.Features:
+    """Distorts an encoded image, a string scalar, for training, with what `uniform` draws.
 
     Returns:
       What is sent of it to the device; see `transfer.for_training`.
     """
     shape, size = image_shape(encoded), (config.height, config.width)
-    distortion = draw_distortion(shape, bbox, config)
+    distortion = draw_distortion(shape, bbox, config, uniform)
     if isinstance(distortion, vgg_preprocessing.Distortion):
         window = vgg_preprocessing.draw_window(shape, distortion, *size)
         resized = vgg_preprocessing.resize_window(decode_crop(encoded, window.crop), window, *size)
@@ -53,10 +56,12 @@ def preprocess_for_train(encoded: tf.Tensor, bbox: tf.Tensor, config: Config) ->
     return transfer.for_training(resized, distortion, config)
 
 
-def draw_distortion(shape: tf.Tensor, bbox: tf.Tensor, config: Config) -> transfer.Distortion:
+def draw_distortion(
+    shape: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
+) -> transfer.Distortion:
     """Draws all that is random about a training image of a shape, int32 [3], with boxes, float32 [1, boxes, 4]."""
     if config.preprocessing == 'vgg':
-        return vgg_preprocessing.draw_distortion(*vgg_resize_range(config), config.random_flip)
+        return vgg_preprocessing.draw_distortion(*vgg_resize_range(config), config.random_flip, uniform)
     return inception_preprocessing.draw_distortion(
         shape,
         bbox if config.use_annotated_bbox else inception_preprocessing.whole_image_box(),
@@ -67,6 +72,7 @@ def draw_distortion(shape: tf.Tensor, bbox: tf.Tensor, config: Config) -> transf
         random_flip=config.random_flip,
         crop_area_min=config.crop_area_min,
         crop_aspect_ratio_max=config.crop_aspect_ratio_max,
+        uniform=uniform,
     )
 
 
@@ -117,11 +123,17 @@ class InputPipeline:
     # AutoGraph has nothing to convert here, and takes seconds to find that out.
     @tf.autograph.experimental.do_not_convert
     def _build(self, params: Dict[str, Any]) -> tf.data.Dataset:
-        dataset = self._fake_images() if self._config.use_data == 'fake' else self._preprocessing(self._storage(params))
+        host, hosts = 0, 1
+        if 'context' in params:
+            _, host, hosts, _ = params['context'].current_input_fn_deployment()
+        if self._config.use_data == 'fake':
+            dataset = self._fake_images(hosts)
+        else:
+            dataset = self._preprocessing(self._storage(host, hosts))
         dataset = self._transfer(dataset, params['batch_size'], self._slices(params))
         options = tf.data.Options()
-        # Training takes whichever image is ready; evaluation keeps to the order of the files.
-        options.experimental_deterministic = not self._is_training
+        # Training takes whichever image is ready, unless it has an order; evaluation keeps to that of the files.
+        options.experimental_deterministic = not self._is_training or self._config.seed is not None
         # The images are many: to divide the work on one among threads costs more than it brings.
         options.experimental_threading.max_intra_op_parallelism = 1
         return dataset.with_options(options)
@@ -132,18 +144,27 @@ class InputPipeline:
         is_cut = 'context' in params and not self._is_training and config.hosts > 1
         return config.replicas if is_cut and config.transpose_enabled else 1
 
-    def _storage(self, params: Dict[str, Any]) -> tf.data.Dataset:
+    def _storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
         """Phase 1, storage: files to records; if some may be skipped, each with its path and its position there.
 
-        What it holds in memory: `num_files_infeed` files and one more, each read ahead, and the buffer of records.
+        What it holds in memory: `num_files_infeed` files and one more, each read ahead, and the buffer of records. With
+        a seed, in training, each record comes with its key, and there are a group of files more, and its buffer.
         """
         config = self._config
         paths = self._format.find_shards(config.data_dir, self._split)
-        files = tf.data.Dataset.from_tensor_slices((paths, records.sizes_to_reach(paths)))
-        if 'context' in params:
-            _, host, hosts, _ = params['context'].current_input_fn_deployment()
-            records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
-            files = files.shard(hosts, host)
+        sizes = records.sizes_to_reach(paths)
+        records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
+        if self._is_training and config.seed is not None:
+            return order.ordered(
+                order.files_of(paths, sizes, self._format.count_records(paths))[host::hosts],
+                self._read_file,
+                config.seed,
+                self._taken(hosts),
+                config.initial_shuffle_buffer_size,
+                config.followup_shuffle_buffer_size,
+                config.num_files_infeed,
+            )
+        files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
@@ -156,6 +177,15 @@ class InputPipeline:
         elif config.eval_total_size:
             dataset = dataset.take(config.eval_total_size)
         return dataset
+
+    def _taken(self, hosts: int) -> tf.Tensor:
+        """How many records one of `hosts` has given to the steps done, int64: the place in the order to begin at.
+
+        The step is that of the checkpoint, which a session restores before it initializes its iterators.
+        """
+        step = tf.compat.v1.train.get_global_step() if self._config.seed is not None else None
+        taken = tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
+        return taken * (self._config.train_batch_size // hosts)
 
     def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         ahead = min(self._config.prefetch_dataset_buffer_size, _READ_AHEAD_AT_MOST // self._config.num_files_infeed)
@@ -179,15 +209,17 @@ class InputPipeline:
         is_here = not config.use_tpu or config.is_emulated
         return min(config.num_parallel_calls, len(os.sched_getaffinity(0))) if is_here else config.num_parallel_calls
 
-    def _preprocess(self, serialized: tf.Tensor) -> Tuple[transfer.Features, tf.Tensor]:
-        """One record to what is sent of its image, and its label."""
+    def _preprocess(
+        self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
+    ) -> Tuple[transfer.Features, tf.Tensor]:
+        """One record, and the key of what is random about it, to what is sent of its image, and its label."""
         config = self._config
         record = self._format.parse(serialized, self._is_training and config.use_annotated_bbox)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
             encoded, label = tf.identity(record.encoded), tf.cast(record.label, tf.int32)
         if self._is_training:
-            return preprocess_for_train(encoded, record.bbox, config), label
+            return preprocess_for_train(encoded, record.bbox, config, _uniform(key)), label
         return transfer.for_evaluation(resize_for_eval(encoded, config), config), label
 
     def _preprocess_or_skip(
@@ -205,22 +237,25 @@ class InputPipeline:
         with tf.control_dependencies([tf.cond(usable, tf.no_op, name)]):
             return tf.identity(usable), features, label
 
-    def _fake_images(self) -> tf.data.Dataset:
+    def _fake_images(self, hosts: int) -> tf.data.Dataset:
         """Made-up images, each another, labelled with all classes in turn: for measuring and for dry runs."""
         config = self._config
 
-        def make(index: tf.Tensor) -> Tuple[transfer.Features, tf.Tensor]:
+        def make(epoch: tf.Tensor, index: tf.Tensor) -> Tuple[transfer.Features, tf.Tensor]:
             seed = tf.stack([index, tf.constant(0, tf.int64)])
             pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=255.0)
             label = tf.cast(index % config.num_classes, tf.int32)
             if not self._is_training:
                 return transfer.for_evaluation(pixels, config), label
             shape, box = tf.constant([config.height, config.width, 3]), inception_preprocessing.whole_image_box()
-            return transfer.for_training(pixels, draw_distortion(shape, box, config), config), label
+            key = None if config.seed is None else order.key_of(config.seed, epoch, index)
+            return transfer.for_training(pixels, draw_distortion(shape, box, config, _uniform(key)), config), label
 
-        count = config.num_train_images if self._is_training else config.eval_images
-        dataset = tf.data.Dataset.range(count)
-        return (dataset.repeat() if self._is_training else dataset).map(make, self._parallel_calls)
+        count, begin, end = config.eval_images, tf.constant(0, tf.int64), config.eval_images
+        if self._is_training:
+            count, begin, end = config.num_train_images, self._taken(hosts), tf.int64.max
+        dataset = tf.data.Dataset.range(begin, end)
+        return dataset.map(lambda number: make(number // count, number % count), self._parallel_calls)
 
     def _transfer(self, dataset: tf.data.Dataset, batch_size: int, slices: int) -> tf.data.Dataset:
         """Phase 3, transfer: batches, ready when the step asks for them.
@@ -244,6 +279,10 @@ class InputPipeline:
         if slices > 1:
             dataset = dataset.batch(slices, drop_remainder=True).map(lambda *tensors: tuple(map(_join, tensors)))
         return dataset.prefetch(_BATCHES_AHEAD) if config.prefetch_enabled else dataset
+
+
+def _uniform(key: Optional[tf.Tensor]) -> Uniform:
+    return tf.random.uniform if key is None else StatelessUniform(key)
 
 
 def _fill_up(batch_size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:

@@ -15,7 +15,7 @@ import tensorflow as tf  # noqa: E402
 from absl import app  # noqa: E402
 
 from data.remote import UnreachableError  # noqa: E402
-from inception_v3 import cycles, flags, progress  # noqa: E402
+from inception_v3 import cycles, flags, progress, seeding  # noqa: E402
 from inception_v3.data_set import fit_to_data_set  # noqa: E402
 from inception_v3.recovery import InterruptedTrainingError  # noqa: E402
 from inception_v3.termination import RESUME, TerminatedError, Termination  # noqa: E402
@@ -53,8 +53,9 @@ def main(argv: Sequence[str]) -> int:
             return 0
         verbose = command_line.verbose
         progress.set_up_logging(screen, verbose)
+        config = seeding.with_settled_threads(fit_to_data_set(command_line))
         with Termination(end_at_once) as termination:
-            print(cycles.Run(fit_to_data_set(command_line), screen, termination).execute())
+            print(cycles.Run(config, screen, termination).execute())
         return 0
     except TerminatedError as error:
         return _fail(screen, str(error), RESUME)

@@ -4,7 +4,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from inception_v3 import metrics, moving_average, transfer
+from inception_v3 import metrics, moving_average, seeding, transfer
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
@@ -38,7 +38,8 @@ def inception_model_fn(
     config: Config = params['config']
     class_names: Sequence[str] = params.get('class_names', ())
     # Resource variables are read when the graph says so, on a CPU as on a TPU.
-    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), use_resource=True):
+    scope = tf.compat.v1.get_variable_scope()
+    with tf.compat.v1.variable_scope(scope, use_resource=True, custom_getter=seeding.variable_getter(config)):
         images = transfer.received(features, config.transpose_enabled and mode != _PREDICT, config)
         logits, auxiliary_logits = _network(images, mode, config)
         if mode == _PREDICT:
@@ -59,6 +60,7 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
         is_training,
         conv=conv_for(dtype, on_tpu=config.use_tpu and not config.is_emulated),
         norm=batch_norm_for(config, is_training),
+        dropout=seeding.dropout_for(config),
         depth_multiplier=config.depth_multiplier,
         # Without it in prediction, an exported model does not carry its weights.
         auxiliary_head=config.has_auxiliary_head and mode != _PREDICT,
@@ -103,10 +105,12 @@ def _training(
     rate = learning_rate(step, config)
     updates = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
     with tf.control_dependencies([step, *updates]):
-        train_op = make_optimizer(rate, config).minimize(loss, global_step)
+        optimizer = make_optimizer(rate, config)
+        train_op = optimizer.minimize(loss, global_step, aggregation_method=seeding.aggregation_method(config))
     if config.moving_average:
         with tf.control_dependencies([train_op]):
-            train_op = moving_average.update_averages(config, global_step)
+            # Read here: a variable that is no resource would give what it was at any moment of the step.
+            train_op = moving_average.update_averages(config, global_step.read_value())
     host_call = None
     if not config.skip_host_call:
         host_call = _training_summaries(loss, rate, step, config)

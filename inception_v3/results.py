@@ -126,14 +126,21 @@ class RecordConfigurationHook(tf.estimator.SessionRunHook):
         _write(os.path.join(model_dir, VERSIONS_FILE), text)
 
 
+def recorded_config(model_dir: str) -> Optional[Config]:
+    """The configuration in a run's `config.json`; None if there is none, or none that can be read."""
+    path = os.path.join(model_dir, CONFIG_FILE)
+    if not remote.exists(path):
+        return None
+    try:
+        return Config.from_json(_text(path))
+    except ConfigError:
+        return None
+
+
 def changed_since_training(config: Config) -> Tuple[str, ...]:
     """The settings that decide an evaluation and differ from those in model_dir's `config.json`, if it can be read."""
-    path = os.path.join(str(config.model_dir), CONFIG_FILE)
-    if not remote.exists(path):
-        return ()
-    try:
-        trained = Config.from_json(_text(path))
-    except ConfigError:
+    trained = recorded_config(str(config.model_dir))
+    if not trained:
         return ()
     return tuple(change for change in differences(trained, config) if change.split(':')[0] in _DECIDING)
 

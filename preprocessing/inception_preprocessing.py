@@ -9,7 +9,9 @@ from typing import NamedTuple, Tuple, Union
 
 import tensorflow as tf
 
+from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
+from preprocessing.stateless import Uniform
 
 BRIGHTNESS_MAX_DELTA = 32 / 255
 SATURATION_RANGE = (0.5, 1.5)
@@ -85,6 +87,7 @@ def draw_crop(
     aspect_ratio_range: Tuple[float, float] = (1 / CROP_ASPECT_RATIO_MAX, CROP_ASPECT_RATIO_MAX),
     area_range: Tuple[float, float] = (CROP_AREA_MIN, 1.0),
     max_attempts: int = CROP_MAX_ATTEMPTS,
+    uniform: Uniform = tf.random.uniform,
 ) -> Crop:
     """Draws a random crop that covers enough of at least one box.
 
@@ -96,7 +99,10 @@ def draw_crop(
       aspect_ratio_range: allowed width over height, lowest and highest.
       area_range: allowed area as a fraction of the image, lowest and highest.
       max_attempts: draws before the whole image is taken instead.
+      uniform: draws the numbers, such as a `StatelessUniform`; by default, TensorFlow's own sampler does.
     """
+    if uniform is not tf.random.uniform:
+        return sample_crop(image_shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts, uniform)
     # Unlike the other random operations, this one does not take up the graph's seed by itself.
     seed, seed2 = tf.compat.v1.get_seed(None)
     begin, size, _ = tf.image.sample_distorted_bounding_box(
@@ -113,22 +119,24 @@ def draw_crop(
     return Crop(begin[0], begin[1], size[0], size[1])
 
 
-def draw_fast_color(cb_distortion_range: float = 0.1, cr_distortion_range: float = 0.1) -> FastColor:
+def draw_fast_color(
+    cb_distortion_range: float = 0.1, cr_distortion_range: float = 0.1, uniform: Uniform = tf.random.uniform
+) -> FastColor:
     """Draws a shift in YCbCr, each part uniform within its range on both sides of zero."""
     return FastColor(
-        tf.random.uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
-        tf.random.uniform([], -cb_distortion_range, cb_distortion_range),
-        tf.random.uniform([], -cr_distortion_range, cr_distortion_range),
+        uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
+        uniform([], -cb_distortion_range, cb_distortion_range),
+        uniform([], -cr_distortion_range, cr_distortion_range),
     )
 
 
-def draw_full_color() -> FullColor:
+def draw_full_color(uniform: Uniform = tf.random.uniform) -> FullColor:
     """Draws the four colour factors, each uniform in its range."""
     return FullColor(
-        tf.random.uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
-        tf.random.uniform([], *SATURATION_RANGE),
-        tf.random.uniform([], -HUE_MAX_DELTA, HUE_MAX_DELTA),
-        tf.random.uniform([], *CONTRAST_RANGE),
+        uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
+        uniform([], *SATURATION_RANGE),
+        uniform([], -HUE_MAX_DELTA, HUE_MAX_DELTA),
+        uniform([], *CONTRAST_RANGE),
     )
 
 
@@ -142,28 +150,33 @@ def draw_distortion(
     random_flip: bool = True,
     crop_area_min: float = CROP_AREA_MIN,
     crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX,
+    uniform: Uniform = tf.random.uniform,
 ) -> Distortion:
-    """Draws everything that is random about one training image; arguments as for `preprocess_for_train`."""
+    """Draws everything that is random about one training image.
+
+    Arguments are those of `preprocess_for_train`, and `uniform`, which draws the numbers.
+    """
     crop = draw_crop(
         image_shape,
         bbox,
         aspect_ratio_range=(1 / crop_aspect_ratio_max, crop_aspect_ratio_max),
         area_range=(crop_area_min, 1.0),
+        uniform=uniform,
     )
     return Distortion(
         crop=crop,
-        resize_method=_draw_index(1 if fast_mode else len(RESIZE_METHODS)),
-        flip=tf.random.uniform([]) < 0.5 if random_flip else tf.constant(False),
-        color=draw_fast_color(cb_distortion_range, cr_distortion_range)
+        resize_method=_draw_index(1 if fast_mode else len(RESIZE_METHODS), uniform),
+        flip=uniform([]) < 0.5 if random_flip else tf.constant(False),
+        color=draw_fast_color(cb_distortion_range, cr_distortion_range, uniform)
         if use_fast_color_distort
-        else draw_full_color(),
+        else draw_full_color(uniform),
         # Fast mode always takes ordering 0.
-        color_ordering=_draw_index(1 if fast_mode else len(FULL_ORDERINGS)),
+        color_ordering=_draw_index(1 if fast_mode else len(FULL_ORDERINGS), uniform),
     )
 
 
-def _draw_index(count: int) -> tf.Tensor:
-    return tf.constant(0) if count == 1 else tf.random.uniform([], maxval=count, dtype=tf.int32)
+def _draw_index(count: int, uniform: Uniform) -> tf.Tensor:
+    return tf.constant(0) if count == 1 else uniform([], maxval=count, dtype=tf.int32)
 
 
 def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, tf.Tensor]) -> tf.Tensor:

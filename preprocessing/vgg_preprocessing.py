@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from preprocessing.decoding import Crop, apply_crop
 from preprocessing.inception_preprocessing import add_to_channels, apply_flip
+from preprocessing.stateless import Uniform
 
 # Mean red, green and blue of ImageNet's training images, for pixels in [0, 255].
 CHANNEL_MEANS = (123.68, 116.78, 103.94)
@@ -35,13 +36,18 @@ class Distortion(NamedTuple):
     flip: tf.Tensor
 
 
-def draw_distortion(resize_side_min: int, resize_side_max: int, random_flip: bool = True) -> Distortion:
-    """Draws everything that is random about one training image; arguments as for `preprocess_image`."""
+def draw_distortion(
+    resize_side_min: int, resize_side_max: int, random_flip: bool = True, uniform: Uniform = tf.random.uniform
+) -> Distortion:
+    """Draws everything that is random about one training image.
+
+    Arguments are those of `preprocess_image`, and `uniform`, which draws the numbers.
+    """
     return Distortion(
-        side=tf.random.uniform([], resize_side_min, resize_side_max + 1, tf.int32),
-        top=tf.random.uniform([]),
-        left=tf.random.uniform([]),
-        flip=tf.random.uniform([]) < 0.5 if random_flip else tf.constant(False),
+        side=uniform([], resize_side_min, resize_side_max + 1, tf.int32),
+        top=uniform([]),
+        left=uniform([]),
+        flip=uniform([]) < 0.5 if random_flip else tf.constant(False),
     )
 
 

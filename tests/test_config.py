@@ -30,7 +30,7 @@ NEW: Dict[str, Any] = {
     **{'crop_area_min': 0.05, 'crop_aspect_ratio_max': 4 / 3, 'fast_mode': True, 'depth_multiplier': 1.0},
     **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
-    'skip_damaged_checkpoints': False,
+    **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False},
 }
 
 
@@ -84,6 +84,7 @@ def test_all_wrong_values_are_named_at_once() -> None:
         ({'eval_batch_size': 3}, '--eval_batch_size=3: must be a multiple .* the nearest is 8.'),
         ({'use_learning_rate_warmup': True, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1}, '--warmup_epochs=0'),
         ({'max_bad_records': 1}, '--max_bad_records=1: needs a --model_dir'),
+        ({'max_bad_records': 1, 'model_dir': 'run', 'seed': 0}, '--max_bad_records=1: not with --seed'),
         ({'tpu': 'emulated:'}, '--tpu=emulated:: must be emulated:CORES or emulated:CORESxHOSTS'),
         ({'tpu': 'emulated:0'}, '--tpu=emulated:0: must be emulated:CORES'),
         ({'tpu': 'emulated:8x'}, '--tpu=emulated:8x: must be emulated:CORES'),

@@ -17,7 +17,8 @@ NAME = 'w/ExponentialMovingAverage'
 def test_averages_follow_the_equation_with_the_step_as_number_of_updates() -> None:
     values = [2.0, 3.0, -1.0, 5.0]
     weight = tf.compat.v1.get_variable('w', initializer=1.0, use_resource=True)
-    step = tf.compat.v1.train.get_or_create_global_step()
+    with tf.compat.v1.variable_scope('', use_resource=True):
+        step = tf.compat.v1.train.create_global_step()
     feed = tf.compat.v1.placeholder(tf.float32, [])
     with tf.control_dependencies([weight.assign(feed), step.assign_add(1)]):
         number = tf.identity(step)

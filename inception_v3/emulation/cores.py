@@ -7,10 +7,12 @@ the sum of what the cores put into their identities takes their place.
 """
 
 import contextlib
+import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from unittest import mock
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_tpu_ops
 from tensorflow.python.tpu import tpu, tpu_feed, tpu_function, training_loop
@@ -92,6 +94,7 @@ class EmulatedCores:
             (tpu, 'split_compile_and_shard', self._shard),
             (training_loop, 'while_loop', self._while_loop),
             (gen_tpu_ops, 'cross_replica_sum', self._cross_replica_sum),
+            (gen_xla_ops, 'xla_replica_id', self._replica_id),
             (tpu_ops, 'infeed_enqueue_tuple', self._infeed_enqueue),
             (tpu_ops, 'infeed_dequeue_tuple', self._infeed_dequeue),
             (tpu_ops, 'outfeed_enqueue_tuple', self._outfeed_enqueue),
@@ -199,6 +202,10 @@ class EmulatedCores:
         finally:
             self._core = None
 
+    def _replica_id(self) -> tf.Tensor:
+        assert self._core is not None, 'only cores have a number'
+        return tf.constant(self._core)
+
     # Sums over the cores.
 
     def _cross_replica_sum(self, x: tf.Tensor, group_assignment: Any, name: Optional[str] = None) -> tf.Tensor:
@@ -214,7 +221,8 @@ class EmulatedCores:
         for group in groups:
             terms = [peers[core].inputs[0] for core in group]
             with tf.device(terms[0].device):
-                total = tf.add_n(terms) if len(terms) > 1 else tf.identity(terms[0])
+                # One after the other: add_n begins with whichever term it may overwrite, and the last bits vary.
+                total = tf.identity(functools.reduce(tf.add, terms))
             for core in group:
                 _replace(peers[core], total)
 

@@ -208,6 +208,7 @@ def inception_v3(
     is_training: bool,
     conv: layers.Conv,
     norm: layers.Norm,
+    dropout: layers.Dropout = layers.dropout,
     depth_multiplier: float = 1.0,
     auxiliary_head: bool = True,
     dropout_keep: float = DROPOUT_KEEP,
@@ -221,6 +222,7 @@ def inception_v3(
       is_training: with dropout. Whether normalization uses the batch's moments is for `norm` to know.
       conv: the convolution, like `layers.conv2d`.
       norm: the normalization, from activations to activations.
+      dropout: the dropout, like `layers.dropout`.
       depth_multiplier: factor on the channels of every layer, of which at least 16 remain.
       auxiliary_head: build the auxiliary classifier, too.
       dropout_keep: probability that a value passes the dropout before the logits.
@@ -239,7 +241,7 @@ def inception_v3(
             net = layers.average_pool(net, _at_most(net, 8), stride=1, padding='VALID')
             # Of an input above 299 pixels, the window leaves more than one position.
             net = tf.reduce_mean(net, [1, 2], keepdims=True)
-            net = layers.dropout(net, dropout_keep, is_training)
+            net = dropout(net, dropout_keep, is_training)
             logits = builder.logits(net, 'Conv2d_1c_1x1', num_classes, layers.HE_INITIALIZER)
     return logits, auxiliary_logits
 

@@ -5,9 +5,11 @@ from typing import Any, Callable, Tuple
 
 import tensorflow as tf
 
-# Tensors in, tensors out: what networks take their normalization and convolution as.
+# Tensors in, tensors out: what networks take their normalization, convolution and dropout as.
 Norm = Callable[[tf.Tensor], tf.Tensor]
 Conv = Callable[..., tf.Tensor]
+# Tensor, probability that a value is kept, and whether this is training, in; tensor out.
+Dropout = Callable[[tf.Tensor, float, bool], tf.Tensor]
 
 # He et al., "Delving Deep into Rectifiers", equation 10.
 HE_INITIALIZER = tf.compat.v1.variance_scaling_initializer(scale=2.0, mode='fan_in', distribution='truncated_normal')

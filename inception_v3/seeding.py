@@ -1,0 +1,82 @@
+"""What follows from `--seed` besides the data: initial weights, dropout, and an arithmetic that repeats itself."""
+
+import dataclasses
+import os
+import zlib
+from typing import Any, Callable
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+from inception_v3 import results
+from inception_v3.config import Config
+from inception_v3.networks import layers
+
+
+def with_settled_threads(config: Config) -> Config:
+    """The configuration with the number of threads that a run with a seed keeps: its first one's, if it goes on."""
+    if config.seed is None or config.intra_op_threads:
+        return config
+    begun = results.recorded_config(str(config.model_dir)) if config.model_dir else None
+    # An operation divides its sums among its threads: with another number of them, their last bits are others.
+    threads = begun.intra_op_threads if begun and begun.seed is not None else 0
+    return dataclasses.replace(config, intra_op_threads=threads or len(os.sched_getaffinity(0)))
+
+
+def session_config(config: Config) -> tf.compat.v1.ConfigProto:
+    """How the sessions of a run compute."""
+    session = tf.compat.v1.ConfigProto(
+        allow_soft_placement=True,
+        log_device_placement=config.log_device_placement,
+        intra_op_parallelism_threads=config.intra_op_threads,
+    )
+    if config.seed is not None:
+        # It makes one AddN of several additions, which begins with whichever of its terms it may overwrite.
+        rewriting = session.graph_options.rewrite_options
+        rewriting.arithmetic_optimization = rewriting.OFF
+    return session
+
+
+def aggregation_method(config: Config) -> int:
+    """How gradients that meet are added up: in a fixed order, if there is a seed, which AddN has for two terms only."""
+    methods = tf.AggregationMethod
+    return methods.ADD_N if config.seed is None else methods.EXPERIMENTAL_TREE
+
+
+def _number_for(name: str, config: Config) -> int:
+    """A number below 2 ** 31 for a purpose, from the seed."""
+    return zlib.crc32(f'{config.seed} {name}'.encode()) >> 1
+
+
+def variable_getter(config: Config) -> Callable:
+    """A custom getter for `tf.compat.v1.variable_scope`: initial values follow from the seed and a variable's name.
+
+    They do not follow from the rest of the graph, as TensorFlow's do.
+    """
+
+    def get(getter: Callable, name: str, *arguments: Any, initializer: Any = None, **options: Any) -> tf.Variable:
+        if config.seed is not None and hasattr(initializer, 'seed'):
+            settings = {**initializer.get_config(), 'seed': _number_for(name, config)}
+            initializer = type(initializer).from_config(settings)
+        return getter(name, *arguments, initializer=initializer, **options)
+
+    return get
+
+
+def dropout_for(config: Config) -> layers.Dropout:
+    """The dropout of a run: what it zeroes follows from seed, step and an image's place in the batch of all cores."""
+    if config.seed is None:
+        return layers.dropout
+
+    def dropout(inputs: tf.Tensor, keep: float, is_training: bool) -> tf.Tensor:
+        if not is_training:
+            return inputs
+        images, *rest = inputs.shape.as_list()
+        number = _number_for(tf.compat.v1.get_variable_scope().name, config)
+        step = tf.cast(tf.compat.v1.train.get_or_create_global_step(), tf.int32)
+        draws = tf.random.stateless_uniform([images * config.replicas, *rest], tf.stack([number, step]))
+        replica = gen_xla_ops.xla_replica_id() if config.use_tpu else 0
+        own = tf.slice(draws, [replica * images, *[0] * len(rest)], [images, *rest])
+        return inputs * tf.cast(own < keep, inputs.dtype) * (1 / keep)
+
+    return dropout

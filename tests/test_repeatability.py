@@ -1,0 +1,173 @@
+"""`--seed`: runs that repeat themselves to the bit, go on to the bit, and agree whatever the number of cores."""
+
+import dataclasses
+import io
+import os
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3 import seeding
+from inception_v3.config import Config
+from inception_v3.cycles import Run
+from inception_v3.estimator import make_estimator
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.progress import Screen
+from tests.conftest import make_small_config
+
+Values = Dict[str, np.ndarray]
+
+
+def train(config: Config, *stops: int) -> Values:
+    """Trains until each of some steps in turn, every time as a command of its own, and returns the last checkpoint."""
+    for stop in stops:
+        Run(dataclasses.replace(config, train_steps=stop), Screen(io.StringIO())).execute()
+    reader = tf.train.load_checkpoint(config.model_dir)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+def different(one: Values, other: Values) -> List[str]:
+    """The variables that differ in any bit."""
+    assert one.keys() == other.keys()
+    return sorted(name for name in one if one[name].tobytes() != other[name].tobytes())
+
+
+@pytest.fixture
+def photo_config(photo_dir: str, tmp_path: Any) -> Config:
+    """A run on five photographs in two files, three in a batch: an epoch ends within a batch."""
+    return make_small_config(
+        photo_dir,
+        num_train_images=5,
+        num_eval_images=5,
+        num_classes=6,
+        train_batch_size=3,
+        eval_batch_size=5,
+        mode='train',
+        model_dir=str(tmp_path / 'model'),
+        seed=7,
+        intra_op_threads=2,
+    )
+
+
+def in_another(config: Config, **changes: Any) -> Config:
+    """The same run, or with changes, in another folder."""
+    return dataclasses.replace(config, **{'model_dir': f'{config.model_dir}-other', **changes})
+
+
+def test_the_whole_network_repeats_itself_and_goes_on_to_the_bit(photo_config: Config) -> None:
+    assert not different(train(photo_config, 4), train(in_another(photo_config), 1, 4))
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {},
+        {'preprocessing': 'vgg'},
+        {'transfer': 'uint8'},
+        {'use_data': 'fake'},
+        {'fast_mode': False, 'use_fast_color_distort': False},
+        {'tpu': 'emulated:3', 'use_tpu': True, 'num_shards': 3, 'eval_batch_size': 6, 'iterations': 3},
+        {'tpu': 'emulated:2x2', 'use_tpu': True, 'num_shards': 2, 'train_batch_size': 4, 'eval_batch_size': 6},
+    ],
+)
+def test_every_road_repeats_itself_and_goes_on_to_the_bit(
+    changes: Dict[str, Any], photo_config: Config, one_layer: None
+) -> None:
+    config = dataclasses.replace(photo_config, **changes)
+    once = train(config, 7)
+    assert not different(once, train(in_another(config, num_parallel_calls=1, num_files_infeed=1), 2, 3, 7))
+    assert different(once, train(in_another(config, seed=8, model_dir=f'{config.model_dir}-8'), 7))
+
+
+def test_it_goes_on_through_cycles_of_training_and_evaluation(photo_config: Config, one_layer: None) -> None:
+    once = train(photo_config, 6)
+    cycles = in_another(photo_config, mode='train_and_eval', train_steps_per_eval=2)
+    assert not different(once, train(cycles, 3, 6))
+
+
+def test_a_run_keeps_the_threads_that_it_began_with(photo_config: Config, one_layer: None) -> None:
+    config = dataclasses.replace(photo_config, intra_op_threads=0)
+    cores = len(os.sched_getaffinity(0))
+    assert seeding.with_settled_threads(config).intra_op_threads == cores
+    assert seeding.with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
+    train(dataclasses.replace(config, intra_op_threads=cores + 1), 1)
+    assert seeding.with_settled_threads(config).intra_op_threads == cores + 1
+    assert seeding.with_settled_threads(photo_config).intra_op_threads == 2
+    session = make_estimator(photo_config).config.session_config
+    assert session.intra_op_parallelism_threads == 2
+
+
+def test_without_a_seed_runs_differ(photo_config: Config, one_layer: None) -> None:
+    config = dataclasses.replace(photo_config, seed=None)
+    assert different(train(config, 1), train(in_another(config), 1))
+
+
+def batches(config: Config, count: int, batch_size: int = 3) -> Tuple[np.ndarray, np.ndarray]:
+    """Batches of the training pipeline, joined: images and labels."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        dataset = InputPipeline(True, config)({'batch_size': batch_size})
+        following = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        images, labels = zip(*[session.run(following) for _ in range(count)])
+    return np.concatenate(images), np.concatenate(labels)
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'num_parallel_calls': 1},
+        {'num_parallel_calls': 16},
+        {'num_files_infeed': 1},
+        {'num_files_infeed': 64},
+        {'prefetch_enabled': False},
+        {'prefetch_dataset_buffer_size': 1},
+    ],
+)
+def test_batches_do_not_depend_on_how_many_are_made_at_a_time(changes: Dict[str, Any], digits_dir: str) -> None:
+    config = make_small_config(digits_dir, seed=3)
+    images, labels = batches(config, 40, 40)
+    other_images, other_labels = batches(dataclasses.replace(config, **changes), 40, 40)
+    np.testing.assert_array_equal(labels, other_labels)
+    np.testing.assert_array_equal(images, other_images)
+
+
+def test_batches_do_not_depend_on_their_size(digits_dir: str) -> None:
+    config = make_small_config(digits_dir, seed=3)
+    for one, other in zip(batches(config, 6, 50), batches(config, 100, 3)):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_each_epoch_has_each_image_once_in_an_order_and_with_distortions_of_its_own(photo_config: Config) -> None:
+    images, labels = batches(photo_config, 20, 5)
+    epochs = labels.reshape([20, 5])
+    assert (np.sort(epochs) == [1, 2, 3, 4, 5]).all()
+    assert len({tuple(epoch) for epoch in epochs}) > 10
+    of_the_first = images[labels == 1]
+    assert len({image.tobytes() for image in of_the_first}) == 20
+
+
+@pytest.mark.parametrize('cores', [2, 4, 8])
+def test_as_many_images_give_the_same_weights_on_any_number_of_cores(
+    cores: int, digits_dir: str, tmp_path: Any, one_layer: None
+) -> None:
+    one, several = (
+        train(
+            make_small_config(
+                digits_dir,
+                use_tpu=True,
+                tpu=f'emulated:{number}',
+                num_shards=number,
+                mode='train',
+                model_dir=str(tmp_path / str(number)),
+                train_batch_size=16,
+                batch_norm='synchronized',
+                seed=1,
+                intra_op_threads=2,
+            ),
+            5,
+        )
+        for number in (1, cores)
+    )
+    for name, value in one.items():
+        np.testing.assert_allclose(several[name], value, rtol=1e-4, atol=1e-6, err_msg=name)

@@ -1,0 +1,86 @@
+"""Initial weights and dropout that follow from a seed."""
+
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3 import seeding, topology
+from inception_v3.config import Config
+from inception_v3.emulation.cores import EmulatedCores
+from inception_v3.networks import layers
+from tests.conftest import evaluate
+
+KEEP = 0.8
+
+
+def initial(seed: Any, before: int = 0) -> Dict[str, np.ndarray]:
+    """The initial values of two variables, after a number of other operations."""
+    with tf.Graph().as_default():
+        for _ in range(before):
+            tf.random.normal([])
+        with tf.compat.v1.variable_scope('', custom_getter=seeding.variable_getter(Config(seed=seed))):
+            for name in 'ab':
+                tf.compat.v1.get_variable(name, [3, 3, 8, 16], initializer=layers.HE_INITIALIZER)
+            tf.compat.v1.get_variable('zeros', [4], initializer=tf.zeros_initializer())
+        variables = {v.op.name: v for v in tf.compat.v1.global_variables()}
+        return evaluate(variables)
+
+
+def test_initial_weights_follow_from_seed_and_name_alone() -> None:
+    once, again = initial(1), initial(1, before=5)
+    for name, value in once.items():
+        np.testing.assert_array_equal(value, again[name])
+    assert (once['a'] != once['b']).all()
+    assert (once['a'] != initial(2)['a']).all()
+    assert (initial(None)['a'] != initial(None)['a']).all()
+    # He et al.: a variance of 2 / (3 * 3 * 8); TensorFlow makes up for what is truncated.
+    assert once['a'].std() == pytest.approx(np.sqrt(2 / 72), rel=0.05)
+
+
+def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'Logits') -> np.ndarray:
+    """What a dropout makes of ones, joined over the cores."""
+    with tf.Graph().as_default():
+        config = Config(seed=seed, num_shards=cores, tpu=f'emulated:{cores}')
+        emulated = EmulatedCores(topology.emulated(str(config.tpu)))
+        with tf.compat.v1.variable_scope('', use_resource=True):
+            global_step = tf.compat.v1.train.create_global_step()
+
+        def core(number: int) -> tf.Tensor:
+            with tf.compat.v1.variable_scope(scope):
+                return seeding.dropout_for(config)(tf.ones([images // cores, 1, 1, 500]), KEEP, True)
+
+        with emulated.in_place_of_a_tpu():
+            outputs = emulated.replicate(core)
+        session_config = tf.compat.v1.ConfigProto(device_count={'CPU': cores + 1})
+        with tf.compat.v1.Session(config=session_config) as session:
+            session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+            session.run(global_step.assign(step))
+            return np.concatenate(session.run(outputs))
+
+
+def test_dropout_is_that_of_the_image_in_the_batch_of_all_cores() -> None:
+    whole = masks(1, 8)
+    for cores in (2, 4, 8):
+        np.testing.assert_array_equal(masks(cores, 8), whole)
+
+
+def test_dropout_follows_from_seed_step_and_place_in_the_network() -> None:
+    whole = masks(1, 8)
+    for other in (masks(1, 8, step=4), masks(1, 8, seed=2), masks(1, 8, scope='Other')):
+        # Two masks of chance agree in 0.8 * 0.8 + 0.2 * 0.2 of the places: 0.68; the deviation is 0.0074.
+        assert (other == whole).mean() == pytest.approx(0.68, abs=0.03)
+
+
+def test_dropout_keeps_its_share_and_the_mean() -> None:
+    whole = masks(1, 64)
+    np.testing.assert_allclose(np.unique(whole), [0, 1 / KEEP])
+    # The deviation of the share is 0.0022.
+    assert (whole > 0).mean() == pytest.approx(KEEP, abs=0.01)
+
+
+def test_evaluation_drops_nothing() -> None:
+    ones = tf.ones([2, 1, 1, 5])
+    assert seeding.dropout_for(Config(seed=1))(ones, KEEP, False) is ones
+    assert seeding.dropout_for(Config()) is layers.dropout
