@@ -49,7 +49,7 @@ from inception_v3.trainer_lock import TrainerLock
 # Seconds between looks at whether checkpoints can still be read, while one is waited for.
 _CHECK_INTERVAL = 60
 # What TPUEstimator's check of the weights says.
-_WEIGHTS_CHECK = re.compile('^Gradient for .* is NaN')
+_WEIGHTS_CHECK = re.compile(r'Gradient for \S+ is NaN')
 
 
 class Run:

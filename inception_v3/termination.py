@@ -7,6 +7,7 @@ checkpoint saved; anything else ends at once, since all that it needs is in the 
 import os
 import signal
 import threading
+import time
 from typing import Any, Callable
 
 import tensorflow as tf
@@ -15,6 +16,11 @@ from inception_v3.progress import logger
 
 # What a program exits with that is to be started again as it was: EX_TEMPFAIL of sysexits.h.
 RESUME = 75
+
+# Seconds in which a second signal is the same request: a script may pass on what its whole process group was sent.
+_SAME_REQUEST = 5.0
+# Seconds that there are for what is to be released: a remote store may not answer.
+_RELEASE_WITHIN = 5.0
 
 
 class TerminatedError(Exception):
@@ -28,7 +34,8 @@ class Termination:
     that reads what the C library's handler has written does not.
 
     Args:
-      end_at_once: ends the process. It is called when there are no steps to lose, or by a second signal.
+      end_at_once: ends the process. It is called when there are no steps to lose, or by a second signal
+        that comes later than what may be the same request.
 
     Attributes:
       requested: whether SIGTERM came while there were steps to lose.
@@ -39,6 +46,7 @@ class Termination:
         self._end_at_once = end_at_once
         self._lock = threading.Lock()
         self._has_steps_to_lose = False
+        self._requested_at = 0.0
         self.requested = False
         self.release: Callable[[], None] = lambda: None
 
@@ -66,11 +74,15 @@ class Termination:
 
     def _answer(self) -> None:
         with self._lock:
+            if self.requested and time.monotonic() - self._requested_at < _SAME_REQUEST:
+                return
             if self.requested or not self._has_steps_to_lose:
-                self.release()
+                release = threading.Thread(target=self.release, daemon=True)
+                release.start()
+                release.join(_RELEASE_WITHIN)
                 self._end_at_once()
-            self.requested = True
-        logger.info('SIGTERM: the step under way is finished and saved; a second one ends the run at once')
+            self.requested, self._requested_at = True, time.monotonic()
+        logger.info('SIGTERM: the step under way is finished and saved; a second one, later, ends the run at once')
 
     def hook(self) -> tf.estimator.SessionRunHook:
         """A hook that ends training after the step in which SIGTERM came."""

@@ -8,5 +8,5 @@ from inception_v3 import main, model_fn
 from tests.conftest import one_layer_network
 
 if __name__ == '__main__':
-    model_fn.inception_v3 = one_layer_network
+    model_fn.inception_v3 = one_layer_network  # type: ignore[assignment]
     sys.exit(main.main(sys.argv))
