@@ -81,6 +81,7 @@ class Termination:
                 release.start()
                 release.join(_RELEASE_WITHIN)
                 self._end_at_once()
+                return
             self.requested, self._requested_at = True, time.monotonic()
         logger.info('SIGTERM: the step under way is finished and saved; a second one, later, ends the run at once')
 
