@@ -269,8 +269,9 @@ class Run:
         progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
         hooks = [progress, results.RecordConfigurationHook(config, self._data_set)]
         hooks.append(RecoveryLimitHook(self._check_files))
+        divergence = DivergenceHook(config.num_classes)
         # What they object to is not saved.
-        hooks += [self._lock.hook(), DivergenceHook(config.num_classes)]
+        hooks += [self._lock.hook(), divergence]
         hooks.append(
             CheckpointHook(self._model_dir, config.save_checkpoints_secs, config.iterations if config.use_tpu else 1)
         )
@@ -289,10 +290,9 @@ class Run:
             # TPUEstimator's own check of the weights, after each loop.
             if not _WEIGHTS_CHECK.search(error.message):
                 raise
-            step = progress.step
-            raise self._diverged(
-                DivergedError('The weights are not finite any more', step + config.iterations - 1, step)
-            )
+            done = divergence.steps_before
+            last = min(done + config.iterations, until_step) - 1
+            raise self._diverged(DivergedError('The weights are not finite any more', last, done))
         finally:
             self._termination.steps_to_lose(False)
         step = self._step()
@@ -327,12 +327,12 @@ class Run:
     def _is_doubtful(self, step: int) -> bool:
         """Whether the newest checkpoint is of this step, where all was last fine, and may be what made the loss bad.
 
-        In a loop of steps it need not be; then it is not blamed if this command has begun with it.
+        On a TPU, which shows the loss of the last step of a loop, that need not be; then a checkpoint with which this
+        command has begun is not blamed.
         """
-        one_by_one = not self._config.use_tpu or self._config.iterations == 1
         return (
             self._step() == step
-            and (one_by_one or step != self._began_at)
+            and not (self._config.use_tpu and step == self._began_at)
             and step_before(self._model_dir, step) is not None
         )
 

@@ -34,10 +34,14 @@ class DivergenceHook(tf.estimator.SessionRunHook):
 
     Args:
       num_classes: the classes among which a network guesses.
+
+    Attributes:
+      steps_before: the steps that were done when the loss was last fine, or when the session began.
     """
 
     def __init__(self, num_classes: int):
         self._limit = LOSS_LIMIT * math.log(num_classes)
+        self.steps_before = 0
 
     def begin(self) -> None:
         """Finds the step and the loss, which Estimator puts last into the collection LOSSES."""
@@ -46,7 +50,7 @@ class DivergenceHook(tf.estimator.SessionRunHook):
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
         """Notes where the session begins."""
-        self._steps_before = int(session.run(self._step))
+        self.steps_before = int(session.run(self._step))
 
     def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
         """Asks for the loss."""
@@ -61,8 +65,8 @@ class DivergenceHook(tf.estimator.SessionRunHook):
         loss = float(run_values.results)
         steps = int(run_context.session.run(self._step))
         if not math.isfinite(loss):
-            raise DivergedError('The loss is not a number any more', steps - 1, self._steps_before)
+            raise DivergedError('The loss is not a number any more', steps - 1, self.steps_before)
         if loss > self._limit:
             what = f'The loss has exploded to {loss:.3g} (more than {self._limit:,.0f} is beyond any use)'
-            raise DivergedError(what, steps - 1, self._steps_before)
-        self._steps_before = steps
+            raise DivergedError(what, steps - 1, self.steps_before)
+        self.steps_before = steps
