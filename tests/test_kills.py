@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 import pytest
 import tensorflow as tf
@@ -38,15 +38,17 @@ class Folder:
 
         Args:
           seconds: when it is killed; None: never.
-          until: what there has to be first, of the files in its folders.
+          until: what there has to be first in its folders that was not there before.
         """
-        newest = self.newest()
+        newest, before = self.newest(), self._names()
         with open(str(self._log), 'w') as log:
             program = subprocess.Popen(
                 [sys.executable, '-m', 'tests.one_layer_program', *self._arguments], stdout=log, stderr=log
             )
         start = time.monotonic()
-        while until and program.poll() is None and not self._has(until) and time.monotonic() < start + TOO_LONG:
+        while until and program.poll() is None and time.monotonic() < start + TOO_LONG:
+            if any(re.match(until, name) for name in self._names() - before):
+                break
             time.sleep(0.001)
         try:
             program.wait(TOO_LONG if seconds is None else seconds)
@@ -62,9 +64,9 @@ class Folder:
             assert int(begun.group(1)) == newest
         return None if program.returncode == -signal.SIGKILL else program.returncode
 
-    def _has(self, pattern: str) -> bool:
+    def _names(self) -> Set[str]:
         folders = [folder for folder in (self.model_dir, self.export_dir) if folder.exists()]
-        return any(re.search(pattern, name) for folder in folders for name in os.listdir(str(folder)))
+        return {name for folder in folders for name in os.listdir(str(folder))}
 
     def log(self) -> str:
         return self._log.read_text()
@@ -111,8 +113,8 @@ def test_fifty_kills_change_nothing(digits_dir: str, tmp_path: pathlib.Path) -> 
         elif instant == 'any':
             code = folder.live(draw.uniform(0, LONGEST))
         else:
-            until = {'saving': r'model\.ckpt-\d+_temp_', 'exporting': r'^\.unfinished-'}[instant]
-            code = folder.live(draw.uniform(0, 0.1), until)
+            until = {'saving': r'model\.ckpt-', 'exporting': r'\.unfinished-'}[instant]
+            code = folder.live(draw.uniform(0, 0.2), until)
         assert folder.newest() >= before
         if code is None:
             killed.append(instant)
