@@ -1,8 +1,9 @@
 """Checkpoints: their list, their saving, and making sure that they are whole and fit what they are to be used for."""
 
+import contextlib
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -153,24 +154,33 @@ class CheckpointFitsHook(tf.estimator.SessionRunHook):
 
 def _reader(checkpoint: str) -> Any:
     try:
-        reader = tf.train.load_checkpoint(checkpoint)
         # Opening reads the index; a value is in the data.
-        reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP)
+        with _damage_named(checkpoint, [f'{checkpoint}.index']):
+            reader = tf.train.load_checkpoint(checkpoint)
+        with _damage_named(checkpoint, _data_files(checkpoint)):
+            reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP)
         return reader
     except tf.errors.NotFoundError:
         if is_whole(checkpoint):
             raise CheckpointError(f'{checkpoint}: has no global step; it is not a checkpoint of a training run.')
         raise
+
+
+@contextlib.contextmanager
+def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
+    """Names the files of a checkpoint in which reading finds damage; what may not be read is refused as such.
+
+    Raises:
+      DamagedError: instead of what TensorFlow finds.
+    """
+    try:
+        yield
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
-        raise _damaged(checkpoint, error)
-
-
-def _damaged(checkpoint: str, error: tf.errors.OpError) -> DamagedError:
-    """What reading a checkpoint's values has found; a file that may not be read is refused as such."""
-    if is_whole(checkpoint):
-        for path in (f'{checkpoint}.index', *_data_files(checkpoint)):
-            remote.check_readable(path)
-    return DamagedError(checkpoint, error.message.partition('\n')[0])
+        if is_whole(checkpoint):
+            for path in paths:
+                remote.check_readable(path)
+        names = ', '.join(os.path.basename(path) for path in paths)
+        raise DamagedError(checkpoint, f'{names}: {error.message.partition(chr(10))[0]}')
 
 
 def check_sound(checkpoint: str) -> None:
@@ -186,12 +196,10 @@ def check_sound(checkpoint: str) -> None:
     """
     if not is_whole(checkpoint):
         raise DamagedError(checkpoint, 'its files are not all there')
-    reader = _reader(checkpoint)
+    reader, data_files = _reader(checkpoint), _data_files(checkpoint)
     for name in sorted(reader.get_variable_to_shape_map()):
-        try:
+        with _damage_named(checkpoint, data_files):
             value = reader.get_tensor(name)
-        except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
-            raise _damaged(checkpoint, error)
         if value.dtype.kind == 'f' and not np.isfinite(value).all():
             raise NotFiniteError(checkpoint, f'{name} has values that are not finite')
 

@@ -94,7 +94,9 @@ def test_any_flipped_bit_is_found_or_changes_nothing(tmp_path: Any, of: Any, nev
             check_sound(checkpoint)
             assert values_of(checkpoint) == expected
         except DamagedError as error:
-            assert 'model.ckpt-1: is damaged (' in str(error) and '--skip_damaged_checkpoints' in str(error)
+            assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(
+                error
+            ) and '--skip_damaged_checkpoints' in str(error)
             found += 1
         flip(path, position, bit)
     # The end of an index is padding, and a list of blocks that it does not have.
@@ -125,7 +127,11 @@ def test_going_back_passes_over_what_is_damaged_and_names_it(tmp_path: Any, capl
     passed.remove('model.ckpt-3.index')
     assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == passed
     told = [message for message in caplog.messages if 'passed over' in message]
-    assert len(told) == 2 and 'model.ckpt-4: is damaged (Checksum' in told[0] and 'model.ckpt-3: is dam' in told[1]
+    assert (
+        len(told) == 2
+        and 'model.ckpt-4: is damaged (model.ckpt-4.data-00000-of-00001: Check' in told[0]
+        and 'model.ckpt-3: is dam' in told[1]
+    )
     # Training comes to these steps again.
     save(tmp_path, 3, 4)
     check_sound(str(tmp_path / 'model.ckpt-4'))
