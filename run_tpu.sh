@@ -8,7 +8,8 @@
 # Every other flag goes to the program; ./run python -m inception_v3.main --help lists them. Before
 # anything costs money, the node's name, the buckets, the flags and the graphs of the run are checked.
 # A program that fails is started again and goes on from the last checkpoint, on a new node if the one that
-# --create made is lost; only what you have to change (the program's exit code 2) ends the run at once.
+# --create made is lost; only what you have to change (the program's exit code 2) ends the run at once. One that
+# SIGTERM has ended (75) goes on, too; a SIGTERM to this script lets the program save its last step, and ends both.
 # The node's service account must be allowed to use the buckets. The program talks to the node's internal
 # address, so it must run in the node's network. Begun with nohup, it outlives the terminal.
 #
@@ -167,6 +168,8 @@ clean_up() {
       wait "$!" || disown_what_was_there
       ;;
     *)
+      # The program saves the steps that it has done.
+      say 'waiting for what was begun to end'
       kill -TERM "$!"
       wait
       ;;
@@ -371,6 +374,7 @@ while [ "$code" -ne 0 ]; do
       say 'this error would come again; once it is corrected, this command goes on from the last checkpoint'
       exit "$code"
       ;;
+    75) say 'the program was ended by a SIGTERM of its own, and has saved its last step' ;;
     129 | 130 | 143)
       say 'the program was interrupted; this command goes on from the last checkpoint'
       exit "$code"

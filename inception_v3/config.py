@@ -211,6 +211,9 @@ class Config:
     )
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
     keep_best: bool = _run(False, 'keep the checkpoint with the best top-1 in model_dir/best (eval, train_and_eval)')
+    skip_damaged_checkpoints: bool = _run(
+        False, 'go on from the newest checkpoint that is whole, and name those that are damaged; False: refuse'
+    )
     seed: Optional[int] = _run(
         None,
         'number from which all that is random follows, so that a run can be repeated to the bit; default: another each '

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import re
 import time
 from typing import Iterator, Optional
 
@@ -11,33 +12,46 @@ from absl import app
 
 from data import records, remote
 from data.formats import FORMATS
-from inception_v3 import batch_norm, best_checkpoint, results, topology
+from inception_v3 import batch_norm, best_checkpoint, disk, results, topology
 from inception_v3.bad_records import BadRecords
 from inception_v3.checkpoints import (
+    PASSED_OVER,
     CheckpointError,
     CheckpointFitsHook,
+    CheckpointHook,
+    DamagedError,
     check_fits,
     check_holds_averages,
+    check_sound,
+    go_back,
     is_whole,
     latest_checkpoint,
+    pass_over,
+    step_before,
     step_of,
 )
 from inception_v3.config import AUXILIARY_HEAD_MIN_SIZE, Config
 from inception_v3.data_set import description_of, splits_of
+from inception_v3.divergence import DivergedError, DivergenceHook
 from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
-from inception_v3.export import export_saved_model
+from inception_v3.export import export_saved_model, remove_unfinished_export
 from inception_v3.first_steps import RecordFirstStepsHook
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
+from inception_v3.leftovers import remove_leftovers
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
 from inception_v3.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
 from inception_v3.starts import RecordStartHook
+from inception_v3.termination import TerminatedError, Termination
+from inception_v3.trainer_lock import TrainerLock
 
 # Seconds between looks at whether checkpoints can still be read, while one is waited for.
 _CHECK_INTERVAL = 60
+# What TPUEstimator's check of the weights says.
+_WEIGHTS_CHECK = re.compile(r'Gradient for \S+ is NaN')
 
 
 class Run:
@@ -46,17 +60,21 @@ class Run:
     Args:
       config: what to run.
       screen: where its progress is shown.
+      termination: what may end it early.
 
     Raises:
       ConfigError, DataError: the run cannot start.
     """
 
-    def __init__(self, config: Config, screen: Screen):
+    def __init__(self, config: Config, screen: Screen, termination: Optional[Termination] = None):
         self._config = config
         self._screen = screen
         self._data_set = description_of(config)
         self._estimator = make_estimator(config, self._data_set.class_names if self._data_set else ())
         self._model_dir = str(config.model_dir)
+        self._lock = TrainerLock(self._model_dir, results.now())
+        self._termination = termination or Termination(lambda: None)
+        self._began_at: Optional[int] = None
         self._throughput = Throughput()
         self._recording = [RecordStartHook(config, self._data_set)]
         if config.seed is not None and (not config.use_tpu or config.is_emulated):
@@ -101,6 +119,9 @@ class Run:
           DataError: a record cannot be used.
           CheckpointError: model_dir holds a checkpoint that does not fit.
           RemoteError: a remote file is refused, or cannot be reached.
+          DiskError: a disk is full, or model_dir has vanished.
+          LockedError: another process trains in model_dir.
+          TerminatedError: it was asked to end, and the last step is saved.
         """
         config = self._config
         results.check_writable('model_dir', self._model_dir)
@@ -108,6 +129,12 @@ class Run:
             results.check_writable('export_dir', config.export_dir)
         with contextlib.ExitStack() as whole_run:
             whole_run.enter_context(self._remote_failures_explained())
+            if config.mode != 'eval':
+                whole_run.enter_context(self._lock)
+                self._termination.release = self._lock.release
+            whole_run.enter_context(self._disk_failures_explained())
+            if config.mode != 'eval':
+                self._begin_soundly()
             if config.keep_best:
                 # What is spoilt there is told before hours are spent.
                 best_checkpoint.read(self._model_dir)
@@ -154,6 +181,39 @@ class Run:
                 raise
             self._screen.clear()
             raise kind(f'{text} {self._what_is_kept()}')
+
+    @contextlib.contextmanager
+    def _disk_failures_explained(self) -> Iterator[None]:
+        """Says of a failure of this machine's disks what it means, and takes back what was being written.
+
+        Raises:
+          DiskError: instead of the failure.
+        """
+        config = self._config
+        try:
+            yield
+        except (tf.errors.OpError, OSError, ValueError) as error:
+            text = (
+                None if isinstance(error, app.UsageError) else disk.explain(error, self._model_dir, config.export_dir)
+            )
+            if not text:
+                raise
+            self._screen.clear()
+            if config.mode != 'eval':
+                remove_leftovers(self._model_dir)
+            raise disk.DiskError(f'{text} {self._what_is_kept()}' if os.path.isdir(self._model_dir) else text)
+
+    def _begin_soundly(self) -> None:
+        """Removes what a killed run has left, and makes sure that the newest checkpoint is one to go on from."""
+        remove_leftovers(self._model_dir)
+        if self._config.export_dir:
+            remove_unfinished_export(self._config)
+        if self._config.skip_damaged_checkpoints:
+            go_back(self._model_dir)
+            return
+        checkpoint = latest_checkpoint(self._model_dir)
+        if checkpoint:
+            check_sound(checkpoint)
 
     def _what_is_kept(self) -> str:
         try:
@@ -232,20 +292,37 @@ class Run:
         config = self._config
         progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
         hooks = [progress, *self._recording, RecoveryLimitHook(self._check_files)]
+        divergence = DivergenceHook(config.num_classes)
+        # What they object to is not saved.
+        hooks += [self._lock.hook(), divergence]
+        hooks.append(
+            CheckpointHook(self._model_dir, config.save_checkpoints_secs, config.iterations if config.use_tpu else 1)
+        )
+        hooks.append(self._termination.hook())
         checkpoint = latest_checkpoint(self._model_dir)
+        if self._began_at is None:
+            self._began_at = self._step()
         if checkpoint:
             hooks.insert(0, CheckpointFitsHook(checkpoint))
             logger.info('going on from %s', checkpoint)
         try:
             self._estimator.train(InputPipeline(True, config), hooks=hooks, max_steps=until_step)
-        except tf.estimator.NanLossDuringTrainingError:
-            step = max(progress.step - 1, 0)
-            raise TrainingError(
-                f'The loss is not a number any more in step {step}, at a learning rate of '
-                f'{learning_rate(step, config):.4g}. The checkpoint of step {self._step()} is kept. A lower '
-                '--learning_rate, or --use_learning_rate_warmup, keeps the loss finite.'
-            )
+        except DivergedError as error:
+            raise self._diverged(error)
+        except tf.errors.InvalidArgumentError as error:
+            # TPUEstimator's own check of the weights, after each loop.
+            if not _WEIGHTS_CHECK.search(error.message):
+                raise
+            done = divergence.steps_before
+            last = min(done + config.iterations, until_step) - 1
+            raise self._diverged(DivergedError('The weights are not finite any more', last, done))
+        finally:
+            self._termination.steps_to_lose(False)
         step = self._step()
+        if self._termination.requested:
+            raise TerminatedError(
+                f'ended by SIGTERM after step {step} of {config.train_steps}, which is saved; the same command goes on'
+            )
         if step < until_step:
             # TPUEstimator ends so, and without an error, when its TPU is taken away, or a file server unavailable.
             self._check_files()
@@ -253,6 +330,34 @@ class Run:
                 f'Training was interrupted after step {step} of {until_step}. The same command goes on from there; '
                 '--verbose shows what interrupted it.'
             )
+
+    def _diverged(self, error: DivergedError) -> TrainingError:
+        """What there is to say of training that has diverged; passes a last checkpoint over that is no good."""
+        config = self._config
+        passed_over = ''
+        if self._is_doubtful(error.steps_before):
+            pass_over(self._model_dir, error.steps_before)
+            passed_over = (
+                f'The checkpoint of step {error.steps_before}, which gave it, was moved into '
+                f'{os.path.join(self._model_dir, PASSED_OVER)}. '
+            )
+        return TrainingError(
+            f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
+            f'{passed_over}The checkpoint of step {self._step()} is kept. A lower --learning_rate, or '
+            '--use_learning_rate_warmup, keeps the loss finite.'
+        )
+
+    def _is_doubtful(self, step: int) -> bool:
+        """Whether the newest checkpoint is of this step, where all was last fine, and may be what made the loss bad.
+
+        On a TPU, which shows the loss of the last step of a loop, that need not be; then a checkpoint with which this
+        command has begun is not blamed.
+        """
+        return (
+            self._step() == step
+            and not (self._config.use_tpu and step == self._began_at)
+            and step_before(self._model_dir, step) is not None
+        )
 
     def _check_files(self) -> None:
         """Makes sure that records can be read, and checkpoints written."""
@@ -300,6 +405,9 @@ class Run:
         if not evaluation.images:
             raise records.DataError(f'--data_dir={config.data_dir}: not one validation image could be used.')
         if not math.isfinite(evaluation.cross_entropy):
+            if config.mode != 'eval':
+                what = f'The cross-entropy of the validation images is {evaluation.cross_entropy}'
+                raise self._diverged(DivergedError(what, step - 1, step))
             raise TrainingError(
                 f'{checkpoint}: its cross-entropy is {evaluation.cross_entropy}; training has diverged.'
             )
@@ -340,11 +448,15 @@ class Run:
         )
         for checkpoint in checkpoints:
             try:
+                check_sound(checkpoint)
                 evaluation = self._evaluate(checkpoint)
                 done = evaluation.step >= config.train_steps
             except (tf.errors.OpError, CheckpointError, ValueError) as error:
                 if is_whole(checkpoint):
-                    raise
+                    if not (config.skip_damaged_checkpoints and isinstance(error, DamagedError)):
+                        raise
+                    logger.info('passed over: %s', error)
+                    continue
                 # The trainer keeps the newest few, and this one was overtaken before it was read.
                 self._screen.clear()
                 logger.info('%s vanished before it was evaluated: %s', checkpoint, error)

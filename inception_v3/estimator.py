@@ -59,7 +59,8 @@ def arguments_of(
         cluster=cluster,
         master=master,
         model_dir=config.model_dir,
-        save_checkpoints_secs=config.save_checkpoints_secs,
+        # CheckpointHook saves them.
+        save_checkpoints_secs=None,
         # The host call writes the loss, too, at the same steps: one of the two is enough.
         save_summary_steps=config.save_summary_steps if config.skip_host_call else 0,
         log_step_count_steps=config.save_summary_steps,

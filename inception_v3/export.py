@@ -1,9 +1,12 @@
 """A SavedModel that classifies encoded images, with the weights that were evaluated."""
 
 import functools
+import hashlib
+import os
 
 import tensorflow as tf
 
+from data import remote
 from inception_v3 import transfer
 from inception_v3.config import Config
 from inception_v3.input_pipeline import resize_for_eval
@@ -39,4 +42,23 @@ def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, confi
       The path of the SavedModel, a new folder in `export_dir` named by the time.
     """
     receive = functools.partial(_receive_image_bytes, config)
-    return estimator.export_saved_model(config.export_dir, receive, checkpoint_path=checkpoint).decode()
+    unfinished = _unfinished_folder(config)
+    path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
+    finished = os.path.join(str(config.export_dir), os.path.basename(path))
+    tf.io.gfile.rename(path, finished)
+    remove_unfinished_export(config)
+    return finished
+
+
+def remove_unfinished_export(config: Config) -> None:
+    """Removes what an export of this run's model_dir has left that was killed."""
+    if tf.io.gfile.isdir(_unfinished_folder(config)):
+        tf.io.gfile.rmtree(_unfinished_folder(config))
+
+
+def _unfinished_folder(config: Config) -> str:
+    """Where an export is until it is whole: in a folder of its own, since several runs may export to the same place."""
+    model_dir = str(config.model_dir)
+    path = model_dir if remote.is_remote(model_dir) else os.path.abspath(model_dir)
+    run = hashlib.sha256(path.encode()).hexdigest()[:12]
+    return os.path.join(str(config.export_dir), f'.unfinished-{run}')

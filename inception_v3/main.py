@@ -1,11 +1,13 @@
 """Trains, evaluates and exports Inception v3: parses the command line, builds the run, runs it."""
 
+import os
 import signal
 import sys
 from typing import Sequence
 
-# Until `main` runs, there is nothing to say about an interruption.
+# Until `main` runs, there is nothing to say about an interruption, and nothing to lose.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
 
 from data import before_tensorflow  # noqa: E402, F401, I001  first: before TensorFlow is loaded
 
@@ -16,11 +18,23 @@ from data.remote import UnreachableError  # noqa: E402
 from inception_v3 import cycles, flags, progress, seeding  # noqa: E402
 from inception_v3.data_set import fit_to_data_set  # noqa: E402
 from inception_v3.recovery import InterruptedTrainingError  # noqa: E402
+from inception_v3.termination import RESUME, TerminatedError, Termination  # noqa: E402
+from inception_v3.trainer_lock import LockedError  # noqa: E402
 
 # Exit codes. What failed may go well when it is done again; what the user has to change does not.
 _FAILED = 1
 _MISTAKE = 2
 _INTERRUPTED = 130
+
+_PURPOSE = f"""Trains, evaluates and exports Inception v3.
+
+exit codes:
+  0    done
+  {_FAILED}    failed; it may go well when it is done again, and goes on from the last checkpoint
+  {_MISTAKE}    failed; there is something to change first
+  {RESUME}   ended by SIGTERM, in training after the step under way (on a TPU, the --iterations steps) was saved; the
+       same command goes on
+  {_INTERRUPTED}  interrupted by Ctrl-C; the same command goes on from the last checkpoint"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,17 +42,24 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     screen = progress.Screen(sys.stderr)
     verbose = False
+
+    def end_at_once() -> None:
+        os._exit(_fail(screen, 'ended by SIGTERM; the same command goes on from the last checkpoint', RESUME))
+
     try:
         command_line = flags.parse(argv)
         if command_line.help:
-            print(flags.help_text('inception_v3.main', 'Trains, evaluates and exports Inception v3.'))
+            print(flags.help_text('inception_v3.main', _PURPOSE))
             return 0
         verbose = command_line.verbose
         progress.set_up_logging(screen, verbose)
         config = seeding.with_settled_threads(fit_to_data_set(command_line))
-        print(cycles.Run(config, screen).execute())
+        with Termination(end_at_once) as termination:
+            print(cycles.Run(config, screen, termination).execute())
         return 0
-    except (UnreachableError, InterruptedTrainingError) as error:
+    except TerminatedError as error:
+        return _fail(screen, str(error), RESUME)
+    except (UnreachableError, InterruptedTrainingError, LockedError) as error:
         return _fail(screen, str(error), _FAILED)
     except app.UsageError as error:
         return _fail(screen, str(error), _MISTAKE)
@@ -52,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _fail(screen: progress.Screen, message: str, code: int) -> int:
     screen.clear()
-    print(f'error: {message}', file=sys.stderr)
+    print(f'error: {message}', file=sys.stderr, flush=True)
     return code
 
 

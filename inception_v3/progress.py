@@ -121,11 +121,6 @@ class TrainingProgress(tf.estimator.SessionRunHook):
         self._last_time = 0.0
         self._rate: Optional[float] = None
 
-    @property
-    def step(self) -> int:
-        """The number of steps done."""
-        return self._last_step or 0
-
     def begin(self) -> None:
         """Finds the step and the loss, which Estimator puts last into the collection LOSSES."""
         self._fetches = {

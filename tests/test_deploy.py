@@ -15,6 +15,7 @@ import yaml
 from inception_v3 import flags
 from inception_v3.config import ConfigError
 from inception_v3.estimator import make_estimator
+from inception_v3.termination import RESUME
 
 ROOT = pathlib.Path(__file__).parent.parent
 TPU_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
@@ -74,10 +75,17 @@ def test_the_job_gives_the_program_flags_that_it_takes() -> None:
         flags.parse(['main', *arguments])
 
 
-def test_the_job_ends_at_once_when_there_is_something_to_change() -> None:
+def test_the_job_ends_at_once_when_there_is_something_to_change_and_goes_on_when_its_pod_was_taken_away() -> None:
     spec = yaml.safe_load((ROOT / 'deploy' / 'job.yaml').read_text())['spec']
-    codes = {'containerName': container('job.yaml')['name'], 'operator': 'In', 'values': [2]}
-    assert spec['podFailurePolicy'] == {'rules': [{'action': 'FailJob', 'onExitCodes': codes}]}
+    codes = {'containerName': container('job.yaml')['name'], 'operator': 'In'}
+    assert spec['podFailurePolicy'] == {
+        'rules': [
+            {'action': 'FailJob', 'onExitCodes': {**codes, 'values': [2]}},
+            {'action': 'Ignore', 'onExitCodes': {**codes, 'values': [RESUME]}},
+        ]
+    }
+    # A loop of 100 steps of 815 ms, the published time, and a checkpoint of half a gigabyte.
+    assert spec['template']['spec']['terminationGracePeriodSeconds'] > 2 * 100 * 0.815
 
 
 def test_a_slice_takes_the_addresses_of_its_hosts_as_its_tpu() -> None:

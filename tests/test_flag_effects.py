@@ -224,12 +224,27 @@ def course(config: Config, patch: Any) -> List[Any]:
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
     patch.setattr(cycles.Run, '_checkpoint', lambda self: 'model.ckpt-1')
     patch.setattr(cycles, 'check_holds_averages', lambda checkpoint: None)
+    patch.setattr(cycles, 'check_sound', lambda checkpoint: None)
     cycles.Run(config, Screen(io.StringIO())).execute()
     return done
 
 
 def following(config: Config, patch: Any) -> List[Any]:
     return course(dataclasses.replace(config, mode='eval'), patch)
+
+
+def seconds_between_checkpoints(config: Config, patch: Any) -> int:
+    asked: List[Any] = []
+
+    def hook(model_dir: str, save_secs: int, steps_per_run: int) -> tf.estimator.SessionRunHook:
+        asked.append(save_secs)
+        return tf.estimator.SessionRunHook()
+
+    patch.setattr(cycles, 'CheckpointHook', hook)
+    patch.setattr(tf.compat.v1.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
+    patch.setattr(cycles.Run, '_step', lambda self: 1)
+    cycles.Run(config, Screen(io.StringIO()))._train(1)
+    return asked[0]
 
 
 def shards(config: Config, patch: Any) -> int:
@@ -299,7 +314,7 @@ EFFECTS: Dict[str, Tuple[Any, Callable[..., Any], Any]] = {
     'train_steps_per_eval': (1500, course, ['train until 1500', 'evaluate', 'train until 2000', 'evaluate']),
     'min_eval_interval': (7, following, ['follow every 7 s, give up after None s', 'evaluate']),
     'eval_timeout': (9, following, ['follow every 180 s, give up after 9 s', 'evaluate']),
-    'save_checkpoints_secs': (7, of_run_config('save_checkpoints_secs'), 7),
+    'save_checkpoints_secs': (7, seconds_between_checkpoints, 7),
     'save_summary_steps': (7, of_run_config('save_summary_steps'), 7),
     'skip_host_call': (False, host_call, True),
     'display_tensors': (True, printing, 1),

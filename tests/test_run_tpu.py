@@ -654,7 +654,7 @@ def test_what_the_user_has_to_change_ends_the_run_at_once(world: World) -> None:
     assert 'once it is corrected, this command goes on' in done.stderr
 
 
-@pytest.mark.parametrize('code', [1, 134, 137])
+@pytest.mark.parametrize('code', [1, 75, 134, 137])
 def test_any_other_failure_is_restarted_on_the_node_that_is_ready(world: World, code: int) -> None:
     world.script(main=[{'code': code}])
     done = world.call('--create')

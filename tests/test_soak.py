@@ -53,7 +53,11 @@ def test_memory_and_open_files_stay_flat_over_two_thousand_steps(digits_dir: str
             program.kill()
             program.wait()
     assert program.returncode == 0, (tmp_path / 'log').read_text()
-    peaks = [Sample(*map(max, zip(*cycles[cycle]))) for cycle in sorted(cycles) if cycle < STEPS // STEPS_PER_CYCLE]
+    peaks = [
+        Sample(max(s.memory for s in of_cycle), max(s.files for s in of_cycle), max(s.threads for s in of_cycle))
+        for cycle, of_cycle in sorted(cycles.items())
+        if cycle < STEPS // STEPS_PER_CYCLE
+    ]
     assert len(peaks) == STEPS // STEPS_PER_CYCLE
     for number, peak in enumerate(peaks):
         print(f'cycle {number}: {peak.memory / MB:.0f} MB, {peak.files} files, {peak.threads} threads')

@@ -1,0 +1,35 @@
+"""What a run leaves half done when it is killed: the next one in its folder removes it."""
+
+import os
+import re
+
+import tensorflow as tf
+
+from data import remote
+from inception_v3 import checkpoints
+from inception_v3.progress import logger
+
+# What TensorFlow and this program write before they rename it, or only to see whether they can.
+_UNFINISHED = re.compile(r'.+\.unfinished|(checkpoint|graph\.pbtxt|trainer\.json)\.tmp[0-9a-f]+|\.probe-\d+')
+_UNFINISHED_CHECKPOINT = re.compile(rf'{re.escape(checkpoints.PREFIX)}-\d+_temp_[0-9a-f]+/?')
+
+
+def remove_leftovers(model_dir: str) -> None:
+    """Removes what a killed run has left in its folder; only the run that has the folder to itself may.
+
+    A checkpoint without its index, or without its data, is one that was being written, or removed. Whole ones are left,
+    even if the folder's list does not name them.
+    """
+    removed = []
+    for name in remote.names_in(model_dir) or []:
+        path = os.path.join(model_dir, name)
+        if _UNFINISHED_CHECKPOINT.fullmatch(name):
+            tf.io.gfile.rmtree(path)
+        elif _UNFINISHED.fullmatch(name):
+            tf.io.gfile.remove(path)
+        else:
+            continue
+        removed.append(name)
+    removed += checkpoints.remove_unfinished(model_dir)
+    if removed:
+        logger.info('removed what a run that was killed has left in %s: %s', model_dir, ', '.join(removed))

@@ -1,0 +1,44 @@
+"""What a run in a remote store does about another trainer, damage, and what a killed run has left."""
+
+import json
+import time
+
+import pytest
+
+from inception_v3.trainer_lock import STALE_AFTER
+from tests.remote.conftest import Store
+
+
+@pytest.mark.slow
+def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir: str) -> None:
+    data_dir = store.upload(digits_dir, 'data')
+    program = ['-m', 'tests.one_layer_program', '--preset=digits', f'--data_dir={data_dir}', '--eval_total_size=64']
+    program += [f'--model_dir={store.url}/run', f'--export_dir={store.url}/export', '--train_steps_per_eval=2']
+    claim = {'host': 'far', 'process': 7, 'since': 'noon', 'machine': 'other', 'birth': '1'}
+
+    store.put('run/trainer.json', json.dumps({**claim, 'renewed': time.time()}).encode())
+    refused = store.python(*program, '--train_steps=3')
+    assert refused.returncode == 1, refused.stderr
+    assert 'is being trained in by process 7 on far, since noon.' in refused.stderr
+    assert [name for name in store.objects('run/') if not name.endswith('/')] == ['run/trainer.json']
+
+    # One that is not renewed any more is nobody's.
+    store.put('run/trainer.json', json.dumps({**claim, 'renewed': time.time() - STALE_AFTER - 1}).encode())
+    first = store.python(*program, '--train_steps=3')
+    assert first.returncode == 0, first.stderr
+    assert 'run/trainer.json' not in store.objects()
+    assert not [name for name in store.objects() if 'unfinished' in name or 'tmp' in name or '_temp_' in name]
+    assert [name for name in store.objects('export/') if name.endswith('/saved_model.pb')]
+
+    (newest,) = [name for name in store.objects('run/') if name.startswith('run/model.ckpt-3.data')]
+    content = bytearray(store.objects()[newest])
+    content[-9] ^= 1
+    store.put(newest, bytes(content))
+    store.put('run/model.ckpt-9.data-00000-of-00001', b'half')
+    again = store.python(*program, '--train_steps=3', '--skip_damaged_checkpoints')
+    assert again.returncode == 0, again.stderr
+    assert f'passed over, and moved into {store.url}/run/passed_over: {store.url}/run/model.ckpt-3' in again.stderr
+    assert f'going on from {store.url}/run/model.ckpt-2' in again.stderr
+    names = store.objects('run/')
+    assert names[newest] != bytes(content) and names[newest.replace('run/', 'run/passed_over/')] == bytes(content)
+    assert 'run/model.ckpt-9.data-00000-of-00001' not in names

@@ -1,0 +1,134 @@
+"""Whole programs, killed at fifty instants: none is lost, and what they come to in the end is the same to the bit."""
+
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional, Set
+
+import pytest
+import tensorflow as tf
+
+from inception_v3 import results
+from inception_v3.checkpoints import check_sound
+
+KILLS = 50
+# Seconds into a life at which it is killed, at most; and until a life has to have ended by itself.
+LONGEST, TOO_LONG = 8.0, 240.0
+STEPS, STEPS_PER_CYCLE = 200, 100
+
+
+class Folder:
+    """A run's folder, and the lives of the program in it."""
+
+    def __init__(self, folder: pathlib.Path, data_dir: str):
+        folder.mkdir()
+        self.model_dir, self.export_dir, self._log = folder / 'model', folder / 'export', folder / 'log'
+        self._arguments = ['--preset=digits', f'--data_dir={data_dir}', '--seed=5', '--intra_op_threads=1']
+        self._arguments += [f'--model_dir={self.model_dir}', f'--export_dir={self.export_dir}', '--eval_total_size=128']
+        self._arguments += [f'--train_steps={STEPS}', f'--train_steps_per_eval={STEPS_PER_CYCLE}']
+        self._arguments += ['--save_checkpoints_secs=1', '--train_batch_size=8']
+
+    def live(self, seconds: Optional[float] = None, until: Optional[str] = None) -> Optional[int]:
+        """A life of the program: its exit code, or None if it was killed.
+
+        Args:
+          seconds: when it is killed; None: never.
+          until: what there has to be first in its folders that was not there before.
+        """
+        newest, before = self.newest(), self._names()
+        with open(str(self._log), 'w') as log:
+            program = subprocess.Popen(
+                [sys.executable, '-m', 'tests.one_layer_program', *self._arguments], stdout=log, stderr=log
+            )
+        start = time.monotonic()
+        while until and program.poll() is None and time.monotonic() < start + TOO_LONG:
+            if any(re.match(until, name) for name in self._names() - before):
+                break
+            time.sleep(0.001)
+        try:
+            program.wait(TOO_LONG if seconds is None else seconds)
+        except subprocess.TimeoutExpired:
+            assert seconds is not None, 'it hangs'
+            program.send_signal(signal.SIGKILL)
+            program.wait()
+        finally:
+            program.kill()
+        # It has gone on from the last checkpoint that was listed, if there was one, and it has come so far.
+        begun = re.search(r'going on from \S+/model\.ckpt-(\d+)', self.log())
+        if begun and newest >= 0:
+            assert int(begun.group(1)) == newest
+        return None if program.returncode == -signal.SIGKILL else program.returncode
+
+    def _names(self) -> Set[str]:
+        folders = [folder for folder in (self.model_dir, self.export_dir) if folder.exists()]
+        return {name for folder in folders for name in os.listdir(str(folder))}
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def newest(self) -> int:
+        """The step of the newest checkpoint that is listed, which is whole; -1 without one."""
+        checkpoint = tf.train.latest_checkpoint(str(self.model_dir))
+        if not checkpoint:
+            assert not (self.model_dir / 'checkpoint').exists()
+            return -1
+        check_sound(checkpoint)
+        return int(checkpoint.rpartition('-')[2])
+
+    def values(self) -> Dict[str, bytes]:
+        reader = tf.train.load_checkpoint(str(self.model_dir / f'model.ckpt-{STEPS}'))
+        return {name: reader.get_tensor(name).tobytes() for name in reader.get_variable_to_shape_map()}
+
+    def evaluations(self) -> Dict[int, Any]:
+        return {e.step: (e.top_1, e.top_5, e.cross_entropy) for e in results.read(str(self.model_dir))}
+
+    def left(self) -> List[str]:
+        """The names in the folders, but those of summaries and checkpoints."""
+        names = [*os.listdir(str(self.model_dir)), *os.listdir(str(self.export_dir))]
+        kept = {f'model.ckpt-{e.rpartition("-")[2]}' for e in self._listed()}
+        return sorted(n for n in names if not n.startswith('events.') and '.'.join(n.split('.')[:2]) not in kept)
+
+    def _listed(self) -> List[str]:
+        return list(tf.train.get_checkpoint_state(str(self.model_dir)).all_model_checkpoint_paths)
+
+
+@pytest.mark.slow
+def test_fifty_kills_change_nothing(digits_dir: str, tmp_path: pathlib.Path) -> None:
+    undisturbed = Folder(tmp_path / 'undisturbed', digits_dir)
+    assert undisturbed.live() == 0, undisturbed.log()
+    draw = random.Random(1)
+    killed: List[str] = []
+    ended = 0
+    folder = Folder(tmp_path / '0', digits_dir)
+    while len(killed) < KILLS or folder.newest() >= 0:
+        instant = draw.choice(['any', 'any', 'any', 'saving', 'saving', 'exporting'])
+        before = folder.newest()
+        if len(killed) >= KILLS:
+            code = folder.live()
+        elif instant == 'any':
+            code = folder.live(draw.uniform(0, LONGEST))
+        else:
+            until = {'saving': r'model\.ckpt-', 'exporting': r'\.unfinished-'}[instant]
+            code = folder.live(draw.uniform(0, 0.2), until)
+        assert folder.newest() >= before
+        if code is None:
+            killed.append(instant)
+            continue
+        assert code == 0, folder.log()
+        assert folder.values() == undisturbed.values()
+        assert folder.evaluations() == undisturbed.evaluations()
+        names = folder.left()
+        (export,) = [name for name in names if name.isdigit()][-1:]
+        assert tf.io.gfile.exists(str(folder.export_dir / export / 'saved_model.pb'))
+        assert [name for name in names if not name.isdigit()] == [
+            name for name in undisturbed.left() if not name.isdigit()
+        ]
+        ended += 1
+        folder = Folder(tmp_path / str(ended), digits_dir)
+    assert ended
+    print(f'{len(killed)} kills, {killed.count("saving")} of them while a checkpoint was written, {ended} runs ended')
