@@ -372,35 +372,25 @@ def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, i
     spans = tf.ragged.range(begins, tf.maximum(begins, ends))
     text, owner = tf.gather(raw, spans.flat_values), spans.value_rowids()
 
+    said = _pax_records(text, owner, spans.row_splits)
+
     def find(keyword: bytes) -> Tuple[tf.Tensor, tf.Tensor]:
         """Where the value is that each header has for a keyword, and its bytes, 0 if there is none."""
-        mark = b' %s=' % keyword
-        padded = tf.pad(text, [[0, len(mark)]])
-        at = tf.where(_all(*[tf.equal(padded[i : i + _size(text)], letter) for i, letter in enumerate(mark)]))[:, 0]
-        whose = tf.gather(owner, at)
-        # Before it, there is the number of bytes of the whole record, of which a line feed is the last.
-        back = at[:, tf.newaxis] - 1 - tf.range(_PAX_DIGITS, dtype=tf.int64)
-        digits = tf.gather(text, tf.maximum(back, 0)) - ord('0')
-        of_same = tf.equal(tf.gather(owner, tf.maximum(back, 0)), whose[:, tf.newaxis])
-        is_digit = _all(digits < 10, back >= 0, of_same)
-        is_digit = tf.cumprod(tf.cast(is_digit, tf.int64), axis=1)
-        length = tf.reduce_sum(tf.cast(digits, tf.int64) * is_digit * [10**i for i in range(_PAX_DIGITS)], axis=1)
-        start = at + len(mark)
-        length -= tf.reduce_sum(is_digit, axis=1) + len(mark) + 1
-        end = start + length
-        safe_end = tf.clip_by_value(end, 0, tf.maximum(_size(text) - 1, 0))
-        ends_well = _all(tf.equal(tf.gather(text, safe_end), ord('\n')), tf.equal(tf.gather(owner, safe_end), whose))
-        fits = _all(length > 0, end < _size(text), ends_well)
-        last = tf.math.unsorted_segment_max(_select(fits, tf.range(_size(at)), -1), whose, _size(owners))
+        letters = _texts(text, said.key_start, said.key_length, len(keyword) + 1)
+        matches = tf.reduce_all(tf.equal(letters, [*keyword, 0]), axis=1)
+        is_it = tf.logical_and(matches, tf.equal(said.key_length, len(keyword)))
+        last = tf.math.unsorted_segment_max(_select(is_it, tf.range(_size(is_it)), -1), said.owner, _size(owners))
         # One more, for the headers that say nothing.
-        safe = _select(last >= 0, last, _size(at))
-        start, length = (tf.gather(tf.concat([values, [0]], 0), safe) for values in (start, length))
+        safe = _select(last >= 0, last, _size(is_it))
+        start, length = (
+            tf.gather(tf.concat([values, [0]], 0), safe) for values in (said.value_start, said.value_length)
+        )
         return tf.gather(tf.concat([spans.flat_values, [0]], 0), tf.minimum(start, _size(text))), length
 
     name_start, name_length = find(b'path')
     size_start, size_length = find(b'size')
-    value, is_number, _ = _number(_texts(raw, size_start, size_length, LABEL_BYTES), 10)
-    says = _all(size_length > 0, size_length <= LABEL_BYTES, is_number)
+    value, is_number, is_not_blank = _number(_texts(raw, size_start, size_length, LABEL_BYTES), 10)
+    says = _all(size_length <= LABEL_BYTES, is_number, is_not_blank)
     # The header after each, if that is a candidate; one more place is for those that are not.
     after = blocks + 1 + (sizes + BLOCK - 1) // BLOCK
     index = tf.searchsorted(places, after, out_type=tf.int64)
@@ -416,6 +406,59 @@ def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, i
         name_length=of_candidates(name_length, owners, 0),
         size=of_candidates(value, index, -1),
     )
+
+
+class _PaxRecords(NamedTuple):
+    """Records of pax headers, each field int64 [records]: whose they are, and where keyword and value are."""
+
+    owner: tf.Tensor
+    key_start: tf.Tensor
+    key_length: tf.Tensor
+    value_start: tf.Tensor
+    value_length: tf.Tensor
+
+
+def _pax_records(text: tf.Tensor, owner: tf.Tensor, splits: tf.Tensor) -> _PaxRecords:
+    """The records, each `LENGTH KEYWORD=VALUE` and a line feed; of each header up to one that is none.
+
+    Args:
+      text: uint8 [letters], the contents of all headers.
+      owner: int64 [letters], the header that each letter is of.
+      splits: int64 [headers + 1], where the header's letters begin, and the last end.
+    """
+    count = _size(text)
+    is_first = tf.not_equal(owner, tf.concat([[-1], owner], 0)[:-1])
+    follows_line = tf.equal(tf.concat([[0], tf.cast(text, tf.int32)], 0)[:-1], ord('\n'))
+    # Where one may begin: the number of its bytes is followed from the first on, as from header to header.
+    may_begin = tf.logical_or(is_first, _all(text - ord('0') < 10, follows_line))
+    begin = tf.where(may_begin)[:, 0]
+    limit = tf.gather(splits, tf.gather(owner, begin) + 1)
+    letters = _texts(text, begin, limit - begin, _PAX_DIGITS + 1)
+    is_digit = tf.cast(tf.math.cumprod(tf.cast(letters - ord('0') < 10, tf.int64), axis=1), tf.bool)
+    length, _, has_number = _number(_select(is_digit, letters, 0), 10)
+    digits = tf.reduce_sum(tf.cast(is_digit, tf.int64), axis=1)
+    key = begin + digits + 1
+    signs = tf.concat([tf.where(tf.equal(text, ord('=')))[:, 0], [count]], 0)
+    sign = tf.gather(signs, tf.searchsorted(signs, tf.minimum(key, count), out_type=tf.int64))
+    end = begin + length
+
+    def letter(at: tf.Tensor) -> tf.Tensor:
+        return tf.gather(text, tf.clip_by_value(at, 0, count - 1))
+
+    is_record = _all(
+        has_number,
+        digits <= _PAX_DIGITS,
+        tf.equal(letter(key - 1), ord(' ')),
+        sign + 1 < end,
+        end <= limit,
+        tf.equal(letter(end - 1), ord('\n')),
+    )
+    # After what is none, the next header begins.
+    goes_on = tf.gather(tf.concat([may_begin, [True]], 0), tf.clip_by_value(end, 0, count))
+    reached = _chain(begin, _select(tf.logical_and(is_record, goes_on), end, limit), count)
+    reached = tf.boolean_mask(reached, tf.gather(is_record, reached))
+    begin, key, sign, end = (tf.gather(each, reached) for each in (begin, key, sign, end))
+    return _PaxRecords(tf.gather(owner, begin), key, sign - key, sign + 1, end - 1 - (sign + 1))
 
 
 def _until_zero(text: tf.Tensor) -> tf.Tensor:

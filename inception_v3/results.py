@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, get_type_hints
 
 import numpy as np
 import tensorflow as tf
@@ -184,16 +184,31 @@ def append(model_dir: str, evaluation: Evaluation) -> None:
 
 
 def read(model_dir: str) -> List[Evaluation]:
-    """The evaluations in `results.jsonl`, in the order in which they were made; a line cut short is passed over."""
+    """The evaluations in `results.jsonl`, as they were made; what is none is passed over, and the log says so."""
     path = os.path.join(model_dir, RESULTS_FILE)
     evaluations = []
-    for line in _text(path).splitlines():
+    types = get_type_hints(Evaluation)
+    lines = [line for line in _text(path).split('\n') if line]
+    for line in lines:
         try:
             values = json.loads(line)
-            evaluations.append(Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))}))
-        except (AttributeError, TypeError, ValueError):
+            evaluation = Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))})
+        except (AttributeError, TypeError, ValueError, RecursionError):
             continue
+        if all(_is_of_type(value, types[name]) for name, value in evaluation._asdict().items()):
+            evaluations.append(evaluation)
+    if len(evaluations) < len(lines):
+        logger.info(
+            '%s: %d of %d lines are no evaluations; passed over', path, len(lines) - len(evaluations), len(lines)
+        )
     return evaluations
+
+
+def _is_of_type(value: Any, expected: Any) -> bool:
+    if expected not in (int, float, str):
+        return isinstance(value, tuple) and all(type(each) is str for each in value)
+    # To JSON, a whole number may be a float.
+    return type(value) is expected or (expected is float and type(value) is int)
 
 
 def _text(path: str) -> str:

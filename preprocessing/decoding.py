@@ -10,6 +10,9 @@ _END_OF_IMAGE = b'\xff\xd9'
 _PNG_BEGINS = b'\x89PNG'
 _PNG_SIZE_AT = 16
 
+# Of a larger image, a file of a few thousand bytes can make gigabytes. ImageNet's largest has 61 million.
+MAX_PIXELS = 100_000_000
+
 
 class Crop(NamedTuple):
     """A box in an image, in pixels: int32 scalars."""
@@ -31,10 +34,22 @@ def decode_image(encoded: tf.Tensor) -> tf.Tensor:
       dropped.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on bytes that cannot be decoded, or are cut short.
+      tf.errors.InvalidArgumentError: when run on bytes that cannot be decoded, or are cut short, or promise more than
+        `MAX_PIXELS` pixels.
     """
-    # This operation looks at the first bytes and takes all three formats, in spite of its name.
-    return tf.image.decode_jpeg(encoded, channels=3)
+
+    def decode() -> tf.Tensor:
+        # This operation looks at the first bytes and takes all three formats, in spite of its name.
+        return tf.image.decode_jpeg(encoded, channels=3)
+
+    def decode_if_small() -> tf.Tensor:
+        with tf.control_dependencies([_header_shape(encoded)]):
+            return decode()
+
+    # A GIF's pixels are no more than its bytes can hold.
+    pixels = tf.cond(_has_header(encoded), decode_if_small, decode)
+    pixels.set_shape([None, None, 3])
+    return pixels
 
 
 def image_shape(encoded: tf.Tensor) -> tf.Tensor:
@@ -44,21 +59,44 @@ def image_shape(encoded: tf.Tensor) -> tf.Tensor:
       encoded: a string scalar, the bytes of a file that `decode_image` takes.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on a file that has no such header.
+      tf.errors.InvalidArgumentError: when run on a file that has no such header, or promises more than `MAX_PIXELS`
+        pixels.
     """
+    shape = tf.cond(
+        _has_header(encoded),
+        lambda: _header_shape(encoded),
+        lambda: tf.shape(tf.image.decode_jpeg(encoded, channels=3)),
+    )
+    shape.set_shape([3])
+    return shape
+
+
+def _is_png(encoded: tf.Tensor) -> tf.Tensor:
+    # To cut out what is not there fails with a message that holds the bytes, of which Python crashes. What is shorter
+    # fails in decoding.
+    size = tf.strings.length(encoded)
+    begin = tf.strings.substr(encoded, 0, tf.minimum(size, len(_PNG_BEGINS)))
+    return tf.logical_and(tf.equal(begin, _PNG_BEGINS), size >= _PNG_SIZE_AT + 8)
+
+
+def _has_header(encoded: tf.Tensor) -> tf.Tensor:
+    """Whether `_header_shape` reads the header of such files."""
+    return tf.logical_or(tf.image.is_jpeg(encoded), _is_png(encoded))
+
+
+def _header_shape(encoded: tf.Tensor) -> tf.Tensor:
+    """The shape that the header of a JPEG or PNG file says, int32 [3]; fails if those are too many pixels."""
 
     def of_png() -> tf.Tensor:
         size = tf.strings.substr(encoded, _PNG_SIZE_AT, 8)
         width_and_height = tf.io.decode_raw(size, tf.int32, little_endian=False)
         return tf.concat([width_and_height[::-1], [3]], 0)
 
-    def of_others() -> tf.Tensor:
-        is_png = tf.equal(tf.strings.substr(encoded, 0, tf.minimum(tf.strings.length(encoded), 4)), _PNG_BEGINS)
-        return tf.cond(is_png, of_png, lambda: tf.shape(decode_image(encoded)))
-
-    shape = tf.cond(tf.image.is_jpeg(encoded), lambda: tf.image.extract_jpeg_shape(encoded), of_others)
-    shape.set_shape([3])
-    return shape
+    shape = tf.cond(tf.image.is_jpeg(encoded), lambda: tf.image.extract_jpeg_shape(encoded), of_png)
+    height, width = (tf.cast(side, tf.int64) for side in (shape[0], shape[1]))
+    fits = tf.logical_and(tf.minimum(height, width) > 0, height * width <= MAX_PIXELS)
+    with tf.control_dependencies([tf.Assert(fits, ['an image of', height, 'x', width, 'pixels'])]):
+        return tf.identity(shape)
 
 
 def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
