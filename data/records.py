@@ -43,7 +43,7 @@ _PARALLEL_REQUESTS = 32
 _PROGRESS_EVERY = 10000
 
 
-# What the pipeline says of a record that is no Example, and after it the record: TensorFlow makes a Python text of that,
+# What the pipeline says of a record that is no Example, and then the record: TensorFlow makes a Python text of it,
 # and the process crashes where it is none in UTF-8. But a zero ends the text; and to protocol buffers, a tag and a
 # zero before the record are a field that nobody knows.
 UNPARSABLE = 'Could not parse example input'

@@ -1,12 +1,15 @@
-"""Many cases in a process of their own: what crashes it, hangs it or takes its memory is a failure that names its case."""
+"""Many cases in a process of their own: what crashes it, hangs it or takes its memory fails with the case's number."""
 
 import faulthandler
+import importlib.util
 import os
 import pathlib
 import resource
 import subprocess
 import sys
 from typing import Iterator
+
+import PIL.Image
 
 _KIB = 1 << 10
 
@@ -41,6 +44,14 @@ def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -
             before = before or peak
             assert peak - before <= mebibytes, f'case {case}: the peak of the memory grew by {peak - before} MiB'
     faulthandler.cancel_dump_traceback_later()
+
+
+def photograph() -> PIL.Image.Image:
+    """A real one, of 80 x 60 pixels: scikit-learn's, without the seconds that loading scikit-learn takes."""
+    spec = importlib.util.find_spec('sklearn')
+    assert spec and spec.origin
+    path = pathlib.Path(spec.origin).parent / 'datasets' / 'images' / 'china.jpg'
+    return PIL.Image.open(path).crop((200, 100, 360, 220)).resize((80, 60))
 
 
 def _place(folder: pathlib.Path) -> pathlib.Path:
