@@ -62,6 +62,14 @@ class _Pax(NamedTuple):
     size: tf.Tensor
 
 
+class _Texts(NamedTuple):
+    """Texts, one after the other: uint8 [letters], with a zero at the end; where each begins, and how long it is."""
+
+    letters: tf.Tensor
+    start: tf.Tensor
+    length: tf.Tensor
+
+
 def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
     """The samples of a shard in order, string scalars for `parse`; those that cannot be used are among them.
 
@@ -146,9 +154,10 @@ def _find(content: tf.Tensor) -> _Samples:
     # An extension that is cut short stands for the member that it belongs to.
     is_member = tf.logical_or(is_truncated, tf.logical_not(tf.logical_or(is_extension, _is_folder(types, names))))
     members = tf.where(is_member)[:, 0]
-    places, types, sizes, names, is_truncated, is_extension = (
-        tf.gather(each, members) for each in (places, types, sizes, names, is_truncated, is_extension)
+    places, types, sizes, is_truncated, is_extension = (
+        tf.gather(each, members) for each in (places, types, sizes, is_truncated, is_extension)
     )
+    names = _Texts(names.letters, tf.gather(names.start, members), tf.gather(names.length, members))
     starts = (places + 1) * BLOCK
 
     # Members that stand together and share a key are a sample; one without a key is a sample of its own.
@@ -275,8 +284,8 @@ def _number(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor
     return value, tf.logical_and(fits, begins <= 1), begins > 0
 
 
-def _names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: _Pax) -> tf.Tensor:
-    """The names of members, uint8 [headers, letters], each with zeros after it."""
+def _names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: _Pax) -> _Texts:
+    """The names of members: together they are no longer than the shard, however long one of them is."""
     types = rows[:, 156]
     is_extension = _is_one_of(types, EXTENSIONS)
     # A POSIX header has a long name in two fields, with a slash between them. Others use the second for other things.
@@ -296,39 +305,41 @@ def _names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor,
     namer = tf.maximum(namer, 0)
     length = tf.minimum(_select(is_named, tf.gather(own_length, namer), length), NAME_BYTES)
 
-    letters = tf.range(tf.reduce_max(tf.concat([[1], length], 0)))[tf.newaxis]
-    start, length, prefix, is_named, own_start = (
-        each[:, tf.newaxis] for each in (start, length, prefix, is_named, tf.gather(own_start, namer))
+    spans = tf.ragged.range(tf.zeros_like(length), length)
+    letters, owner = spans.flat_values, spans.value_rowids()
+    start, prefix, is_named, own_start = (
+        tf.gather(each, owner) for each in (start, prefix, is_named, tf.gather(own_start, namer))
     )
     # Where the letters are: those of the prefix, the slash, and the rest; or those that an extension has.
     place = _select(letters < prefix, start + 345, start - prefix - tf.cast(prefix > 0, tf.int64))
     place = _select(is_named, own_start, place) + letters
     text = tf.gather(raw, tf.clip_by_value(place, 0, _size(raw) - 1))
-    is_slash = _all(tf.equal(letters, prefix), prefix > 0, tf.logical_not(is_named))
-    text = _select(letters < length, _select(is_slash, ord('/'), text), 0)
-    return _select(letters < _until_zero(text)[:, tf.newaxis], text, 0)
+    text = _select(_all(tf.equal(letters, prefix), prefix > 0, tf.logical_not(is_named)), ord('/'), text)
+    end = tf.math.unsorted_segment_min(_select(tf.equal(text, 0), letters, NAME_BYTES), owner, _size(length))
+    length = tf.minimum(length, end)
+    text = tf.boolean_mask(text, letters < tf.gather(length, owner))
+    return _Texts(tf.concat([text, [0]], 0), tf.cumsum(length, exclusive=True), length)
 
 
-def _is_folder(types: tf.Tensor, names: tf.Tensor) -> tf.Tensor:
+def _is_folder(types: tf.Tensor, names: _Texts) -> tf.Tensor:
     """Whether members are folders: the first archives told them from files by a slash after the name alone."""
-    ends = tf.one_hot(_until_zero(names) - 1, tf.shape(names)[1], True, False, dtype=tf.bool)
-    slash = tf.reduce_any(tf.logical_and(ends, tf.equal(names, ord('/'))), axis=1)
+    last = tf.gather(names.letters, tf.maximum(names.start + names.length - 1, 0))
+    slash = tf.logical_and(names.length > 0, tf.equal(last, ord('/')))
     return tf.logical_or(_is_one_of(types, DIRECTORY), tf.logical_and(tf.equal(types, 0), slash))
 
 
-def _key_and_extension(names: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+def _key_and_extension(names: _Texts) -> Tuple[tf.Tensor, tf.Tensor]:
     """The length of each member's key, -1 if it has none, and its extension as `_packed`; int64 [members] both."""
-    width = tf.shape(names, out_type=tf.int64)[1]
-    letters = tf.range(width)[tf.newaxis]
-    slash = tf.reduce_max(_select(tf.equal(names, ord('/')), letters, -1), axis=1)
-    is_dot = tf.logical_and(tf.equal(names, ord('.')), letters > slash[:, tf.newaxis])
-    dot = tf.reduce_min(_select(is_dot, letters, width), axis=1)
-    has_key = tf.logical_and(dot < width, dot > slash + 1)
-    padded = tf.pad(names, [[0, 0], [0, 1 + _EXTENSION_LETTERS]])
-    rows = tf.range(tf.shape(names, out_type=tf.int64)[0])[:, tf.newaxis] * (width + 1 + _EXTENSION_LETTERS)
-    letters = tf.gather(
-        tf.reshape(padded, [-1]), rows + dot[:, tf.newaxis] + 1 + tf.range(_EXTENSION_LETTERS, dtype=tf.int64)
-    )
+    spans = tf.ragged.range(names.start, names.start + names.length)
+    text, owner = tf.gather(names.letters, spans.flat_values), spans.value_rowids()
+    place = spans.flat_values - tf.gather(names.start, owner)
+    members = _size(names.length)
+    slash = tf.math.unsorted_segment_max(_select(tf.equal(text, ord('/')), place, -1), owner, members)
+    is_dot = tf.logical_and(tf.equal(text, ord('.')), place > tf.gather(slash, owner))
+    dot = tf.math.unsorted_segment_min(_select(is_dot, place, NAME_BYTES), owner, members)
+    has_key = tf.logical_and(dot < names.length, dot > slash + 1)
+    dot = tf.minimum(dot, names.length)
+    letters = _texts(names.letters, names.start + dot + 1, names.length - dot - 1, _EXTENSION_LETTERS)
     is_upper = tf.logical_and(letters >= ord('A'), letters <= ord('Z'))
     lower = tf.cast(_select(is_upper, letters + (ord('a') - ord('A')), letters), tf.int64)
     packed = tf.reduce_sum(lower * [256**place for place in range(_EXTENSION_LETTERS)], axis=1)
@@ -340,11 +351,14 @@ def _packed(extension: str) -> int:
     return int.from_bytes(extension.encode(), 'little')
 
 
-def _same_key(names: tf.Tensor, key: tf.Tensor, has_key: tf.Tensor) -> tf.Tensor:
+def _same_key(names: _Texts, key: tf.Tensor, has_key: tf.Tensor) -> tf.Tensor:
     """Whether each member but the first has the key of the one before it."""
-    letters = tf.range(tf.shape(names, out_type=tf.int64)[1])[tf.newaxis]
-    same = tf.logical_or(tf.equal(names[1:], names[:-1]), letters >= key[1:, tf.newaxis])
-    return _all(tf.reduce_all(same, axis=1), tf.equal(key[1:], key[:-1]), has_key[1:], has_key[:-1])
+    same = _all(tf.equal(key[1:], key[:-1]), has_key[1:], has_key[:-1])
+    spans = tf.ragged.range(names.start[1:], names.start[1:] + _select(same, key[1:], 0))
+    place, owner = spans.flat_values, spans.value_rowids()
+    before = place + tf.gather(names.start[:-1] - names.start[1:], owner)
+    differ = tf.cast(tf.not_equal(tf.gather(names.letters, place), tf.gather(names.letters, before)), tf.int64)
+    return tf.logical_and(same, tf.equal(tf.math.unsorted_segment_sum(differ, owner, _size(same)), 0))
 
 
 def _labels(raw: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
