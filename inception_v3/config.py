@@ -226,7 +226,8 @@ class Config:
     def _wrong_values(self) -> Iterable[str]:
         types = get_type_hints(Config)
         for field in dataclasses.fields(self):
-            value, setting = getattr(self, field.name), setting_of(field)
+            value: Any = getattr(self, field.name)
+            setting = setting_of(field)
             expected = plain_type(types[field.name])
             if value is None and field.default is None:
                 continue

@@ -70,7 +70,7 @@ def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
             member = tarfile.TarInfo(name)
             member.size, member.type = len(content), kind
             if tar_format == tarfile.PAX_FORMAT and draw.random() < 0.3:
-                member.mtime = 1.5
+                member.mtime = 1.5  # type: ignore[assignment]
                 if draw.random() < 0.5:
                     member.pax_headers = dict([draw.choice(PAX)])
             archive.addfile(member, io.BytesIO(content))
