@@ -240,14 +240,8 @@ class Config:
                 yield f'{flag}: must be {TYPE_NAMES[expected]}.'
             elif not setting.allows(value):
                 yield f'{flag}: must be {setting.allowed}.'
-            elif expected is int and value > _LARGEST_INT:
-                yield f'{flag}: must be at most {_LARGEST_INT}.'
-            elif expected is float and value and not _SMALLEST_FLOAT <= abs(value) <= _LARGEST_FLOAT:
-                yield f'{flag}: must be a number of 32 bits, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}.'
-            elif expected is str and len(value) > _LONGEST_TEXT:
-                yield f'{flag}: must be a text of at most {_LONGEST_TEXT:,} characters.'
-            elif expected is str and any(unicodedata.category(character) in ('Cc', 'Cs') for character in value):
-                yield f'{flag}: must be a text in UTF-8, without control characters.'
+            elif _beyond(value):
+                yield f'{flag}: must be {_beyond(value)}.'
 
     def _cluster_contradictions(self) -> Iterable[str]:
         if self.master and not self.master.startswith('grpc://'):
@@ -354,6 +348,19 @@ class Config:
 
 
 TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a text'}
+
+
+def _beyond(value: Any) -> Optional[str]:
+    """What is allowed, if a value of the right type is beyond what TensorFlow and file systems hold."""
+    if isinstance(value, int) and value > _LARGEST_INT:
+        return f'at most {_LARGEST_INT}'
+    if isinstance(value, float) and value and not _SMALLEST_FLOAT <= abs(value) <= _LARGEST_FLOAT:
+        return f'a number of 32 bits, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return f'a text of at most {_LONGEST_TEXT:,} characters'
+    if isinstance(value, str) and any(unicodedata.category(character) in ('Cc', 'Cs') for character in value):
+        return 'a text in UTF-8, without control characters'
+    return None
 
 
 def setting_of(field: 'dataclasses.Field[Any]') -> Setting:

@@ -22,7 +22,7 @@ from inception_v3 import flags, results
 from inception_v3.config import PRESETS, Config, ConfigError, plain_type, setting_of
 from inception_v3.data_set import fit_to_data_set, makes_digits
 
-FEW, MANY = 250, 10_000
+FEW, MANY = 120, 10_000
 # For a case, and for the peak of the memory, which may grow by so many.
 SECONDS, MEBIBYTES = 10, 500
 

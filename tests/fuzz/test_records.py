@@ -300,7 +300,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
 
 
 def test_pipelines_checker_and_audit_agree_on_damaged_files(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 150, tmp_path)
+    child.run(__name__, 80, tmp_path)
 
 
 @pytest.mark.slow

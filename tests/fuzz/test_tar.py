@@ -215,7 +215,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
 
 
 def test_both_readers_agree_on_damaged_shards(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 200, tmp_path)
+    child.run(__name__, 120, tmp_path)
 
 
 @pytest.mark.slow
