@@ -8,9 +8,14 @@ from typing import List, Optional
 import tensorflow as tf
 
 from data import remote
+from data.messages import shown
 from data.records import DataError
 
 FILE_NAME = 'dataset.json'
+# What a run's configuration can hold.
+_IMAGES_AT_MOST = 2**31 - 1
+# Characters of a reason that a message shows.
+_LONGEST_REASON = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +69,16 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
         info = DatasetInfo(**json.loads(content.decode()))
         for field in dataclasses.fields(info):
             value = getattr(info, field.name)
-            if not isinstance(value, list if field.type == List[str] else field.type):
-                raise TypeError(f'{field.name} is {value!r}')
+            # True is an int to Python.
+            if type(value) is not (list if field.type == List[str] else field.type):
+                raise TypeError(f'{field.name} is {shown(repr(value))}')
+        for name in (info.name, info.source, *info.class_names):
+            if not isinstance(name, str):
+                raise TypeError(f'a name is {shown(repr(name))}')
+            # Names of files have bytes that are no UTF-8 in this disguise.
+            name.encode('utf-8', 'surrogateescape')
+        if max(info.train_images, info.validation_images) > _IMAGES_AT_MOST:
+            raise ValueError(f'there are more than {_IMAGES_AT_MOST:,} images')
         if min(info.train_images, info.validation_images, info.num_classes - 1) < 1:
             raise ValueError('there must be images of both splits, and a class besides the background')
         if len(info.class_names) != info.num_classes:
@@ -73,6 +86,7 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
         return info
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         fields = ', '.join(field.name for field in dataclasses.fields(DatasetInfo))
-        raise DataError(f'{path}: not the description of a data set ({error}). Its fields are {fields}.')
+        reason = shown(error, _LONGEST_REASON)
+        raise DataError(f'{path}: not the description of a data set ({reason}). Its fields are {fields}.')

@@ -7,6 +7,8 @@ Graphics", second edition, 5 and 11.2.2. GIF: CompuServe, GIF89a, 18.
 import struct
 from typing import NamedTuple, Optional, Tuple
 
+from preprocessing.decoding import MAX_PIXELS
+
 _PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
 # What training cannot decode, and people take for images all the same.
 _OTHER_FORMATS = {b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP', b'\0\0\0\x0cJXL ': 'JPEG XL'}
@@ -98,7 +100,7 @@ def _jpeg(encoded: bytes) -> Optional[ImageHeader]:
     usual = kind in (_BASELINE, _EXTENDED, _PROGRESSIVE) and precision == 8 and channels in (1, 3, 4)
     # In a scan, no data looks like this marker; what stands before, such as a thumbnail, may have one of its own.
     whole = encoded.rfind(_END_OF_IMAGE, position) >= 0
-    return ImageHeader('JPEG', tuple(variants), width, height, usual and whole and width * height > 0)
+    return ImageHeader('JPEG', tuple(variants), width, height, usual and whole and _is_usual(width, height))
 
 
 def _png(encoded: bytes) -> ImageHeader:
@@ -107,4 +109,8 @@ def _png(encoded: bytes) -> ImageHeader:
     if depth == 16:
         variants.append('16 bits')
     whole = name == b'IHDR' and colour in _PNG_COLOURS and encoded[-8:-4] == b'IEND'
-    return ImageHeader('PNG', tuple(variants), width, height, whole and width * height > 0)
+    return ImageHeader('PNG', tuple(variants), width, height, whole and _is_usual(width, height))
+
+
+def _is_usual(width: int, height: int) -> bool:
+    return 0 < width * height <= MAX_PIXELS

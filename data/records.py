@@ -12,13 +12,16 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import warnings
+from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 import tensorflow as tf
 from absl import app
 
 from data import remote
 from data.fingerprint import SplitFingerprint
+from preprocessing.decoding import MAX_PIXELS
 
 TRAIN = 'train'
 VALIDATION = 'validation'
@@ -31,10 +34,21 @@ CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')
 # What a TFRecord file has around each record: the length, its checksum, and the record's.
 _LENGTH_BYTES = 8
 FRAME_BYTES = _LENGTH_BYTES + 4 + 4
+# No Example has as many bytes: protocol buffers end there.
+_TOO_LONG = 2**31
+# A data set on this machine of as many bytes is looked through in seconds for such a length, before it is read.
+_LOOKED_THROUGH = 16 << 30
 # Questions put to a remote file system at the same time.
 _PARALLEL_REQUESTS = 32
 # Records looked at before a search for bad ones says how far it is.
 _PROGRESS_EVERY = 10000
+
+
+# What the pipeline says of a record that is no Example, and then the record: TensorFlow makes a Python text of it,
+# and the process crashes where it is none in UTF-8. But a zero ends the text; and to protocol buffers, a tag and a
+# zero before the record are a field that nobody knows.
+UNPARSABLE = 'Could not parse example input'
+_MESSAGE_ENDS = b'\x10\0'
 
 
 class DataError(app.UsageError, ValueError):
@@ -91,7 +105,7 @@ def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
     }
     if with_boxes:
         features.update({f'image/object/bbox/{c}': tf.io.VarLenFeature(tf.float32) for c in CORNERS})
-    parsed = tf.io.parse_single_example(serialized, features)
+    parsed = tf.io.parse_single_example(tf.strings.join([_MESSAGE_ENDS, serialized]), features)
     bbox = tf.zeros([0, 4])
     if with_boxes:
         bbox = tf.stack([parsed[f'image/object/bbox/{c}'].values for c in CORNERS], axis=-1)
@@ -312,13 +326,96 @@ def check_not_empty(paths: Sequence[str]) -> None:
     for path in paths:
         try:
             remote.check_readable(path)
-            if any(True for _ in tf.compat.v1.io.tf_record_iterator(path)):
-                return
+            if any(True for _ in serialized_in(path)):
+                break
         except tf.errors.DataLossError as error:
             raise DataError(f'{path}: not a record file, or damaged at its very beginning: {error.message}.')
         except tf.errors.OpError as error:
             raise DataError(f'{path}: cannot be read: {error.message}')
-    raise DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one record in it.')
+    else:
+        raise DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one record in it.')
+    _check_lengths(paths)
+
+
+def _check_lengths(paths: Sequence[str]) -> None:
+    """Makes sure of two things that the input pipeline does not see, in a data set on this machine that is not huge.
+
+    TensorFlow asks for as much memory as a record says it has bytes, and if that is not there the process ends. And it
+    takes the few bytes of a length that is cut short for the end of a file.
+
+    Raises:
+      DataError: a record says that it is huge, or is cut short within its length; or a file cannot be read.
+    """
+    if any(remote.is_remote(path) for path in paths):
+        return
+    try:
+        if sum(os.path.getsize(path) for path in paths) > _LOOKED_THROUGH:
+            return
+        with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+            for path, fault in zip(paths, pool.map(_unseen_fault, paths)):
+                if fault:
+                    raise DataError(f'{path}, {fault}')
+    except OSError as error:
+        raise DataError(f'{error.filename}: cannot be read: {error.strerror}.')
+
+
+def _unseen_fault(path: str) -> Optional[str]:
+    size, place, position = os.path.getsize(path), 0, 0
+    with open(path, 'rb', buffering=0) as file:
+        while place < size:
+            fault = _fault_at(file, place)
+            if fault:
+                return f'record {position}: the file is damaged or cut short from here on: {fault}.'
+            file.seek(place)
+            place += FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
+            position += 1
+    return None
+
+
+def _fault_at(file: BinaryIO, place: int) -> Optional[str]:
+    """What TensorFlow does not see of the record at a place, or the end of the file."""
+    file.seek(place)
+    head = file.read(_LENGTH_BYTES + 4)
+    length = int.from_bytes(head[:_LENGTH_BYTES], 'little')
+    if 0 < len(head) < _LENGTH_BYTES + 4:
+        return f'the length of a record is cut short at byte {place:,}'
+    # Of a length with another checksum, TensorFlow says so itself.
+    if length >= _TOO_LONG and _masked_crc32c(head[:_LENGTH_BYTES]) == int.from_bytes(head[_LENGTH_BYTES:], 'little'):
+        return f'the record says that it has {length:,} bytes'
+    return None
+
+
+def _masked_crc32c(content: bytes) -> int:
+    """The checksum of a few bytes, as TFRecord files have it: RFC 3720, appendix B.4, rotated and shifted."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def serialized_in(path: str) -> Iterator[bytes]:
+    """The records of a file, read by Python.
+
+    Raises:
+      tf.errors.OpError: the file cannot be read; a tf.errors.DataLossError: it is damaged from that record on.
+    """
+    place = 0
+    with contextlib.ExitStack() as stack:
+        # To ask a service for each length would take longer than to read the record.
+        frames = stack.enter_context(open(path, 'rb', buffering=0)) if os.path.isfile(path) else None
+        serialized = tf.compat.v1.io.tf_record_iterator(path)
+        while True:
+            fault = _fault_at(frames, place) if frames else None
+            if fault:
+                raise tf.errors.DataLossError(None, None, fault)
+            record = next(serialized, None)
+            if record is None:
+                return
+            place += FRAME_BYTES + len(record)
+            yield record
 
 
 def sizes_to_reach(paths: Sequence[str]) -> List[int]:
@@ -425,14 +522,21 @@ def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]
     return sorted(set(expected) - {os.path.basename(path) for path in paths})
 
 
+_NO_IMAGE = 'no image: image/encoded must hold the bytes of one.'
+_NO_NUMBERS = 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
+
+
 def parse_example(serialized: bytes) -> Optional[tf.train.Example]:
     """The Example that was serialized, or None if it is none."""
     example = tf.train.Example()
     try:
-        example.ParseFromString(serialized)
+        with warnings.catch_warnings():
+            # Of what comes after a place where it stops, it only warns.
+            warnings.simplefilter('ignore', RuntimeWarning)
+            parsed = example.ParseFromString(serialized)
     except Exception:  # protobuf's DecodeError, whose module differs between its implementations
         return None
-    return example
+    return example if parsed == len(serialized) else None
 
 
 def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Optional[str]:
@@ -447,7 +551,7 @@ def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Opti
     feature = example.features.feature
     encoded = feature['image/encoded'].bytes_list.value
     if len(encoded) != 1 or not encoded[0]:
-        return 'no image: image/encoded must hold the bytes of one.'
+        return _NO_IMAGE
     label = feature['image/class/label'].int64_list.value
     if len(label) != 1:
         return 'no label: image/class/label must hold one whole number.'
@@ -459,7 +563,7 @@ def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Opti
     if len({len(corner.float_list.value) for corner in corners}) > 1:
         return 'bounding boxes with corners missing: image/object/bbox/* differ in length.'
     if any(math.isnan(value) for corner in corners for value in corner.float_list.value):
-        return 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
+        return _NO_NUMBERS
     return None
 
 
@@ -481,7 +585,8 @@ class RecordChecker:
     def __init__(self, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor]):
         self.num_classes = num_classes
         with tf.Graph().as_default() as graph:
-            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._serialized = self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._parsed = parse(self._serialized)
             self._decoded = tf.shape(decode(self._encoded))
         self._session = tf.compat.v1.Session(graph=graph)
 
@@ -491,21 +596,31 @@ class RecordChecker:
 
     def problem(self, serialized: bytes) -> Optional[str]:
         """Why a serialized record cannot be used; None if it can."""
-        example = parse_example(serialized)
-        encoded = example.features.feature['image/encoded'].bytes_list.value if example else ()
-        return field_problem(example, self.num_classes) or self.image_problem(encoded[0])
+        try:
+            # Of what is damaged, TensorFlow understands more than Python at times, and less at others.
+            parsed = self._session.run(self._parsed, {self._serialized: serialized})
+        except tf.errors.InvalidArgumentError:
+            return field_problem(parse_example(serialized), self.num_classes) or 'damaged: its fields cannot be read.'
+        if not parsed.encoded:
+            return _NO_IMAGE
+        if np.isnan(parsed.bbox).any():
+            return _NO_NUMBERS
+        return label_problem(int(parsed.label), self.num_classes) or self.image_problem(parsed.encoded)
 
     def image_problem(self, encoded: bytes) -> Optional[str]:
         """Why an encoded image cannot be used; None if it can."""
         try:
             self._session.run(self._decoded, {self._encoded: encoded})
         except tf.errors.InvalidArgumentError:
-            return f'the image ({len(encoded)} bytes) cannot be decoded: broken, or neither JPEG, PNG nor GIF.'
+            return (
+                f'the image ({len(encoded)} bytes) cannot be decoded: broken, of more than '
+                f'{MAX_PIXELS // 10**6} million pixels, or neither JPEG, PNG nor GIF.'
+            )
         return None
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
         """For each record of a file, in order, what tells its problem."""
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+        for serialized in serialized_in(path):
             yield functools.partial(self.problem, serialized)
 
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from data import records, remote
 from data.fingerprint import SplitFingerprint
 from data.image_header import ImageHeader, read_header
+from data.messages import shown
 from data.split import digest
 from preprocessing.decoding import decode_image
 
@@ -220,7 +221,7 @@ def read_entries(path: str, num_classes: int) -> Iterator[Entry]:
         remote.check_readable(path)
         size = remote.size(path)
         with remote.explained(path, remote.READ):
-            for position, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
+            for position, serialized in enumerate(records.serialized_in(path)):
                 reached += records.FRAME_BYTES + len(serialized)
                 example = records.parse_example(serialized)
                 # Taken first: whoever looks for a field that is not there makes an empty one.
@@ -274,7 +275,7 @@ def contradiction_of(said: Dict[str, Union[int, str]], header: ImageHeader) -> O
         return f'it says {size[0]} x {size[1]} pixels; the image has {header.width} x {header.height}.'
     named = str(said.get('format', header.format))
     if named.upper().replace('JPG', 'JPEG') != header.format:
-        return f'it says {named!r}; the image is a {header.format}.'
+        return f'it says {shown(repr(named))}; the image is a {header.format}.'
     return None
 
 

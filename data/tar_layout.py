@@ -16,6 +16,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 import tensorflow as tf
 
 from data import records, remote
+from data.messages import shown
 
 BLOCK = 512
 IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')
@@ -202,9 +203,9 @@ class Sample(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What its files share; the name of a file that has no key."""
+        """What its files share, for messages; the name of a file that has no key."""
         first = self.members[0]
-        return os.fsdecode(first.name if first.key is None else first.key)
+        return shown(first.name if first.key is None else first.key)
 
 
 class Shard:
@@ -343,7 +344,8 @@ def _octal(field: bytes) -> Optional[int]:
 
 
 def _decimal(text: Optional[bytes]) -> Optional[int]:
-    return int(text) if text and re.fullmatch(rb'\d{1,%d}' % LABEL_BYTES, text) else None
+    digits = (text or b'').strip(BLANKS)
+    return int(digits) if digits.isdigit() and len(text or b'') <= LABEL_BYTES else None
 
 
 def _size_field(field: bytes) -> Optional[int]:

@@ -62,6 +62,14 @@ class _Pax(NamedTuple):
     size: tf.Tensor
 
 
+class _Texts(NamedTuple):
+    """Texts, one after the other: uint8 [letters], with a zero at the end; where each begins, and how long it is."""
+
+    letters: tf.Tensor
+    start: tf.Tensor
+    length: tf.Tensor
+
+
 def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
     """The samples of a shard in order, string scalars for `parse`; those that cannot be used are among them.
 
@@ -146,9 +154,10 @@ def _find(content: tf.Tensor) -> _Samples:
     # An extension that is cut short stands for the member that it belongs to.
     is_member = tf.logical_or(is_truncated, tf.logical_not(tf.logical_or(is_extension, _is_folder(types, names))))
     members = tf.where(is_member)[:, 0]
-    places, types, sizes, names, is_truncated, is_extension = (
-        tf.gather(each, members) for each in (places, types, sizes, names, is_truncated, is_extension)
+    places, types, sizes, is_truncated, is_extension = (
+        tf.gather(each, members) for each in (places, types, sizes, is_truncated, is_extension)
     )
+    names = _Texts(names.letters, tf.gather(names.start, members), tf.gather(names.length, members))
     starts = (places + 1) * BLOCK
 
     # Members that stand together and share a key are a sample; one without a key is a sample of its own.
@@ -275,8 +284,8 @@ def _number(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor
     return value, tf.logical_and(fits, begins <= 1), begins > 0
 
 
-def _names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: _Pax) -> tf.Tensor:
-    """The names of members, uint8 [headers, letters], each with zeros after it."""
+def _names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: _Pax) -> _Texts:
+    """The names of members: together they are no longer than the shard, however long one of them is."""
     types = rows[:, 156]
     is_extension = _is_one_of(types, EXTENSIONS)
     # A POSIX header has a long name in two fields, with a slash between them. Others use the second for other things.
@@ -296,39 +305,41 @@ def _names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor,
     namer = tf.maximum(namer, 0)
     length = tf.minimum(_select(is_named, tf.gather(own_length, namer), length), NAME_BYTES)
 
-    letters = tf.range(tf.reduce_max(tf.concat([[1], length], 0)))[tf.newaxis]
-    start, length, prefix, is_named, own_start = (
-        each[:, tf.newaxis] for each in (start, length, prefix, is_named, tf.gather(own_start, namer))
+    spans = tf.ragged.range(tf.zeros_like(length), length)
+    letters, owner = spans.flat_values, spans.value_rowids()
+    start, prefix, is_named, own_start = (
+        tf.gather(each, owner) for each in (start, prefix, is_named, tf.gather(own_start, namer))
     )
     # Where the letters are: those of the prefix, the slash, and the rest; or those that an extension has.
     place = _select(letters < prefix, start + 345, start - prefix - tf.cast(prefix > 0, tf.int64))
     place = _select(is_named, own_start, place) + letters
     text = tf.gather(raw, tf.clip_by_value(place, 0, _size(raw) - 1))
-    is_slash = _all(tf.equal(letters, prefix), prefix > 0, tf.logical_not(is_named))
-    text = _select(letters < length, _select(is_slash, ord('/'), text), 0)
-    return _select(letters < _until_zero(text)[:, tf.newaxis], text, 0)
+    text = _select(_all(tf.equal(letters, prefix), prefix > 0, tf.logical_not(is_named)), ord('/'), text)
+    end = tf.math.unsorted_segment_min(_select(tf.equal(text, 0), letters, NAME_BYTES), owner, _size(length))
+    length = tf.minimum(length, end)
+    text = tf.boolean_mask(text, letters < tf.gather(length, owner))
+    return _Texts(tf.concat([text, [0]], 0), tf.cumsum(length, exclusive=True), length)
 
 
-def _is_folder(types: tf.Tensor, names: tf.Tensor) -> tf.Tensor:
+def _is_folder(types: tf.Tensor, names: _Texts) -> tf.Tensor:
     """Whether members are folders: the first archives told them from files by a slash after the name alone."""
-    ends = tf.one_hot(_until_zero(names) - 1, tf.shape(names)[1], True, False, dtype=tf.bool)
-    slash = tf.reduce_any(tf.logical_and(ends, tf.equal(names, ord('/'))), axis=1)
+    last = tf.gather(names.letters, tf.maximum(names.start + names.length - 1, 0))
+    slash = tf.logical_and(names.length > 0, tf.equal(last, ord('/')))
     return tf.logical_or(_is_one_of(types, DIRECTORY), tf.logical_and(tf.equal(types, 0), slash))
 
 
-def _key_and_extension(names: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+def _key_and_extension(names: _Texts) -> Tuple[tf.Tensor, tf.Tensor]:
     """The length of each member's key, -1 if it has none, and its extension as `_packed`; int64 [members] both."""
-    width = tf.shape(names, out_type=tf.int64)[1]
-    letters = tf.range(width)[tf.newaxis]
-    slash = tf.reduce_max(_select(tf.equal(names, ord('/')), letters, -1), axis=1)
-    is_dot = tf.logical_and(tf.equal(names, ord('.')), letters > slash[:, tf.newaxis])
-    dot = tf.reduce_min(_select(is_dot, letters, width), axis=1)
-    has_key = tf.logical_and(dot < width, dot > slash + 1)
-    padded = tf.pad(names, [[0, 0], [0, 1 + _EXTENSION_LETTERS]])
-    rows = tf.range(tf.shape(names, out_type=tf.int64)[0])[:, tf.newaxis] * (width + 1 + _EXTENSION_LETTERS)
-    letters = tf.gather(
-        tf.reshape(padded, [-1]), rows + dot[:, tf.newaxis] + 1 + tf.range(_EXTENSION_LETTERS, dtype=tf.int64)
-    )
+    spans = tf.ragged.range(names.start, names.start + names.length)
+    text, owner = tf.gather(names.letters, spans.flat_values), spans.value_rowids()
+    place = spans.flat_values - tf.gather(names.start, owner)
+    members = _size(names.length)
+    slash = tf.math.unsorted_segment_max(_select(tf.equal(text, ord('/')), place, -1), owner, members)
+    is_dot = tf.logical_and(tf.equal(text, ord('.')), place > tf.gather(slash, owner))
+    dot = tf.math.unsorted_segment_min(_select(is_dot, place, NAME_BYTES), owner, members)
+    has_key = tf.logical_and(dot < names.length, dot > slash + 1)
+    dot = tf.minimum(dot, names.length)
+    letters = _texts(names.letters, names.start + dot + 1, names.length - dot - 1, _EXTENSION_LETTERS)
     is_upper = tf.logical_and(letters >= ord('A'), letters <= ord('Z'))
     lower = tf.cast(_select(is_upper, letters + (ord('a') - ord('A')), letters), tf.int64)
     packed = tf.reduce_sum(lower * [256**place for place in range(_EXTENSION_LETTERS)], axis=1)
@@ -340,11 +351,14 @@ def _packed(extension: str) -> int:
     return int.from_bytes(extension.encode(), 'little')
 
 
-def _same_key(names: tf.Tensor, key: tf.Tensor, has_key: tf.Tensor) -> tf.Tensor:
+def _same_key(names: _Texts, key: tf.Tensor, has_key: tf.Tensor) -> tf.Tensor:
     """Whether each member but the first has the key of the one before it."""
-    letters = tf.range(tf.shape(names, out_type=tf.int64)[1])[tf.newaxis]
-    same = tf.logical_or(tf.equal(names[1:], names[:-1]), letters >= key[1:, tf.newaxis])
-    return _all(tf.reduce_all(same, axis=1), tf.equal(key[1:], key[:-1]), has_key[1:], has_key[:-1])
+    same = _all(tf.equal(key[1:], key[:-1]), has_key[1:], has_key[:-1])
+    spans = tf.ragged.range(names.start[1:], names.start[1:] + _select(same, key[1:], 0))
+    place, owner = spans.flat_values, spans.value_rowids()
+    before = place + tf.gather(names.start[:-1] - names.start[1:], owner)
+    differ = tf.cast(tf.not_equal(tf.gather(names.letters, place), tf.gather(names.letters, before)), tf.int64)
+    return tf.logical_and(same, tf.equal(tf.math.unsorted_segment_sum(differ, owner, _size(same)), 0))
 
 
 def _labels(raw: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
@@ -372,35 +386,25 @@ def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, i
     spans = tf.ragged.range(begins, tf.maximum(begins, ends))
     text, owner = tf.gather(raw, spans.flat_values), spans.value_rowids()
 
+    said = _pax_records(text, owner, spans.row_splits)
+
     def find(keyword: bytes) -> Tuple[tf.Tensor, tf.Tensor]:
         """Where the value is that each header has for a keyword, and its bytes, 0 if there is none."""
-        mark = b' %s=' % keyword
-        padded = tf.pad(text, [[0, len(mark)]])
-        at = tf.where(_all(*[tf.equal(padded[i : i + _size(text)], letter) for i, letter in enumerate(mark)]))[:, 0]
-        whose = tf.gather(owner, at)
-        # Before it, there is the number of bytes of the whole record, of which a line feed is the last.
-        back = at[:, tf.newaxis] - 1 - tf.range(_PAX_DIGITS, dtype=tf.int64)
-        digits = tf.gather(text, tf.maximum(back, 0)) - ord('0')
-        of_same = tf.equal(tf.gather(owner, tf.maximum(back, 0)), whose[:, tf.newaxis])
-        is_digit = _all(digits < 10, back >= 0, of_same)
-        is_digit = tf.cumprod(tf.cast(is_digit, tf.int64), axis=1)
-        length = tf.reduce_sum(tf.cast(digits, tf.int64) * is_digit * [10**i for i in range(_PAX_DIGITS)], axis=1)
-        start = at + len(mark)
-        length -= tf.reduce_sum(is_digit, axis=1) + len(mark) + 1
-        end = start + length
-        safe_end = tf.clip_by_value(end, 0, tf.maximum(_size(text) - 1, 0))
-        ends_well = _all(tf.equal(tf.gather(text, safe_end), ord('\n')), tf.equal(tf.gather(owner, safe_end), whose))
-        fits = _all(length > 0, end < _size(text), ends_well)
-        last = tf.math.unsorted_segment_max(_select(fits, tf.range(_size(at)), -1), whose, _size(owners))
+        letters = _texts(text, said.key_start, said.key_length, len(keyword) + 1)
+        matches = tf.reduce_all(tf.equal(letters, [*keyword, 0]), axis=1)
+        is_it = tf.logical_and(matches, tf.equal(said.key_length, len(keyword)))
+        last = tf.math.unsorted_segment_max(_select(is_it, tf.range(_size(is_it)), -1), said.owner, _size(owners))
         # One more, for the headers that say nothing.
-        safe = _select(last >= 0, last, _size(at))
-        start, length = (tf.gather(tf.concat([values, [0]], 0), safe) for values in (start, length))
+        safe = _select(last >= 0, last, _size(is_it))
+        start, length = (
+            tf.gather(tf.concat([values, [0]], 0), safe) for values in (said.value_start, said.value_length)
+        )
         return tf.gather(tf.concat([spans.flat_values, [0]], 0), tf.minimum(start, _size(text))), length
 
     name_start, name_length = find(b'path')
     size_start, size_length = find(b'size')
-    value, is_number, _ = _number(_texts(raw, size_start, size_length, LABEL_BYTES), 10)
-    says = _all(size_length > 0, size_length <= LABEL_BYTES, is_number)
+    value, is_number, is_not_blank = _number(_texts(raw, size_start, size_length, LABEL_BYTES), 10)
+    says = _all(size_length <= LABEL_BYTES, is_number, is_not_blank)
     # The header after each, if that is a candidate; one more place is for those that are not.
     after = blocks + 1 + (sizes + BLOCK - 1) // BLOCK
     index = tf.searchsorted(places, after, out_type=tf.int64)
@@ -416,6 +420,59 @@ def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, i
         name_length=of_candidates(name_length, owners, 0),
         size=of_candidates(value, index, -1),
     )
+
+
+class _PaxRecords(NamedTuple):
+    """Records of pax headers, each field int64 [records]: whose they are, and where keyword and value are."""
+
+    owner: tf.Tensor
+    key_start: tf.Tensor
+    key_length: tf.Tensor
+    value_start: tf.Tensor
+    value_length: tf.Tensor
+
+
+def _pax_records(text: tf.Tensor, owner: tf.Tensor, splits: tf.Tensor) -> _PaxRecords:
+    """The records, each `LENGTH KEYWORD=VALUE` and a line feed; of each header up to one that is none.
+
+    Args:
+      text: uint8 [letters], the contents of all headers.
+      owner: int64 [letters], the header that each letter is of.
+      splits: int64 [headers + 1], where the header's letters begin, and the last end.
+    """
+    count = _size(text)
+    is_first = tf.not_equal(owner, tf.concat([[-1], owner], 0)[:-1])
+    follows_line = tf.equal(tf.concat([[0], tf.cast(text, tf.int32)], 0)[:-1], ord('\n'))
+    # Where one may begin: the number of its bytes is followed from the first on, as from header to header.
+    may_begin = tf.logical_or(is_first, _all(text - ord('0') < 10, follows_line))
+    begin = tf.where(may_begin)[:, 0]
+    limit = tf.gather(splits, tf.gather(owner, begin) + 1)
+    letters = _texts(text, begin, limit - begin, _PAX_DIGITS + 1)
+    is_digit = tf.cast(tf.math.cumprod(tf.cast(letters - ord('0') < 10, tf.int64), axis=1), tf.bool)
+    length, _, has_number = _number(_select(is_digit, letters, 0), 10)
+    digits = tf.reduce_sum(tf.cast(is_digit, tf.int64), axis=1)
+    key = begin + digits + 1
+    signs = tf.concat([tf.where(tf.equal(text, ord('=')))[:, 0], [count]], 0)
+    sign = tf.gather(signs, tf.searchsorted(signs, tf.minimum(key, count), out_type=tf.int64))
+    end = begin + length
+
+    def letter(at: tf.Tensor) -> tf.Tensor:
+        return tf.gather(text, tf.clip_by_value(at, 0, count - 1))
+
+    is_record = _all(
+        has_number,
+        digits <= _PAX_DIGITS,
+        tf.equal(letter(key - 1), ord(' ')),
+        sign + 1 < end,
+        end <= limit,
+        tf.equal(letter(end - 1), ord('\n')),
+    )
+    # After what is none, the next header begins.
+    goes_on = tf.gather(tf.concat([may_begin, [True]], 0), tf.clip_by_value(end, 0, count))
+    reached = _chain(begin, _select(tf.logical_and(is_record, goes_on), end, limit), count)
+    reached = tf.boolean_mask(reached, tf.gather(is_record, reached))
+    begin, key, sign, end = (tf.gather(each, reached) for each in (begin, key, sign, end))
+    return _PaxRecords(tf.gather(owner, begin), key, sign - key, sign + 1, end - 1 - (sign + 1))
 
 
 def _until_zero(text: tf.Tensor) -> tf.Tensor:

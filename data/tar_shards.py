@@ -22,6 +22,7 @@ from google.protobuf import json_format
 from data import dataset_info, ppm, records, remote, tar_layout
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.messages import shown
 from data.tar_layout import LABEL_EXTENSION, SampleChecker, Shard
 from preprocessing.decoding import decode_image
 
@@ -84,7 +85,7 @@ def _extension_of(encoded: bytes) -> Optional[str]:
 
 def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Example]:
     try:
-        for position, serialized in enumerate(tf.compat.v1.io.tf_record_iterator(path)):
+        for position, serialized in enumerate(records.serialized_in(path)):
             problem = images.of_records.problem(serialized)
             example = tf.train.Example()
             if not problem:
@@ -221,7 +222,7 @@ def lines(path: str) -> Iterator[Tuple[str, bool]]:
     """The samples of a shard, a line each, and whether one has no problem."""
     with Shard(path) as shard:
         for position, sample in enumerate(shard.samples()):
-            members = '  '.join(f'{member.extension or "?"} {member.size:,}' for member in sample.members)
+            members = '  '.join(f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members)
             if sample.problem:
                 yield f'{position}  {sample.key}  {members}  {sample.problem!s}', False
             else:

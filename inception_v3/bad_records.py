@@ -93,7 +93,8 @@ class BadRecords:
             yield
         except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
             self._screen.clear()
-            if self._config.use_data == 'fake' or _INPUT_OPERATION not in error.message:
+            is_of_input = any(text in error.message for text in (_INPUT_OPERATION, records.UNPARSABLE))
+            if self._config.use_data == 'fake' or not is_of_input:
                 raise
             if remote.ENDED_EARLY in error.message:
                 raise

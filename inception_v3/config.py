@@ -9,16 +9,22 @@ import functools
 import json
 import math
 import os
+import unicodedata
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
 from absl import app
 
+from data.messages import shown
 from inception_v3 import topology
 
 # The auxiliary head pools Mixed_6e with a 5 x 5 window; that map is 5 x 5 from 107 pixels on.
 AUXILIARY_HEAD_MIN_SIZE = 107
 # Mixed_7a's valid 3 x 3 convolutions with stride 2 leave one position from 75 pixels on.
 MIN_SIZE = 75
+# TensorFlow's sizes are of 32 bits, as its floating-point numbers are; and a path has at most 4,096 bytes.
+_LARGEST_INT = 2**31 - 1
+_SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 2.0**127
+_LONGEST_TEXT = 4096
 
 
 class ConfigError(app.UsageError, ValueError):
@@ -148,7 +154,7 @@ class Config:
         0.05, 'smallest random crop, as a fraction of the image (inception)', above=0, upper=1
     )
     crop_aspect_ratio_max: float = _preprocessing(
-        4 / 3, 'widest random crop, width over height; the narrowest is its inverse (inception)', lower=1
+        4 / 3, 'widest random crop, width over height; the narrowest is its inverse (inception)', lower=1, upper=100
     )
     random_flip: bool = _preprocessing(True, 'mirror every other training image')
     fast_mode: bool = _preprocessing(
@@ -164,7 +170,9 @@ class Config:
         0.1, 'largest shift of Cr by the fast colour distortion, of a range of 1 (inception)', lower=0, upper=1
     )
 
-    depth_multiplier: float = _network(1.0, 'factor on the channels of every layer (at least 16 remain)', above=0)
+    depth_multiplier: float = _network(
+        1.0, 'factor on the channels of every layer (at least 16 remain)', above=0, upper=100
+    )
     auxiliary_head: bool = _network(
         True, f'train the auxiliary classifier too; inputs below {AUXILIARY_HEAD_MIN_SIZE} pixels leave it out'
     )
@@ -235,18 +243,22 @@ class Config:
     def _wrong_values(self) -> Iterable[str]:
         types = get_type_hints(Config)
         for field in dataclasses.fields(self):
-            value, setting = getattr(self, field.name), setting_of(field)
+            value: Any = getattr(self, field.name)
+            setting = setting_of(field)
             expected = plain_type(types[field.name])
             if value is None and field.default is None:
                 continue
             if expected is float and type(value) is int:
                 # A whole number where a float belongs, as JSON and people write it.
-                value = float(value)
+                value = float(value) if abs(value) <= _LARGEST_FLOAT else math.inf
                 object.__setattr__(self, field.name, value)
+            flag = f'--{field.name}={shown(value)}'
             if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
-                yield f'--{field.name}={value}: must be {TYPE_NAMES[expected]}.'
+                yield f'{flag}: must be {TYPE_NAMES[expected]}.'
             elif not setting.allows(value):
-                yield f'--{field.name}={value}: must be {setting.allowed}.'
+                yield f'{flag}: must be {setting.allowed}.'
+            elif _beyond(value):
+                yield f'{flag}: must be {_beyond(value)}.'
 
     def _cluster_contradictions(self) -> Iterable[str]:
         if self.master and not self.master.startswith('grpc://'):
@@ -347,17 +359,30 @@ class Config:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f'The configuration is not JSON: {error}.')
         if not isinstance(values, dict):
             raise ConfigError('The configuration is not a JSON object.')
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
-            raise ConfigError(f'The configuration has fields that do not exist: {", ".join(unknown)}.')
+            raise ConfigError(f'The configuration has fields that do not exist: {shown(", ".join(unknown))}.')
         return cls(**values)
 
 
 TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a text'}
+
+
+def _beyond(value: Any) -> Optional[str]:
+    """What is allowed, if a value of the right type is beyond what TensorFlow and file systems hold."""
+    if isinstance(value, int) and value > _LARGEST_INT:
+        return f'at most {_LARGEST_INT}'
+    if isinstance(value, float) and value and not _SMALLEST_FLOAT <= abs(value) <= _LARGEST_FLOAT:
+        return f'a number of 32 bits, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return f'a text of at most {_LONGEST_TEXT:,} characters'
+    if isinstance(value, str) and any(unicodedata.category(character) in ('Cc', 'Cs') for character in value):
+        return 'a text in UTF-8, without control characters'
+    return None
 
 
 def setting_of(field: 'dataclasses.Field[Any]') -> Setting:

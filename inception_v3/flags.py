@@ -2,15 +2,25 @@
 
 import contextlib
 import dataclasses
+import os
 import textwrap
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, get_type_hints
 
 from absl import flags
 
+from data.messages import shown
 from inception_v3 import topology
 from inception_v3.config import PRESETS, TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 
 _HELP_WIDTH = 100
+# No number and no flag's name has more letters, and no file of flags more bytes.
+_LONGEST = 100
+_LARGEST_FILE = 1 << 20
+# Files of flags that a command line may name, and they each other.
+_FILES_AT_MOST = 100
+# Characters of a message about a flag; the longest without a user's text has 150.
+_LONGEST_MESSAGE = 300
+_SEE_HELP = '--help lists the flags.'
 
 
 class CommandLine(NamedTuple):
@@ -55,10 +65,11 @@ class _NumberParser(flags.ArgumentParser):
         self.syntactic_help = TYPE_NAMES[number_type]
 
     def parse(self, argument: Any) -> Any:
-        try:
-            return self.number_type(argument)
-        except (TypeError, ValueError):
-            raise ValueError(f'must be {self.syntactic_help}')
+        with contextlib.suppress(TypeError, ValueError):
+            # To read a number takes a time that grows with the square of its length.
+            if len(str(argument)) <= _LONGEST:
+                return self.number_type(argument)
+        raise ValueError(f'must be {self.syntactic_help}')
 
 
 class _BooleanParser(flags.BooleanParser):
@@ -107,16 +118,59 @@ def read(argv: Sequence[str]) -> Given:
       ConfigError: an unknown flag or preset, a stray argument, or a value that is not of its flag's type.
     """
     values = _define()
+    program, *arguments = argv
     try:
-        stray = values(argv)[1:]
-    except flags.Error as error:
-        raise ConfigError(f'{error}\n--help lists the flags.')
+        stray = values([program, *_with_files(arguments, [])])[1:]
+    except (flags.Error, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f'{shown(error, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
-        raise ConfigError(f'{" ".join(stray)}: not a flag. Flags are written --name=value; --help lists them.')
+        raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
     fields = {
         field.name: values[field.name].value for field in dataclasses.fields(Config) if values[field.name].present
     }
     return Given(fields, values.preset, values.verbose, values.help)
+
+
+def _with_files(arguments: Sequence[str], read_before: List[str]) -> List[str]:
+    """The arguments, and in the place of each --flagfile the lines of its file."""
+    expanded: List[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, has_value, path = argument.partition('=')
+        if name.startswith('-') and len(name) > _LONGEST:
+            raise ConfigError(f'{shown(name)}: no such flag. {_SEE_HELP}')
+        if name not in ('--flagfile', '-flagfile'):
+            expanded.append(argument)
+            continue
+        path = path if has_value else next(rest, '')
+        if not path:
+            raise ConfigError('--flagfile=: must be a file with further flags, a line each.')
+        read_before.append(path)
+        if len(read_before) > _FILES_AT_MOST:
+            raise ConfigError(
+                f'--flagfile={shown(path)}: names itself, or there are more than {_FILES_AT_MOST} such files.'
+            )
+        expanded += _with_files(_lines_of(path), read_before)
+    return expanded
+
+
+def _lines_of(path: str) -> List[str]:
+    """The lines of a file of flags, without comments."""
+    flag = f'--flagfile={shown(path)}'
+    try:
+        with open(os.path.expanduser(path), 'rb') as file:
+            content = file.read(_LARGEST_FILE + 1)
+        text = content.decode('utf-8-sig')
+    except OSError as error:
+        raise ConfigError(f'{flag}: cannot be read: {error.strerror}.')
+    except ValueError:
+        raise ConfigError(f'{flag}: not a text in UTF-8. It must hold flags, a line each.')
+    if len(content) > _LARGEST_FILE:
+        raise ConfigError(f'{flag}: more than {_LARGEST_FILE >> 20} MiB. It must hold flags, a line each.')
+    lines = [line.strip() for line in text.split('\n')]
+    return [line for line in lines if line and not line.startswith(('#', '//'))]
 
 
 def with_preset(given: Given) -> Dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar, get_type_hints
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +16,7 @@ from data import remote
 from data.dataset_info import DatasetInfo
 from inception_v3 import source
 from inception_v3.config import Config, ConfigError, differences
+from inception_v3.progress import logger
 
 CONFIG_FILE = 'config.json'
 RESULTS_FILE = 'results.jsonl'
@@ -166,26 +167,45 @@ def append_line(path: str, values: Dict[str, Any]) -> None:
 
 
 def read(model_dir: str) -> List[Evaluation]:
-    """The evaluations in `results.jsonl`, in the order in which they were made; a line cut short is passed over."""
+    """The evaluations in `results.jsonl`, in the order in which they were made; other lines are passed over."""
     return evaluations_in(os.path.join(model_dir, RESULTS_FILE))
 
 
 def evaluations_in(path: str) -> List[Evaluation]:
     """The evaluations in a file, a line each; other lines are passed over."""
-    return read_lines(path, lambda values: Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))}))
+    return read_lines(path, _evaluation_of)
+
+
+def _evaluation_of(values: Any) -> Evaluation:
+    evaluation = Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))})
+    types = get_type_hints(Evaluation)
+    for name, value in evaluation._asdict().items():
+        if not _is_of_type(value, types[name]):
+            raise TypeError(f'{name} is {value!r}')
+    return evaluation
+
+
+def _is_of_type(value: Any, expected: Any) -> bool:
+    if expected not in (int, float, str):
+        return isinstance(value, tuple) and all(type(each) is str for each in value)
+    # To JSON, a whole number may be a float.
+    return type(value) is expected or (expected is float and type(value) is int)
 
 
 def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
-    """What a file holds, a JSON object a line; what was cut short, or is of another kind, is passed over.
+    """What a file holds, a JSON object a line; what is cut short, or of another kind, is passed over, and logged.
 
     Args:
       path: of the file; what is not there holds nothing.
       record_of: makes of an object what it stands for; raises AttributeError, TypeError or ValueError if it cannot.
     """
     found = []
-    for line in text_of(path).splitlines():
-        with contextlib.suppress(AttributeError, TypeError, ValueError):
+    lines = [line for line in text_of(path).split('\n') if line]
+    for line in lines:
+        with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):
             found.append(record_of(json.loads(line)))
+    if len(found) < len(lines):
+        logger.info('%s: %d of %d lines are spoilt, and passed over', path, len(lines) - len(found), len(lines))
     return found
 
 

@@ -6,6 +6,8 @@ from typing import Dict, List, NamedTuple, Optional
 _GIB = 1 << 30
 _EMULATED = 'emulated:'
 _CLOUD_CORES_PER_HOST = 8
+# As many as the largest TPU has.
+_EMULATED_CORES_AT_MOST = 2048
 _LOOPBACK = re.compile(r'grpc://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$')
 
 
@@ -64,6 +66,8 @@ def emulated(tpu: str) -> Topology:
     cores, hosts = (int(number or 1) for number in match.groups()) if match else (0, 0)
     if not cores or not hosts:
         raise ValueError('must be emulated:CORES or emulated:CORESxHOSTS, such as emulated:8 or emulated:8x2')
+    if cores > _EMULATED_CORES_AT_MOST:
+        raise ValueError(f'must have at most {_EMULATED_CORES_AT_MOST:,} cores, which is what the largest TPU has')
     if cores % hosts:
         raise ValueError(f'{cores} cores cannot be shared out equally to {hosts} hosts')
     return Topology(tpu, cores, hosts)

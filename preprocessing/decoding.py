@@ -10,6 +10,14 @@ _END_OF_IMAGE = b'\xff\xd9'
 _PNG_BEGINS = b'\x89PNG'
 _PNG_SIZE_AT = 16
 
+# Markers of frames (T.81, table B.1), which say the size of a JPEG, and as far as they are looked for: in files that
+# people have, they come before that, and beyond it a size is only seen when memory was asked for.
+_FRAMES = [byte in {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} for byte in range(256)]
+_FRAME_BEFORE = 1 << 14
+
+# Of a larger image, a file of a few thousand bytes can make gigabytes. ImageNet's largest has 61 million.
+MAX_PIXELS = 100_000_000
+
 
 class Crop(NamedTuple):
     """A box in an image, in pixels: int32 scalars."""
@@ -31,10 +39,22 @@ def decode_image(encoded: tf.Tensor) -> tf.Tensor:
       dropped.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on bytes that cannot be decoded, or are cut short.
+      tf.errors.InvalidArgumentError: when run on bytes that cannot be decoded, or are cut short, or promise more than
+        `MAX_PIXELS` pixels.
     """
-    # This operation looks at the first bytes and takes all three formats, in spite of its name.
-    return tf.image.decode_jpeg(encoded, channels=3)
+
+    def decode() -> tf.Tensor:
+        # This operation looks at the first bytes and takes all three formats, in spite of its name.
+        return tf.image.decode_jpeg(encoded, channels=3)
+
+    def decode_if_small() -> tf.Tensor:
+        with tf.control_dependencies([_header_shape(encoded)]):
+            return decode()
+
+    # A GIF's pixels are no more than its bytes can hold.
+    pixels = tf.cond(_has_header(encoded), decode_if_small, decode)
+    pixels.set_shape([None, None, 3])
+    return pixels
 
 
 def image_shape(encoded: tf.Tensor) -> tf.Tensor:
@@ -44,21 +64,68 @@ def image_shape(encoded: tf.Tensor) -> tf.Tensor:
       encoded: a string scalar, the bytes of a file that `decode_image` takes.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on a file that has no such header.
+      tf.errors.InvalidArgumentError: when run on a file that has no such header, or promises more than `MAX_PIXELS`
+        pixels.
     """
+    shape = tf.cond(
+        _has_header(encoded),
+        lambda: _header_shape(encoded),
+        lambda: tf.shape(tf.image.decode_jpeg(encoded, channels=3)),
+    )
+    shape.set_shape([3])
+    return shape
+
+
+def _is_png(encoded: tf.Tensor) -> tf.Tensor:
+    # To cut out what is not there fails with a message that holds the bytes, of which Python crashes. What is shorter
+    # fails in decoding.
+    size = tf.strings.length(encoded)
+    begin = tf.strings.substr(encoded, 0, tf.minimum(size, len(_PNG_BEGINS)))
+    return tf.logical_and(tf.equal(begin, _PNG_BEGINS), size >= _PNG_SIZE_AT + 8)
+
+
+def _has_header(encoded: tf.Tensor) -> tf.Tensor:
+    """Whether `_header_shape` reads the header of such files."""
+    return tf.logical_or(tf.image.is_jpeg(encoded), _is_png(encoded))
+
+
+def _header_shape(encoded: tf.Tensor) -> tf.Tensor:
+    """The shape that the header of a JPEG or PNG file says, int32 [3]; fails if those are too many pixels."""
 
     def of_png() -> tf.Tensor:
         size = tf.strings.substr(encoded, _PNG_SIZE_AT, 8)
         width_and_height = tf.io.decode_raw(size, tf.int32, little_endian=False)
         return tf.concat([width_and_height[::-1], [3]], 0)
 
-    def of_others() -> tf.Tensor:
-        is_png = tf.equal(tf.strings.substr(encoded, 0, tf.minimum(tf.strings.length(encoded), 4)), _PNG_BEGINS)
-        return tf.cond(is_png, of_png, lambda: tf.shape(decode_image(encoded)))
+    def of_jpeg() -> tf.Tensor:
+        # Of a progressive file, this decodes all to tell its size.
+        with tf.control_dependencies([_check_pixels(_promised_pixels(encoded))]):
+            return tf.image.extract_jpeg_shape(tf.identity(encoded))
 
-    shape = tf.cond(tf.image.is_jpeg(encoded), lambda: tf.image.extract_jpeg_shape(encoded), of_others)
-    shape.set_shape([3])
-    return shape
+    shape = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, of_png)
+    sides = tf.cast(shape[:2], tf.int64)
+    pixels = tf.where(tf.reduce_min(sides) > 0, tf.reduce_prod(sides), tf.constant(-1, tf.int64))
+    with tf.control_dependencies([tf.Assert(pixels > 0, ['an image of', sides, 'pixels']), _check_pixels(pixels)]):
+        return tf.identity(shape)
+
+
+def _check_pixels(pixels: tf.Tensor) -> tf.Operation:
+    return tf.Assert(pixels <= MAX_PIXELS, ['an image of', pixels, 'pixels; there may be', MAX_PIXELS])
+
+
+def _promised_pixels(encoded: tf.Tensor) -> tf.Tensor:
+    """The most pixels that a frame in the beginning of a JPEG file promises, int64 scalar; 0 if none is found."""
+    begin = tf.strings.substr(encoded, 0, tf.minimum(tf.strings.length(encoded), _FRAME_BEFORE))
+    content = tf.io.decode_raw(begin, tf.uint8)
+    # Marker, length in two bytes, bits per colour, height and width in two each, and colours.
+    places = tf.where(tf.equal(content[:-9], 0xFF))
+    segments = tf.cast(tf.gather(content, places + tf.range(1, 10, dtype=tf.int64)), tf.int32)
+    is_frame = tf.logical_and(
+        tf.gather(_FRAMES, segments[:, 0]), tf.equal(segments[:, 1] * 256 + segments[:, 2], 8 + 3 * segments[:, 8])
+    )
+    sides = tf.cast(tf.boolean_mask(segments, is_frame)[:, 4:8], tf.int64)
+    pixels = (sides[:, 0] * 256 + sides[:, 1]) * (sides[:, 2] * 256 + sides[:, 3])
+    return tf.reduce_max(tf.concat([[0], pixels], 0))
 
 
 def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
@@ -81,7 +148,10 @@ def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
         # Chroma is interpolated between neighbours, and the outermost columns of what is decoded lack one: so one more
         # on each side is decoded, and left out.
         left = tf.maximum(crop.left - 1, 0)
-        right = tf.minimum(crop.left + crop.width + 1, tf.image.extract_jpeg_shape(encoded)[1])
+        # After `image_shape`, of which the crop comes, has found that these are not too many pixels.
+        with tf.control_dependencies([crop.width]):
+            width = tf.image.extract_jpeg_shape(tf.identity(encoded))[1]
+        right = tf.minimum(crop.left + crop.width + 1, width)
         window = tf.stack([crop.top, left, crop.height, right - left])
         wider = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
         return tf.slice(wider, tf.stack([0, crop.left - left, 0]), tf.stack([-1, crop.width, -1]))

@@ -56,6 +56,12 @@ def test_defaults_are_the_documented_ones() -> None:
         ('precision', 'float16', '--precision=float16: must be float32 or bfloat16.'),
         ('preprocessing', 'resnet', '--preprocessing=resnet: must be inception or vgg.'),
         ('use_tpu', 1, '--use_tpu=1: must be True or False.'),
+        ('learning_rate', 10**400, '--learning_rate=inf: must be a number.'),
+        ('learning_rate', 1e-300, '--learning_rate=1e-300: must be a number of 32 bits, 1.2e-38 to 1.7e+38.'),
+        ('depth_multiplier', 101.0, '--depth_multiplier=101.0: must be above 0 and at most 100.'),
+        ('height', 2**31, '--height=2147483648: must be at most 2147483647.'),
+        ('data_dir', 'a' * 5000, f'--data_dir={"a" * 40}...{"a" * 40}: must be a text of at most 4,096 characters.'),
+        ('data_dir', 'a\0', r'--data_dir=a\x00: must be a text in UTF-8, without control characters.'),
         ('eval_timeout', -1, '--eval_timeout=-1: must be at least 0.'),
     ],
 )
@@ -152,7 +158,9 @@ def test_json_fields_may_be_missing_and_floats_be_whole() -> None:
     assert type(config.depth_multiplier) is float
 
 
-@pytest.mark.parametrize('text', ['', '[]', '{"no_such": 1}', '{"train_steps": 0}', '{"train_steps": "many"}'])
+@pytest.mark.parametrize(
+    'text', ['', '[]', '[' * 100_000, '{"no_such": 1}', '{"train_steps": 0}', '{"train_steps": "many"}']
+)
 def test_json_that_is_no_configuration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Config.from_json(text)

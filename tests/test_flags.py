@@ -1,6 +1,7 @@
 """The command line."""
 
 import dataclasses
+import re
 from typing import Any, List
 
 import pytest
@@ -65,7 +66,17 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
         (['--use_tpu=maybe'], ['use_tpu=maybe', 'True or False']),
         (['--train_steps'], ['train_steps', 'value']),
         (['train'], ['train: not a flag', '--name=value']),
-        (['--flagfile=/no/such/file'], ['/no/such/file']),
+        (['--flagfile=/no/such/file'], ['--flagfile=/no/such/file: cannot be read']),
+        (['--flagfile='], ['--flagfile=: must be a file']),
+        (['--flagfile=/dev/zero'], ['--flagfile=/dev/zero: more than 1 MiB']),
+        (['--nouse_tpu=1'], ['--nouse_tpu=1', '--help']),
+        (['--' + 'x' * 5000], ['xxx...xxx', 'no such flag', '--help']),
+        (['--train_steps=' + '9' * 5000], ['train_steps=999', 'a whole number']),
+        (['--train_steps=3000000000'], ['--train_steps=3000000000: must be at most 2147483647']),
+        (['--train_batch_size=1' + '0' * 99], ['--train_batch_size=1000', 'must be at most 2147483647']),
+        (['--data_dir=\udcff'], [r'--data_dir=\udcff: must be a text in UTF-8']),
+        (['--optimizer=a\nb'], [r'--optimizer=a\nb: must be sgd']),
+        (['--tpu=emulated:1000000'], ['--tpu=emulated:1000000: must have at most 2,048 cores']),
     ],
 )
 def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: List[str]) -> None:
@@ -73,6 +84,21 @@ def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: Li
         parse(*arguments)
     for part in parts:
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        (b'\x7fELF\xff\xfe', 'not a text in UTF-8. It must hold flags, a line each.'),
+        (b'--flagfile=FILE\n', 'names itself, or there are more than 100 such files.'),
+        (b'--flagfile=FILE\n' * 9, 'names itself, or there are more than 100 such files.'),
+    ],
+)
+def test_files_that_hold_no_flags_are_refused(content: bytes, message: str, tmp_path: Any) -> None:
+    path = tmp_path / 'flags'
+    path.write_bytes(content.replace(b'FILE', str(path).encode()))
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse(f'--flagfile={path}')
 
 
 def test_help_names_every_flag_in_its_group_with_default_and_allowed_values() -> None:

@@ -34,6 +34,14 @@ def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Any) -> None:
     assert [evaluation.step for evaluation in results.read(str(tmp_path))] == [7, 9]
 
 
+@pytest.mark.parametrize('changed', [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}])
+def test_a_line_of_other_types_is_passed_over(tmp_path: Any, changed: Any) -> None:
+    line = json.dumps({**EVALUATION._asdict(), **changed})
+    (tmp_path / results.RESULTS_FILE).write_text(f'{line}\n{"[" * 100_000}\n')
+    results.append(str(tmp_path), EVALUATION)
+    assert results.read(str(tmp_path)) == [EVALUATION]
+
+
 def test_bytes_that_are_no_text_are_passed_over(tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO')
     (tmp_path / 'results.jsonl').write_bytes(bytes(range(128, 256)) + b'\n3\n')

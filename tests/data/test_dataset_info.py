@@ -64,6 +64,11 @@ def without(field: str) -> Any:
         json.dumps({**vars(INFO), 'num_classes': None}).encode(),
         json.dumps({**vars(INFO), 'validation_images': 0.5}).encode(),
         json.dumps({**vars(INFO), 'class_names': 'background'}).encode(),
+        json.dumps({**vars(INFO), 'class_names': ['background', 1, None]}).encode(),
+        json.dumps({**vars(INFO), 'class_names': ['background', 'cat', '\ud800']}).encode(),
+        json.dumps({**vars(INFO), 'train_images': True}).encode(),
+        json.dumps({**vars(INFO), 'train_images': 10**30}).encode(),
+        b'[' * 100_000,
     ],
 )
 def test_what_is_no_description_is_refused_by_its_path(tmp_path: pathlib.Path, content: bytes) -> None:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from data import records
 from preprocessing.decoding import decode_image
 from tests.conftest import Photo, evaluate, photo_example
+from tests.fuzz.test_records import framed
 
 CORNERS = ['ymin', 'xmin', 'ymax', 'xmax']
 
@@ -319,6 +320,44 @@ def test_a_search_finds_a_changed_byte(checker: records.RecordChecker, spoilt_pa
     found = next(checker.search(spoilt_paths, print))
     assert (found.path, found.position) == (spoilt_paths[0], 1)
     assert 'damaged' in found.problem
+
+
+@pytest.mark.parametrize('length', [2**31, 10**12, 2**60, 2**63 - 8, 2**64 - 6])
+def test_a_record_that_says_it_is_huge_is_named(
+    tmp_path: pathlib.Path, checker: records.RecordChecker, photos: List[Photo], length: int
+) -> None:
+    records.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 3, 1)
+    (path,) = records.find_shards(str(tmp_path), records.TRAIN)
+    with open(path, 'ab') as file:
+        file.write(framed(b'x', length))
+    with pytest.raises(
+        records.DataError, match=f'{re.escape(path)}, record 3: .*the record says that it has {length:,}'
+    ):
+        records.check_not_empty([path])
+    (found,) = checker.search([path], print)
+    assert found.position == 3 and f'the record says that it has {length:,} bytes' in found.problem
+
+
+def test_a_length_that_is_cut_short_is_named(
+    tmp_path: pathlib.Path, checker: records.RecordChecker, photos: List[Photo]
+) -> None:
+    records.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
+    (path,) = records.find_shards(str(tmp_path), records.TRAIN)
+    with open(path, 'ab') as file:
+        size = file.tell()
+        file.write(bytes(11))
+    reason = f'the length of a record is cut short at byte {size:,}'
+    message = f'record 2: the file is damaged or cut short from here on: {reason}.'
+    with pytest.raises(records.DataError, match=message):
+        records.check_not_empty([path])
+    assert [str(bad) for bad in checker.search([path], print)] == [f'{path}, {message}']
+
+
+# Without what `parse` does about it, the process crashes.
+@pytest.mark.parametrize('serialized', [b'\xff\xff no Example', b'\n\xff', b'\n\x02\n\xff', b'\x0b\xff'])
+def test_what_is_no_example_fails_when_it_is_parsed(serialized: bytes) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=records.UNPARSABLE):
+        evaluate(*records.parse(tf.constant(serialized)))
 
 
 def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: records.RecordChecker) -> None:

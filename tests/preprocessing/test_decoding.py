@@ -2,6 +2,7 @@
 
 import io
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ import pytest
 import skimage.data
 import tensorflow as tf
 
-from preprocessing.decoding import Crop, decode_crop, decode_image, image_shape
+from preprocessing.decoding import MAX_PIXELS, Crop, decode_crop, decode_image, image_shape
 from tests.conftest import evaluate
 
 CAT = PIL.Image.fromarray(skimage.data.chelsea())  # 300 x 451
@@ -196,3 +197,23 @@ def test_a_small_part_of_a_huge_jpeg_does_not_take_the_memory_of_the_whole() -> 
     mean, kilobytes = map(float, output.stdout.split())
     assert abs(mean - 100) < 2
     assert kilobytes < 100_000
+
+
+@pytest.mark.parametrize('read', [decode_image, image_shape])
+@pytest.mark.parametrize('size', [(10_000, 10_001), (65_500, 65_500), (0, 5)])
+def test_a_header_that_promises_too_many_pixels_is_refused_before_they_are_made(read: Any, size: Any) -> None:
+    assert MAX_PIXELS == 100_000_000
+    jpeg, png = bytearray(file_of(CAT, 'JPEG')), bytearray(file_of(CAT, 'PNG'))
+    frame = jpeg.index(b'\xff\xc0') + 5
+    jpeg[frame : frame + 4] = struct.pack('>HH', *size)
+    png[16:24] = struct.pack('>II', *size)
+    for encoded in (jpeg, png):
+        with pytest.raises(tf.errors.InvalidArgumentError, match='an image of' if size[0] else ''):
+            evaluate(read(tf.constant(bytes(encoded))))
+
+
+def test_a_png_without_a_size_is_refused() -> None:
+    # A message with these bytes crashes Python.
+    for encoded in (b'\x89PNG', file_of(CAT, 'PNG')[:20]):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            evaluate(image_shape(tf.constant(encoded)))

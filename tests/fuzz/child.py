@@ -1,0 +1,58 @@
+"""Many cases in a process of their own: what crashes it, hangs it or takes its memory fails with the case's number."""
+
+import faulthandler
+import importlib.util
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+from typing import Iterator
+
+import PIL.Image
+
+_KIB = 1 << 10
+
+
+def run(module: str, cases: int, folder: pathlib.Path) -> None:
+    """Runs `python -m module CASES FOLDER`, which goes through `cases_in` and fails of the first that is not right."""
+    done = subprocess.run(
+        [sys.executable, '-m', module, str(cases), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    reached = _place(folder).read_text() if _place(folder).exists() else 'none'
+    output = done.stdout.decode(errors='replace')
+    assert done.returncode == 0, f'case {reached}: exit code {done.returncode}\n{output[-5000:]}'
+
+
+def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -> Iterator[int]:
+    """The numbers of the cases.
+
+    Args:
+      folder: where the present number is left for `run`.
+      cases: how many.
+      seconds: after so many for one, the process ends and says where it was.
+      mebibytes: the peak of its memory may grow by so many, from the first case on.
+    """
+    faulthandler.enable()
+    before = 0
+    with open(_place(folder), 'w') as place:
+        for case in range(cases):
+            os.pwrite(place.fileno(), b'%d' % case, 0)
+            faulthandler.dump_traceback_later(seconds, exit=True)
+            yield case
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _KIB
+            before = before or peak
+            assert peak - before <= mebibytes, f'case {case}: the peak of the memory grew by {peak - before} MiB'
+    faulthandler.cancel_dump_traceback_later()
+
+
+def photograph() -> PIL.Image.Image:
+    """A real one, of 80 x 60 pixels: scikit-learn's, without the seconds that loading scikit-learn takes."""
+    spec = importlib.util.find_spec('sklearn')
+    assert spec and spec.origin
+    path = pathlib.Path(spec.origin).parent / 'datasets' / 'images' / 'china.jpg'
+    return PIL.Image.open(path).crop((200, 100, 360, 220)).resize((80, 60))
+
+
+def _place(folder: pathlib.Path) -> pathlib.Path:
+    return folder / 'case'

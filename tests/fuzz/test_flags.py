@@ -1,0 +1,295 @@
+"""Odd command lines and JSON: a configuration comes of each, or one clear message."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import tempfile
+from typing import Any, Callable, Iterator, List, get_type_hints
+
+import pytest
+from absl import app
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data import dataset_info, remote
+from data.dataset_info import DatasetInfo
+from inception_v3 import flags, results
+from inception_v3.config import PRESETS, Config, ConfigError, plain_type, setting_of
+from inception_v3.data_set import fit_to_data_set, makes_digits
+
+FEW, MANY = 120, 10_000
+# For a case, and for the peak of the memory, which may grow by so many.
+SECONDS, MEBIBYTES = 10, 500
+
+FIELDS = [field.name for field in dataclasses.fields(Config)]
+SETTINGS = {field.name: setting_of(field) for field in dataclasses.fields(Config)}
+TYPES = {name: plain_type(each) for name, each in get_type_hints(Config).items() if name in FIELDS}
+DESCRIPTION = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
+EVALUATION = results.Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.5, 10, 2.0, '2026-01-01', ('a: 1 -> 2',))
+
+# What a line of a message looks like: it names the flag, and says what is wrong with it, or what is allowed.
+LINES = re.compile(
+    r'(--\w+=.*: .+)|(--\w+: name the .+)|(flag --\w+=.*: .+)|(.*: not a flag\. .+)|(-.*: no such flag\. .+)'
+    r"|(Unknown command line flag '.*)|(Missing value for flag .+)|(--no\w+=.* does not take an argument)"
+    r'|(-no\w+=.* does not take an argument)|(--help lists the flags\.)'
+)
+
+numbers = st.one_of(
+    st.integers(-2, 300).map(str),
+    st.sampled_from([2**31 - 1, 2**31, 2**63, 2**64, -(2**31), 10**30, 10**400, 10**400 + 1]).map(str),
+    st.just('9' * 5000),
+    st.sampled_from(['0', '-0', '00', '1_000', '٣', '0x10', '1e3', '1e-400', '1e308', '1e400', '5.0', '.5', '--5']),
+    st.sampled_from(['nan', 'NaN', 'inf', '-inf', 'infinity', '1e-40', '3.4e38', '1e38', '0.5', '1.5', '-0.1']),
+    st.floats().map(str),
+)
+texts = st.one_of(
+    st.sampled_from(
+        ['', ' ', 'None', 'a b', 'é', '日本', '\udcff', '\ud800', 'a\nb', '\0', '\x1b[31m', '%s', '{}', '*']
+    ),
+    st.sampled_from(['node', 'emulated:8', 'emulated:8x2', 'emulated:', 'emulated:8x3', 'emulated:٨', 'emulated:-1']),
+    st.sampled_from(
+        ['emulated:99999999999', 'emulated:' + '9' * 5000, 'grpc://10.0.0.1:8470', 'http://x', 'hdfs://x/y']
+    ),
+    st.sampled_from(['a' * 4096, 'a' * 4097, 'a' * 100_000, '/', '.', '/dev/null', '/no/such/folder', '~', '../..']),
+    st.text(max_size=20),
+)
+booleans = st.sampled_from(['true', 'False', '1', '0', 't', 'yes', 'maybe', '', 'TRUE', 'true '])
+
+
+def values_of(name: str) -> st.SearchStrategy:
+    choices = SETTINGS[name].choices if name in SETTINGS else tuple(PRESETS)
+    fitting = {int: numbers, float: numbers, bool: booleans, str: texts}[TYPES.get(name, str)]
+    return st.one_of(
+        fitting, fitting, st.sampled_from(choices or ('8', '0.5', 'true')), st.one_of(numbers, texts, booleans)
+    )
+
+
+@st.composite
+def arguments(draw: Callable) -> List[str]:
+    """A command line's: mostly real flags, of which some are misspelt, repeated, or without what they need."""
+    found: List[str] = []
+    for _ in range(draw(st.integers(0, 6))):
+        name = draw(st.sampled_from([*FIELDS, 'preset', 'preset', 'verbose', 'help', 'flagfile', 'flagfile']))
+        value = draw(st.sampled_from(FLAG_FILES) if name == 'flagfile' else values_of(name))
+        kind = draw(st.integers(0, 15))
+        if kind == 0:
+            at = draw(st.integers(0, len(name) - 1))
+            name = name[:at] + draw(st.text(max_size=3)) + name[at + 1 :]
+        elif kind == 1:
+            name = draw(st.sampled_from(['', '-', 'no', 'undefok', 'x' * 101, 'y' * 50_000, 'é', 'a b', 'train_step']))
+        forms = [[f'--{name}={value}']] * 8 + [
+            [f'-{name}={value}'],
+            [f'--{name}', value],
+            [f'--{name}'],
+            [f'--no{name}'],
+        ]
+        found += draw(st.sampled_from([*forms, [f'--no{name}={value}'], [value], ['--'], ['-']]))
+    return found
+
+
+FLAG_FILES = [
+    'good',
+    'itself',
+    'two',
+    'three',
+    'binary',
+    'empty',
+    'missing',
+    'folder',
+    'huge',
+    'bom',
+    'stray',
+    'wrong',
+    '',
+]
+
+
+@pytest.fixture(scope='module', autouse=True)
+def folder() -> Iterator[None]:
+    """A folder to be in, with files of flags, and data sets that describe themselves well and badly."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as name:
+        os.chdir(name)
+        contents = {
+            'good': b'--train_steps=7\n\n# why\n// and why\n--optimizer=sgd\n--nouse_tpu\n',
+            'itself': b'--train_steps=7\n--flagfile=itself\n',
+            'two': b'--flagfile=three\n' * 3,
+            'three': b'--flagfile=two\n--flagfile=good\n',
+            'binary': b'\x7fELF\xff\xfe\0\0',
+            'empty': b'',
+            'huge': b'--train_steps=7\n' * 100_000,
+            'bom': b'\xef\xbb\xbf--train_steps=7\r\n--mode=train\r\n',
+            'stray': b'hello\n',
+            'wrong': b'--train_steps=many\n',
+        }
+        for file, content in contents.items():
+            pathlib.Path(file).write_bytes(content)
+        os.mkdir('folder')
+        yield
+        os.chdir(before)
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """Fails of what takes long, or takes much memory."""
+
+    def fail(*_: Any) -> None:
+        raise AssertionError(f'not done in {SECONDS} seconds')
+
+    before, peak = signal.signal(signal.SIGALRM, fail), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak <= MEBIBYTES << 10
+
+
+def check_message(error: Exception) -> None:
+    lines = str(error).splitlines()
+    assert 1 <= len(lines) <= len(FIELDS) and len({*lines}) == len(lines)
+    for line in lines:
+        assert LINES.fullmatch(line), line
+        assert len(line) < 10_000 and line.isprintable(), line
+
+
+def check_command_line(command: List[str]) -> None:
+    with bounded():
+        try:
+            command_line = flags.parse(['program', *command])
+        except ConfigError as error:
+            check_message(error)
+            return
+        config = command_line.config
+        assert Config.from_json(config.to_json()) == config
+        said = [f'--{name}={getattr(config, name)}' for name in FIELDS if getattr(config, name) is not None]
+        assert flags.parse(['program', *said]).config == config
+        if makes_digits(command_line) or remote.is_remote(config.data_dir):
+            return
+        try:
+            assert isinstance(fit_to_data_set(command_line), Config)
+        except app.UsageError as error:
+            assert len(str(error).splitlines()) == 1 and (str(error).startswith('--') or config.data_dir in str(error))
+
+
+def cases(number: int) -> Callable:
+    """Always the same cases, whatever the machine."""
+    return settings(
+        max_examples=number, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
+
+
+@cases(FEW)
+@given(arguments())
+def test_command_lines(command: List[str]) -> None:
+    check_command_line(command)
+
+
+@pytest.mark.slow
+@cases(MANY)
+@given(arguments())
+def test_many_command_lines(command: List[str]) -> None:
+    check_command_line(command)
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**400, 2**31, 2**63, -1, 0, 1]),
+    st.floats(),
+    st.text(max_size=8),
+    texts,
+)
+json_values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=4), inner, max_size=3)),
+)
+
+
+@st.composite
+def json_texts(draw: Callable, good: str) -> str:
+    """JSON with fields of other values, too many and too few; or what is hardly JSON any more."""
+    kind = draw(st.integers(0, 9))
+    if kind == 0:
+        return draw(
+            st.sampled_from(['', 'null', '[]', '[' * 100_000, '{"a":' * 50_000, '\ufeff{}', 'NaN', '"x"', '\0'])
+        )
+    if kind <= 2:
+        at, length = draw(st.integers(0, len(good))), draw(st.integers(0, 9))
+        return good[:at] + draw(st.text(max_size=3)) + good[at + length :]
+    if kind == 3:
+        return json.dumps(draw(json_values))
+    values = json.loads(good)
+    for _ in range(draw(st.integers(0, 3))):
+        name = draw(st.sampled_from([*values, 'no_such', 'é\n']) if values else st.just('x'))
+        if draw(st.booleans()):
+            values[name] = draw(json_values)
+        else:
+            values.pop(name, None)
+    return json.dumps(values, ensure_ascii=draw(st.booleans()))
+
+
+def check_config(text: str) -> None:
+    with bounded():
+        try:
+            config = Config.from_json(text)
+        except ConfigError as error:
+            assert all(len(line) < 10_000 and line.isprintable() for line in str(error).splitlines())
+        else:
+            assert Config.from_json(config.to_json()) == config
+
+
+def check_description(text: str) -> None:
+    content = text.encode('utf-8', 'surrogatepass')
+    pathlib.Path(dataset_info.FILE_NAME).write_bytes(content)
+    with bounded():
+        try:
+            info = dataset_info.read('.')
+        except dataset_info.DataError as error:
+            assert str(error).startswith(f'./{dataset_info.FILE_NAME}: ') and len(str(error)) < 500
+            assert str(error).isprintable()
+            return
+        assert info and len(info.class_names) == info.num_classes and type(info.train_images) is int
+        # What an evaluation makes of the names.
+        assert all(
+            type(name) is str and name.encode('utf-8', 'surrogateescape') is not None for name in info.class_names
+        )
+        command_line = flags.parse(['program', '--data_dir=.'])
+        assert fit_to_data_set(command_line).num_classes == info.num_classes
+
+
+def check_results(text: str) -> None:
+    good = json.dumps(EVALUATION._asdict())
+    lines = [good, text.replace('\n', ' '), good]
+    pathlib.Path(results.RESULTS_FILE).write_bytes('\n'.join(lines).encode('utf-8', 'surrogatepass'))
+    with bounded():
+        found = results.read('.')
+    assert found[0] == found[-1] == EVALUATION and 2 <= len(found) <= 3
+    for evaluation in found:
+        assert [type(value) for value in evaluation][:3] == [int, str, str]
+        json.dumps(evaluation._asdict())
+
+
+CHECKS = [
+    pytest.param(check_config, Config().to_json(), id='config.json'),
+    pytest.param(check_description, json.dumps(dataclasses.asdict(DESCRIPTION)), id='dataset.json'),
+    pytest.param(check_results, json.dumps(EVALUATION._asdict()), id='results.jsonl'),
+]
+
+
+@pytest.mark.parametrize(('check', 'good'), CHECKS)
+def test_json(check: Callable[[str], None], good: str) -> None:
+    cases(FEW // 2)(given(json_texts(good))(check))()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('check', 'good'), CHECKS)
+def test_much_json(check: Callable[[str], None], good: str) -> None:
+    cases(MANY // 2)(given(json_texts(good))(check))()

@@ -1,0 +1,312 @@
+"""Damaged TFRecord files: the input pipelines, the checker and the audit end well, and say the same of each record."""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import io
+import multiprocessing
+import os
+import pathlib
+import random
+import struct
+import sys
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import records
+from data.shard_audit import ShardAuditor
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from preprocessing.decoding import decode_image
+from tests.fuzz import child
+
+NUM_CLASSES = 6
+# Training and evaluation, with two preprocessings.
+GRAPHS = 4
+CANNOT_BE_DECODED = 'cannot be decoded'
+SIDES = (0, 1, 2, 255, 9999, 10001, 20000, 32768, 65500, 65535, 2**31 - 1, 2**31, 2**32 - 1)
+FIELDS = ['image/encoded', 'image/class/label', *(f'image/object/bbox/{corner}' for corner in records.CORNERS)]
+NUMBERS = (0, 1, 5, 6, -1, 2**31 - 1, 2**31, 2**32 + 1, 2**63 - 1, -(2**63))
+FRACTIONS = (0.0, 1.0, 0.5, -0.5, 1.5, 1e30, 1e-40, float('nan'), float('inf'), -float('inf'))
+
+
+def real_images() -> List[bytes]:
+    """Small photographs in all formats and variants that are met, and some that training does not take."""
+    photo = child.photograph()
+    files = []
+    for mode, image_format, options in (
+        ('RGB', 'JPEG', {}),
+        ('RGB', 'JPEG', {'progressive': True}),
+        ('RGB', 'JPEG', {'subsampling': 0, 'optimize': True}),
+        ('L', 'JPEG', {}),
+        ('CMYK', 'JPEG', {}),
+        ('RGB', 'PNG', {}),
+        ('RGBA', 'PNG', {}),
+        ('L', 'PNG', {}),
+        ('LA', 'PNG', {}),
+        ('P', 'PNG', {}),
+        ('1', 'PNG', {}),
+        ('I', 'PNG', {}),
+        ('P', 'GIF', {}),
+        ('P', 'GIF', {'save_all': True, 'append_images': [photo.convert('P')]}),
+        ('RGB', 'BMP', {}),
+        ('RGB', 'TIFF', {}),
+    ):
+        file = io.BytesIO()
+        photo.convert(mode).save(file, image_format, **options)
+        files.append(file.getvalue())
+    return files
+
+
+# Each of these draws a change.
+
+
+def with_other_size(image: bytes, draw: random.Random) -> bytes:
+    """An image whose header promises another size."""
+    changed = bytearray(image)
+    sides = draw.choice(SIDES), draw.choice(SIDES)
+    if image.startswith(b'\x89PNG'):
+        changed[16:24] = struct.pack('>II', *sides)
+        changed[29:33] = struct.pack('>I', tf_crc32(bytes(changed[12:29])))
+    elif image.startswith(b'GIF'):
+        at = draw.choice([6, image.find(b',', 13 + 3 * 256) + 5])
+        changed[at : at + 4] = struct.pack('<HH', *(min(side, 65535) for side in sides))
+    else:
+        at = max(image.find(b'\xff\xc0'), image.find(b'\xff\xc2'))
+        if at >= 0:
+            changed[at + 5 : at + 9] = struct.pack('>HH', *(min(side, 65535) for side in sides))
+    return bytes(changed)
+
+
+def tf_crc32(content: bytes) -> int:
+    import zlib
+
+    return zlib.crc32(content)
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Bytes with bits flipped, a piece cut out, doubled or replaced, or the end cut off."""
+    changed = bytearray(content)
+    for _ in range(draw.choice([1, 1, 1, 2, 5, 20])):
+        if not changed:
+            break
+        # Half of the changes in the beginning, where the headers are.
+        at = draw.randrange(min(len(changed), draw.choice([40, 700, 1 << 30])))
+        kind = draw.randrange(6)
+        if kind <= 1:
+            changed[at] ^= 1 << draw.randrange(8)
+        elif kind == 2:
+            changed[at : at + 4] = draw.choice([b'\0\0\0\0', b'\xff\xff\xff\xff', b'\x7f\xff\xff\xff', b'\xff\xd9'])
+        elif kind == 3:
+            del changed[at : at + draw.choice([1, 2, 30, 1000])]
+        elif kind == 4:
+            changed[at:at] = changed[at : at + draw.choice([1, 2, 30, 1000])]
+        else:
+            del changed[at:]
+    return bytes(changed)
+
+
+def make_image(images: List[bytes], draw: random.Random) -> bytes:
+    image = draw.choice(images)
+    kind = draw.randrange(8)
+    if kind == 0:
+        return with_other_size(image, draw)
+    if kind == 1:
+        # Cut short, and ended all the same.
+        return image[: draw.randrange(len(image))] + draw.choice([b'\xff\xd9', b'\0\0\0\0IEND\xaeB`\x82', b';'])
+    if kind == 2:
+        return draw.choice([b'', b'\xff', b'\xff\xd8\xff', b'\x89PNG', b'GIF89a', b'P6 1 1 255\nabc', bytes(100)])
+    return damaged(image, draw) if kind <= 5 else image
+
+
+def make_example(images: List[bytes], draw: random.Random) -> bytes:
+    boxes = [records.Box(0.1, 0.2, 0.6, 0.7)] * draw.choice([0, 0, 1, 2, 300])
+    image = make_image(images, draw) if draw.random() < 0.7 else images[0]
+    example = records.make_example(image, 'JPEG', draw.choice([1, 5]), 'cat', 60, 80, 'a.jpg', boxes=boxes)
+    if draw.random() < 0.3:
+        spoil_fields(example, draw)
+    serialized = example.SerializeToString(deterministic=True)
+    kind = draw.randrange(20)
+    if kind == 0:
+        return damaged(serialized, draw)
+    if kind == 1:
+        # Lengths and tags alone, without a long image between them.
+        example.features.feature['image/encoded'].bytes_list.value[:] = [images[0][:20]]
+        return damaged(example.SerializeToString(), draw)
+    if kind == 2:
+        return serialized + draw.choice([serialized, b'\x12\x01a', b'\x0b', b'\xff', b'\n\0'])
+    if kind == 3:
+        return draw.choice([b'', b'\0', b'\xff\xff no protocol buffer', b'text', images[0], bytes(50), b'\n\xff'])
+    return serialized
+
+
+def spoil_fields(example: tf.train.Example, draw: random.Random) -> None:
+    name = draw.choice(FIELDS)
+    feature = example.features.feature[name]
+    kind = draw.randrange(6)
+    if kind == 0:
+        del example.features.feature[name]
+    elif kind == 1:
+        feature.int64_list.value[:] = [draw.choice(NUMBERS) for _ in range(draw.choice([0, 1, 2, 5000]))]
+    elif kind == 2:
+        feature.float_list.value[:] = [draw.choice(FRACTIONS) for _ in range(draw.choice([0, 1, 2, 5000]))]
+    elif kind == 3:
+        feature.bytes_list.value[:] = [b'\xff\0'] * draw.choice([0, 1, 2, 5000])
+    elif kind == 4:
+        example.features.feature['image/class/label'].int64_list.value[:] = [draw.choice(NUMBERS)]
+    else:
+        count = draw.choice([1, 2, 3])
+        for corner in records.CORNERS:
+            values = [draw.choice(FRACTIONS) for _ in range(count)]
+            example.features.feature[f'image/object/bbox/{corner}'].float_list.value[:] = values
+
+
+def masked_crc32c(content: bytes) -> int:
+    """By another way than the program's: one division of polynomials over the whole, bits reflected."""
+    bits = ''.join(f'{byte:08b}'[::-1] for byte in content)
+    number = int(bits, 2) << 32 ^ 0xFFFFFFFF << len(bits)
+    for at in range(len(bits) + 31, 31, -1):
+        if number >> at & 1:
+            number ^= 0x11EDC6F41 << at - 32
+    crc = int(f'{number:032b}'[::-1], 2) ^ 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def framed(record: bytes, length: int) -> bytes:
+    head = struct.pack('<Q', length)
+    return head + struct.pack('<I', masked_crc32c(head)) + record + bytes(4)
+
+
+def make_file(path: str, images: List[bytes], draw: random.Random) -> None:
+    with tf.io.TFRecordWriter(path) as writer:
+        for _ in range(draw.choice([0, 1, 2, 2, 3])):
+            writer.write(make_example(images, draw))
+    kind = draw.randrange(12)
+    if kind > 3:
+        return
+    with open(path, 'rb') as file:
+        content = file.read()
+    if kind == 0:
+        content = damaged(content, draw)
+    elif kind == 1:
+        content = content[: draw.randrange(len(content) + 1)]
+    elif kind == 2:
+        length = draw.choice([0, 1, 17, 10**6, 2**31 - 1, 2**31, 10**12, 2**60, 2**63 - 8, 2**63, 2**64 - 6, 2**64 - 1])
+        content += framed(b'x' * 17, length)
+    else:
+        content = draw.choice([b'', b'\0', b'text', bytes(1000), *images[:2], b'\x1f\x8b\x08\0' + bytes(range(99))])
+    with open(path, 'wb') as file:
+        file.write(content)
+
+
+class Pipelines:
+    """The graphs of training and evaluation, without the batches."""
+
+    def __init__(self, path: str):
+        self._graphs: List[Any] = []
+        with tf.Graph().as_default() as graph:
+            read = tf.autograph.experimental.do_not_convert(self._read)
+            dataset = tf.data.Dataset.from_tensors(path).repeat().flat_map(read)
+            self._iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+            self._next = self._iterator.get_next()
+            self._serialized = tf.compat.v1.placeholder(tf.string, [])
+            for is_training in (True, False):
+                for preprocessing in ('inception', 'vgg'):
+                    config = Config(
+                        use_tpu=False,
+                        height=75,
+                        width=75,
+                        num_classes=NUM_CLASSES,
+                        preprocessing=preprocessing,
+                        use_annotated_bbox=True,
+                    )
+                    pipeline = InputPipeline(is_training, config)
+                    self._graphs.append(pipeline._preprocess(self._serialized))
+        self._session = tf.compat.v1.Session(graph=graph)
+        self._session.run(self._iterator.initializer)
+
+    def _read(self, path: tf.Tensor) -> tf.data.Dataset:
+        end = tf.data.Dataset.from_tensors((True, ''))
+        reader = records.reader(os.curdir, 1 << 20)
+        return reader(path, tf.constant(0, tf.int64)).map(lambda record: (False, record)).concatenate(end)
+
+    def read(self) -> Tuple[List[bytes], bool]:
+        """The records of what is at the path now, and whether it can be read to its end."""
+        found: List[bytes] = []
+        while True:
+            try:
+                is_end, record = self._session.run(self._next)
+            except tf.errors.DataLossError:
+                self._session.run(self._iterator.initializer)
+                return found, False
+            if is_end:
+                return found, True
+            found.append(record)
+
+    def is_refused(self, serialized: bytes, which: int) -> bool:
+        """Whether one of the graphs refuses a record."""
+        try:
+            features, label = self._session.run(self._graphs[which], {self._serialized: serialized})
+        except tf.errors.InvalidArgumentError:
+            return True
+        assert features.shape == (75, 75, 3) and np.isfinite(features).all() and 0 <= label < NUM_CLASSES
+        return False
+
+
+def check(path: str, pipelines: Pipelines, checker: records.RecordChecker, auditor: ShardAuditor) -> None:
+    found = {bad.position: bad.problem for bad in checker.search([path], print)}
+    assert all(len(problem) < 500 and problem.isprintable() for problem in found.values()), found
+    audited = auditor.audit(path)
+    at_end = audited.records
+    ends_at = [bad.position for bad in audited.bad_files.first]
+    assert ends_at == [at_end] * ('the file is damaged' in found.get(at_end, '')), (ends_at, at_end, found)
+    try:
+        records.check_not_empty([path])
+    except records.DataError as error:
+        assert str(error).startswith(path) and len(str(error).splitlines()) == 1, error
+        if at_end and not audited.bad_files.first:
+            raise
+        # A run ends here. Without the check, one would crash of a record that says it is huge.
+        if any(fault in str(error) for fault in ('says that it has', 'is cut short at byte')):
+            return
+    serialized, is_whole = pipelines.read()
+    assert len(serialized) == at_end
+    assert is_whole == (at_end not in found)
+    bad = {entry.position for entry in (*audited.bad_fields.first, *audited.undecodable.first)}
+    for position, record in enumerate(serialized):
+        told = found.get(position)
+        which = (at_end + position + len(record)) % GRAPHS
+        refused = pipelines.is_refused(record, which)
+        if told and not refused:
+            # The boxes are read by training alone, and of it the first looks at them.
+            refused = pipelines.is_refused(record, 0)
+        assert told or not refused, position
+        # A JPEG that is broken below what a crop shows can be used: what is there is not read.
+        assert refused or not told or (b'\xff\xd8\xff' in record and CANNOT_BE_DECODED in told), (position, told)
+        # What is no Example to Python may be one to TensorFlow, which is what the checker asks.
+        assert (position in bad) == bool(told) or records.parse_example(record) is None, (position, told)
+
+
+def main(cases: int, folder: pathlib.Path) -> None:
+    images = real_images()
+    path = str(folder / 'train-00000-of-00001')
+    pipelines, checker = Pipelines(path), records.RecordChecker(NUM_CLASSES, decode_image)
+    auditor = ShardAuditor(NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
+    for case in child.cases_in(folder, cases, seconds=60, mebibytes=1500):
+        make_file(path, images, random.Random(case))
+        check(path, pipelines, checker, auditor)
+
+
+def test_pipelines_checker_and_audit_agree_on_damaged_files(tmp_path: pathlib.Path) -> None:
+    child.run(__name__, 80, tmp_path)
+
+
+@pytest.mark.slow
+def test_pipelines_checker_and_audit_agree_on_many_damaged_files(tmp_path: pathlib.Path) -> None:
+    child.run(__name__, 10_000, tmp_path)
+
+
+if __name__ == '__main__':
+    main(int(sys.argv[1]), pathlib.Path(sys.argv[2]))

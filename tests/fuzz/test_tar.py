@@ -1,0 +1,227 @@
+"""Damaged tar shards: the input pipeline's reader and Python's give the same, and what is called fine can be used."""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import io
+import pathlib
+import random
+import sys
+import tarfile
+from typing import Dict, List, Tuple
+
+import pytest
+import tensorflow as tf
+
+from data import tar_layout, tar_reader
+from data.formats import FORMATS
+from data.tar_layout import BLOCK, Shard
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from preprocessing.decoding import decode_image
+from tests.fuzz import child
+
+NUM_CLASSES = 6
+TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+# Too long for one field of a header, and for two.
+FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
+SIZES = [
+    *(b'%011o\0' % size for size in (0, 1, 511, 512, 513, 700, 10**6, 8**11 - 1)),
+    *(b'777777777777', b'999999999999', b'           7', b'7          8', b'-0000000001\0', b'\0' * 12, b' ' * 12),
+    *(bytes([first]) + value.to_bytes(11, 'big') for first in (0x80, 0xFF, 0x81) for value in (0, 700, 2**56, 2**63)),
+    b'\xff' * 12,
+]
+KINDS = b'\x00012345678LKxgXDSVMNA\xff'
+LABELS = (b'', b'0', b'5', b'6', b'-1', b' 3 ', b'1 2', b'9' * 18, b'9' * 19, b'0' * 18, b'\xff', b'cat', b'1\n')
+PAX = (
+    ('size', '700'),
+    ('size', ' 1'),
+    ('size', ''),
+    ('size', '-1'),
+    ('size', '9' * 18),
+    ('size', '9' * 30),
+    ('path', ''),
+    ('path', 'x'),
+    ('path', 'g/7.jpg'),
+    ('path', 'a\0b.jpg'),
+    ('path', 'é.jpg'),
+    ('path', 'n' * 5000 + '.jpg'),
+    ('comment', 'a\n12 path=x.y\n'),
+    ('comment', ' path=x.jpg\n'),
+)
+
+
+def real_images() -> List[Tuple[str, bytes]]:
+    photo = child.photograph().resize((24, 20))
+    files = []
+    for extension, image_format in (('jpg', 'JPEG'), ('JPEG', 'JPEG'), ('png', 'PNG'), ('ppm', 'PPM')):
+        file = io.BytesIO()
+        photo.save(file, image_format)
+        files.append((extension, file.getvalue()))
+    return files
+
+
+def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
+    """A shard that is sound, but for what its members hold."""
+    file = io.BytesIO()
+    tar_format = draw.choice(TAR_FORMATS)
+    with tarfile.open(fileobj=file, mode='w', format=tar_format) as archive:
+
+        def add(name: str, content: bytes, kind: bytes = tarfile.REGTYPE) -> None:
+            member = tarfile.TarInfo(name)
+            member.size, member.type = len(content), kind
+            if tar_format == tarfile.PAX_FORMAT and draw.random() < 0.3:
+                member.mtime = 1.5  # type: ignore[assignment]
+                if draw.random() < 0.5:
+                    member.pax_headers = dict([draw.choice(PAX)])
+            archive.addfile(member, io.BytesIO(content))
+
+        for key in range(draw.choice([0, 1, 2, 3])):
+            folder = draw.choice(FOLDERS[: 2 if tar_format == tarfile.USTAR_FORMAT else 3])
+            extension, image = draw.choice(images)
+            members = [(extension, image), ('cls', b'%d' % draw.randrange(NUM_CLASSES))]
+            if draw.random() < 0.1:
+                members[1] = ('cls', draw.choice(LABELS))
+            if draw.random() < 0.1:
+                members.append(draw.choice([('json', b'{}'), ('png', image), ('CLS', b'1'), ('', b'x'), ('txt', b'')]))
+            if draw.random() < 0.1:
+                members.pop(0)
+            for extension, content in draw.sample(members, len(members)):
+                add(f'{folder}{key}.{extension}', content)
+            if draw.random() < 0.1:
+                add('x', b'', draw.choice([tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE]))
+    return file.getvalue()
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """A shard with changed bits, bytes, fields, types or pieces; and often with sound checksums again."""
+    changed = bytearray(content)
+    for _ in range(draw.choice([1, 1, 1, 2, 5])):
+        if len(changed) < BLOCK:
+            break
+        # The end of a shard is much of a small one: mostly, what is before it.
+        used = max(1, len(bytes(changed).rstrip(b'\0')) // BLOCK + 1)
+        block = draw.randrange(min(used, len(changed) // BLOCK)) * BLOCK
+        at = block + draw.choice([draw.randrange(BLOCK), draw.randrange(40), 100, 124, 148, 156, 257, 345])
+        kind = draw.randrange(9)
+        if kind <= 1:
+            changed[at] ^= 1 << draw.randrange(8)
+        elif kind == 2:
+            changed[block + 124 : block + 136] = draw.choice(SIZES)
+        elif kind == 3:
+            changed[block + 156] = draw.choice(KINDS)
+        elif kind == 4:
+            del changed[at : at + draw.choice([1, BLOCK, 3 * BLOCK])]
+        elif kind == 5:
+            changed[at:at] = changed[at : at + draw.choice([1, BLOCK, 2 * BLOCK])]
+        elif kind == 6:
+            changed[block : block + BLOCK] = bytes(BLOCK)
+        elif kind == 7:
+            changed[at : at + 3] = draw.choice([b'\0\0\0', b'\xff\xff\xff', b'../', b' 99', b'\n1 ', b'=\n\0'])
+        else:
+            del changed[draw.randrange(len(changed)) :]
+    if draw.random() < 0.7:
+        for start in range(0, len(changed) - BLOCK + 1, BLOCK):
+            header = changed[start : start + BLOCK]
+            if header[257:262] == b'ustar':
+                header[148:156] = b' ' * 8
+                changed[start + 148 : start + 156] = b'%06o\0 ' % sum(header)
+    return bytes(changed)
+
+
+def make_case(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
+    content = make_shard(images, draw)
+    kind = draw.randrange(12)
+    if kind == 0:
+        return content
+    if kind == 1:
+        return content[: draw.randrange(len(content) + 1)]
+    if kind == 2:
+        foreign = [b'', b'\0', bytes(BLOCK), bytes(BLOCK + 1), b'text' * 500, b'\x1f\x8b\x08\0' + bytes(range(256)) * 9]
+        return draw.choice([*foreign, images[0][1], content + content, content[:-BLOCK], content + b'\1'])
+    return damaged(content, draw)
+
+
+class Reader:
+    """The reader of the input pipeline, which reads the same path again and again, and a graph of evaluation."""
+
+    def __init__(self, path: str):
+        def read(path: tf.Tensor) -> tf.data.Dataset:
+            end = tf.data.Dataset.from_tensors((True, ''))
+            return tar_reader.read(path, tf.constant(0, tf.int64)).map(lambda sample: (False, sample)).concatenate(end)
+
+        with tf.Graph().as_default() as graph:
+            dataset = (
+                tf.data.Dataset.from_tensors(path).repeat().flat_map(tf.autograph.experimental.do_not_convert(read))
+            )
+            iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+            self._next = iterator.get_next()
+            self._sample = tf.compat.v1.placeholder(tf.string, [])
+            config = Config(use_tpu=False, height=75, width=75, num_classes=NUM_CLASSES, data_format='tar')
+            self._evaluated = InputPipeline(False, config)._preprocess(self._sample)
+        self._session = tf.compat.v1.Session(graph=graph)
+        self._session.run(iterator.initializer)
+
+    def samples(self) -> List[bytes]:
+        """What is at the path now."""
+        found: List[bytes] = []
+        while True:
+            is_end, sample = self._session.run(self._next)
+            if is_end:
+                return found
+            found.append(sample)
+
+    def is_refused(self, sample: bytes) -> bool:
+        """Whether an evaluation cannot use a sample."""
+        try:
+            self._session.run(self._evaluated, {self._sample: sample})
+        except tf.errors.InvalidArgumentError:
+            return True
+        return False
+
+
+def main(cases: int, folder: pathlib.Path) -> None:
+    images = real_images()
+    path = folder / 'train-00000.tar'
+    reader = Reader(str(path))
+    checker = FORMATS['tar'].checker(NUM_CLASSES, decode_image)
+    judged: Dict[bytes, bool] = {}
+    problems = set()
+    for case in child.cases_in(folder, cases, seconds=60, mebibytes=700):
+        path.write_bytes(make_case(images, random.Random(case)))
+        found = reader.samples()
+        expected = []
+        with Shard(str(path)) as shard:
+            for sample in shard.samples():
+                problems.add(sample.problem)
+                problem = checker.problem_of(shard, sample)  # type: ignore[attr-defined]
+                assert problem is None or (problem.isprintable() and len(problem) < 500), problem
+                expected.append(str(sample.problem).encode())
+                if sample.image:
+                    expected[-1] = b'%020d' % sample.label + shard.read(sample.image.start, sample.image.size)
+                if len(expected) <= len(found) and expected[-1] == found[len(expected) - 1]:
+                    if expected[-1] not in judged:
+                        judged[expected[-1]] = reader.is_refused(expected[-1])
+                    is_refused = judged[expected[-1]]
+                    assert problem or not is_refused, expected[-1]
+                    # A JPEG that is broken below what a crop shows can be used: what is there is not read.
+                    assert is_refused or not problem or 'cannot be decoded' in problem, problem
+        assert found == expected, (found, expected)
+        try:
+            tar_layout.check_not_empty([str(path)])
+        except tar_layout.records.DataError as error:
+            assert str(error).startswith(str(path)) and len(str(error).splitlines()) == 1
+    # The changes reach what they are for.
+    assert len(problems) >= (11 if cases > 1000 else 6), problems
+
+
+def test_both_readers_agree_on_damaged_shards(tmp_path: pathlib.Path) -> None:
+    child.run(__name__, 120, tmp_path)
+
+
+@pytest.mark.slow
+def test_both_readers_agree_on_many_damaged_shards(tmp_path: pathlib.Path) -> None:
+    child.run(__name__, 10_000, tmp_path)
+
+
+if __name__ == '__main__':
+    main(int(sys.argv[1]), pathlib.Path(sys.argv[2]))
