@@ -15,7 +15,7 @@ _PNG_SIZE_AT = 16
 _FRAMES = [byte in {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} for byte in range(256)]
 _FRAME_BEFORE = 1 << 14
 
-# Of a larger image, a file of a few thousand bytes can make gigabytes. ImageNet's largest has 61 million.
+# Of a larger image, a file of a few thousand bytes can make gigabytes.
 MAX_PIXELS = 100_000_000
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shutil
 from typing import Any, Dict, List
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,13 +12,13 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from data import records
-from inception_v3 import estimator, main, results, topology
+from inception_v3 import estimator, main, model_fn, results, topology
 from inception_v3.config import Config
 from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks import layers
-from tests.conftest import make_small_config
+from tests.conftest import make_small_config, one_layer_network
 
 CORES = 4
 SHARE = 8
@@ -155,7 +156,8 @@ def test_the_hosts_of_a_built_graph_share_out_the_files(
 def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
     """A run on one device that is far enough to tell some digits from others."""
     config = make_small_config(digits_dir, model_dir=str(tmp_path_factory.mktemp('trained')), train_batch_size=32)
-    make_estimator(config).train(InputPipeline(True, config), max_steps=20)
+    with mock.patch.object(model_fn, 'inception_v3', one_layer_network):
+        make_estimator(config).train(InputPipeline(True, config), max_steps=20)
     return config
 
 
@@ -169,7 +171,9 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
         ('emulated:2x2', {'eval_total_size': 100, 'precision': 'bfloat16'}),
     ],
 )
-def test_emulated_hosts_evaluate_each_image_once(trained: Config, tpu: str, changes: Dict[str, Any]) -> None:
+def test_emulated_hosts_evaluate_each_image_once(
+    trained: Config, one_layer: None, tpu: str, changes: Dict[str, Any]
+) -> None:
     config = dataclasses.replace(trained, **changes)
     cores = topology.emulated(tpu).cores
     emulated = dataclasses.replace(config, use_tpu=True, tpu=tpu, num_shards=cores)
