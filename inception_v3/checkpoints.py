@@ -20,6 +20,10 @@ _LIST = 'checkpoint'
 _NAME = re.compile(rf'{re.escape(PREFIX)}-(\d+)(?=\.(index|meta|data-\d+-of-\d+)$)')
 _KEPT = 5
 
+# While it is there: the names of the checkpoint that is being written and of those that it replaces. What of them the
+# list does not name is unfinished.
+_NOTE = 'saving.unfinished'
+
 # Below model_dir: what was not gone on from.
 PASSED_OVER = 'passed_over'
 
@@ -278,24 +282,17 @@ def pass_over(model_dir: str, step: int) -> None:
 
 
 def remove_unfinished(model_dir: str) -> List[str]:
-    """Removes the checkpoints that lack their index or data and are not on the folder's list; returns their files."""
-    listed = _names_in_list(model_dir)
-    removed = []
-    for step, names in _files_of(model_dir).items():
-        name = f'{PREFIX}-{step}'
-        if name not in listed and not _has_index_and_data(os.path.join(model_dir, name)):
-            removed += names
+    """Removes the checkpoints that were being written or removed when a run was killed; returns their files."""
+    noted = (remote.read(os.path.join(model_dir, _NOTE)) or b'').decode(errors='replace').split()
+    unlisted = {name for name in noted if name not in _names_in_list(model_dir)}
+    removed = [name for names in _files_of(model_dir).values() for name in names if _checkpoint_of(name) in unlisted]
     for name in removed:
         tf.io.gfile.remove(os.path.join(model_dir, name))
     return removed
 
 
-def _has_index_and_data(checkpoint: str) -> bool:
-    try:
-        tf.train.load_checkpoint(checkpoint)
-    except (tf.errors.NotFoundError, tf.errors.DataLossError, ValueError):
-        return False
-    return bool(_data_files(checkpoint))
+def _checkpoint_of(file_name: str) -> str:
+    return file_name[: file_name.index('.', len(PREFIX))]
 
 
 def step_before(model_dir: str, step: int) -> Optional[int]:
@@ -327,7 +324,9 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         listed = _names_in_list(self._model_dir)
         if listed and listed[-1] == name:
             return False
-        path = os.path.join(self._model_dir, name)
+        kept = [*(other for other in listed if other != name), name]
+        path, note = os.path.join(self._model_dir, name), os.path.join(self._model_dir, _NOTE)
+        file_io.atomic_write_string_to_file(note, ' '.join([name, *kept[:-_KEPT]]))
         self._get_saver().save(session, self._save_path, global_step=step, write_state=False)
         try:
             check_sound(path)
@@ -335,10 +334,10 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
             self._remove(name)
             # The loss of this step, which was fine, is that of the weights before it.
             raise DivergedError('The weights are not finite any more', step - 1, step)
-        kept = [*(other for other in listed if other != name), name]
         _write_list(self._model_dir, kept[-_KEPT:])
         for old in kept[:-_KEPT]:
             self._remove(old)
+        tf.io.gfile.remove(note)
         return False
 
     def _remove(self, name: str) -> None:

@@ -10,17 +10,18 @@ from inception_v3 import checkpoints
 from inception_v3.progress import logger
 
 # What TensorFlow and this program write before they rename it, or only to see whether they can.
-_UNFINISHED = re.compile(r'.+\.unfinished|(checkpoint|graph\.pbtxt|trainer\.json)\.tmp[0-9a-f]+|\.probe-\d+')
+_UNFINISHED = re.compile(
+    r'.+\.unfinished|(checkpoint|graph\.pbtxt|trainer\.json|saving\.unfinished)\.tmp[0-9a-f]+|\.probe-\d+'
+)
 _UNFINISHED_CHECKPOINT = re.compile(rf'{re.escape(checkpoints.PREFIX)}-\d+_temp_[0-9a-f]+/?')
 
 
 def remove_leftovers(model_dir: str) -> None:
     """Removes what a killed run has left in its folder; only the run that has the folder to itself may.
 
-    A checkpoint without its index, or without its data, is one that was being written, or removed. Whole ones are left,
-    even if the folder's list does not name them.
+    Of the checkpoints that the folder's list does not name, those are left that were not being written or removed.
     """
-    removed = []
+    removed = checkpoints.remove_unfinished(model_dir)
     for name in remote.names_in(model_dir) or []:
         path = os.path.join(model_dir, name)
         if _UNFINISHED_CHECKPOINT.fullmatch(name):
@@ -30,6 +31,5 @@ def remove_leftovers(model_dir: str) -> None:
         else:
             continue
         removed.append(name)
-    removed += checkpoints.remove_unfinished(model_dir)
     if removed:
         logger.info('removed what a run that was killed has left in %s: %s', model_dir, ', '.join(removed))

@@ -189,6 +189,7 @@ def test_what_a_killed_run_has_left_is_removed(tmp_path: Any) -> None:
     for name in ('model.ckpt-5.data-00000-of-00001', 'model.ckpt-0.meta', 'model.ckpt-4.index', '.probe-77'):
         (tmp_path / name).write_text('half')
     shutil.copy(data_of(tmp_path, 3), data_of(tmp_path, 4))
+    (tmp_path / 'saving.unfinished').write_text('model.ckpt-5 model.ckpt-4 model.ckpt-0 model.ckpt-3')
     for name in ('checkpoint.tmp0123456789abcdef0123456789abcdef', 'config.json.unfinished', 'trainer.json.tmpab12'):
         (tmp_path / name).write_text('half')
     # Whole, if not on the list; not ours; and damaged, but on the list: all that is for a user to decide.

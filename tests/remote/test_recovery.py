@@ -35,6 +35,7 @@ def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir:
     content[-9] ^= 1
     store.put(newest, bytes(content))
     store.put('run/model.ckpt-9.data-00000-of-00001', b'half')
+    store.put('run/saving.unfinished', b'model.ckpt-9')
     again = store.python(*program, '--train_steps=3', '--skip_damaged_checkpoints')
     assert again.returncode == 0, again.stderr
     assert f'passed over, and moved into {store.url}/run/passed_over: {store.url}/run/model.ckpt-3' in again.stderr
