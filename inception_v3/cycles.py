@@ -70,7 +70,9 @@ class Run:
         self._config = config
         self._screen = screen
         self._data_set = description_of(config)
-        self._estimator = make_estimator(config, self._data_set.class_names if self._data_set else ())
+        class_names = self._data_set.class_names if self._data_set else ()
+        # CheckpointHook saves, and is better at it.
+        self._estimator = make_estimator(config, class_names, saves=False)
         self._model_dir = str(config.model_dir)
         self._lock = TrainerLock(self._model_dir, results.now())
         self._termination = termination or Termination(lambda: None)

@@ -10,12 +10,15 @@ from inception_v3.emulation.estimator import EmulatedTPUEstimator
 from inception_v3.model_fn import inception_model_fn
 
 
-def make_estimator(config: Config, class_names: Sequence[str] = ()) -> tf.compat.v1.estimator.tpu.TPUEstimator:
+def make_estimator(
+    config: Config, class_names: Sequence[str] = (), saves: bool = True
+) -> tf.compat.v1.estimator.tpu.TPUEstimator:
     """Builds the estimator; nothing is connected to, and nothing is read, until it is used.
 
     Args:
       config: of the run.
       class_names: by label, for what is printed and exported; without any, classes are numbers there.
+      saves: save checkpoints in the way of TensorFlow; otherwise a hook has to.
 
     Raises:
       ConfigError: the run has no model_dir, or is to use a TPU and names none, one that cannot be looked
@@ -34,7 +37,7 @@ def make_estimator(config: Config, class_names: Sequence[str] = ()) -> tf.compat
     cluster = _cluster(config)
     # One or the other: a cluster has its own address.
     master = None if cluster else config.master if config.use_tpu else ''
-    arguments = arguments_of(config, master, cluster, class_names)
+    arguments = arguments_of(config, master, cluster, class_names, saves)
     if config.is_emulated:
         return EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
     return tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
@@ -45,6 +48,7 @@ def arguments_of(
     master: Optional[str],
     cluster: 'Optional[tf.distribute.cluster_resolver.ClusterResolver]' = None,
     class_names: Sequence[str] = (),
+    saves: bool = True,
 ) -> Dict[str, Any]:
     """The arguments of the TPUEstimator of a run.
 
@@ -53,14 +57,14 @@ def arguments_of(
       master: the address of the TPU; empty for this process, None if the cluster has it.
       cluster: what finds the TPU, in place of an address.
       class_names: by label.
+      saves: as for `make_estimator`.
     """
     tpu = tf.compat.v1.estimator.tpu
     run_config = tpu.RunConfig(
         cluster=cluster,
         master=master,
         model_dir=config.model_dir,
-        # CheckpointHook saves them.
-        save_checkpoints_secs=None,
+        save_checkpoints_secs=config.save_checkpoints_secs if saves else None,
         # The host call writes the loss, too, at the same steps: one of the two is enough.
         save_summary_steps=config.save_summary_steps if config.skip_host_call else 0,
         log_step_count_steps=config.save_summary_steps,

@@ -127,6 +127,7 @@ def evaluated_labels(config: Config, patch: Any) -> int:
 def uniform_ranges(config: Config, patch: Any) -> Dict[str, float]:
     """The ranges that the fast colour distortion draws from: the only ones here on both sides of zero."""
     ranges: List[float] = []
+
     def uniform(shape: Any, minval: Any = 0, maxval: Any = None, *rest: Any, **options: Any) -> tf.Tensor:
         if maxval is not None and minval == -maxval:
             ranges.append(maxval)
