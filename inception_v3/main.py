@@ -5,9 +5,10 @@ import signal
 import sys
 from typing import Sequence
 
-# Until `main` runs, there is nothing to say about an interruption, and nothing to lose.
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
+if __name__ == '__main__':
+    # Until `main` runs, there is nothing to say about an interruption, and nothing to lose.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
 
 from data import before_tensorflow  # noqa: E402, F401, I001  first: before TensorFlow is loaded
 

@@ -4,6 +4,7 @@ from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow
 
 import dataclasses
 import functools
+import time
 from typing import Any, Iterator, List, NamedTuple
 
 import numpy as np
@@ -17,6 +18,15 @@ from inception_v3 import model_fn
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.progress import logger
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Lets a worker of pytest-xdist finish what it was asked first: only when that is done is its main thread free.
+
+    What it is asked while that is busy, it does in another thread, where no signal can be handled.
+    """
+    time.sleep(1)
 
 
 @pytest.fixture(autouse=True)
