@@ -10,17 +10,17 @@ if __name__ == '__main__':
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
 
-from data import before_tensorflow  # noqa: E402, F401, I001  first: before TensorFlow is loaded
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
-import tensorflow as tf  # noqa: E402
-from absl import app  # noqa: E402
+import tensorflow as tf
+from absl import app
 
-from data.remote import UnreachableError  # noqa: E402
-from inception_v3 import cycles, flags, progress, seeding  # noqa: E402
-from inception_v3.data_set import fit_to_data_set  # noqa: E402
-from inception_v3.recovery import InterruptedTrainingError  # noqa: E402
-from inception_v3.termination import RESUME, TerminatedError, Termination  # noqa: E402
-from inception_v3.trainer_lock import LockedError  # noqa: E402
+from data.remote import UnreachableError
+from inception_v3 import cycles, flags, progress, seeding
+from inception_v3.data_set import fit_to_data_set
+from inception_v3.recovery import InterruptedTrainingError
+from inception_v3.termination import RESUME, TerminatedError, Termination
+from inception_v3.trainer_lock import LockedError
 
 # Exit codes. What failed may go well when it is done again; what the user has to change does not.
 _FAILED = 1

@@ -84,8 +84,8 @@ def test_a_checkpoint_is_passed_over_that_gave_the_bad_loss(
 def test_weights_that_are_not_finite_are_never_saved_though_their_loss_is_not_seen(
     digits_dir: str, tmp_path: Any, one_layer: None
 ) -> None:
-    # The loss of the only step is that of the first weights.
-    config = make_config(digits_dir, tmp_path, learning_rate=1e40, train_steps=1)
+    # The loss of the only step is that of the first weights. The rate is four times that per 256 images: infinite.
+    config = make_config(digits_dir, tmp_path, learning_rate=1e38, train_batch_size=1024, train_steps=1)
     with pytest.raises(TrainingError, match=r'The weights are not finite any more in step 0'):
         Run(config, Screen(io.StringIO())).execute()
     assert steps_listed(config) == [0]

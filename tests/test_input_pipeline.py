@@ -281,7 +281,7 @@ from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
 config = Config(use_tpu=False, data_dir=sys.argv[1], num_classes=11, height=75, width=75, num_parallel_calls=2)
-for turn in range(80):
+for turn in range(40):
     config = dataclasses.replace(config, seed=turn if turn % 2 else None)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': 4})

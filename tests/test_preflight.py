@@ -427,6 +427,7 @@ def preflight_in_a_process(*arguments: str) -> 'subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow
 def test_xla_compiles_a_step_and_runs_it() -> None:
     flags = [*SMALL, '--depth_multiplier=0.01', '--num_classes=11', '--mode=train', '--json', '--xla']
     done = preflight_in_a_process('--topology=v2-8', *flags)

@@ -107,7 +107,7 @@ def test_a_kernel_counts_only_for_its_types(on_tpu: Config, one_layer: None, mon
 def test_python_in_the_input_pipeline_is_found_in_its_function(
     on_tpu: Config, one_layer: None, monkeypatch: Any
 ) -> None:
-    def through_python(encoded: tf.Tensor, bbox: tf.Tensor, config: Config) -> tf.Tensor:
+    def through_python(encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Any) -> tf.Tensor:
         length = tf.compat.v1.py_func(lambda x: np.float32(len(x)), [encoded], tf.float32, name='slow')  # python
         return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
 

@@ -8,6 +8,7 @@ import pytest
 from benchmarks import repeatability
 
 
+@pytest.mark.slow
 def test_it_measures_both(digits_dir: str, capsys: Any) -> None:
     flags = f'--data_dir={digits_dir} --use_tpu=False --depth_multiplier=0.01 --height=75 --width=75'
     arguments = ['', *flags.split(), '--train_batch_size=2', '--steps=1', '--repeats=1', '--json']

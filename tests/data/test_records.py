@@ -360,12 +360,13 @@ def test_what_is_no_example_fails_when_it_is_parsed(serialized: bytes) -> None:
         evaluate(*records.parse(tf.constant(serialized)))
 
 
-def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: records.RecordChecker) -> None:
-    paths = written(tmp_path, records.TRAIN, [9000, 11500])
+def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: records.RecordChecker, monkeypatch: Any) -> None:
+    monkeypatch.setattr(records, '_PROGRESS_EVERY', 1000)
+    paths = written(tmp_path, records.TRAIN, [900, 1150])
     lines: List[str] = []
     found = list(checker.search(paths, lines.append))
-    assert len(found) == 20500
-    assert lines == [f'{count} records looked at, now in {paths[1]}' for count in ('10,000', '20,000')]
+    assert len(found) == 2050
+    assert lines == [f'{count} records looked at, now in {paths[1]}' for count in ('1,000', '2,000')]
 
 
 def test_the_record_at_a_known_place_is_judged(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:
