@@ -36,6 +36,8 @@ _LENGTH_BYTES = 8
 FRAME_BYTES = _LENGTH_BYTES + 4 + 4
 # No Example has as many bytes: protocol buffers end there.
 _TOO_LONG = 2**31
+# What is wrong with a record that Python's protocol buffers can read, and TensorFlow's parser cannot.
+UNREADABLE = 'damaged: its fields cannot be read.'
 # A data set on this machine of as many bytes is looked through in seconds for such a length, before it is read.
 _LOOKED_THROUGH = 16 << 30
 # Questions put to a remote file system at the same time.
@@ -600,7 +602,7 @@ class RecordChecker:
             # Of what is damaged, TensorFlow understands more than Python at times, and less at others.
             parsed = self._session.run(self._parsed, {self._serialized: serialized})
         except tf.errors.InvalidArgumentError:
-            return field_problem(parse_example(serialized), self.num_classes) or 'damaged: its fields cannot be read.'
+            return field_problem(parse_example(serialized), self.num_classes) or UNREADABLE
         if not parsed.encoded:
             return _NO_IMAGE
         if np.isnan(parsed.bbox).any():
