@@ -124,9 +124,9 @@ class NaivePipeline:
 
     def _fast_color(self, image: tf.Tensor) -> tf.Tensor:
         """A shift in YCbCr; https://www.w3.org/Graphics/JPEG/jfif3.pdf, page 3."""
-        y = tf.random.uniform([], -32 / 255, 32 / 255)
-        cb = tf.random.uniform([], -self._config.cb_distortion_range, self._config.cb_distortion_range)
-        cr = tf.random.uniform([], -self._config.cr_distortion_range, self._config.cr_distortion_range)
+        config = self._config
+        ranges = (config.brightness_distortion_range, config.cb_distortion_range, config.cr_distortion_range)
+        y, cb, cr = (tf.random.uniform([], -largest, largest) for largest in ranges)
         red, green, blue = tf.unstack(image, axis=-1)
         shifted = [red + y + 1.402 * cr, green + y - 0.344136 * cb - 0.714136 * cr, blue + y + 1.772 * cb]
         return tf.clip_by_value(tf.stack(shifted, axis=-1), 0.0, 1.0)

@@ -169,6 +169,12 @@ class Config:
     cr_distortion_range: float = _preprocessing(
         0.1, 'largest shift of Cr by the fast colour distortion, of a range of 1 (inception)', lower=0, upper=1
     )
+    brightness_distortion_range: float = _preprocessing(
+        32 / 255,
+        'largest shift of brightness by either colour distortion, of a range of 1 (inception)',
+        lower=0,
+        upper=1,
+    )
 
     depth_multiplier: float = _network(
         1.0, 'factor on the channels of every layer (at least 16 remain)', above=0, upper=100

@@ -69,6 +69,7 @@ def draw_distortion(
         use_fast_color_distort=config.use_fast_color_distort,
         cb_distortion_range=config.cb_distortion_range,
         cr_distortion_range=config.cr_distortion_range,
+        brightness_distortion_range=config.brightness_distortion_range,
         random_flip=config.random_flip,
         crop_area_min=config.crop_area_min,
         crop_aspect_ratio_max=config.crop_aspect_ratio_max,

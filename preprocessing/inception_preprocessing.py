@@ -120,20 +120,25 @@ def draw_crop(
 
 
 def draw_fast_color(
-    cb_distortion_range: float = 0.1, cr_distortion_range: float = 0.1, uniform: Uniform = tf.random.uniform
+    cb_distortion_range: float = 0.1,
+    cr_distortion_range: float = 0.1,
+    brightness_distortion_range: float = BRIGHTNESS_MAX_DELTA,
+    uniform: Uniform = tf.random.uniform,
 ) -> FastColor:
     """Draws a shift in YCbCr, each part uniform within its range on both sides of zero."""
     return FastColor(
-        uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
+        uniform([], -brightness_distortion_range, brightness_distortion_range),
         uniform([], -cb_distortion_range, cb_distortion_range),
         uniform([], -cr_distortion_range, cr_distortion_range),
     )
 
 
-def draw_full_color(uniform: Uniform = tf.random.uniform) -> FullColor:
+def draw_full_color(
+    brightness_distortion_range: float = BRIGHTNESS_MAX_DELTA, uniform: Uniform = tf.random.uniform
+) -> FullColor:
     """Draws the four colour factors, each uniform in its range."""
     return FullColor(
-        uniform([], -BRIGHTNESS_MAX_DELTA, BRIGHTNESS_MAX_DELTA),
+        uniform([], -brightness_distortion_range, brightness_distortion_range),
         uniform([], *SATURATION_RANGE),
         uniform([], -HUE_MAX_DELTA, HUE_MAX_DELTA),
         uniform([], *CONTRAST_RANGE),
@@ -147,6 +152,7 @@ def draw_distortion(
     use_fast_color_distort: bool = True,
     cb_distortion_range: float = 0.1,
     cr_distortion_range: float = 0.1,
+    brightness_distortion_range: float = BRIGHTNESS_MAX_DELTA,
     random_flip: bool = True,
     crop_area_min: float = CROP_AREA_MIN,
     crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX,
@@ -167,9 +173,9 @@ def draw_distortion(
         crop=crop,
         resize_method=_draw_index(1 if fast_mode else len(RESIZE_METHODS), uniform),
         flip=uniform([]) < 0.5 if random_flip else tf.constant(False),
-        color=draw_fast_color(cb_distortion_range, cr_distortion_range, uniform)
+        color=draw_fast_color(cb_distortion_range, cr_distortion_range, brightness_distortion_range, uniform)
         if use_fast_color_distort
-        else draw_full_color(uniform),
+        else draw_full_color(brightness_distortion_range, uniform),
         # Fast mode always takes ordering 0.
         color_ordering=_draw_index(1 if fast_mode else len(FULL_ORDERINGS), uniform),
     )
@@ -422,6 +428,7 @@ def preprocess_for_train(
     use_fast_color_distort: bool = True,
     cb_distortion_range: float = 0.1,
     cr_distortion_range: float = 0.1,
+    brightness_distortion_range: float = BRIGHTNESS_MAX_DELTA,
     random_flip: bool = True,
     crop_area_min: float = CROP_AREA_MIN,
     crop_aspect_ratio_max: float = CROP_ASPECT_RATIO_MAX,
@@ -439,6 +446,7 @@ def preprocess_for_train(
       use_fast_color_distort: distort colour as a shift in YCbCr, whatever the mode.
       cb_distortion_range: largest shift of Cb.
       cr_distortion_range: largest shift of Cr.
+      brightness_distortion_range: largest shift of brightness, by either distortion of colour.
       random_flip: mirror half of the images.
       crop_area_min: smallest crop, as a fraction of the image.
       crop_aspect_ratio_max: largest width over height of the crop, and of height over width.
@@ -453,6 +461,7 @@ def preprocess_for_train(
         use_fast_color_distort=use_fast_color_distort,
         cb_distortion_range=cb_distortion_range,
         cr_distortion_range=cr_distortion_range,
+        brightness_distortion_range=brightness_distortion_range,
         random_flip=random_flip,
         crop_area_min=crop_area_min,
         crop_aspect_ratio_max=crop_aspect_ratio_max,

@@ -30,6 +30,7 @@ NEW: Dict[str, Any] = {
     **{'crop_area_min': 0.05, 'crop_aspect_ratio_max': 4 / 3, 'fast_mode': True, 'depth_multiplier': 1.0},
     **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
+    **{'brightness_distortion_range': 32 / 255},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
 }
 

@@ -291,6 +291,7 @@ EFFECTS: Dict[str, Tuple[Any, Callable[..., Any], Any]] = {
     'use_fast_color_distort': (False, color_operations, True),
     'cb_distortion_range': (0.3, uniform_ranges, {'brightness': 32 / 255, 'cb': 0.3, 'cr': 0.1}),
     'cr_distortion_range': (0.3, uniform_ranges, {'brightness': 32 / 255, 'cb': 0.1, 'cr': 0.3}),
+    'brightness_distortion_range': (0.3, uniform_ranges, {'brightness': 0.3, 'cb': 0.1, 'cr': 0.1}),
     'precision': ('bfloat16', training_batch_layout, ((3, 75, 75, 3), tf.bfloat16.as_numpy_dtype)),
     'clear_update_collections': (False, update_ops, 2),
     'optimizer': ('momentum', variable_kinds, {'ExponentialMovingAverage', 'Momentum'}),

@@ -284,6 +284,16 @@ def test_annotated_boxes_as_ymin_xmin_ymax_xmax_draw_the_crops_to_them() -> None
 DOCUMENTED = {'min_object_covered': 0.1, 'aspect_ratio_range': (3 / 4, 4 / 3), 'area_range': (0.05, 1.0)}
 
 
+def test_without_any_range_the_colours_stay() -> None:
+    none: Dict[str, Any] = {'brightness_distortion_range': 0.0, 'cb_distortion_range': 0.0, 'cr_distortion_range': 0.0}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        fast = inception.apply_fast_color(tf.constant(np.float32(CAT / 255)), inception.draw_fast_color(**none))
+        brightness = inception.draw_full_color(brightness_distortion_range=0.0).brightness
+        colors, zero = session.run([fast, brightness])
+    np.testing.assert_array_equal(colors, np.float32(CAT / 255))
+    assert zero == 0
+
+
 @pytest.mark.parametrize(
     ('function', 'arguments', 'documented'),
     [
@@ -303,6 +313,7 @@ DOCUMENTED = {'min_object_covered': 0.1, 'aspect_ratio_range': (3 / 4, 4 / 3), '
                 'use_fast_color_distort': True,
                 'cb_distortion_range': 0.1,
                 'cr_distortion_range': 0.1,
+                'brightness_distortion_range': 32 / 255,
                 'random_flip': True,
                 'crop_area_min': 0.05,
                 'crop_aspect_ratio_max': 4 / 3,
