@@ -51,6 +51,7 @@ setup(
         'preprocessing',
         'data',
         'studies',
+        'studies.shipped',
         'benchmarks',
     ],
     install_requires=[

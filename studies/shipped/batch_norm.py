@@ -1,0 +1,26 @@
+"""What does it change in a whole training that each core normalizes its own share of a batch?
+
+`local` keeps one core's moving statistics, `averaged` their mean over the cores, `synchronized` normalizes with the
+whole batch's moments. Few images on a core make the difference: here they are 32, a quarter of the documented number,
+as in the published experiment on the layer itself, which `python -m studies.batch_norm` makes again. The small version
+has 2 emulated cores with 8 images each.
+"""
+
+from studies.shipped import DIGITS, STEP_MS
+from studies.study import Small, Study, grid
+
+STUDY = Study(
+    flags={'train_batch_size': 256, 'train_steps': 852000, 'train_steps_per_eval': 8000},
+    axes=[grid(batch_norm=['local', 'averaged', 'synchronized'])],
+    step_ms=STEP_MS,
+    digits=Small(
+        flags={
+            **DIGITS,
+            'tpu': 'emulated:2',
+            'iterations': 10,
+            'train_batch_size': 16,
+            'train_steps': 360,
+            'train_steps_per_eval': 180,
+        }
+    ),
+)

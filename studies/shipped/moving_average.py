@@ -1,0 +1,34 @@
+"""What do averages of the weights gain, and which decay is best?
+
+The documented decay is 0.995 per step. An average over the last 1 / (1 - decay) steps smooths the noise of the steps,
+and lags behind them: what is best depends on how fast the weights still move.
+"""
+
+from studies.shipped import DIGITS, STEP_MS
+from studies.study import Small, Study, cases
+
+STUDY = Study(
+    axes=[
+        cases(
+            {
+                'off': {'moving_average': False},
+                'decay=0.9': {'moving_average_decay': 0.9},
+                'decay=0.995': {'moving_average_decay': 0.995},
+                'decay=0.9999': {'moving_average_decay': 0.9999},
+            }
+        )
+    ],
+    step_ms=STEP_MS,
+    digits=Small(
+        flags=DIGITS,
+        axes=[
+            cases(
+                {
+                    'off': {'moving_average': False},
+                    'decay=0.9': {'moving_average_decay': 0.9},
+                    'decay=0.995': {'moving_average_decay': 0.995},
+                }
+            )
+        ],
+    ),
+)

@@ -1,0 +1,36 @@
+"""Which optimizer trains Inception v3 to the best top-1: RMSProp, momentum, or plain gradient descent?
+
+The documented program has RMSProp with ε = 1 inside the root, which makes it much like momentum for gradients far below
+1: their squares hardly count beside ε. Plain gradient descent is given ten times the rate besides, since a momentum of
+0.9 adds up to ten times a steady gradient.
+"""
+
+from studies.shipped import DIGITS, STEP_MS
+from studies.study import Small, Study, cases
+
+STUDY = Study(
+    axes=[
+        cases(
+            {
+                'RMS': {'optimizer': 'RMS'},
+                'momentum': {'optimizer': 'momentum'},
+                'sgd': {'optimizer': 'sgd'},
+                'sgd,10-times-the-rate': {'optimizer': 'sgd', 'learning_rate': 1.65},
+            }
+        )
+    ],
+    step_ms=STEP_MS,
+    digits=Small(
+        flags=DIGITS,
+        axes=[
+            cases(
+                {
+                    'RMS': {'optimizer': 'RMS'},
+                    'momentum': {'optimizer': 'momentum'},
+                    'sgd': {'optimizer': 'sgd'},
+                    'sgd,10-times-the-rate': {'optimizer': 'sgd', 'learning_rate': 0.6},
+                }
+            )
+        ],
+    ),
+)
