@@ -44,7 +44,7 @@ def _groups(config: Config) -> List[List[int]]:
 
 
 class BatchNorm:
-    """Batch normalization with a shift and no scale, which the next layer's weights make superfluous.
+    """Batch normalization, with a shift, and with a scale for the networks that have one.
 
     Ioffe & Szegedy, "Batch Normalization", algorithm 1. Training normalizes with the moments of the batch, and
     moves the moving mean and variance by (1 - decay) towards them (the variance with Bessel's correction);
@@ -75,10 +75,20 @@ class BatchNorm:
         self._synchronized_over = synchronized_over
         self._averaged_over = averaged_over
 
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Normalizes each channel of [batch, height, width, channels]; the dtype is kept, the moments are float32."""
+    def __call__(self, inputs: tf.Tensor, scale_initializer: Any = None, epsilon: float = EPSILON) -> tf.Tensor:
+        """Normalizes each channel; the dtype is kept, the moments are float32.
+
+        Args:
+          inputs: [batch, height, width, channels], float32 or bfloat16.
+          scale_initializer: of the variable `gamma`, which multiplies what is normalized. None: there is none; the
+            next layer's weights make it superfluous if nothing but a ReLU is between.
+          epsilon: is added to the variance.
+        """
         depth = [inputs.shape[-1]]
         with tf.compat.v1.variable_scope('BatchNorm'):
+            gamma = tf.ones(depth)
+            if scale_initializer is not None:
+                gamma = tf.compat.v1.get_variable('gamma', depth, initializer=scale_initializer)
             beta = tf.compat.v1.get_variable('beta', depth, initializer=tf.zeros_initializer())
             mean = tf.compat.v1.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), trainable=False)
             variance = tf.compat.v1.get_variable(
@@ -88,10 +98,10 @@ class BatchNorm:
             x = tf.cast(inputs, tf.float32)
             if not self._is_training:
                 outputs, _, _ = tf.compat.v1.nn.fused_batch_norm(
-                    x, tf.ones(depth), beta, mean, variance, epsilon=EPSILON, is_training=False
+                    x, gamma, beta, mean, variance, epsilon=epsilon, is_training=False
                 )
                 return tf.cast(outputs, inputs.dtype)
-            outputs, batch_mean, batch_variance = self._normalize(x, beta, mean)
+            outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, mean, epsilon)
             updates = [self._move(mean, batch_mean), self._move(variance, batch_variance)]
             if self._update_in_place:
                 with tf.control_dependencies(updates):
@@ -102,14 +112,14 @@ class BatchNorm:
             return tf.cast(outputs, inputs.dtype)
 
     def _normalize(
-        self, x: tf.Tensor, beta: tf.Tensor, moving_mean: tf.Variable
+        self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, moving_mean: tf.Variable, epsilon: float
     ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The normalized batch, and the mean and the unbiased variance for the moving statistics."""
         if self._synchronized_over:
             # The same for all cores of a group; without it, means far from 0 would cost the variance its digits.
             shift = tf.stop_gradient(moving_mean)
-            return _normalize_synchronized(x, beta, shift, self._synchronized_over)
-        outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, tf.ones([x.shape[-1]]), beta, epsilon=EPSILON)
+            return _normalize_synchronized(x, gamma, beta, shift, self._synchronized_over, epsilon)
+        outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=epsilon)
         if self._averaged_over:
             mean, variance = _mean_over(self._averaged_over, mean, variance)
         return outputs, mean, variance
@@ -119,7 +129,12 @@ class BatchNorm:
 
 
 def _normalize_synchronized(
-    x: tf.Tensor, beta: tf.Tensor, shift: tf.Tensor, groups: Sequence[Sequence[int]]
+    x: tf.Tensor,
+    gamma: tf.Tensor,
+    beta: tf.Tensor,
+    shift: tf.Tensor,
+    groups: Sequence[Sequence[int]],
+    epsilon: float,
 ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Normalizes with the moments over a group of cores; one sum over the cores forward, and one backward.
 
@@ -130,24 +145,25 @@ def _normalize_synchronized(
     count = elements * len(groups[0])
 
     @tf.custom_gradient
-    def normalize(x: tf.Tensor, beta: tf.Tensor) -> Any:
+    def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         shifted = x - shift
         mean, mean_square = _mean_over(groups, _mean(shifted), _mean(tf.square(shifted)))
         # Rounding may leave a constant channel just below 0.
         variance = tf.maximum(mean_square - tf.square(mean), 0.0)
-        inverse = tf.math.rsqrt(variance + EPSILON)
+        inverse = tf.math.rsqrt(variance + epsilon)
         normalized = (shifted - mean) * inverse
 
-        def gradient(d_outputs: tf.Tensor, *unused: Any) -> Tuple[tf.Tensor, tf.Tensor]:
+        def gradient(d_outputs: tf.Tensor, *unused: Any) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             """Ioffe & Szegedy, section 3, with its sums over the group; TensorFlow's would be over all axes at once."""
-            d_mean = _mean(d_outputs)
-            group_mean, group_scale = _mean_over(groups, d_mean, _mean(d_outputs * normalized))
-            return (d_outputs - group_mean - normalized * group_scale) * inverse, d_mean * elements
+            d_mean, d_scale = _mean(d_outputs), _mean(d_outputs * normalized)
+            group_mean, group_scale = _mean_over(groups, d_mean, d_scale)
+            d_x = (d_outputs - group_mean - normalized * group_scale) * (gamma * inverse)
+            return d_x, d_scale * elements, d_mean * elements
 
         # Bessel's correction, of which a single value has none.
-        return (normalized + beta, mean + shift, variance * (count / max(count - 1, 1))), gradient
+        return (normalized * gamma + beta, mean + shift, variance * (count / max(count - 1, 1))), gradient
 
-    return normalize(x, beta)
+    return normalize(x, gamma, beta)
 
 
 def _mean(x: tf.Tensor) -> tf.Tensor:

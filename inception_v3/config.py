@@ -9,6 +9,7 @@ import functools
 import json
 import math
 import os
+import re
 import unicodedata
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
@@ -16,15 +17,13 @@ from absl import app
 
 from data.messages import shown
 from inception_v3 import topology
+from inception_v3.networks.registry import NETWORKS
 
-# The auxiliary head pools Mixed_6e with a 5 x 5 window; that map is 5 x 5 from 107 pixels on.
-AUXILIARY_HEAD_MIN_SIZE = 107
-# Mixed_7a's valid 3 x 3 convolutions with stride 2 leave one position from 75 pixels on.
-MIN_SIZE = 75
 # TensorFlow's sizes are of 32 bits, as its floating-point numbers are; and a path has at most 4,096 bytes.
 _LARGEST_INT = 2**31 - 1
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 2.0**127
 _LONGEST_TEXT = 4096
+_STEP_EPOCH = re.compile('[1-9][0-9]{0,5}')
 
 
 class ConfigError(app.UsageError, ValueError):
@@ -147,8 +146,8 @@ class Config:
     max_bad_records: int = _data(0, 'records per split that may be skipped because they cannot be used', lower=0)
 
     preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=('inception', 'vgg'))
-    height: int = _preprocessing(299, 'height of the images that the network sees, in pixels', lower=MIN_SIZE)
-    width: int = _preprocessing(299, 'width of the images that the network sees, in pixels', lower=MIN_SIZE)
+    height: int = _preprocessing(299, 'height of the images that the network sees, in pixels', lower=1)
+    width: int = _preprocessing(299, 'width of the images that the network sees, in pixels', lower=1)
     use_annotated_bbox: bool = _preprocessing(False, "crop around the records' bounding boxes (inception)")
     crop_area_min: float = _preprocessing(
         0.05, 'smallest random crop, as a fraction of the image (inception)', above=0, upper=1
@@ -176,11 +175,17 @@ class Config:
         upper=1,
     )
 
+    network: str = _network('inception_v3', 'the network', choices=tuple(NETWORKS))
     depth_multiplier: float = _network(
         1.0, 'factor on the channels of every layer (at least 16 remain)', above=0, upper=100
     )
     auxiliary_head: bool = _network(
-        True, f'train the auxiliary classifier too; inputs below {AUXILIARY_HEAD_MIN_SIZE} pixels leave it out'
+        True,
+        'train the auxiliary classifier too; inputs below '
+        f'{NETWORKS["inception_v3"].auxiliary_head_min_size} pixels leave it out (inception_v3)',
+    )
+    zero_init_last_scale: bool = _network(
+        False, 'begin with residual blocks that change nothing: 0 as the scale after their last convolution (resnet50)'
     )
     batch_norm_decay: float = _network(
         0.9976, 'decay per step of the moving mean and variance of batch normalization', lower=0, upper=1
@@ -204,14 +209,29 @@ class Config:
     optimizer: str = _optimizer(
         'RMS', 'optimizer: gradient descent, momentum or RMSProp', choices=('sgd', 'momentum', 'RMS')
     )
+    label_smoothing: float = _optimizer(
+        0.1, 'share of each label that is spread over all classes in the training loss', lower=0, upper=1
+    )
+    weight_decay: float = _optimizer(
+        4e-5, "factor on half the sum of squares of the convolutions' weights in the training loss", lower=0, upper=1
+    )
     moving_average: bool = _optimizer(True, 'average the weights, and evaluate and export the averages')
     moving_average_decay: float = _optimizer(0.995, 'decay per step of the averages of the weights', lower=0, upper=1)
 
     learning_rate: float = _schedule(0.165, 'learning rate per 256 images in a batch', above=0)
-    learning_rate_decay: float = _schedule(0.94, 'factor on the learning rate at each decay', above=0, upper=1)
-    learning_rate_decay_epochs: int = _schedule(3, 'epochs between decays', lower=1)
-    use_learning_rate_warmup: bool = _schedule(False, 'start low: for batches of 4,096 to 16,384 images')
-    cold_epochs: int = _schedule(2, 'epochs at a tenth of the rate, at the start of a warm-up', lower=0)
+    schedule: str = _schedule(
+        'exponential',
+        'course of the learning rate: a decay every few epochs (exponential); a decay at --step_epochs (step); half a '
+        'cosine down to 0 at --train_steps (cosine)',
+        choices=('exponential', 'step', 'cosine'),
+    )
+    learning_rate_decay: float = _schedule(
+        0.94, 'factor on the learning rate at each decay (exponential, step)', above=0, upper=1
+    )
+    learning_rate_decay_epochs: int = _schedule(3, 'epochs between decays (exponential)', lower=1)
+    step_epochs: str = _schedule('30,60,80', 'epochs at whose beginning the rate decays, rising (step)')
+    use_learning_rate_warmup: bool = _schedule(False, 'start low: for large batches')
+    cold_epochs: int = _schedule(2, 'epochs at a tenth of the rate, at the start of a warm-up (exponential)', lower=0)
     warmup_epochs: int = _schedule(7, 'epochs in which a warm-up rises', lower=0)
 
     mode: str = _run('train_and_eval', 'what to do', choices=('train', 'eval', 'train_and_eval'))
@@ -303,11 +323,11 @@ class Config:
                         f'--num_shards={self.num_shards}; the nearest is {near}.'
                     )
         yield from self._cluster_contradictions()
-        if self.use_learning_rate_warmup and self.warmup_epochs + self.learning_rate_decay_epochs < 2:
-            yield (
-                f'--warmup_epochs={self.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and '
-                f'--learning_rate_decay_epochs={self.learning_rate_decay_epochs}.'
-            )
+        yield from self._schedule_contradictions()
+        smallest = NETWORKS[self.network].min_size
+        for name in ('height', 'width'):
+            if getattr(self, name) < smallest:
+                yield f'--{name}={getattr(self, name)}: must be at least {smallest} with --network={self.network}.'
         if self.transfer == 'uint8' and self.preprocessing == 'inception' and not self.fast_mode:
             yield (
                 '--transfer=uint8: needs --fast_mode=True. Bytes cannot hold what bicubic resizing makes beyond black '
@@ -327,6 +347,29 @@ class Config:
                 'python -m data.audit names those that cannot be used: leave them out of the data set.'
             )
 
+    def _schedule_contradictions(self) -> Iterable[str]:
+        if self.use_learning_rate_warmup:
+            if self.schedule == 'exponential' and self.warmup_epochs + self.learning_rate_decay_epochs < 2:
+                yield (
+                    f'--warmup_epochs={self.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and '
+                    f'--learning_rate_decay_epochs={self.learning_rate_decay_epochs}.'
+                )
+            if self.schedule != 'exponential' and self.warmup_epochs < 1:
+                yield (
+                    f'--warmup_epochs={self.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and '
+                    f'--schedule={self.schedule}.'
+                )
+        listed = self.step_epochs.split(',')
+        if not all(_STEP_EPOCH.fullmatch(epoch) for epoch in listed) or [*self.steps_down] != sorted(
+            set(self.steps_down)
+        ):
+            yield f'--step_epochs={shown(self.step_epochs)}: must be whole epochs from 1 on, rising, such as 30,60,80.'
+
+    @property
+    def steps_down(self) -> Tuple[int, ...]:
+        """The epochs that `step_epochs` lists."""
+        return tuple(int(epoch) for epoch in self.step_epochs.split(',') if _STEP_EPOCH.fullmatch(epoch))
+
     @property
     def is_emulated(self) -> bool:
         """Whether the run's TPU is emulated on this machine."""
@@ -345,7 +388,8 @@ class Config:
     @property
     def has_auxiliary_head(self) -> bool:
         """Whether the network is built with its auxiliary head: asked for, and its input is large enough."""
-        return self.auxiliary_head and min(self.height, self.width) >= AUXILIARY_HEAD_MIN_SIZE
+        smallest = NETWORKS[self.network].auxiliary_head_min_size
+        return self.auxiliary_head and 0 < smallest <= min(self.height, self.width)
 
     @property
     def eval_images(self) -> int:
@@ -421,6 +465,29 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'train_batch_size': 4096,
         'use_learning_rate_warmup': True,
         'train_steps': 53250,
+    },
+    # Goyal et al., "Accurate, Large Minibatch SGD", section 5.1: 90 epochs, with the labels smoothed besides. Their
+    # images are cropped at random, mirrored, and left in their colours.
+    'resnet50_imagenet': {
+        'network': 'resnet50',
+        'zero_init_last_scale': True,
+        'height': 224,
+        'width': 224,
+        'crop_area_min': 0.08,
+        'brightness_distortion_range': 0.0,
+        'cb_distortion_range': 0.0,
+        'cr_distortion_range': 0.0,
+        'optimizer': 'momentum',
+        'weight_decay': 1e-4,
+        'moving_average': False,
+        'batch_norm_decay': 0.9,
+        'schedule': 'step',
+        'learning_rate': 0.1,
+        'learning_rate_decay': 0.1,
+        'use_learning_rate_warmup': True,
+        'warmup_epochs': 5,
+        'train_steps': 112603,
+        'train_steps_per_eval': 1252,
     },
     # The full graph at a small size, on the 1,797 handwritten digits that come with scikit-learn: minutes
     # on two cores. A digit that is mirrored or cut is another digit, or none.

@@ -30,7 +30,7 @@ from inception_v3.checkpoints import (
     step_before,
     step_of,
 )
-from inception_v3.config import AUXILIARY_HEAD_MIN_SIZE, Config
+from inception_v3.config import Config
 from inception_v3.data_set import description_of, splits_of
 from inception_v3.divergence import DivergedError, DivergenceHook
 from inception_v3.emulation.estimator import notice
@@ -42,6 +42,7 @@ from inception_v3.learning_rate import learning_rate
 from inception_v3.leftovers import remove_leftovers
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
 from inception_v3.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
 from inception_v3.starts import RecordStartHook
@@ -90,10 +91,10 @@ class Run:
             logger.warning(notice(topology.emulated(str(config.tpu))))
         if config.mode != 'eval':
             logger.info('batch normalization: %s', batch_norm.description(config))
-        if config.mode != 'eval' and config.auxiliary_head and not config.has_auxiliary_head:
+        head_size = NETWORKS[config.network].auxiliary_head_min_size
+        if config.mode != 'eval' and config.auxiliary_head and head_size and not config.has_auxiliary_head:
             logger.info(
-                'the auxiliary head is left out: it needs images of at least %d pixels on both sides',
-                AUXILIARY_HEAD_MIN_SIZE,
+                'the auxiliary head is left out: it needs images of at least %d pixels on both sides', head_size
             )
 
     def _check_shards(self, split: str) -> None:

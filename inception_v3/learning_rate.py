@@ -1,6 +1,7 @@
-"""The learning rate: stepwise exponential decay, with a warm-up for large batches."""
+"""The learning rate: its decay, and a warm-up for large batches."""
 
-from typing import Any
+import math
+from typing import Any, Callable, NamedTuple
 
 import tensorflow as tf
 
@@ -15,11 +16,35 @@ FLOOR = 0.0001
 COLD_FRACTION = 0.1
 
 
+class _Arithmetic(NamedTuple):
+    """What is done alike to numbers and to tensors."""
+
+    whole: Callable[[Any], Any]
+    real: Callable[[Any], Any]
+    choose: Callable[[Any, Any, Any], Any]
+    minimum: Callable[[Any, Any], Any]
+    maximum: Callable[[Any, Any], Any]
+    cos: Callable[[Any], Any]
+
+
+_NUMBERS = _Arithmetic(
+    int, float, lambda condition, then, otherwise: then if condition else otherwise, min, max, math.cos
+)
+_TENSORS = _Arithmetic(
+    lambda step: tf.cast(step, tf.int64),
+    lambda whole: tf.cast(whole, tf.float32),
+    lambda condition, then, otherwise: tf.where(condition, then + tf.zeros_like(otherwise), otherwise),
+    tf.minimum,
+    tf.maximum,
+    tf.cos,
+)
+
+
 def learning_rate(step: Any, config: Config) -> Any:
     """The learning rate at a step.
 
     With B images in a batch, E = num_train_images / B steps in an epoch, and base = learning_rate * B / 256, the
-    plain schedule is base * decay ^ floor(step / floor(decay_epochs * E)).
+    plain exponential schedule is base * decay ^ floor(step / floor(decay_epochs * E)).
 
     A warm-up replaces its first epochs. Let adj = base * decay ^ ((warmup + cold) / decay_epochs), the plain
     rate where the warm-up is meant to end, and e = floor(step / E). The rate is 0.1 adj while e < cold; then, while
@@ -27,7 +52,12 @@ def learning_rate(step: Any, config: Config) -> Any:
     This passes adj in its last but one epoch and ends a step above it: at the defaults and a batch of 1,024 it is
     0.548 in epoch 10, 0.603 in epoch 11, and plain, 0.515, from epoch 12. Published results were made so.
 
-    Neither falls below 0.0001 base.
+    The step schedule is base * decay ^ n in and after the n-th of `step_epochs`. The cosine schedule is
+    base / 2 * (1 + cos(pi * t)), t being the part that is done of the steps up to `train_steps` (Loshchilov & Hutter,
+    "SGDR", equation 5, without restarts). The warm-up of both is that of Goyal et al., section 2.2: in the first
+    W = floor(warmup * E) steps the rate rises in equal parts, base * (step + 1) / W; the cosine begins after it.
+
+    None falls below 0.0001 base.
 
     Args:
       step: the global step, from 0: a whole number, or an integer tensor of any shape.
@@ -36,32 +66,48 @@ def learning_rate(step: Any, config: Config) -> Any:
     Returns:
       The rate, as a float for a number and as a float32 tensor for a tensor.
     """
+    on = _TENSORS if isinstance(step, (tf.Tensor, tf.Variable)) else _NUMBERS
+    schedule = {'exponential': _exponential, 'step': _step, 'cosine': _cosine}[config.schedule]
+    base = config.learning_rate * config.train_batch_size / REFERENCE_BATCH_SIZE
+    return on.maximum(schedule(on.whole(step), base, config, on), FLOOR * base)
+
+
+# Whole numbers throughout, so that a decay comes at its very step: a float32 step / E can miss it.
+
+
+def _exponential(step: Any, base: float, config: Config, on: _Arithmetic) -> Any:
     batch, images = config.train_batch_size, config.num_train_images
     decay, decay_epochs = config.learning_rate_decay, config.learning_rate_decay_epochs
-    base = config.learning_rate * batch / REFERENCE_BATCH_SIZE
-
-    on_tensors = isinstance(step, (tf.Tensor, tf.Variable))
-    if on_tensors:
-        step = tf.cast(step, tf.int64)
-
-    def real(whole: Any) -> Any:
-        return tf.cast(whole, tf.float32) if on_tensors else float(whole)
-
-    def choose(condition: Any, then: Any, otherwise: Any) -> Any:
-        if on_tensors:
-            return tf.where(condition, then + tf.zeros_like(otherwise), otherwise)
-        return then if condition else otherwise
-
-    # Whole numbers throughout, so that a decay comes at its very step: a float32 step / E can miss it.
     steps_per_decay = max(1, decay_epochs * images // batch)
-    rate = base * decay ** real(step // steps_per_decay)
-    if config.use_learning_rate_warmup:
-        cold, warmup = config.cold_epochs, config.warmup_epochs
-        epoch = real(step * batch // images)
-        adjusted = base * decay ** ((warmup + cold) / decay_epochs)
-        slope = (1 - COLD_FRACTION) * adjusted / (warmup + decay_epochs - 1)
-        rising = COLD_FRACTION * adjusted + (epoch - (cold - 1)) * slope
-        rate = choose(epoch < warmup + cold + decay_epochs, rising, rate)
-        rate = choose(epoch < cold, COLD_FRACTION * adjusted, rate)
-    floor = FLOOR * base
-    return tf.maximum(rate, floor) if on_tensors else max(rate, floor)
+    rate = base * decay ** on.real(step // steps_per_decay)
+    if not config.use_learning_rate_warmup:
+        return rate
+    cold, warmup = config.cold_epochs, config.warmup_epochs
+    epoch = on.real(step * batch // images)
+    adjusted = base * decay ** ((warmup + cold) / decay_epochs)
+    slope = (1 - COLD_FRACTION) * adjusted / (warmup + decay_epochs - 1)
+    rising = COLD_FRACTION * adjusted + (epoch - (cold - 1)) * slope
+    rate = on.choose(epoch < warmup + cold + decay_epochs, rising, rate)
+    return on.choose(epoch < cold, COLD_FRACTION * adjusted, rate)
+
+
+def _step(step: Any, base: float, config: Config, on: _Arithmetic) -> Any:
+    epoch = step * config.train_batch_size // config.num_train_images
+    decays = sum(on.real(epoch >= start) for start in config.steps_down)
+    return _after_rising(step, base, base * config.learning_rate_decay**decays, config, on)
+
+
+def _cosine(step: Any, base: float, config: Config, on: _Arithmetic) -> Any:
+    rising = _rising_steps(config)
+    part = on.real(step - rising) / max(1, config.train_steps - rising)
+    return _after_rising(step, base, base / 2 * (1 + on.cos(math.pi * on.minimum(part, 1.0))), config, on)
+
+
+def _rising_steps(config: Config) -> int:
+    return config.warmup_epochs * config.num_train_images // config.train_batch_size * config.use_learning_rate_warmup
+
+
+def _after_rising(step: Any, base: float, rate: Any, config: Config, on: _Arithmetic) -> Any:
+    """The warm-up of all schedules but the documented one."""
+    rising = _rising_steps(config)
+    return on.choose(step < rising, base * on.real(step + 1) / rising, rate) if rising else rate

@@ -8,14 +8,12 @@ from inception_v3 import metrics, moving_average, seeding, transfer
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.networks.inception_v3 import inception_v3
 from inception_v3.networks.layers import conv_for
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.optimizers import make_optimizer
 
-# Szegedy et al., section 7; section 4 for the auxiliary classifier.
-LABEL_SMOOTHING = 0.1
+# Szegedy et al., section 4.
 AUXILIARY_WEIGHT = 0.4
-WEIGHT_DECAY = 4e-5
 
 # The signature of an exported model, and the name of its input.
 EXPORT_SIGNATURE = 'image_bytes'
@@ -54,7 +52,7 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
     # What is exported runs in float32, wherever that is.
     bfloat16 = config.precision == 'bfloat16' and mode != _PREDICT
     dtype = tf.bfloat16 if bfloat16 else tf.float32
-    logits, auxiliary_logits = inception_v3(
+    logits, auxiliary_logits = NETWORKS[config.network].build(
         tf.cast(images, dtype),
         config.num_classes,
         is_training,
@@ -64,6 +62,7 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
         depth_multiplier=config.depth_multiplier,
         # Without it in prediction, an exported model does not carry its weights.
         auxiliary_head=config.has_auxiliary_head and mode != _PREDICT,
+        zero_init_last_scale=config.zero_init_last_scale,
     )
     return (
         tf.cast(logits, tf.float32),
@@ -71,35 +70,38 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
     )
 
 
-def total_loss(logits: tf.Tensor, auxiliary_logits: Optional[tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+def total_loss(
+    logits: tf.Tensor, auxiliary_logits: Optional[tf.Tensor], labels: tf.Tensor, config: Config
+) -> tf.Tensor:
     """The training loss, a float32 scalar.
 
-    Mean softmax cross-entropy with labels smoothed by 0.1, plus 0.4 times the same of the auxiliary logits, plus
-    4e-5 times half the sum of squares of the weights of convolutions: the collection WEIGHTS, which has neither
-    biases nor batch normalization's variables.
+    Mean softmax cross-entropy with labels smoothed by `label_smoothing` (0.1), plus 0.4 times the same of the auxiliary
+    logits, plus `weight_decay` (4e-5) times half the sum of squares of the weights of convolutions: the collection
+    WEIGHTS, which has neither biases nor batch normalization's variables.
 
     Args:
       logits: float32 [batch, num_classes].
       auxiliary_logits: the same of the auxiliary head, or None.
       labels: int32 [batch].
+      config: of the run.
     """
 
     def cross_entropy(x: tf.Tensor) -> tf.Tensor:
         one_hot = tf.one_hot(labels, x.shape[1])
-        return tf.compat.v1.losses.softmax_cross_entropy(one_hot, x, label_smoothing=LABEL_SMOOTHING)
+        return tf.compat.v1.losses.softmax_cross_entropy(one_hot, x, label_smoothing=config.label_smoothing)
 
     loss = cross_entropy(logits)
     if auxiliary_logits is not None:
         loss += AUXILIARY_WEIGHT * cross_entropy(auxiliary_logits)
     weights = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)
     # One sum of a stack: the order in which add_n sums varies, and its last bits with it.
-    return loss + WEIGHT_DECAY * tf.reduce_sum(tf.stack([tf.nn.l2_loss(weight) for weight in weights]))
+    return loss + config.weight_decay * tf.reduce_sum(tf.stack([tf.nn.l2_loss(weight) for weight in weights]))
 
 
 def _training(
     logits: tf.Tensor, auxiliary_logits: Optional[tf.Tensor], labels: tf.Tensor, config: Config
 ) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
-    loss = total_loss(logits, auxiliary_logits, labels)
+    loss = total_loss(logits, auxiliary_logits, labels, config)
     global_step = tf.compat.v1.train.get_or_create_global_step()
     step = tf.identity(global_step)
     rate = learning_rate(step, config)

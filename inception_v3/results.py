@@ -28,7 +28,7 @@ _DIGITS_SHOWN = 12
 # The fields of a configuration that decide what an evaluation of a checkpoint gives.
 _DECIDING = (
     *('use_data', 'data_dir', 'data_format', 'num_classes', 'num_eval_images', 'eval_total_size', 'max_bad_records'),
-    *('preprocessing', 'height', 'width', 'depth_multiplier', 'precision', 'transfer', 'moving_average'),
+    *('preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'precision', 'transfer', 'moving_average'),
 )
 
 

@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from data import digits, records
 from data.dataset_info import DatasetInfo
-from inception_v3 import model_fn
 from inception_v3.config import Config
 from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.progress import logger
 
 
@@ -147,7 +147,11 @@ def one_layer_network(
     return tf.squeeze(net, [1, 2]), None
 
 
+# In the place of the network that it has the limits of.
+ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
+
+
 @pytest.fixture
 def one_layer(monkeypatch: Any) -> None:
     """In place of the network one layer and the logits, with 4 trainable variables, where all that counts is around."""
-    monkeypatch.setattr(model_fn, 'inception_v3', one_layer_network)
+    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)

@@ -4,9 +4,10 @@ from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow
 
 import sys
 
-from inception_v3 import main, model_fn
-from tests.conftest import one_layer_network
+from inception_v3 import main
+from inception_v3.networks.registry import NETWORKS
+from tests.conftest import ONE_LAYER
 
 if __name__ == '__main__':
-    model_fn.inception_v3 = one_layer_network  # type: ignore[assignment]
+    NETWORKS['inception_v3'] = ONE_LAYER
     sys.exit(main.main(sys.argv))

@@ -52,6 +52,35 @@ def test_there_is_no_scale_and_only_the_shift_is_trained() -> None:
     assert [v.op.name for v in tf.compat.v1.trainable_variables()] == ['BatchNorm/beta']
 
 
+@pytest.mark.parametrize('groups', [None, [[0]]])
+def test_a_scale_multiplies_and_has_its_gradient(groups: Any) -> None:
+    scale, epsilon = np.float32([0.5, -2.0, 3.0]), 0.1
+    x = tf.constant(INPUTS)
+    outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x, tf.constant_initializer(scale), epsilon)
+    weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(np.float32)
+    gamma, beta = (variables()[f'BatchNorm/{name}'] for name in ('gamma', 'beta'))
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        gradients = tf.gradients(tf.reduce_sum(outputs * weights), [x, gamma, beta])
+        values, d_x, d_gamma, d_beta = session.run([outputs, *gradients])
+    inverse = 1 / np.sqrt(INPUTS.var((0, 1, 2)) + epsilon)
+    normalized = (INPUTS - INPUTS.mean((0, 1, 2))) * inverse
+    np.testing.assert_allclose(values, normalized * scale, atol=1e-5)
+    # Ioffe & Szegedy, section 3.
+    np.testing.assert_allclose(d_gamma, (weights * normalized).sum((0, 1, 2)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(d_beta, weights.sum((0, 1, 2)), rtol=1e-4, atol=1e-4)
+    means = weights.mean((0, 1, 2)), (weights * normalized).mean((0, 1, 2))
+    np.testing.assert_allclose(d_x, scale * inverse * (weights - means[0] - normalized * means[1]), atol=1e-4)
+
+
+def test_without_training_a_scale_multiplies_too() -> None:
+    outputs = BatchNorm(False, DECAY)(tf.constant(INPUTS), tf.constant_initializer([0.5, -2.0, 3.0]), 0.1)
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        result = session.run(outputs)
+    np.testing.assert_allclose(result, INPUTS / np.sqrt(1.1) * [0.5, -2.0, 3.0], rtol=1e-5, atol=1e-5)
+
+
 def test_bfloat16_activations_have_float32_moments() -> None:
     # 4,096 ones and one 100: a sum in bfloat16 would stop growing at 256.
     inputs = np.concatenate([np.ones([4096], np.float32), [100.0]]).reshape([1, 1, -1, 1])

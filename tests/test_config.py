@@ -8,6 +8,7 @@ import pytest
 
 from data import dataset_info
 from inception_v3.config import PRESETS, Config, ConfigError, differences, setting_of
+from inception_v3.networks.registry import NETWORKS
 
 # Origin: the documented flags and their defaults. New flags of this project are in NEW.
 DOCUMENTED: Dict[str, Any] = {
@@ -31,6 +32,8 @@ NEW: Dict[str, Any] = {
     **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
     **{'brightness_distortion_range': 32 / 255},
+    **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
+    **{'schedule': 'exponential', 'step_epochs': '30,60,80'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
 }
 
@@ -46,7 +49,8 @@ def test_defaults_are_the_documented_ones() -> None:
         ('train_batch_size', '8', '--train_batch_size=8: must be a whole number.'),
         ('train_batch_size', 8.0, '--train_batch_size=8.0: must be a whole number.'),
         ('train_batch_size', True, '--train_batch_size=True: must be a whole number.'),
-        ('height', 74, '--height=74: must be at least 75.'),
+        ('height', 74, '--height=74: must be at least 75 with --network=inception_v3.'),
+        ('height', 0, '--height=0: must be at least 1.'),
         ('learning_rate', 0.0, '--learning_rate=0.0: must be above 0.'),
         ('learning_rate', float('nan'), '--learning_rate=nan: must be a number.'),
         ('learning_rate', float('inf'), '--learning_rate=inf: must be a number.'),
@@ -63,6 +67,15 @@ def test_defaults_are_the_documented_ones() -> None:
         ('height', 2**31, '--height=2147483648: must be at most 2147483647.'),
         ('data_dir', 'a' * 5000, f'--data_dir={"a" * 40}...{"a" * 40}: must be a text of at most 4,096 characters.'),
         ('data_dir', 'a\0', r'--data_dir=a\x00: must be a text in UTF-8, without control characters.'),
+        ('network', 'vgg16', f'--network=vgg16: must be {" or ".join(NETWORKS)}.'),
+        *(
+            (
+                'step_epochs',
+                wrong,
+                f'--step_epochs={wrong}: must be whole epochs from 1 on, rising, such as 30,60,80.',
+            )
+            for wrong in ('', '30,', '60,30', '30,30', '0,30', '1.5', 'a')
+        ),
         ('eval_timeout', -1, '--eval_timeout=-1: must be at least 0.'),
     ],
 )

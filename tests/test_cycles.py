@@ -17,12 +17,13 @@ import tensorflow as tf
 
 from data import dataset_info, records
 from data.records import DataError
-from inception_v3 import model_fn, results, starts
+from inception_v3 import results, starts
 from inception_v3.checkpoints import CheckpointError, step_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.cycles import Run, TrainingError
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.progress import Screen
-from tests.conftest import Photo, make_small_config, one_layer_network, photo_example
+from tests.conftest import ONE_LAYER, Photo, make_small_config, photo_example
 
 IMAGES = 359
 
@@ -34,7 +35,7 @@ def execute(config: Config) -> str:
 @pytest.fixture(scope='module', autouse=True)
 def _of_one_layer() -> Iterator[None]:
     """The course of a run is the same whatever its network."""
-    with mock.patch.object(model_fn, 'inception_v3', one_layer_network):
+    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
         yield
 
 

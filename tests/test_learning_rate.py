@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inception_v3.config import Config
+from inception_v3.config import PRESETS, Config
 from inception_v3.learning_rate import learning_rate
 from tests.conftest import evaluate
 
@@ -103,3 +103,50 @@ def test_every_part_of_the_schedule_can_be_set() -> None:
 def test_a_batch_larger_than_the_epochs_between_decays_decays_at_every_step() -> None:
     config = Config(train_batch_size=1024, num_train_images=100)
     assert learning_rate(2, config) == pytest.approx(0.66 * 0.94**2)
+
+
+def stepwise(step: int, epochs: List[int], config: Config) -> float:
+    """The step schedule with the warm-up of Goyal et al., on exact fractions."""
+    base = config.learning_rate * config.train_batch_size / 256
+    steps_per_epoch = Fraction(config.num_train_images, config.train_batch_size)
+    warm = math.floor(config.warmup_epochs * steps_per_epoch) if config.use_learning_rate_warmup else 0
+    if step < warm:
+        return base * (step + 1) / warm
+    return base * config.learning_rate_decay ** sum(step / steps_per_epoch >= epoch for epoch in epochs)
+
+
+def test_resnets_recipe_decays_in_epochs_30_60_and_80_after_five_that_rise() -> None:
+    config = Config(**PRESETS['resnet50_imagenet'])
+    steps = [s for epoch in range(91) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
+    expected = [stepwise(step, [30, 60, 80], config) for step in steps]
+    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
+    np.testing.assert_allclose(evaluate(learning_rate(tf.constant(steps, tf.int64), config)), expected, rtol=2e-6)
+    # At a batch of 1,024: 0.4, a tenth of it from epoch 30 on, and so on (Goyal et al., section 5.1).
+    rates = [learning_rate(first_step(epoch, config), config) for epoch in (5, 29, 30, 60, 80, 89)]
+    np.testing.assert_allclose(rates, [0.4, 0.4, 0.04, 0.004, 0.0004, 0.0004])
+
+
+@pytest.mark.parametrize('warmup', [False, True])
+def test_the_cosine_ends_at_the_last_step(warmup: bool) -> None:
+    config = Config(
+        schedule='cosine', train_steps=1000, num_train_images=51200, use_learning_rate_warmup=warmup, warmup_epochs=2
+    )
+    base, warm = 0.66, 100 if warmup else 0
+    steps = [*range(0, 1000, 7), 999, 1000, 1500]
+    expected = [
+        base * (step + 1) / warm
+        if step < warm
+        else max(base * (1 + math.cos(math.pi * min(1, (step - warm) / (1000 - warm)))) / 2, base * 1e-4)
+        for step in steps
+    ]
+    np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
+    found = evaluate(learning_rate(tf.constant(steps, tf.int64), config))
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-7)
+    assert learning_rate(warm, config) == pytest.approx(base)
+    assert learning_rate((1000 + warm) // 2, config) == pytest.approx(base / 2)
+    assert learning_rate(1000, config) == pytest.approx(base * 1e-4)
+
+
+def test_other_epochs_can_be_named() -> None:
+    config = Config(schedule='step', step_epochs='2,3', learning_rate_decay=0.5)
+    assert [learning_rate(first_step(epoch, config), config) / 0.66 for epoch in range(5)] == [1, 1, 0.5, 0.25, 0.25]

@@ -145,17 +145,21 @@ def test_the_l2_set_is_the_kernels_and_nothing_else() -> None:
     assert {name.rpartition('/')[2] for name in rest} == {'beta', 'biases'}
 
 
-def test_the_loss_adds_its_three_terms() -> None:
+@pytest.mark.parametrize(
+    ('config', 'smoothing', 'decay'),
+    [(Config(), 0.1, 4e-5), (Config(label_smoothing=0.0, weight_decay=1e-4), 0.0, 1e-4)],
+)
+def test_the_loss_adds_its_three_terms(config: Config, smoothing: float, decay: float) -> None:
     tf.compat.v1.get_variable('w', initializer=[3.0, 4.0], collections=[tf.compat.v1.GraphKeys.WEIGHTS])
     logits, auxiliary = np.array([[1.0, 2.0, 0.5]]), np.array([[0.0, -1.0, 3.0]])
     loss = model_fn.total_loss(
-        tf.constant(logits, tf.float32), tf.constant(auxiliary, tf.float32), tf.constant([1], tf.int32)
+        tf.constant(logits, tf.float32), tf.constant(auxiliary, tf.float32), tf.constant([1], tf.int32), config
     )
-    target = np.array([0.1 / 3, 0.9 + 0.1 / 3, 0.1 / 3])
+    target = np.array([0.0, 1.0 - smoothing, 0.0]) + smoothing / 3
     terms = [-(target * (x - np.log(np.exp(x).sum()))).sum() for x in (logits, auxiliary)]
     with tf.compat.v1.Session() as session:
         session.run([v.initializer for v in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)])
-        assert session.run(loss) == pytest.approx(terms[0] + 0.4 * terms[1] + 4e-5 * 12.5, rel=1e-6)
+        assert session.run(loss) == pytest.approx(terms[0] + 0.4 * terms[1] + decay * 12.5, rel=1e-6)
 
 
 def test_transposed_images_give_the_same_result() -> None:

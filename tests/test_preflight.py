@@ -15,6 +15,7 @@ from inception_v3 import input_pipeline, model_fn, preflight, storage, tpu_graph
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.report import Report
 from inception_v3.topology import CLOUD_TPUS, emulated
 
@@ -337,14 +338,14 @@ def test_the_time_that_tensorflow_takes_to_load_does_not_count(tmp_path: Any, mo
 
 
 def test_a_network_that_xla_cannot_compile_is_named_by_its_line(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
-    network = model_fn.inception_v3
+    network = NETWORKS['inception_v3']
 
     def with_a_unique(images: tf.Tensor, *others: Any, **settings: Any) -> Any:
-        logits, auxiliary = network(images, *others, **settings)
+        logits, auxiliary = network.build(images, *others, **settings)
         values, _ = tf.unique(tf.reshape(logits, [-1]), name='different')  # unique
         return logits + tf.reduce_sum(values), auxiliary
 
-    monkeypatch.setattr(model_fn, 'inception_v3', with_a_unique)
+    monkeypatch.setitem(NETWORKS, 'inception_v3', network._replace(build=with_a_unique))
     with open(__file__) as file:
         (line,) = [number for number, text in enumerate(file, 1) if text.endswith('# unique\n')]
     # It has no gradient, either; evaluation needs none.
@@ -442,8 +443,8 @@ def test_xla_compiles_a_step_and_runs_it() -> None:
 def test_xla_says_which_operation_it_lacks(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     total_loss = model_fn.total_loss
 
-    def loss_with_strings(logits: Any, auxiliary: Any, labels: Any) -> Any:
-        return total_loss(logits, auxiliary, labels) + tf.cast(
+    def loss_with_strings(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
+        return total_loss(logits, auxiliary, labels, config) + tf.cast(
             tf.reduce_sum(tf.strings.length(tf.as_string(labels))), tf.float32
         )
 

@@ -9,10 +9,11 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from inception_v3 import digests, first_steps, model_fn, provenance, reproduction
+from inception_v3 import digests, first_steps, provenance, reproduction
 from inception_v3.config import Config
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.starts import RecordStartHook
-from tests.conftest import make_small_config, one_layer_network
+from tests.conftest import ONE_LAYER, make_small_config
 from tests.test_cycles import evaluations, execute
 
 EMULATED = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
@@ -38,7 +39,7 @@ def trained(photo_dir: str, tmp_path_factory: Any) -> str:
     """The model_dir of a run of three steps in two cycles."""
     model_dir = str(tmp_path_factory.mktemp('trained') / 'run')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_fn, 'inception_v3', one_layer_network)
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
         execute(seeded(photo_dir, model_dir, keep_best=True))
     return model_dir
 

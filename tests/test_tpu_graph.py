@@ -71,10 +71,12 @@ def test_operations_that_a_core_cannot_run_are_named_with_the_line_that_made_the
 ) -> None:
     total_loss = model_fn.total_loss
 
-    def loss_with_strings_and_a_sum_of_some(logits: Any, auxiliary: Any, labels: Any) -> Any:
+    def loss_with_strings_and_a_sum_of_some(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
         digits = tf.strings.length(tf.as_string(labels, name='digits'))  # strings
         some = tf.where(labels > 0, name='some')  # where
-        return total_loss(logits, auxiliary, labels) + tf.cast(tf.reduce_sum(digits) + tf.size(some), tf.float32)
+        return total_loss(logits, auxiliary, labels, config) + tf.cast(
+            tf.reduce_sum(digits) + tf.size(some), tf.float32
+        )
 
     monkeypatch.setattr(model_fn, 'total_loss', loss_with_strings_and_a_sum_of_some)
     graph = tpu_graph.build(on_tpu, CLOUD_TPUS['v2-8'], True)
@@ -94,9 +96,9 @@ def test_a_gradient_is_traced_to_what_it_is_the_gradient_of(on_tpu: Config, one_
 def test_a_kernel_counts_only_for_its_types(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:
     total_loss = model_fn.total_loss
 
-    def loss_with_a_product_of_integers(logits: Any, auxiliary: Any, labels: Any) -> Any:
+    def loss_with_a_product_of_integers(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
         product = tf.matmul(labels[tf.newaxis], labels[:, tf.newaxis], name='product')
-        return total_loss(logits, auxiliary, labels) + tf.cast(tf.squeeze(product), tf.float32)
+        return total_loss(logits, auxiliary, labels, config) + tf.cast(tf.squeeze(product), tf.float32)
 
     monkeypatch.setattr(model_fn, 'total_loss', loss_with_a_product_of_integers)
     graph = tpu_graph.build(on_tpu, CLOUD_TPUS['v2-8'], True)

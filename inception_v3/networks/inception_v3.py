@@ -12,7 +12,6 @@ import tensorflow as tf
 from inception_v3.networks import layers
 
 DROPOUT_KEEP = 0.8
-MIN_DEPTH = 16
 
 _AUXILIARY_INITIALIZER = tf.compat.v1.truncated_normal_initializer(stddev=0.01)
 _AUXILIARY_LOGITS_INITIALIZER = tf.compat.v1.truncated_normal_initializer(stddev=0.001)
@@ -167,7 +166,7 @@ class _Builder:
         self._depth_multiplier = depth_multiplier
 
     def conv(self, net: tf.Tensor, row: Conv, initializer: object = layers.HE_INITIALIZER) -> tf.Tensor:
-        depth = max(int(row.depth * self._depth_multiplier), MIN_DEPTH)
+        depth = layers.scaled_depth(row.depth, self._depth_multiplier)
         height, width = row.kernel
         with tf.compat.v1.variable_scope(row.name or f'Conv2d_{row.place}_{height}x{width}'):
             net = self._conv(net, depth, row.kernel, row.stride, row.padding, initializer=initializer)
@@ -212,6 +211,7 @@ def inception_v3(
     depth_multiplier: float = 1.0,
     auxiliary_head: bool = True,
     dropout_keep: float = DROPOUT_KEEP,
+    **unused: object,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
@@ -226,6 +226,7 @@ def inception_v3(
       depth_multiplier: factor on the channels of every layer, of which at least 16 remain.
       auxiliary_head: build the auxiliary classifier, too.
       dropout_keep: probability that a value passes the dropout before the logits.
+      **unused: what other networks can be told.
 
     Returns:
       The logits, and the auxiliary logits or None: [batch, num_classes], of the images' dtype.

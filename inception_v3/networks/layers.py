@@ -5,11 +5,15 @@ from typing import Any, Callable, Tuple
 
 import tensorflow as tf
 
-# Tensors in, tensors out: what networks take their normalization, convolution and dropout as.
-Norm = Callable[[tf.Tensor], tf.Tensor]
+# Tensors in, tensors out: what networks take their normalization, convolution and dropout as. What a network may tell
+# its normalization besides is in `batch_norm.BatchNorm.__call__`.
+Norm = Callable[..., tf.Tensor]
 Conv = Callable[..., tf.Tensor]
 # Tensor, probability that a value is kept, and whether this is training, in; tensor out.
 Dropout = Callable[[tf.Tensor, float, bool], tf.Tensor]
+
+# A depth multiplier leaves so many channels.
+MIN_DEPTH = 16
 
 # He et al., "Delving Deep into Rectifiers", equation 10.
 HE_INITIALIZER = tf.compat.v1.variance_scaling_initializer(scale=2.0, mode='fan_in', distribution='truncated_normal')
@@ -52,6 +56,20 @@ def conv2d(
 def conv_for(dtype: tf.DType, on_tpu: bool) -> Conv:
     """The convolution for activations of a dtype on a device: CPUs have none in bfloat16."""
     return functools.partial(conv2d, in_float32=dtype == tf.bfloat16 and not on_tpu)
+
+
+def scaled_depth(depth: int, multiplier: float) -> int:
+    """The channels of a layer that has `depth` of them in the paper: so many times as many, and at least 16."""
+    return max(int(depth * multiplier), MIN_DEPTH)
+
+
+def padded(inputs: tf.Tensor, window: int, value: float = 0.0) -> tf.Tensor:
+    """Images with as much space on both sides as keeps an odd window's centre on each of their pixels.
+
+    With padding='SAME', a step of 2 would have the window of an even image begin one pixel further on.
+    """
+    side = (window - 1) // 2
+    return tf.pad(inputs, [[0, 0], [side, side], [side, side], [0, 0]], constant_values=value)
 
 
 def add_bias(inputs: tf.Tensor) -> tf.Tensor:

@@ -12,13 +12,14 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
 from data import records
-from inception_v3 import estimator, main, model_fn, results, topology
+from inception_v3 import estimator, main, results, topology
 from inception_v3.config import Config
 from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks import layers
-from tests.conftest import make_small_config, one_layer_network
+from inception_v3.networks.registry import NETWORKS
+from tests.conftest import ONE_LAYER, make_small_config
 
 CORES = 4
 SHARE = 8
@@ -158,7 +159,7 @@ def test_the_hosts_of_a_built_graph_share_out_the_files(
 def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
     """A run on one device that is far enough to tell some digits from others."""
     config = make_small_config(digits_dir, model_dir=str(tmp_path_factory.mktemp('trained')), train_batch_size=32)
-    with mock.patch.object(model_fn, 'inception_v3', one_layer_network):
+    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
         make_estimator(config).train(InputPipeline(True, config), max_steps=20)
     return config
 

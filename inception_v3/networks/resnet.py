@@ -1,0 +1,106 @@
+"""ResNet-50, version 1.5.
+
+He, Zhang, Ren & Sun, "Deep Residual Learning for Image Recognition", table 1 and figure 5, with the stride of a stage's
+first block in its 3 x 3 convolution in place of the first 1 x 1, as Goyal et al., "Accurate, Large Minibatch SGD",
+section 5.1, have it: no pixel is passed over unseen.
+"""
+
+from typing import NamedTuple, Optional, Tuple
+
+import tensorflow as tf
+
+from inception_v3.networks import layers
+
+# A block's last convolution has so many times the channels of its others.
+EXPANSION = 4
+BATCH_NORM_EPSILON = 1e-5
+
+# Goyal et al., section 5.1.
+_LOGITS_INITIALIZER = tf.compat.v1.random_normal_initializer(stddev=0.01)
+
+
+class Stage(NamedTuple):
+    """Blocks of the same size; the first has the stride."""
+
+    blocks: int
+    depth: int
+    stride: int
+
+
+# Input 224 x 224 x 3, 56 x 56 x 64 after the stem; after each line, the size of its result.
+STAGES = (
+    Stage(3, 64, stride=1),  # 56 x 56 x 256
+    Stage(4, 128, stride=2),  # 28 x 28 x 512
+    Stage(6, 256, stride=2),  # 14 x 14 x 1024
+    Stage(3, 512, stride=2),  # 7 x 7 x 2048
+)
+
+
+class _Builder:
+    """Builds the table's rows with the convolution and the normalization that it is given."""
+
+    def __init__(self, conv: layers.Conv, norm: layers.Norm, depth_multiplier: float, zero_init_last_scale: bool):
+        self._conv = conv
+        self._norm = norm
+        self._depth_multiplier = depth_multiplier
+        self._last_scale = tf.zeros_initializer() if zero_init_last_scale else tf.ones_initializer()
+
+    def conv(
+        self, scope: str, net: tf.Tensor, depth: int, window: int, stride: int = 1, is_last: bool = False
+    ) -> tf.Tensor:
+        """A convolution and its normalization."""
+        depth = layers.scaled_depth(depth, self._depth_multiplier)
+        scale_initializer = self._last_scale if is_last else tf.ones_initializer()
+        with tf.compat.v1.variable_scope(scope):
+            net = self._conv(layers.padded(net, window), depth, (window, window), stride, 'VALID')
+            return self._norm(net, scale_initializer, BATCH_NORM_EPSILON)
+
+    def block(self, net: tf.Tensor, depth: int, stride: int, is_first: bool) -> tf.Tensor:
+        """Figure 5, right; the first block of a stage changes the size of what passes it by, too."""
+        shortcut = self.conv('shortcut', net, depth * EXPANSION, 1, stride) if is_first else net
+        net = tf.nn.relu(self.conv('conv_1', net, depth, 1))
+        net = tf.nn.relu(self.conv('conv_2', net, depth, 3, stride))
+        net = self.conv('conv_3', net, depth * EXPANSION, 1, is_last=True)
+        return tf.nn.relu(net + shortcut)
+
+
+def resnet50(
+    images: tf.Tensor,
+    num_classes: int,
+    is_training: bool,
+    conv: layers.Conv,
+    norm: layers.Norm,
+    depth_multiplier: float = 1.0,
+    zero_init_last_scale: bool = False,
+    **unused: object,
+) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
+    """Builds the network.
+
+    Args:
+      images: [batch, height, width, 3], float32 or bfloat16, at least 32 x 32 pixels.
+      num_classes: classes, background included.
+      is_training: makes no difference but to `norm`, which knows it.
+      conv: the convolution, like `layers.conv2d`.
+      norm: the normalization, like `batch_norm.BatchNorm`.
+      depth_multiplier: factor on the channels of every layer, of which at least 16 remain.
+      zero_init_last_scale: begin with 0 for the scale after each block's last convolution, so that blocks begin as the
+        identity (Goyal et al., section 5.1); else with 1.
+      **unused: what other networks can be told.
+
+    Returns:
+      The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
+    """
+    builder = _Builder(conv, norm, depth_multiplier, zero_init_last_scale)
+    with tf.compat.v1.variable_scope('ResNet50'):
+        net = tf.nn.relu(builder.conv('stem', images, 64, 7, stride=2))
+        # Zeros are no more than what a ReLU leaves.
+        net = layers.max_pool(layers.padded(net, 3), 3, stride=2, padding='VALID')
+        for number, stage in enumerate(STAGES, 1):
+            for block in range(stage.blocks):
+                with tf.compat.v1.variable_scope(f'stage_{number}/block_{block + 1}'):
+                    net = builder.block(net, stage.depth, stage.stride if block == 0 else 1, is_first=block == 0)
+        net = tf.reduce_mean(tf.cast(net, tf.float32), [1, 2], keepdims=True)
+        with tf.compat.v1.variable_scope('logits'):
+            logits = conv(tf.cast(net, images.dtype), num_classes, (1, 1), initializer=_LOGITS_INITIALIZER)
+            logits = tf.squeeze(layers.add_bias(logits), [1, 2])
+    return logits, None

@@ -1,0 +1,120 @@
+"""ResNet-50 against Keras' (`tf.keras.applications`), which is an independent implementation inside TensorFlow 1.15."""
+
+import re
+from typing import Any, Dict, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.networks.layers import conv2d
+from inception_v3.networks.resnet import resnet50
+
+# Every stage of these begins with a map of odd size, whose middle Keras' padding keeps, too: 9, 5, 3 pixels.
+SIZE = 33
+CLASSES = 7
+IMAGES = np.random.RandomState(0).uniform(-1, 1, [2, SIZE, SIZE, 3]).astype(np.float32)
+
+
+def build(images: Any, is_training: bool = False, classes: int = CLASSES, **options: Any) -> tf.Tensor:
+    norm = BatchNorm(is_training, decay=0.9, update_in_place=False)
+    logits, auxiliary = resnet50(tf.constant(images), classes, is_training, conv2d, norm, **options)
+    assert auxiliary is None
+    return logits
+
+
+def variables() -> Dict[str, tf.Variable]:
+    return {v.op.name: v for v in tf.compat.v1.global_variables()}
+
+
+def keras_version_1_5() -> Any:
+    """Keras' network, which is of version 1, with the strides of version 1.5, and without the softmax."""
+    original = tf.keras.applications.ResNet50(weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES)
+    config = original.get_config()
+    settings = {layer['name']: layer['config'] for layer in config['layers']}
+    for stage in (3, 4, 5):
+        first, second = (settings[f'conv{stage}_block1_{number}_conv'] for number in (1, 2))
+        assert (first['strides'], second['strides']) == ((2, 2), (1, 1)), 'version 1'
+        first['strides'], second['strides'] = (1, 1), (2, 2)
+    config['layers'][-1]['config']['activation'] = 'linear'
+    return tf.keras.Model.from_config(config)
+
+
+def keras_name(name: str) -> Tuple[str, str]:
+    """Keras' layer and weight for a variable of ours."""
+    *scope, kind = name.split('/')[1:]
+    weight = {'weights': 'kernel', 'biases': 'bias', 'moving_mean': 'moving_mean'}.get(kind, kind)
+    layer = 'conv' if kind == 'weights' else 'bn'
+    if scope[0] == 'logits':
+        return 'probs', weight
+    if scope[0] == 'stem':
+        return f'conv1_{layer}', weight
+    number = {'shortcut': 0, 'conv_1': 1, 'conv_2': 2, 'conv_3': 3}[scope[2]]
+    stage, block = int(scope[0][len('stage_') :]) + 1, int(scope[1][len('block_') :])
+    return f'conv{stage}_block{block}_{number}_{layer}', weight
+
+
+def test_logits_are_those_of_keras_with_the_same_weights() -> None:
+    drawn = np.random.RandomState(1)
+    model = keras_version_1_5()
+    logits = build(IMAGES)
+    with tf.compat.v1.keras.backend.get_session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        given = set()
+        for name, variable in variables().items():
+            if not name.startswith('ResNet50/'):
+                continue
+            layer, weight = keras_name(name)
+            (theirs,) = [w for w in model.get_layer(layer).weights if w.op.name.endswith(f'/{weight}')]
+            shape = variable.shape.as_list()
+            spread = np.sqrt(2 / np.prod(shape[:-1])) if weight == 'kernel' else 0.1
+            value = drawn.normal(0.0, spread, shape) + (weight in ('gamma', 'moving_variance'))
+            value = np.abs(value) if weight == 'moving_variance' else value
+            variable.load(value, session)
+            theirs.load(value.reshape(theirs.shape.as_list()), session)
+            given.add(theirs.name)
+        # Keras' convolutions have biases, too, which normalization makes superfluous; they begin with 0.
+        left = {w.name for w in model.weights} - given
+        assert len(left) == 53 and all(re.search('_conv(_1)?/bias:0$', name) for name in left)
+        expected, found = session.run([model(tf.constant(IMAGES)), logits])
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_has_the_published_number_of_parameters() -> None:
+    build(np.zeros([1, 224, 224, 3], np.float32), True, classes=1000)
+    trainable = tf.compat.v1.trainable_variables()
+    # Keras counts 25,636,712, of which 26,560 are biases of its convolutions and 53,120 moving statistics.
+    assert sum(int(np.prod(v.shape)) for v in trainable) == 25636712 - 26560 - 53120 == 25557032
+    # 53 convolutions with scale and shift, and the logits' weights and biases.
+    assert len(trainable) == 53 * 3 + 2
+
+
+@pytest.mark.parametrize(('size', 'map_size'), [(32, 1), (75, 3), (224, 7), (299, 10)])
+def test_the_last_map_is_a_32nd_of_the_image(size: int, map_size: int) -> None:
+    build(np.zeros([1, size, size, 3], np.float32), depth_multiplier=0.1)
+    last = tf.compat.v1.get_default_graph().get_tensor_by_name('ResNet50/stage_4/block_3/Relu_2:0')
+    assert last.shape.as_list() == [1, map_size, map_size, int(2048 * 0.1)]
+
+
+def test_with_zeros_as_last_scales_blocks_begin_as_the_identity() -> None:
+    logits = build(IMAGES, depth_multiplier=0.1, zero_init_last_scale=True)
+    graph = tf.compat.v1.get_default_graph()
+    zero = [name for name in variables() if name.endswith('conv_3/BatchNorm/gamma')]
+    assert len(zero) == 16
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        assert all((session.run(v) == (name not in zero)).all() for name, v in variables().items() if 'gamma' in name)
+        first, second = session.run(
+            [graph.get_tensor_by_name(f'ResNet50/stage_2/block_{block}/Relu_2:0') for block in (1, 2)]
+        )
+        assert np.isfinite(session.run(logits)).all()
+    np.testing.assert_array_equal(first, second)
+    assert (first > 0).any()
+
+
+def test_bfloat16_goes_through_and_variables_stay_float32() -> None:
+    logits = build(IMAGES.astype(tf.bfloat16.as_numpy_dtype), depth_multiplier=0.1)
+    assert logits.dtype == tf.bfloat16
+    assert {v.dtype.base_dtype for v in variables().values()} == {tf.float32}
