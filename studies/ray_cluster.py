@@ -7,7 +7,7 @@ and there its progress is read. What a node that died was running is run again o
 import contextlib
 import os
 import time
-from typing import List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import ray
 from ray.exceptions import RayError, TaskCancelledError
@@ -69,9 +69,10 @@ class RayCluster(Place):
         blind = []
         for node in _nodes():
             here = NodeAffinitySchedulingStrategy(node['NodeID'], soft=False)
-            sees = ray.remote(_sees).options(num_cpus=0, scheduling_strategy=here)
+            sees: Any = ray.remote(_sees)
+            task = sees.options(num_cpus=0, scheduling_strategy=here).remote(os.getcwd(), self._study)
             try:
-                is_shared = ray.get(sees.remote(os.getcwd(), self._study), timeout=_ANSWER_WITHIN)
+                is_shared = ray.get(task, timeout=_ANSWER_WITHIN)
             except RayError as error:
                 raise StudyError(f'--ray: {node["NodeManagerHostname"]} does not answer: {error}')
             if not is_shared:

@@ -199,7 +199,7 @@ def comparison_of(plan: Plan, all_progress: Sequence[Progress]) -> runs.Comparis
             if trial.case == case.name
         ]
         cases.append(runs.Case(case.name, {flag: str(value) for flag, value in case.settings.items()}, tuple(of_case)))
-    notes = (f'{trials.cost_of(plan.study, plan.all_trials)}.', f'{counts(all_progress)}.')
+    notes = (f'{trials.cost_of(plan.study, plan.all_trials)}.',)
     return runs.Comparison(plan.study.name, plan.study.question, tuple(cases), notes, tuple(plan.study.report))
 
 
