@@ -34,7 +34,7 @@ import signal
 import statistics
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 from absl import app
@@ -68,12 +68,14 @@ class Plan(NamedTuple):
     """What there is to do.
 
     Attributes:
+      file: of the study.
       study: the study, or its small version.
       out: the sweep's folder.
       all_trials: of the study.
       selected: those that this call is about.
     """
 
+    file: str
     study: Study
     out: str
     all_trials: List[Trial]
@@ -361,7 +363,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
             raise StudyError(f'--filter={shown(arguments.filter)}: no trial has such a name. There are {names}{more}.')
     if arguments.limit is not None:
         selected = [trial for trial in selected if trials.state_of(trial) is not State.DONE][: arguments.limit]
-    return Plan(study, out, all_trials, selected)
+    return Plan(arguments.study, study, out, all_trials, selected)
 
 
 def _lock(folder: int, out: str) -> None:
@@ -392,20 +394,20 @@ def _check_folder(plan: Plan) -> None:
 
 def _prepare_data(plan: Plan) -> None:
     """Makes the digits, if the trials need them, before several make them at a time; checks that the data is there."""
-    seen: Dict[Tuple[Any, ...], str] = {}
+    seen: Set[Tuple[Any, ...]] = set()
     for trial in plan.selected:
         config = trial.config
         key = (config.use_data, config.data_dir, config.data_format, config.num_classes)
         if key in seen:
             continue
-        seen[key] = trial.case
+        seen.add(key)
         try:
             config = fit_to_data_set(trial.command_line)
             if config.use_data == 'real':
                 for split in splits_of(config):
                     FORMATS[config.data_format].find_shards(config.data_dir, split)
         except app.UsageError as error:
-            raise StudyError(f'case {trial.case}: {error}')
+            raise StudyError(f'{plan.file}: case {trial.case}: {error}')
 
 
 def _write_study(plan: Plan, program: Sequence[str]) -> None:
