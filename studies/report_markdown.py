@@ -1,0 +1,69 @@
+"""The report as Markdown with pictures, as code hosts and editors show it."""
+
+from typing import Callable, Dict, List, Tuple
+
+from inception_v3 import results
+from studies import figures, findings, tables
+from studies.findings import Findings
+from studies.tables import Table
+
+_PICTURES: Tuple[Tuple[str, str, Callable[[Findings], bytes]], ...] = (
+    ('finals.png', 'what the cases ended with, and the differences between them', figures.finals),
+    ('curves.png', 'learning curves', figures.curves),
+    ('schedule.png', 'the learning rate by step, and images per second', figures.schedule_and_speed),
+)
+
+
+def render(found: Findings) -> Tuple[str, Dict[str, bytes]]:
+    """The text, and the content of its pictures by their names."""
+    pictures = {name: draw(found) for name, _, draw in _PICTURES}
+    finals, curves, schedule = (f'![{description}]({name})' for name, description, _ in _PICTURES)
+    comparison = found.comparison
+    parts = [f'# {_escaped(comparison.title)}', comparison.question, *comparison.notes]
+    parts += [
+        f'{tables.standing(found.runs)}; written {results.now()}.',
+        '## Results',
+        'At the last step of training: mean ± sample standard deviation of the runs that got there.',
+        _table(tables.finals(found)),
+    ]
+    unfinished = tables.unfinished(found)
+    if unfinished.rows:
+        parts += ['### Runs that are not finished, or failed', _table(unfinished)]
+    parts.append(finals)
+    differences = tables.differences(found)
+    if differences.rows:
+        parts += ['### Differences', _table(differences)]
+    parts += ['## Learning curves', curves, '## Schedule and speed', schedule, '## Commands', *_commands(found)]
+    environment = tables.environment(found.runs)
+    parts += ['## Where it was run', _table(environment) if environment.rows else 'Nothing has begun.']
+    parts += ['## How to read this', '\n'.join(f'- {note}' for note in tables.how_to_read(found))]
+    return '\n\n'.join(part for part in parts if part) + '\n', pictures
+
+
+def _commands(found: Findings) -> List[str]:
+    parts = []
+    for each in found.cases:
+        lines = [f'# {run.name}: {findings.state(run)}\n{run.command or ""}'.rstrip() for run in each.case.runs]
+        parts.append(
+            f'<details><summary>{_escaped(each.case.name)}</summary>\n\n'
+            + '\n'.join(['```sh', *lines, '```'])
+            + '\n\n</details>'
+        )
+    return parts
+
+
+def _table(table: Table) -> str:
+    aligned = ':--' if table.is_text else '--:'
+    lines = [
+        table.header,
+        (':--', *[aligned] * (len(table.header) - 1)),
+        *(tuple(map(_escaped, row.cells)) for row in table.rows),
+    ]
+    return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown takes as it is: on one line, without columns of a table or tags of HTML."""
+    for sign in '\\|*_`<>[]':
+        text = text.replace(sign, f'\\{sign}' if sign not in '<>' else {'<': '&lt;', '>': '&gt;'}[sign])
+    return ' '.join(text.split())
