@@ -225,6 +225,19 @@ class Study:
                 raise StudyError(f'digits: {error}')
         self.cases()
 
+    def with_flags(self, flags: Flags) -> 'Study':
+        """The study with further flags for every trial.
+
+        Raises:
+          StudyError: a flag is not for a study to give, or varies in it.
+        """
+        _check_flags('flags', flags)
+        varying = {name for axis in self.axes for _, settings in axis.variants for name in settings}
+        for name in flags:
+            if name in varying:
+                raise StudyError(f'--{name}: varies in the study, and cannot be given for all its trials.')
+        return dataclasses.replace(self, flags={**self.flags, **flags})
+
     def small(self) -> 'Study':
         """The study's small version, which is a study of its own.
 

@@ -5,6 +5,13 @@ how often each case is repeated. Each trial is the program's own command line in
 be run alone: OUT/trials/CASE/seed-N/command.sh. The same command goes on: what is done stays, what failed is run again,
 and what was stopped goes on from its last checkpoint.
 
+What follows -- are flags of the program for every trial: where the data is, which TPU, how much of a study is wanted.
+
+    python -m studies.sweep studies/shipped/optimizers.py -- --tpu=NODE --data_dir=gs://BUCKET/imagenet
+
+--emit=gke runs nothing. It prints a job of Google Kubernetes Engine for each trial, which keeps what it leaves in
+--out=gs://BUCKET/FOLDER; python -m studies.compare draws what they have come to.
+
 A trial uses all the cores that there are, whatever --workers is: the last bits of its results depend on the number of
 threads, and the same trial run alone is to give the same. Where --workers is more than 1, the flag intra_op_threads=1
 in a study makes room.
@@ -34,7 +41,7 @@ import signal
 import statistics
 import sys
 import time
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 from absl import app
@@ -42,11 +49,11 @@ from absl import app
 from data import remote
 from data.formats import FORMATS
 from data.messages import shown
-from inception_v3 import results
+from inception_v3 import flags, results
 from inception_v3.data_set import fit_to_data_set, splits_of
 from inception_v3.progress import duration
 from inception_v3.termination import RESUME
-from studies import report, runs, trials
+from studies import gke, report, runs, trials
 from studies.live import Display, Progress, counts
 from studies.study import Study, StudyError, load
 from studies.trials import State, Trial
@@ -245,8 +252,12 @@ def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
       program: what the trials are command lines of.
     """
     try:
-        arguments = _parser().parse_args(argv[1:])
-        plan = _plan(arguments)
+        own, given = _divided(argv[1:])
+        arguments = _parser().parse_args(own)
+        plan = _plan(arguments, given)
+        if arguments.emit:
+            print(_jobs(plan, arguments.image), end='')
+            return 0
         if arguments.list:
             for trial in plan.selected:
                 print(f'{trials.command(program, trial)}  # {trials.state_of(trial).value}')
@@ -334,7 +345,22 @@ def _parser() -> argparse.ArgumentParser:
         metavar='ADDRESS',
         help='run the trials on a Ray cluster, HOST:PORT or auto; its nodes must share --out and the working directory',
     )
+    parser.add_argument('--emit', choices=['gke'], help='print a Kubernetes job for each trial, and run none')
+    parser.add_argument('--image', metavar='IMAGE', help='the container of these jobs, as deploy/Dockerfile makes it')
     return parser
+
+
+def _divided(arguments: Sequence[str]) -> Tuple[List[str], List[str]]:
+    """The sweep's own arguments, and those after --, the program's."""
+    end = arguments.index('--') if '--' in arguments else len(arguments)
+    return list(arguments[:end]), list(arguments[end + 1 :])
+
+
+def _jobs(plan: Plan, image: Optional[str]) -> str:
+    if not image:
+        raise StudyError("--emit=gke: name the program's container with --image, as gcr.io/PROJECT/inception-v3.")
+    jobs = [gke.Job(f'{plan.study.name}/{trial.name}', trial.arguments, trial.config) for trial in plan.selected]
+    return gke.manifests(jobs, image)
 
 
 def _count(text: str) -> int:
@@ -346,10 +372,11 @@ def _count(text: str) -> int:
     raise argparse.ArgumentTypeError(f'{shown(text)}: must be a whole number, at least 1')
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
+def _plan(arguments: argparse.Namespace, given: Sequence[str]) -> Plan:
     try:
         study = load(arguments.study)
         study = study.small() if arguments.digits else study
+        study = study.with_flags(_flags_of(given))
         out = arguments.out or os.path.join(OUT, study.name)
         all_trials = trials.trials_of(study, out)
     except StudyError as error:
@@ -364,6 +391,13 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     if arguments.limit is not None:
         selected = [trial for trial in selected if trials.state_of(trial) is not State.DONE][: arguments.limit]
     return Plan(arguments.study, study, out, all_trials, selected)
+
+
+def _flags_of(given: Sequence[str]) -> Mapping[str, Any]:
+    read = flags.read(['sweep', *given])
+    if read.help or read.verbose or any(argument.lstrip('-').startswith('preset') for argument in given):
+        raise StudyError('after --: only flags of a run; a preset is for the study to name.')
+    return read.fields
 
 
 def _lock(folder: int, out: str) -> None:

@@ -14,6 +14,7 @@ import threading
 from typing import Any, Dict, List, Tuple
 
 import pytest
+import yaml
 
 from inception_v3 import results
 from studies import sweep, trials
@@ -274,3 +275,35 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     mine, others = (results.read(str(folder / 'model'))[-1] for folder in (alone, second))
     assert mine.step == others.step == 300
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
+
+
+def test_flags_after_two_hyphens_are_every_trials(tmp_path: pathlib.Path, capsys: Any) -> None:
+    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
+    assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir=mine', '--train_steps', '7') == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert len(listed) == 2 and all('--data_dir=mine' in line and '--train_steps=7' in line for line in listed)
+    for arguments, message in (
+        (['--optimizer=sgd'], '--optimizer: varies in the study'),
+        (['--seed=3'], "seed: is the sweep's to give"),
+        (['--preset=digits'], 'a preset is for the study to name'),
+        (['--trian_steps=3'], "Unknown command line flag 'trian_steps'"),
+        (['stray'], 'stray: not a flag'),
+    ):
+        assert message in mistake(capsys, file, '--', *arguments)
+
+
+def test_a_study_becomes_jobs_for_kubernetes(tmp_path: pathlib.Path, capsys: Any) -> None:
+    shipped = str(pathlib.Path(sweep.__file__).parent / 'shipped' / 'large_batch.py')
+    arguments = (shipped, '--out=gs://bucket/study', '--emit=gke', '--filter=*warm-up/seed-2')
+    data = ('--', '--data_dir=gs://bucket/imagenet')
+    assert sweep_of(*arguments, '--image=gcr.io/mine/program', *data) == 0
+    jobs = list(yaml.safe_load_all(capsys.readouterr().out))
+    cores = [job['spec']['template']['spec']['containers'][0]['resources']['limits'] for job in jobs]
+    assert cores == [{'cloud-tpus.google.com/v2': number} for number in (8, 32, 64, 128)]
+    first = jobs[0]['spec']['template']['spec']['containers'][0]['args']
+    assert [argument for argument in first if argument.startswith(('--model_dir', '--seed'))] == [
+        '--seed=2',
+        '--model_dir=gs://bucket/study/trials/batch=1024,warm-up/seed-2/model',
+    ]
+    assert '--image' in mistake(capsys, *arguments, *data)
+    assert 'needs a folder on gs://' in mistake(capsys, *arguments, '--image=mine')
