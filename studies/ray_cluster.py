@@ -45,9 +45,12 @@ class RayCluster(Place):
             ray.init(address, log_to_driver=False, logging_level='ERROR')
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise StudyError(f'--ray={address}: cannot be reached: {str(error).splitlines()[0]}')
-        self._cores = max(1, min(_cores_of(node) for node in _nodes()) // workers)
         try:
-            self._check_shared(out)
+            nodes = _nodes()
+            if not nodes:
+                raise StudyError(f'--ray={address}: has no node with a core for a trial.')
+            self._cores = max(1, min(_cores_of(node) for node in nodes) // workers)
+            self._check_shared(nodes, out)
         except BaseException:
             self.close()
             raise
@@ -65,9 +68,9 @@ class RayCluster(Place):
         """Leaves the cluster."""
         ray.shutdown()
 
-    def _check_shared(self, out: str) -> None:
+    def _check_shared(self, nodes: List[dict], out: str) -> None:
         blind = []
-        for node in _nodes():
+        for node in nodes:
             here = NodeAffinitySchedulingStrategy(node['NodeID'], soft=False)
             sees: Any = ray.remote(_sees)
             task = sees.options(num_cpus=0, scheduling_strategy=here).remote(os.getcwd(), self._study)

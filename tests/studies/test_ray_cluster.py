@@ -5,7 +5,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 from typing import Any, Iterator
 
 import pytest
@@ -103,15 +102,3 @@ def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
     refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
     assert refused.returncode == 1 and f'--out={tmp_path}/nowhere: ' in refused.stderr
     assert 'All nodes must share both, under the same paths.' in refused.stderr
-
-
-def test_a_claim_of_another_machine_is_waited_for_until_it_is_void(tmp_path: pathlib.Path) -> None:
-    claim = {'machine': 'another', 'renewed': time.time(), 'host': 'other', 'process': 1}
-    file = tmp_path / trainer_lock.CLAIM_FILE
-    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
-    file.write_text(json.dumps(claim))
-    assert trainer_lock.is_claimed_elsewhere(str(tmp_path))
-    file.write_text(json.dumps({**claim, 'renewed': time.time() - trainer_lock.STALE_AFTER - 1}))
-    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
-    file.write_text(json.dumps({**claim, 'machine': trainer_lock._machine()}))
-    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
