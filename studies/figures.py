@@ -6,54 +6,52 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from studies import findings, statistics
+from studies import findings, statistics, tables
 from studies.findings import CaseCurve, CaseFindings, Findings
 from studies.palette import Sign, sign_of
-from studies.runs import METRICS, Metric
+from studies.runs import LOSS, METRICS, THROUGHPUT, Metric
+from studies.statistics import Difference
 
-# Pairs of cases that a figure shows: 15 are those of six cases.
-MOST_PAIRS = 15
 _WIDTH = 11.0  # inches
 _DPI = 130
 _TEXT, _FAINT, _GRID = '#1b1f24', '#57606a', '#e3e7ea'
-_LABEL_LENGTH = 58
+_LABEL_LENGTH = 66
 
 
 def finals(found: Findings) -> bytes:
-    """What the cases ended with by the foremost metric, and the differences between them."""
+    """What the cases ended with by the foremost metric, and how that differs from the first case's."""
     name = found.comparison.report[0]
     metric = METRICS[name]
-    pairs = [pair for pair in found.pairs if pair.differences[name]]
-    drawn = pairs[:MOST_PAIRS]
-    rows = max(len(found.cases), len(drawn), 2)
-    figure, (left, right) = _panels(1, 2, height=1.1 + 0.46 * rows)
+    figure, (left, right) = _panels(1, 2, height=1.1 + 0.46 * max(len(found.cases), 2))
     values = [(metric.scale * np.array([*each.finals[name].values()])).tolist() for each in found.cases]
     _draw_ends(left, found.cases, values)
-    left.set_xlabel(_with_unit(metric.label, metric.unit))
+    left.set_xlabel(tables.with_unit(metric.label, metric.unit))
     left.set_title('At the last step')
-    _draw_differences(right, [(pair, pair.differences[name]) for pair in drawn], metric)
-    more = f' (the first {MOST_PAIRS} of {len(pairs)})' if len(pairs) > MOST_PAIRS else ''
-    right.set_title(f'Differences, {statistics.CONFIDENCE:.0%} interval{more}')
-    return _png(figure)
+    reference = found.cases[0].case
+    from_reference = {pair.later.name: pair.differences[name] for pair in found.pairs if pair.earlier == reference}
+    _draw_differences(right, found.cases, [from_reference.get(each.case.name) for each in found.cases], metric)
+    right.set_title(f'Difference from the first case, {tables.percent(statistics.CONFIDENCE)} interval')
+    return _png(figure, found)
 
 
 def curves(found: Findings) -> bytes:
     """The metrics of the evaluations and the training loss, by step, or by epoch where batch sizes differ."""
     panels = [(METRICS[name], [each.evaluations[name] for each in found.cases]) for name in found.comparison.report]
-    panels.append((Metric('training loss', '', '', 1, 4), [each.loss for each in found.cases]))
+    panels.append((LOSS, [each.loss for each in found.cases]))
     rows = -(-len(panels) // 2)
     figure, all_axes = _panels(rows, 2, height=3.3 * rows + 0.4 + _legend_height(found))
     for axes, (metric, of_cases) in zip(all_axes, panels):
         for index, (each, curve) in enumerate(zip(found.cases, of_cases)):
             _draw_curve(axes, curve, sign_of(index), metric.scale, _per_step(each, found), bool(metric.unit))
-        axes.set_title(f'Validation: {metric.label}' if metric.label != 'training loss' else 'Training: loss')
-        axes.set_ylabel(_with_unit(metric.label, metric.unit))
+        axes.set_title(f'Validation: {metric.label}' if metric != LOSS else 'Training: loss')
+        axes.set_ylabel(tables.with_unit(metric.label, metric.unit))
         axes.set_xlabel(_axis_name(found))
+        axes.set_xlim(left=0)
         _say_if_empty(axes)
     for axes in all_axes[len(panels) :]:
         axes.set_visible(False)
     _legend(figure, found)
-    return _png(figure)
+    return _png(figure, found)
 
 
 def schedule_and_speed(found: Findings) -> bytes:
@@ -63,32 +61,33 @@ def schedule_and_speed(found: Findings) -> bytes:
     drawn = [(index, each) for index, each in enumerate(found.cases) if each.schedule]
     for place, (index, each) in enumerate(drawn):
         steps, rates = np.array(each.schedule).T
+        same = sum(later.schedule == each.schedule for _, later in drawn[place + 1 :])
         sign = sign_of(index)
         left.plot(
             steps * _per_step(each, found),
             rates,
             drawstyle='steps-post',
             color=sign.light,
-            # The first are the widest, so that those that are drawn upon them leave something to see.
-            linewidth=min(1.8 + 2.2 * (len(drawn) - 1 - place), 10),
+            # Wider than those that are to be drawn upon it.
+            linewidth=min(1.8 + 2.2 * same, 10),
             linestyle=_dashes(sign),
         )
     left.set_ylim(bottom=0)
     left.set_title('Learning rate')
     left.set_ylabel('learning rate')
     left.set_xlabel(_axis_name(found))
+    left.set_xlim(left=0)
     _say_if_empty(left)
     _draw_ends(right, found.cases, [[*each.throughputs.values()] for each in found.cases])
-    right.set_xlim(left=0)
-    right.set_title('Training')
-    right.set_xlabel('images/s')
+    right.set_xlim(0, 1.04 * right.get_xlim()[1])
+    right.set_title('Training: images/s')
+    right.set_xlabel(tables.with_unit(THROUGHPUT.label, THROUGHPUT.unit))
     _legend(figure, found)
-    return _png(figure)
+    return _png(figure, found)
 
 
 def _panels(rows: int, columns: int, height: float) -> Tuple[Figure, List[Any]]:
-    figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, constrained_layout=True, facecolor='white')
-    figure.set_constrained_layout_pads(w_pad=0.12, h_pad=0.1, wspace=0.04, hspace=0.04)
+    figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, facecolor='white')
     all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in all_axes:
         axes.grid(color=_GRID, linewidth=0.8)
@@ -156,21 +155,32 @@ def _draw_ends(axes: Any, cases: Sequence[CaseFindings], values: Sequence[Sequen
     _say_if_empty(axes)
 
 
-def _draw_differences(axes: Any, drawn: Sequence[Tuple[Any, Any]], metric: Metric) -> None:
-    for row, (_, difference) in enumerate(drawn):
-        middle = metric.scale * difference.mean
+def _draw_differences(
+    axes: Any, cases: Sequence[CaseFindings], differences: Sequence[Optional[Difference]], metric: Metric
+) -> None:
+    """A row a case, as `_draw_ends` has them: the difference of its mean, and the interval if there is one."""
+    for row, difference in enumerate(differences):
+        if not difference:
+            continue
+        sign, middle = sign_of(row), metric.scale * difference.mean
         interval: Optional[List[List[float]]] = None
-        if difference.low is not None:
-            low, high = metric.scale * difference.low, metric.scale * difference.high
-            interval = [[middle - low], [high - middle]]
-        face = _TEXT if interval else 'none'
+        if difference.low is not None and difference.high is not None:
+            interval = [[middle - metric.scale * difference.low], [metric.scale * difference.high - middle]]
         axes.errorbar(
-            middle, row, xerr=interval, color=_TEXT, marker='o', markersize=6, markerfacecolor=face, capsize=3.5
+            middle,
+            row,
+            xerr=interval,
+            color=sign.light,
+            marker=sign.matplotlib_mark,
+            markersize=7,
+            markerfacecolor=sign.light if interval else 'none',
+            capsize=3.5,
+            linewidth=1.6,
         )
     axes.axvline(0, color=_FAINT, linewidth=1, linestyle=(0, (4, 3)))
-    axes.set_xlabel(_with_unit(f'difference of {metric.label}', metric.difference_unit))
-    _name_rows(axes, [f'{pair.first.name} − {pair.second.name}' for pair, _ in drawn])
-    _say_if_empty(axes, lines=1)
+    axes.set_xlabel(tables.with_unit(f'difference of {metric.label}', metric.difference_unit))
+    _name_rows(axes, [each.case.name for each in cases])
+    _say_if_empty(axes)
 
 
 def _name_rows(axes: Any, names: Sequence[str]) -> None:
@@ -180,17 +190,24 @@ def _name_rows(axes: Any, names: Sequence[str]) -> None:
     axes.grid(axis='y', visible=False)
     axes.spines['left'].set_visible(False)
     for row, name in enumerate(names):
-        text = name if len(name) <= _LABEL_LENGTH else f'{name[: _LABEL_LENGTH - 1]}…'
         axes.axhline(row, color=_GRID, linewidth=0.8, zorder=0)
         axes.text(
-            *(0.005, row - 0.24, text), transform=axes.get_yaxis_transform(), fontsize=9, color=_FAINT, va='bottom'
+            *(0.005, row - 0.24, _shortened(name)),
+            transform=axes.get_yaxis_transform(),
+            fontsize=9,
+            color=_FAINT,
+            va='bottom',
         )
 
 
-def _say_if_empty(axes: Any, lines: int = 0) -> None:
-    """Says so, if no more lines are drawn than those that belong to the axes themselves."""
-    has_bars = bool(axes.containers)
-    if not has_bars and len([line for line in axes.lines if line.get_color() != _GRID]) <= lines:
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LABEL_LENGTH else f'{name[: _LABEL_LENGTH - 1]}…'
+
+
+def _say_if_empty(axes: Any) -> None:
+    """Says so, if there is neither a row nor a curve of a case."""
+    curves = [line for line in axes.lines if line.get_color() not in (_GRID, _FAINT)]
+    if not curves and not axes.containers:
         axes.text(0.5, 0.5, 'nothing to draw yet', transform=axes.transAxes, ha='center', va='center', color=_FAINT)
 
 
@@ -236,11 +253,10 @@ def _dashes(sign: Sign) -> Any:
     return (0, sign.dash) if sign.dash else '-'
 
 
-def _with_unit(label: str, unit: str) -> str:
-    return f'{label}, {unit}' if unit else label
-
-
-def _png(figure: Figure) -> bytes:
+def _png(figure: Figure, found: Findings) -> bytes:
+    # Below the axes, the legend.
+    bottom = _legend_height(found) / figure.get_figheight() if figure.legends else 0
+    figure.tight_layout(rect=(0, bottom, 1, 1), w_pad=2, h_pad=1.5)
     png = io.BytesIO()
     figure.savefig(png, format='png')
     return png.getvalue()

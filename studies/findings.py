@@ -65,10 +65,10 @@ class CaseFindings:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cases, and of each metric the first one's mean less the second one's; None if one of them has no value."""
+    """Two cases, and of each metric the mean of the later one less that of the earlier; None if one has no value."""
 
-    first: Case
-    second: Case
+    later: Case
+    earlier: Case
     differences: Mapping[str, Optional[Difference]]
 
 
@@ -89,7 +89,7 @@ class Findings:
 def find(comparison: Comparison) -> Findings:
     """Computes what is to be shown of a comparison."""
     cases = tuple(_case_findings(case, comparison.report) for case in comparison.cases)
-    pairs = tuple(_pair(first, second, comparison.report) for first, second in itertools.combinations(cases, 2))
+    pairs = tuple(_pair(later, earlier, comparison.report) for earlier, later in itertools.combinations(cases, 2))
     return Findings(comparison, cases, pairs)
 
 
@@ -210,6 +210,6 @@ def _schedule(config: Config) -> Tuple[Tuple[int, float], ...]:
     return (*points, (last, points[-1][1])) if last > points[-1][0] else tuple(points)
 
 
-def _pair(first: CaseFindings, second: CaseFindings, report: Sequence[str]) -> Pair:
-    differences = {metric: statistics.difference(first.finals[metric], second.finals[metric]) for metric in report}
-    return Pair(first.case, second.case, differences)
+def _pair(later: CaseFindings, earlier: CaseFindings, report: Sequence[str]) -> Pair:
+    differences = {metric: statistics.difference(later.finals[metric], earlier.finals[metric]) for metric in report}
+    return Pair(later.case, earlier.case, differences)

@@ -72,7 +72,9 @@ class Progress:
             status = Status.parse(line)
             if status:
                 self.status, self._status_at, self.doing = status, time.monotonic(), 'training'
-            elif 'evaluating: batch' in line or 'preparing to evaluate' in line:
+            elif 'preparing to train' in line:
+                self.doing = 'training'
+            elif 'preparing to evaluate' in line:
                 self.doing = 'evaluating'
         size = _size(os.path.join(self.trial.model_dir, RESULTS_FILE))
         if size != self._results_size:

@@ -28,10 +28,11 @@ def write(out: str, comparison: Comparison) -> None:
     """
     found = findings.find(comparison)
     text, pictures = report_markdown.render(found)
+    page = report_html.page(found)
     with remote.explained(out, remote.WRITE):
         tf.io.gfile.makedirs(out)
         for name, content in pictures.items():
             with tf.io.gfile.GFile(os.path.join(out, name), 'wb') as file:
                 file.write(content)
     results.write_whole(os.path.join(out, MARKDOWN_FILE), text)
-    results.write_whole(os.path.join(out, PAGE_FILE), report_html.page(found))
+    results.write_whole(os.path.join(out, PAGE_FILE), page)

@@ -2,23 +2,20 @@
 
 import math
 import pathlib
+import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 import jinja2
 import markupsafe
 import plotly.offline
 
-from inception_v3 import results
 from studies import findings, statistics, tables
 from studies.findings import CaseCurve, CaseFindings, Findings
 from studies.palette import sign_of
-from studies.runs import METRICS, Metric
+from studies.runs import LOSS, METRICS, THROUGHPUT, Metric
 from studies.statistics import Summary
 
 _PAGE = pathlib.Path(__file__).parent / 'page'
-# What a curve of the page may be of besides the metrics of an evaluation.
-_LOSS = Metric('training loss', '', '', 1, 4)
-_THROUGHPUT = Metric('training', 'images/s', 'images/s', 1, 1)
 
 
 def page(found: Findings) -> str:
@@ -30,6 +27,7 @@ def page(found: Findings) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters['breakable'] = _breakable
     return environment.get_template('report.html').render(
         comparison=found.comparison,
         cases=[{'index': index, 'sign': sign_of(index), 'found': each} for index, each in enumerate(found.cases)],
@@ -38,9 +36,10 @@ def page(found: Findings) -> str:
         state=findings.state,
         flags_of=tables.flags_of,
         by_epoch=findings.has_several_batch_sizes(found),
-        written=results.now(),
+        written=tables.now(),
         finals=tables.finals(found),
         differences=tables.differences(found),
+        failed=tables.failed(found),
         unfinished=tables.unfinished(found),
         environment=tables.environment(found.runs),
         how_to_read=tables.how_to_read(found),
@@ -51,10 +50,15 @@ def page(found: Findings) -> str:
     )
 
 
+def _breakable(text: str) -> markupsafe.Markup:
+    """Text that may be broken where names and settings have a joint."""
+    return markupsafe.Markup(re.sub(r'([,_/=])(?!\d)', r'\1<wbr>', str(markupsafe.escape(text))))
+
+
 def _numbers(found: Findings) -> Dict[str, Any]:
     """What the page's program draws, ready for JSON: scaled as shown, and None for what is not a number."""
     metrics = {name: METRICS[name] for name in found.comparison.report}
-    curves = {**metrics, 'loss': _LOSS}
+    curves = {**metrics, 'loss': LOSS}
     index_of = {each.case.name: index for index, each in enumerate(found.cases)}
     return {
         'metrics': {
@@ -64,12 +68,12 @@ def _numbers(found: Findings) -> Dict[str, Any]:
                 'differenceUnit': metric.difference_unit,
                 'decimals': metric.decimals,
             }
-            for name, metric in {**curves, 'throughput': _THROUGHPUT}.items()
+            for name, metric in {**curves, 'throughput': THROUGHPUT}.items()
         },
         'cases': [_case(each, sign, curves) for each, sign in zip(found.cases, map(sign_of, range(len(found.cases))))],
         'pairs': [
             {
-                'cases': [index_of[pair.first.name], index_of[pair.second.name]],
+                'cases': [index_of[pair.later.name], index_of[pair.earlier.name]],
                 'differences': {
                     name: difference
                     and {
@@ -104,7 +108,7 @@ def _case(each: CaseFindings, sign: Any, metrics: Mapping[str, Metric]) -> Dict[
                 name: _end(statistics.summarize([*values.values()]), values, runs, metrics[name])
                 for name, values in each.finals.items()
             },
-            'throughput': _end(statistics.summarize([*each.throughputs.values()]), each.throughputs, runs, _THROUGHPUT),
+            'throughput': _end(statistics.summarize([*each.throughputs.values()]), each.throughputs, runs, THROUGHPUT),
         },
     }
 

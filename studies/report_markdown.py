@@ -2,7 +2,6 @@
 
 from typing import Callable, Dict, List, Tuple
 
-from inception_v3 import results
 from studies import figures, findings, tables
 from studies.findings import Findings
 from studies.tables import Table
@@ -21,14 +20,14 @@ def render(found: Findings) -> Tuple[str, Dict[str, bytes]]:
     comparison = found.comparison
     parts = [f'# {_escaped(comparison.title)}', comparison.question, *comparison.notes]
     parts += [
-        f'{tables.standing(found.runs)}; written {results.now()}.',
+        f'{tables.standing(found.runs)}; written {tables.now()}.',
         '## Results',
         'At the last step of training: mean ± sample standard deviation of the runs that got there.',
         _table(tables.finals(found)),
     ]
-    unfinished = tables.unfinished(found)
-    if unfinished.rows:
-        parts += ['### Runs that are not finished, or failed', _table(unfinished)]
+    for title, table in (('Failed', tables.failed(found)), ('Not finished', tables.unfinished(found))):
+        if table.rows:
+            parts += [f'### {title}', _table(table)]
     parts.append(finals)
     differences = tables.differences(found)
     if differences.rows:
@@ -53,10 +52,9 @@ def _commands(found: Findings) -> List[str]:
 
 
 def _table(table: Table) -> str:
-    aligned = ':--' if table.is_text else '--:'
     lines = [
         table.header,
-        (':--', *[aligned] * (len(table.header) - 1)),
+        tuple('--:' if column >= table.numbers else ':--' for column in range(len(table.header))),
         *(tuple(map(_escaped, row.cells)) for row in table.rows),
     ]
     return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)

@@ -231,7 +231,8 @@ def summary(plan: Plan, all_progress: Sequence[Progress]) -> str:
     for progress in all_progress:
         if progress.state is State.FAILED:
             lines.append(f'failed: {progress.trial.name}: {progress.reason}; its log: {progress.trial.log}')
-    return '\n'.join([*lines, f'report: {os.path.join(plan.out, "report.html")}'])
+    page = os.path.join(plan.out, report.PAGE_FILE)
+    return '\n'.join([*lines, f'report: {page}'] if os.path.exists(page) else lines)
 
 
 def _mean_and_spread(name: str, values: Sequence[float]) -> str:
@@ -264,6 +265,8 @@ def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
             print(trials.cost_of(plan.study, plan.selected), file=sys.stderr)
             return 0
         return _run(arguments, plan, program)
+    except remote.UnreachableError as error:
+        return _fail(str(error), _FAILED)
     except app.UsageError as error:
         return _fail(str(error), _MISTAKE)
     except KeyboardInterrupt:
@@ -304,9 +307,11 @@ def _run(arguments: argparse.Namespace, plan: Plan, program: Sequence[str]) -> i
                 perform(selected, place, display, stopping, tell)
                 tell()
         print(summary(plan, all_progress))
+        if all(progress.state is State.DONE for progress in selected):
+            return 0
         if stopping.exit_code is not None:
             return _fail('stopped; the same command goes on', stopping.exit_code)
-        return 0 if all(progress.state is State.DONE for progress in selected) else _FAILED
+        return _FAILED
     finally:
         os.close(lock)
 
@@ -440,6 +445,8 @@ def _prepare_data(plan: Plan) -> None:
             if config.use_data == 'real':
                 for split in splits_of(config):
                     FORMATS[config.data_format].find_shards(config.data_dir, split)
+        except remote.UnreachableError:
+            raise
         except app.UsageError as error:
             raise StudyError(f'{plan.file}: case {trial.case}: {error}')
 

@@ -1,11 +1,12 @@
 """The tables of a report, as texts: a page and a Markdown file show the same."""
 
 from dataclasses import dataclass
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from inception_v3 import results
 from studies import findings, statistics
 from studies.findings import Findings
-from studies.runs import METRICS, Case, Metric, Run
+from studies.runs import METRICS, THROUGHPUT, Case, Metric, Run
 from studies.statistics import Difference, Summary
 
 NOTHING = '–'
@@ -22,16 +23,31 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Texts in rows; the first column is of names, the others of numbers unless `is_text`."""
+    """Texts in rows: the columns from `numbers` on are of numbers, those before are of words."""
 
     header: Tuple[str, ...]
     rows: Tuple[Row, ...]
-    is_text: bool = False
+    numbers: int
+
+
+def percent(fraction: float) -> str:
+    """A fraction in whole percents."""
+    return f'{100 * fraction:.0f} %'
+
+
+def with_unit(label: str, unit: str) -> str:
+    """The heading of numbers."""
+    return f'{label}, {unit}' if unit else label
 
 
 def flags_of(settings: Mapping[str, str]) -> str:
     """Settings as they are written on a command line."""
     return ' '.join(f'--{name}={value}' for name, value in settings.items())
+
+
+def now() -> str:
+    """The time, to the minute."""
+    return results.now()[:16].replace('T', ' ') + ' UTC'
 
 
 def standing(runs: Sequence[Run]) -> str:
@@ -43,7 +59,7 @@ def standing(runs: Sequence[Run]) -> str:
 def finals(found: Findings) -> Table:
     """What the cases ended with: mean ± standard deviation, how many runs got there, images/s."""
     metrics = [METRICS[name] for name in found.comparison.report]
-    header = ['case', 'runs', *(_with_unit(metric.label, metric.unit) for metric in metrics), 'training, images/s']
+    header = ['case', 'runs', *(with_unit(metric.label, metric.unit) for metric in metrics), 'training, images/s']
     named = [_names_settings(each.case) for each in found.cases]
     if not all(named):
         header.insert(1, 'flags')
@@ -57,15 +73,15 @@ def finals(found: Findings) -> Table:
         for name, metric in zip(found.comparison.report, metrics):
             cells.append(_text_of(statistics.summarize([*each.finals[name].values()]), metric))
         throughput = statistics.summarize([*each.throughputs.values()])
-        cells.append(_text_of(throughput, Metric('', '', '', 1, 0 if throughput.n and throughput.mean >= 100 else 1)))
+        cells.append(_text_of(throughput, THROUGHPUT))
         rows.append(Row(tuple(cells), (index,)))
-    return Table(tuple(header), tuple(rows))
+    return Table(tuple(header), tuple(rows), numbers=header.index('runs'))
 
 
 def differences(found: Findings) -> Table:
-    """Pairs of cases: the first one's mean less the second one's, with its interval."""
+    """Pairs of cases: the mean of the later one less that of the earlier, with its interval."""
     metrics = [METRICS[name] for name in found.comparison.report]
-    header = ('difference', 'runs', *(_with_unit(metric.label, metric.difference_unit) for metric in metrics))
+    header = ('difference', 'runs', *(with_unit(metric.label, metric.difference_unit) for metric in metrics))
     index_of = {each.case.name: index for index, each in enumerate(found.cases)}
     rows = []
     for pair in found.pairs:
@@ -73,30 +89,31 @@ def differences(found: Findings) -> Table:
         if known:
             runs = f'{known[0].n} pairs' if known[0].paired else f'{known[0].runs[0]} and {known[0].runs[1]}'
             texts = [_text_of_difference(pair.differences[metric], METRICS[metric]) for metric in pair.differences]
-            cases = index_of[pair.first.name], index_of[pair.second.name]
-            rows.append(Row((f'{pair.first.name} − {pair.second.name}', runs, *texts), cases))
-    return Table(header, tuple(rows))
+            cases = index_of[pair.later.name], index_of[pair.earlier.name]
+            rows.append(Row((f'{pair.later.name} − {pair.earlier.name}', runs, *texts), cases))
+    return Table(header, tuple(rows), numbers=1)
+
+
+def failed(found: Findings) -> Table:
+    """The runs that have failed, and why."""
+    rows = [Row((run.name, findings.state(run), run.failure), (index,)) for index, run in _runs(found) if run.failure]
+    return Table(('run', 'state', 'reason'), tuple(rows), numbers=3)
 
 
 def unfinished(found: Findings) -> Table:
-    """The runs that are not in the means: how far they are, and why those that failed did."""
+    """The runs that are not finished, and have not failed: how far they are."""
     rows = [
-        Row((run.name, findings.state(run), run.failure or NOTHING), (index,))
-        for index, each in enumerate(found.cases)
-        for run in each.case.runs
-        if run.failure or not findings.is_finished(run)
+        Row((run.name, findings.state(run)), (index,))
+        for index, run in _runs(found)
+        if not run.failure and not findings.is_finished(run)
     ]
-    return Table(('run', 'state', 'reason'), tuple(rows), is_text=True)
+    return Table(('run', 'state'), tuple(rows), numbers=2)
 
 
 def environment(runs: Sequence[Run]) -> Table:
     """Where the runs were made, and which of them differ in that."""
-    told = sum(bool(run.environment) for run in runs)
-    rows = [
-        Row((name, '; '.join(_with_runs(value, those, told) for value, those in values.items())))
-        for name, values in findings.environment(runs).items()
-    ]
-    return Table(('', 'value'), tuple(rows), is_text=True)
+    rows = [Row((name, _with_runs(values))) for name, values in findings.environment(runs).items()]
+    return Table(('', 'value'), tuple(rows), numbers=2)
 
 
 def how_to_read(found: Findings) -> List[str]:
@@ -111,28 +128,29 @@ def how_to_read(found: Findings) -> List[str]:
     with_interval = [difference for difference in known if difference.low is not None]
     if known:
         notes.append(
-            f'Differences have a {statistics.CONFIDENCE:.0%} percentile-bootstrap interval of '
+            f'Differences have a {percent(statistics.CONFIDENCE)} percentile-bootstrap interval of '
             f'{statistics.RESAMPLES:,} resamples: of the differences by seed where both cases have the same seeds, '
             f'else of each case by itself; none below {statistics.FEWEST_RUNS} runs.'
         )
     if with_interval:
         fewest = min(with_interval, key=lambda difference: statistics.coverage(difference.n, difference.paired))
+        here, with_ten = (percent(statistics.coverage(n, fewest.paired)) for n in (fewest.n, 10))
         notes.append(
             f'Few runs make it too narrow: with {fewest.n} {"pairs" if fewest.paired else "runs of a case"}, as here, '
-            f'it holds the true difference in about {statistics.coverage(fewest.n, fewest.paired):.0%} of all studies, '
-            f'with 10 in {statistics.coverage(10, fewest.paired):.0%} (measured with normal numbers). Of many '
-            'differences some leave out zero by chance.'
+            f'it holds the true difference in about {here} of all studies, with 10 in {with_ten} (measured with normal '
+            'numbers). Of many differences some leave out zero by chance.'
         )
     return notes
+
+
+def _runs(found: Findings) -> Iterator[Tuple[int, Run]]:
+    """All runs, with the indices of their cases."""
+    return ((index, run) for index, each in enumerate(found.cases) for run in each.case.runs)
 
 
 def _names_settings(case: Case) -> bool:
     """Whether a case's name tells its settings already."""
     return all(f'{name}={value}' in case.name for name, value in case.settings.items())
-
-
-def _with_unit(label: str, unit: str) -> str:
-    return f'{label}, {unit}' if unit else label
 
 
 def _text_of(summary: Summary, metric: Metric) -> str:
@@ -151,9 +169,12 @@ def _text_of_difference(difference: Optional[Difference], metric: Metric) -> str
     return f'{text} [{metric.text(difference.low, signed=True)}, {metric.text(difference.high, signed=True)}]'
 
 
-def _with_runs(value: str, runs: Sequence[Run], told: int) -> str:
-    if len(runs) == told:
-        return value
-    names = ', '.join(run.name for run in runs[:_NAMES_SHOWN])
-    more = len(runs) - _NAMES_SHOWN
-    return f'{value} ({names}{f" and {more} more" if more > 0 else ""})'
+def _with_runs(runs_by_value: Mapping[str, Sequence[Run]]) -> str:
+    """What most runs tell, and what the others do."""
+    most, *others = sorted(runs_by_value.items(), key=lambda item: -len(item[1]))
+    texts = [most[0]]
+    for value, runs in others:
+        more = len(runs) - _NAMES_SHOWN
+        names = ', '.join(run.name for run in runs[:_NAMES_SHOWN]) + (f' and {more} more' if more > 0 else '')
+        texts.append(f'{value} in {names}')
+    return '; but '.join(texts)

@@ -10,7 +10,8 @@
   const minus = '−';
 
   // Numbers as the tables have them.
-  const plain = (value, decimals) => value.toFixed(decimals).replace('-', minus);
+  const plain = (value, decimals) => value.toLocaleString(
+    'en-GB', {minimumFractionDigits: decimals, maximumFractionDigits: decimals}).replace('-', minus);
   const amount = (value, metric) => `${plain(value, metric.decimals)}${metric.unit && ` ${metric.unit}`}`;
   const signed = (value, metric) => `${value < 0 ? '' : '+'}${plain(value, metric.decimals)}`;
   const whole = (value) => Math.round(value).toLocaleString('en-GB');
@@ -26,7 +27,7 @@
   const byEpoch = () => document.querySelector('input[name=axis]:checked').value === 'epochs';
 
   const config = {
-    displaylogo: false, responsive: true, modeBarButtonsToRemove: ['select2d', 'lasso2d', 'autoScale2d'],
+    displaylogo: false, responsive: true, modeBarButtons: [['toImage', 'zoom2d', 'pan2d', 'resetScale2d']],
   };
 
   function axis(changes) {
@@ -105,11 +106,13 @@
   }
 
   function schedule(cases) {
+    const same = (one, other) => JSON.stringify(one.schedule) === JSON.stringify(other.schedule);
     const traces = cases.filter((each) => each.schedule.steps.length).map((each, index, drawn) => ({
       x: along(each, each.schedule.steps), y: each.schedule.values, name: each.name, mode: 'lines',
-      // The first are the widest, so that those that are drawn upon them leave something to see.
+      // Wider than those that are to be drawn upon it.
       line: {
-        shape: 'hv', width: Math.min(2.5 + 3 * (drawn.length - 1 - index), 14), color: ofCase(each),
+        shape: 'hv', color: ofCase(each),
+        width: Math.min(2.5 + 3 * drawn.slice(index + 1).filter((later) => same(later, each)).length, 14),
         dash: dashes(each.sign.dash, 2),
       },
       text: each.schedule.steps.map((step, point) =>
@@ -119,12 +122,21 @@
     draw('schedule', traces, {xaxis: stepAxis(), yaxis: axis({rangemode: 'tozero'})});
   }
 
+  // Text in lines of a length, broken where names and settings have a joint.
+  function broken(text, most) {
+    const lines = [''];
+    for (const part of text.split(/(?<=[,_/= ])/)) {
+      if (lines[lines.length - 1].length + part.length > most) lines.push('');
+      lines[lines.length - 1] += part;
+    }
+    return lines.filter(Boolean);
+  }
+
   // A row for each of what is compared, its name above its marks: names are long, and screens narrow.
   function rows(id, labels, traces, xaxis, shapes) {
     const most = Math.max(20, Math.floor((one(id).parentElement.clientWidth - 40) / 6.6));
-    const lines = labels.map((label) => label.flatMap((part) => part.match(new RegExp(`.{1,${most}}`, 'g')) || ['']));
-    const single = lines.map((parts, index) => labels[index].join(' ').length <= most ? [labels[index].join(' ')] : parts);
-    const tallest = Math.max(1, ...single.map((parts) => parts.length));
+    const lines = labels.map((label) => broken(label, most));
+    const tallest = Math.max(1, ...lines.map((parts) => parts.length));
     const height = 28 + 16 * tallest;
     draw(id, traces, {
       height: 60 + height * labels.length, margin: {l: 8, r: 14, t: 12, b: 46}, xaxis,
@@ -139,7 +151,7 @@
           line: {color: colour('grid'), width: 1},
         })),
       ],
-      annotations: single.map((parts, index) => ({
+      annotations: lines.map((parts, index) => ({
         text: parts.map(escaped).join('<br>'), xref: 'paper', x: 0, xanchor: 'left', y: index + 0.25, yanchor: 'bottom',
         yshift: 7, showarrow: false, align: 'left', font: {color: colour('faint'), size: 11.5},
       })),
@@ -170,32 +182,45 @@
       };
       return end.runs.length > 1 ? [mean, singles] : [mean];
     });
-    rows(id, shown.map((each) => [each.name]), traces, axis({
+    rows(id, shown.map((each) => each.name), traces, axis({
       title: {text: [metric.label, metric.unit].filter(Boolean).join(', '), standoff: 6}, rangemode: fromZero ? 'tozero' : 'normal',
     }));
   }
 
-  function differences(name, selected) {
+  // The mean of a case less that of another, whichever of the two the pair begins with.
+  function difference(name, index, reference) {
+    const pair = numbers.pairs.find(({cases}) => cases.includes(index) && cases.includes(reference));
+    const found = pair && pair.differences[name];
+    if (!found || found.mean === null) return null;
+    if (pair.cases[0] === index) return found;
+    return {mean: -found.mean, low: found.low === null ? null : -found.high, high: found.low === null ? null : -found.low};
+  }
+
+  function differences(name, cases) {
     const metric = numbers.metrics[name];
-    const shown = numbers.pairs.filter((pair) =>
-      pair.cases.every((index) => selected.has(index)) && pair.differences[name] && pair.differences[name].mean !== null);
-    const labels = shown.map((pair) =>
-      [numbers.cases[pair.cases[0]].name, `${minus} ${numbers.cases[pair.cases[1]].name}`]);
-    const traces = shown.map((pair, row) => {
-      const {mean, low, high} = pair.differences[name];
-      const interval = low === null ? '' : `<br>${numbers.confidence * 100} %: ${signed(low, metric)} … ${signed(high, metric)}`;
-      return {
-        x: [mean], y: [row + 0.25], name: labels[row].join(' '), mode: 'markers',
+    const reference = numbers.cases[Number(one('reference').value)];
+    // The rows of `ends`, that of the reference without a mark, so that the two figures stand side by side.
+    const shown = cases.filter((each) => each.ends[name].runs.length);
+    const traces = shown.flatMap((each, row) => {
+      const found = each !== reference && difference(name, numbers.cases.indexOf(each), numbers.cases.indexOf(reference));
+      if (!found) return [];
+      const {mean, low, high} = found;
+      const tint = ofCase(each);
+      const interval = low === null ? '' :
+        `<br>${100 * numbers.confidence} % interval ${signed(low, metric)} … ${signed(high, metric)}`;
+      return [{
+        x: [mean], y: [row + 0.25], name: each.name, mode: 'markers',
         error_x: {
-          type: 'data', symmetric: false, array: [high === null ? 0 : high - mean], arrayminus: [low === null ? 0 : mean - low],
-          color: colour('text'), thickness: 2, width: low === null ? 0 : 6,
+          type: 'data', symmetric: false, array: [low === null ? 0 : high - mean], arrayminus: [low === null ? 0 : mean - low],
+          color: tint, thickness: 2, width: low === null ? 0 : 6,
         },
-        marker: {size: 9, symbol: low === null ? 'circle-open' : 'circle', color: colour('text')},
-        text: [`${labels[row].map(escaped).join(' ')}<br>${metric.label} ${signed(mean, metric)} ${metric.differenceUnit}${interval}`],
+        marker: {size: 11, symbol: `${each.sign.mark}${low === null ? '-open' : ''}`, color: tint},
+        text: [`<b>${escaped(each.name)}</b><br>less ${escaped(reference.name)}`
+          + `<br>${metric.label} ${signed(mean, metric)} ${metric.differenceUnit}${interval}`],
         hovertemplate: '%{text}<extra></extra>',
-      };
+      }];
     });
-    rows('differences', labels, traces, axis({
+    rows('differences', shown.map((each) => each.name), traces, axis({
       title: {text: `difference of ${metric.label}, ${metric.differenceUnit}`, standoff: 6},
     }), [{type: 'line', x0: 0, x1: 0, yref: 'paper', y0: 0, y1: 1, line: {color: colour('faint'), width: 1, dash: '4px,3px'}}]);
   }
@@ -209,7 +234,7 @@
     one('count').textContent = `${cases.length} of ${numbers.cases.length} cases shown`;
     const metric = one('metric').value;
     ends('final', metric, cases, false);
-    differences(metric, selected);
+    differences(metric, cases);
     for (const name of [...all('#metric option').map((option) => option.value), 'loss']) curves(name, cases);
     schedule(cases);
     ends('throughput', 'throughput', cases, true);
@@ -254,7 +279,7 @@
   one('words').addEventListener('input', filter);
   one('all').addEventListener('click', () => choose(true));
   one('none').addEventListener('click', () => choose(false));
-  for (const input of all('input[name=case], input[name=axis], #single, #metric')) input.addEventListener('change', drawAll);
+  for (const input of all('input[name=case], input[name=axis], #single, #metric, #reference')) input.addEventListener('change', drawAll);
   for (const button of all('.copy')) button.addEventListener('click', () => copy(button));
   // Names of rows are broken to the width of the page.
   let width = innerWidth;
