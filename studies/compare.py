@@ -81,7 +81,7 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
     if problems:
         raise ConfigError('\n'.join(problems))
     cases = cases_of([read_run(folder, folder) for folder in folders])
-    return Comparison('Comparison of runs', '', tuple(cases), (f'{len(folders)} runs in {len(cases)} cases.',))
+    return Comparison('Comparison of runs', '', tuple(cases))
 
 
 def cases_of(runs: Sequence[Run]) -> List[Case]:
