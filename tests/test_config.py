@@ -31,6 +31,7 @@ NEW: Dict[str, Any] = {
     **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
+    **{'image_summaries': 0},
 }
 
 
