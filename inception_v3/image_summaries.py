@@ -44,6 +44,8 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
         config = dataclasses.replace(config, followup_shuffle_buffer_size=config.image_summaries)
     # Where a process first begins a session decides the threads of all: with those of training, its bits stay the same.
     session_config = seeding.session_config(config)
+    # To optimize what is run a few times takes longer than to run it.
+    session_config.graph_options.rewrite_options.disable_meta_optimizer = True
     split, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
     with tf.Graph().as_default(), tf.compat.v1.Session(config=session_config) as session:
         global_step = tf.compat.v1.train.create_global_step()
@@ -57,7 +59,7 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
         with contextlib.suppress(tf.errors.OutOfRangeError):
             for number in range(1, config.image_summaries + 1):
                 values = session.run(fetches)
-                image = f'{number:02d} {_name(int(values["label"]), class_names)}'
+                image = f'{number:02d} {tag_name(int(values["label"]), class_names)}'
                 _add(summary, f'{split}/{image}, before', values['whole'], 'The whole image; outlined: its crop.')
                 _add(summary, f'{split}/{image}, {after}', values['seen'], 'What the network sees.')
     return summary
@@ -87,10 +89,10 @@ def _seen(sample: Sample, config: Config) -> tf.Tensor:
     return tf.image.encode_png(transfer.as_pixels(transfer.received(batch, False, config), config)[0])
 
 
-def _name(label: int, class_names: Sequence[str]) -> str:
-    """A label and the name of its class, without what a tag gives a meaning to."""
+def tag_name(label: int, class_names: Sequence[str]) -> str:
+    """A label and the name of its class, if it has one, without the slash, which divides tags into groups."""
     name = class_names[label] if label < len(class_names) else ''
-    return f'label {label} {shown(name, _LONGEST_NAME).replace("/", "|")}'.rstrip()
+    return f'label {label} ({shown(name, _LONGEST_NAME).replace("/", "|")})' if name else f'label {label}'
 
 
 def _add(summary: tf.compat.v1.Summary, tag: str, png: bytes, description: str) -> None:

@@ -112,7 +112,8 @@ class TrainingSummaries(tf.estimator.SessionRunHook):
             if self._measured_from:
                 steps_before, begun = self._measured_from
                 values[IMAGES_PER_SECOND] = (steps - steps_before) * config.train_batch_size / (now - begun)
-            self._writers[-1].add_summary(_scalars(values), step)
+            if values:
+                self._writers[-1].add_summary(_scalars(values), step)
             if not remote.is_remote(str(config.model_dir)):
                 self.flush()
         # The first step is left out: it builds the graph's kernels and fills the input pipeline.
@@ -128,8 +129,8 @@ class TrainingSummaries(tf.estimator.SessionRunHook):
 class EvaluationSummaries:
     """Writes the curves of the evaluations: the last one of each step, as `results.jsonl` has them.
 
-    A command's first one declares void what is there, and writes all that is recorded, so that nothing is there twice,
-    or missing, whatever an earlier command was stopped at, or has evaluated again.
+    Where an earlier command may have evaluated the same step, what is there from that step on is declared void, and
+    written anew, so that nothing is there twice.
 
     Args:
       config: of the run.
@@ -150,9 +151,9 @@ class EvaluationSummaries:
         if not self._writer:
             self._writer = tf.compat.v1.summary.FileWriter(os.path.join(model_dir, EVALUATION_FOLDER))
         if is_first or step <= self._last_step:
-            self._writer.add_session_log(_START, 0)
-            by_step = {recorded.step: recorded for recorded in results.read(model_dir)}
-            evaluations = [by_step[recorded] for recorded in sorted(by_step)]
+            self._writer.add_session_log(_START, step)
+            from_here = {recorded.step: recorded for recorded in results.read(model_dir) if recorded.step >= step}
+            evaluations = [from_here[recorded] for recorded in sorted(from_here)]
             if self._config.image_summaries:
                 images = image_summaries.draw(self._config, False, self._class_names, step)
                 self._writer.add_summary(images, step)
