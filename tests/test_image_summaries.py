@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from data import tar_shards
+from data.records import DataError
 from inception_v3 import image_summaries, transfer
 from inception_v3.config import Config, ConfigError
 from inception_v3.cycles import Run
@@ -191,3 +192,10 @@ def test_drawing_changes_nothing_that_is_trained(
     assert without.get_variable_to_shape_map() == drawn_with.get_variable_to_shape_map()
     for name in without.get_variable_to_shape_map():
         assert without.get_tensor(name).tobytes() == drawn_with.get_tensor(name).tobytes()
+
+
+def test_a_bad_record_that_is_to_be_drawn_is_named(config: Config, tmp_path: Any, one_layer: None) -> None:
+    write_records(tmp_path, 'train', [b'nonsense'])
+    bad = dataclasses.replace(config, data_dir=str(tmp_path), mode='train', model_dir=str(tmp_path / 'model'))
+    with pytest.raises(DataError, match=r'train-00000-of-00001, record 0: not a tf\.train\.Example'):
+        Run(bad, Screen(io.StringIO())).execute()
