@@ -32,6 +32,7 @@ NEW: Dict[str, Any] = {
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
     **{'brightness_distortion_range': 32 / 255},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
+    **{'image_summaries': 0},
 }
 
 
