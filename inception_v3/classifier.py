@@ -159,11 +159,8 @@ def load(path: str) -> Classifier:
     """
     if _is_saved_model(path):
         return SavedModelClassifier(path)
-    if remote.is_remote(path):
-        names = remote.names_in(path)
-    else:
-        # TensorFlow's list fails on names that are no UTF-8.
-        names = os.listdir(path) if os.path.isdir(path) else None
+    # TensorFlow's list of a folder on this machine fails on names that are no UTF-8.
+    names = remote.names_in(path) if remote.is_remote(path) else os.listdir(path) if os.path.isdir(path) else None
     if names is None:
         raise ConfigError(f'--model={path}: no such folder.')
     if {_LIST_OF_CHECKPOINTS, results.CONFIG_FILE} & {*names}:
