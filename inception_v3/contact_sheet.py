@@ -47,7 +47,7 @@ class Thumbnails:
             sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
             size = tf.cast(tf.math.ceil(sides * tf.minimum(1.0, _SIDE / tf.reduce_max(sides))), tf.int32)
             small = tf.compat.v1.image.resize_area(pixels[tf.newaxis], size)[0]
-            self._thumbnail = tf.io.encode_jpeg(tf.cast(small + 0.5, tf.uint8), quality=_JPEG_QUALITY)
+            self._thumbnail = tf.image.encode_jpeg(tf.cast(small + 0.5, tf.uint8), quality=_JPEG_QUALITY)
             self._session = tf.compat.v1.Session(graph=graph)
 
     def make(self, encoded: bytes) -> bytes:

@@ -114,10 +114,12 @@ def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
     above.plot([0, 1], [0, 1], '--', color=look.faint, linewidth=1, zorder=0.5)
     above.set(xlim=(0, 1), ylim=(0, 1))
     above.set_ylabel('top-1 of the images', color=look.ink)
-    legend = above.legend(loc='lower right', bbox_to_anchor=(1, 1), ncol=2, frameon=False, fontsize=9)
+    legend = above.legend(
+        loc='lower right', bbox_to_anchor=(1, 1), ncol=2, frameon=False, fontsize=9, columnspacing=1, handlelength=1.2
+    )
     for text in legend.get_texts():
         text.set_color(look.ink)
-    above.set_title(f'expected calibration error {error:.2%}', color=look.ink, fontsize=10, loc='left')
+    above.set_title(f'expected calibration error {error:.2%}', color=look.ink, fontsize=9, loc='left')
     below.bar(centres, [b.images for b in used], width, color=look.faint, edgecolor=look.paper)
     below.set_yscale('log')
     below.yaxis.set_major_formatter(StrMethodFormatter('{x:,.0f}'))

@@ -250,5 +250,5 @@ def _width_on_page(png: bytes) -> int:
 def _as_jpeg(images: Sequence[np.ndarray]) -> List[bytes]:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         image = tf.compat.v1.placeholder(tf.uint8, [None, None, 3])
-        encoded = tf.io.encode_jpeg(image, quality=_JPEG_QUALITY)
+        encoded = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
         return [session.run(encoded, {image: pixels}) for pixels in images]
