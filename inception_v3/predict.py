@@ -38,7 +38,7 @@ _SOME_UNREADABLE, _MISTAKE, _INTERRUPTED = 1, 2, 130
 # Where the output is no terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
-_PROGRESS_BAR = 24
+_PROGRESS_BAR = 16
 _EIGHTHS = '▏▎▍▌▋▊▉█'
 # Of the files that are no images, as many are named.
 _NAMED_AT_MOST = 5
@@ -193,21 +193,24 @@ def bar(share: float, width: int, steps: str = _EIGHTHS) -> str:
 
 
 class _Progress:
-    """Says on standard error how many images are done."""
+    """Says on standard error how many images are done, after each batch."""
 
-    def __init__(self, screen: progress.Screen, images: int):
+    def __init__(self, screen: progress.Screen, images: int, batch_size: int):
         self._screen = screen
         self._images = images
+        self._batch_size = batch_size
         self._done = 0
         self._start = time.monotonic()
 
     def add(self) -> None:
         """Counts an image."""
         self._done += 1
+        if self._done % self._batch_size:
+            return
         rate = self._done / (time.monotonic() - self._start)
         left = progress.duration((self._images - self._done) / rate)
         done = bar(self._done / self._images, _PROGRESS_BAR, '#').ljust(_PROGRESS_BAR, '.')
-        self._screen.update(f'{done} {self._done:,} of {self._images:,} images, {rate:,.1f} images/s, {left} left')
+        self._screen.update(f'{done} {self._done:,} of {self._images:,}, {rate:,.1f} images/s, {left} left')
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -280,7 +283,7 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: progress.S
         if arguments.html:
             make_thumbnail = stack.enter_context(contextlib.closing(contact_sheet.Thumbnails())).make
             sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, model.name))
-        output, done = _Output(arguments.json), _Progress(screen, len(paths))
+        output, done = _Output(arguments.json), _Progress(screen, len(paths), arguments.batch_size)
         problems: List[str] = []
         for prediction in predict(model, paths, arguments.top, arguments.batch_size, make_thumbnail):
             if sys.stderr.isatty():

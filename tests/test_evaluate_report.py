@@ -68,7 +68,7 @@ def same_scores(report: Dict[str, Any], evaluation: results.Evaluation) -> None:
     scored = report['evaluation']
     for name in ('top_1', 'top_5', 'cross_entropy'):
         assert scored[name] == pytest.approx(getattr(evaluation, name), rel=1e-5)
-    for name in ('step', 'checkpoint', 'weights', 'images', 'changed', 'data_set', 'fingerprint'):
+    for name in ('step', 'checkpoint', 'weights', 'images', 'changed', 'data_set'):
         assert scored[name] == json.loads(json.dumps(getattr(evaluation, name)))
     matrix = confusion_of(report)
     assert matrix.sum() == evaluation.images
@@ -102,6 +102,7 @@ def test_its_numbers_are_those_of_the_run_and_of_scikit_learn(trained: Config, c
     report, evaluation = read_report(folder), results.read(model_dir)[-1]
     assert evaluation.step == 8
     same_scores(report, evaluation)
+    assert report['evaluation']['fingerprint'] == evaluation.fingerprint != ''
 
     (exported,) = glob.glob(os.path.join(str(trained.export_dir), '*'))
     encoded, labels = zip(*validation_set(trained))
@@ -150,11 +151,12 @@ def test_a_checkpoint_and_a_folder_may_be_named(trained: Config, tmp_path: Any, 
     assert (model.step, model.weights) == (4, 'average')
 
 
-def train_on_photos(data_dir: str, model_dir: str, **changes: Any) -> Config:
-    """A run of one step, after which nearly all is wrong."""
+@pytest.fixture(scope='module')
+def photo_run(photo_dir: str, tmp_path_factory: Any) -> Config:
+    """A run of one step, after which nearly all is wrong, with settings far from the default."""
     config = make_small_config(
-        data_dir,
-        model_dir=model_dir,
+        photo_dir,
+        model_dir=str(tmp_path_factory.mktemp('photo_run') / 'run'),
         num_train_images=5,
         num_eval_images=5,
         num_classes=6,
@@ -163,35 +165,44 @@ def train_on_photos(data_dir: str, model_dir: str, **changes: Any) -> Config:
         train_steps=1,
         height=80,
         width=96,
-        **changes,
+        preprocessing='vgg',
+        transfer='uint8',
+        transpose_enabled=True,
+        moving_average=False,
+        eval_total_size=4,
     )
-    execute(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_fn, 'inception_v3', one_layer_network)
+        execute(config)
     return config
 
 
-@pytest.mark.parametrize(
-    'changes',
-    [
-        {'preprocessing': 'vgg', 'transfer': 'uint8', 'transpose_enabled': True},
-        {'data_format': 'tar', 'moving_average': False, 'eval_total_size': 4},
-    ],
-    ids=' '.join,
-)
-def test_it_evaluates_as_the_run_did(photo_dir: str, tmp_path: Any, capfd: Any, changes: Dict[str, Any]) -> None:
-    data_dir, is_tar = photo_dir, changes.get('data_format') == 'tar'
-    if is_tar:
+def copied(config: Config, folder: str, **changes: Any) -> str:
+    """A copy of a run's model_dir, in which its configuration is another."""
+    model_dir = shutil.copytree(str(config.model_dir), folder)
+    with open(os.path.join(model_dir, 'config.json'), 'w') as file:
+        file.write(dataclasses.replace(config, **changes).to_json())
+    return model_dir
+
+
+@pytest.mark.parametrize('data_format', ['tfrecord', pytest.param('tar', marks=pytest.mark.slow)])
+def test_it_evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any, data_format: str) -> None:
+    data_dir = photo_run.data_dir
+    if data_format == 'tar':
         data_dir = str(tmp_path / 'tar')
-        tar_shards.convert(photo_dir, data_dir, 0, print)
-    config = train_on_photos(data_dir, str(tmp_path / 'run'), **changes)
-    code, _, err = run(capfd, str(config.model_dir))
+        tar_shards.convert(photo_run.data_dir, data_dir, 0, print)
+    # As if it had been trained there.
+    model_dir = copied(photo_run, str(tmp_path / 'run'), data_dir=data_dir, data_format=data_format)
+    code, _, err = run(capfd, model_dir)
     assert (code, err) == (0, [])
-    report = read_report(os.path.join(str(config.model_dir), 'evaluation_report'))
-    assert report['evaluation']['images'] == config.eval_images
-    same_scores(report, results.read(str(config.model_dir))[-1])
-    assert len(report['mistakes']) == round((1 - report['evaluation']['top_1']) * config.eval_images) > 0
+    report = read_report(os.path.join(model_dir, 'evaluation_report'))
+    (evaluation,) = results.read(model_dir)
+    assert (evaluation.images, evaluation.weights) == (4, 'raw')
+    same_scores(report, evaluation)
+    assert len(report['mistakes']) == round((1 - evaluation.top_1) * 4) > 0
     for mistake in report['mistakes']:
         path, position = mistake['path'], mistake['position']
-        if is_tar:
+        if data_format == 'tar':
             with tar_layout.Shard(path) as shard:
                 label = [*shard.samples()][position].label
         else:
@@ -215,9 +226,9 @@ def test_pictures_are_of_the_pixels_that_the_network_saw(
 
 
 def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
-    photo_dir: str, tmp_path: Any, capfd: Any
+    photo_run: Config, tmp_path: Any, capfd: Any
 ) -> None:
-    data_dir = shutil.copytree(photo_dir, str(tmp_path / 'data'))
+    data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
     all_records = [*records.serialized_in(path)]
     example = tf.train.Example.FromString(all_records[0])
@@ -225,14 +236,14 @@ def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
     with tf.io.TFRecordWriter(path) as writer:
         for number, serialized in enumerate(all_records):
             writer.write(serialized if number else example.SerializeToString())
-    config = train_on_photos(photo_dir, str(tmp_path / 'run'), max_bad_records=1)
-    model_dir, out = str(config.model_dir), str(tmp_path / 'out')
+    model_dir = copied(photo_run, str(tmp_path / 'run'), max_bad_records=1, eval_total_size=0)
+    out = str(tmp_path / 'out')
     before = sorted(os.listdir(model_dir))
     code, said, _ = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={out}')
     assert code == 0
     assert sorted(os.listdir(model_dir)) == before
     assert '1 records could not be used' in said and path in said
-    assert f'data_dir: {photo_dir} -> {data_dir}' in said
+    assert f'data_dir: {photo_run.data_dir} -> {data_dir}' in said
     report = read_report(out)
     assert report['evaluation']['images'] == 4
     places = {(mistake['path'], mistake['position']) for mistake in report['mistakes']}
@@ -241,8 +252,7 @@ def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
         assert record_at(mistake['path'], mistake['position'])[1] == mistake['label']
 
     # Without leave, it is a mistake, which is named.
-    with open(os.path.join(model_dir, 'config.json'), 'w') as file:
-        file.write(dataclasses.replace(config, max_bad_records=0).to_json())
+    model_dir = copied(photo_run, str(tmp_path / 'strict'))
     code, _, err = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={tmp_path}/not')
     assert code == 2
     assert any(path in line and 'cannot be decoded' in line for line in err)
