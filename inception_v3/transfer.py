@@ -119,6 +119,16 @@ def _finish(image: tf.Tensor, config: Config) -> tf.Tensor:
     return inception_preprocessing.scale_to_network(image, _WHITE)
 
 
+def pixels_of(images: tf.Tensor, config: Config) -> tf.Tensor:
+    """What people see of finished images, [..., 3], as `received` returns them: uint8, the nearest whole numbers."""
+    images = tf.cast(images, tf.float32)
+    if config.preprocessing == 'vgg':
+        pixels = images + vgg_preprocessing.CHANNEL_MEANS
+    else:
+        pixels = (images + 1.0) * (_WHITE / 2)
+    return tf.cast(tf.clip_by_value(pixels, 0.0, _WHITE) + 0.5, tf.uint8)
+
+
 def _numbers_of(distortion: Distortion) -> tf.Tensor:
     """What the device has to know, float32 [numbers]: the flip, and the three of a fast colour or two of a full."""
     numbers = [tf.cast(distortion.flip, tf.float32)]
