@@ -255,8 +255,19 @@ class Config:
         lower=0,
         upper=2**31 - 1,
     )
-    skip_host_call: bool = _run(True, 'leave learning rate and epoch out of the training summaries')
+    skip_host_call: bool = _run(
+        True,
+        "let the host write the training summaries when it visits the TPU, with the first core's loss; False: the TPU "
+        'sends loss, learning rate and epoch to be written in every such step, with the mean loss over all cores',
+    )
     save_summary_steps: int = _run(100, 'steps between training summaries', lower=1)
+    image_summaries: int = _run(
+        0,
+        'images of training, before and after distortion, and of evaluation, that are written for TensorBoard at the '
+        'start of each',
+        lower=0,
+        upper=99,
+    )
     display_tensors: bool = _run(False, "print each evaluated image's label, predictions and probabilities")
 
     def __post_init__(self) -> None:
@@ -339,6 +350,8 @@ class Config:
             yield f'--model_dir={self.model_dir}: must not be --data_dir; checkpoints would lie among the records.'
         if self.use_annotated_bbox and self.data_format == 'tar':
             yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
+        if self.image_summaries and self.use_data == 'fake':
+            yield f'--image_summaries={self.image_summaries}: needs --use_data=real; made-up images are noise.'
         if self.max_bad_records and not self.model_dir:
             yield f'--max_bad_records={self.max_bad_records}: needs a --model_dir, where skipped records are named.'
         if self.max_bad_records and self.seed is not None and self.mode != 'eval':
@@ -513,7 +526,6 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'learning_rate': 0.06,
         'train_steps': 1500,
         'train_steps_per_eval': 500,
-        'skip_host_call': False,
         'save_summary_steps': 10,
     },
 }

@@ -46,6 +46,7 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
 from inception_v3.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
 from inception_v3.starts import RecordStartHook
+from inception_v3.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
 from inception_v3.termination import TerminatedError, Termination
 from inception_v3.trainer_lock import TrainerLock
 
@@ -72,13 +73,15 @@ class Run:
         self._screen = screen
         self._data_set = description_of(config)
         class_names = self._data_set.class_names if self._data_set else ()
-        # CheckpointHook saves, and is better at it.
-        self._estimator = make_estimator(config, class_names, saves=False)
+        # Hooks save and write summaries, and are better at it.
+        self._estimator = make_estimator(config, class_names, writes=False)
         self._model_dir = str(config.model_dir)
         self._lock = TrainerLock(self._model_dir, results.now())
         self._termination = termination or Termination(lambda: None)
         self._began_at: Optional[int] = None
         self._throughput = Throughput()
+        self._training_summaries = TrainingSummaries(config, class_names)
+        self._evaluation_summaries = EvaluationSummaries(config, class_names)
         self._recording = [RecordStartHook(config, self._data_set)]
         if config.seed is not None and (not config.use_tpu or config.is_emulated):
             self._recording.append(RecordFirstStepsHook(self._model_dir))
@@ -297,7 +300,7 @@ class Run:
         hooks = [progress, *self._recording, RecoveryLimitHook(self._check_files)]
         divergence = DivergenceHook(config.num_classes)
         # What they object to is not saved.
-        hooks += [self._lock.hook(), divergence]
+        hooks += [self._lock.hook(), divergence, self._training_summaries]
         hooks.append(
             CheckpointHook(self._model_dir, config.save_checkpoints_secs, config.iterations if config.use_tpu else 1)
         )
@@ -305,6 +308,8 @@ class Run:
         checkpoint = latest_checkpoint(self._model_dir)
         if self._began_at is None:
             self._began_at = self._step()
+            if config.image_summaries:
+                self._training_summaries.draw_images(self._began_at)
         if checkpoint:
             hooks.insert(0, CheckpointFitsHook(checkpoint))
             logger.info('going on from %s', checkpoint)
@@ -321,6 +326,7 @@ class Run:
             raise self._diverged(DivergedError('The weights are not finite any more', last, done))
         finally:
             self._termination.steps_to_lose(False)
+            self._training_summaries.flush()
         step = self._step()
         if self._termination.requested:
             raise TerminatedError(
@@ -383,13 +389,14 @@ class Run:
         if config.moving_average:
             hooks.append(LoadEMAHook(checkpoint))
         self._screen.update(f'preparing to evaluate step {step}')
-        metrics = self._estimator.evaluate(
-            InputPipeline(False, config),
-            # A CPU evaluates to the end of the files, however many images they hold. A TPU must be told.
-            steps=batches if config.use_tpu else None,
-            hooks=hooks,
-            checkpoint_path=checkpoint,
-        )
+        with unwritten_by_estimator():
+            metrics = self._estimator.evaluate(
+                InputPipeline(False, config),
+                # A CPU evaluates to the end of the files, however many images they hold. A TPU must be told.
+                steps=batches if config.use_tpu else None,
+                hooks=hooks,
+                checkpoint_path=checkpoint,
+            )
         evaluation = results.Evaluation(
             step=step,
             checkpoint=os.path.basename(checkpoint),
@@ -415,6 +422,7 @@ class Run:
                 f'{checkpoint}: its cross-entropy is {evaluation.cross_entropy}; training has diverged.'
             )
         results.append(self._model_dir, evaluation)
+        self._evaluation_summaries.write(evaluation)
         logger.info(
             'step %d: top-1 %.2f %%, top-5 %.2f %%, cross-entropy %.4f, %d images, %s weights',
             step,

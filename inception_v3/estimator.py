@@ -11,14 +11,14 @@ from inception_v3.model_fn import inception_model_fn
 
 
 def make_estimator(
-    config: Config, class_names: Sequence[str] = (), saves: bool = True
+    config: Config, class_names: Sequence[str] = (), writes: bool = True
 ) -> tf.compat.v1.estimator.tpu.TPUEstimator:
     """Builds the estimator; nothing is connected to, and nothing is read, until it is used.
 
     Args:
       config: of the run.
       class_names: by label, for what is printed and exported; without any, classes are numbers there.
-      saves: save checkpoints in the way of TensorFlow; otherwise a hook has to.
+      writes: save checkpoints and write summaries in the way of TensorFlow; otherwise hooks have to.
 
     Raises:
       ConfigError: the run has no model_dir, or is to use a TPU and names none, one that cannot be looked
@@ -37,7 +37,7 @@ def make_estimator(
     cluster = _cluster(config)
     # One or the other: a cluster has its own address.
     master = None if cluster else config.master if config.use_tpu else ''
-    arguments = arguments_of(config, master, cluster, class_names, saves)
+    arguments = arguments_of(config, master, cluster, class_names, writes)
     if config.is_emulated:
         return EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
     return tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
@@ -48,7 +48,7 @@ def arguments_of(
     master: Optional[str],
     cluster: 'Optional[tf.distribute.cluster_resolver.ClusterResolver]' = None,
     class_names: Sequence[str] = (),
-    saves: bool = True,
+    writes: bool = True,
 ) -> Dict[str, Any]:
     """The arguments of the TPUEstimator of a run.
 
@@ -57,16 +57,16 @@ def arguments_of(
       master: the address of the TPU; empty for this process, None if the cluster has it.
       cluster: what finds the TPU, in place of an address.
       class_names: by label.
-      saves: as for `make_estimator`.
+      writes: as for `make_estimator`.
     """
     tpu = tf.compat.v1.estimator.tpu
     run_config = tpu.RunConfig(
         cluster=cluster,
         master=master,
         model_dir=config.model_dir,
-        save_checkpoints_secs=config.save_checkpoints_secs if saves else None,
+        save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
         # The host call writes the loss, too, at the same steps: one of the two is enough.
-        save_summary_steps=config.save_summary_steps if config.skip_host_call else 0,
+        save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
         log_step_count_steps=config.save_summary_steps,
         session_config=seeding.session_config(config),
         tpu_config=tpu.TPUConfig(

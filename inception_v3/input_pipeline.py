@@ -2,7 +2,7 @@
 
 import functools
 import os
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
@@ -13,13 +13,29 @@ from inception_v3.bad_records import name_bad_record
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing, vgg_preprocessing
-from preprocessing.decoding import decode_crop, image_shape
+from preprocessing.decoding import Crop, decode_crop, decode_image, image_shape
 from preprocessing.stateless import StatelessUniform, Uniform
 
 # Bytes that all files together are read ahead at most, however many are read at a time.
 _READ_AHEAD_AT_MOST = 256 << 20
 # Batches that wait for the step: one may come late without the step's noticing, and more would only take memory.
 _BATCHES_AHEAD = 2
+
+
+class Sample(NamedTuple):
+    """An image on its way to the network.
+
+    Attributes:
+      whole: uint8 [any height, any width, 3], the decoded image.
+      crop: the box of it that is used.
+      features: what is sent of it to the device; `transfer.received` makes of a batch of them what the network sees.
+      label: int32 scalar.
+    """
+
+    whole: tf.Tensor
+    crop: Crop
+    features: transfer.Features
+    label: tf.Tensor
 
 
 def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
@@ -30,11 +46,15 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
     """
     shape, size = image_shape(encoded), (config.height, config.width)
     if config.preprocessing == 'vgg':
-        smaller, _ = vgg_resize_range(config)
-        window = vgg_preprocessing.central_window(shape, smaller, *size)
+        window = _central_window(shape, config)
         return vgg_preprocessing.resize_window(decode_crop(encoded, window.crop), window, *size)
     pixels = decode_crop(encoded, inception_preprocessing.central_crop(shape))
     return inception_preprocessing.apply_resize(pixels, *size, inception_preprocessing.BILINEAR)
+
+
+def _central_window(shape: tf.Tensor, config: Config) -> vgg_preprocessing.Window:
+    smaller, _ = vgg_resize_range(config)
+    return vgg_preprocessing.central_window(shape, smaller, config.height, config.width)
 
 
 def preprocess_for_train(
@@ -45,8 +65,14 @@ def preprocess_for_train(
     Returns:
       What is sent of it to the device; see `transfer.for_training`.
     """
-    shape, size = image_shape(encoded), (config.height, config.width)
-    distortion = draw_distortion(shape, bbox, config, uniform)
+    shape = image_shape(encoded)
+    return _distort(encoded, shape, draw_distortion(shape, bbox, config, uniform), config)
+
+
+def _distort(
+    encoded: tf.Tensor, shape: tf.Tensor, distortion: transfer.Distortion, config: Config
+) -> transfer.Features:
+    size = (config.height, config.width)
     if isinstance(distortion, vgg_preprocessing.Distortion):
         window = vgg_preprocessing.draw_window(shape, distortion, *size)
         resized = vgg_preprocessing.resize_window(decode_crop(encoded, window.crop), window, *size)
@@ -54,6 +80,12 @@ def preprocess_for_train(
         pixels = decode_crop(encoded, distortion.crop)
         resized = inception_preprocessing.apply_resize(pixels, *size, distortion.resize_method)
     return transfer.for_training(resized, distortion, config)
+
+
+def _crop_of(shape: tf.Tensor, distortion: transfer.Distortion, config: Config) -> Crop:
+    if isinstance(distortion, vgg_preprocessing.Distortion):
+        return vgg_preprocessing.draw_window(shape, distortion, config.height, config.width).crop
+    return distortion.crop
 
 
 def draw_distortion(
@@ -215,13 +247,50 @@ class InputPipeline:
     ) -> Tuple[transfer.Features, tf.Tensor]:
         """One record, and the key of what is random about it, to what is sent of its image, and its label."""
         config = self._config
+        encoded, bbox, label = self._parse(serialized)
+        if self._is_training:
+            return preprocess_for_train(encoded, bbox, config, _uniform(key)), label
+        return transfer.for_evaluation(resize_for_eval(encoded, config), config), label
+
+    def _parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """One record to its encoded image, its boxes and its label."""
+        config = self._config
         record = self._format.parse(serialized, self._is_training and config.use_annotated_bbox)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
-            encoded, label = tf.identity(record.encoded), tf.cast(record.label, tf.int32)
+            return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
+
+    @tf.autograph.experimental.do_not_convert
+    def samples(self, count: int) -> tf.data.Dataset:
+        """A data set of `Sample`s: the records that the first host's pipeline begins with, and what it makes of them.
+
+        With a seed these are the images of the step that the graph's global step is at, distorted as they are there.
+        Records that cannot be used, and may be skipped, are left out.
+
+        Args:
+          count: how many there are, unless the data set has fewer.
+        """
+        config = self._config
+        dataset = self._storage(hosts=config.hosts if self._is_training else 1)
+        if not config.max_bad_records:
+            return dataset.take(count).map(self._sample)
+        dataset = dataset.take(count + config.max_bad_records)
+        dataset = dataset.map(lambda path, position, serialized: self._sample(serialized))
+        return dataset.apply(tf.data.experimental.ignore_errors()).take(count)
+
+    def _sample(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Sample:
+        """As `_preprocess`, with what the image was before."""
+        config = self._config
+        encoded, bbox, label = self._parse(serialized)
+        shape = image_shape(encoded)
         if self._is_training:
-            return preprocess_for_train(encoded, record.bbox, config, _uniform(key)), label
-        return transfer.for_evaluation(resize_for_eval(encoded, config), config), label
+            distortion = draw_distortion(shape, bbox, config, _uniform(key))
+            crop, features = _crop_of(shape, distortion, config), _distort(encoded, shape, distortion, config)
+        else:
+            is_vgg = config.preprocessing == 'vgg'
+            crop = _central_window(shape, config).crop if is_vgg else inception_preprocessing.central_crop(shape)
+            features = transfer.for_evaluation(resize_for_eval(encoded, config), config)
+        return Sample(decode_image(encoded), crop, features, label)
 
     def _preprocess_or_skip(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor

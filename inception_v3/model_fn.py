@@ -11,6 +11,7 @@ from inception_v3.learning_rate import learning_rate
 from inception_v3.networks.layers import conv_for
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.optimizers import make_optimizer
+from inception_v3.summaries import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
 
 # Szegedy et al., section 4.
 AUXILIARY_WEIGHT = 0.4
@@ -128,9 +129,8 @@ def _training_summaries(loss: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, confi
         writer = tf.compat.v2.summary.create_file_writer(config.model_dir, max_queue=1)
         with writer.as_default(), tf.compat.v2.summary.record_if(tf.equal(at % config.save_summary_steps, 0)):
             epoch = tf.cast(at, tf.float32) * (config.train_batch_size / config.num_train_images)
-            tf.compat.v2.summary.scalar('loss', tf.reduce_mean(losses), at)
-            tf.compat.v2.summary.scalar('learning_rate', rates[0], at)
-            tf.compat.v2.summary.scalar('epoch', epoch, at)
+            for tag, value in ((LOSS, tf.reduce_mean(losses)), (LEARNING_RATE, rates[0]), (EPOCH, epoch)):
+                tf.compat.v2.summary.scalar(tag, value, at, description=DESCRIPTIONS[tag])
             return tf.compat.v1.summary.all_v2_summary_ops()
 
     return write, [tf.reshape(tensor, [1]) for tensor in (loss, rate, tf.cast(step, tf.int32))]

@@ -2,9 +2,10 @@
 
 import logging
 import os
+import re
 import time
 import warnings
-from typing import Any, Optional, TextIO
+from typing import Any, NamedTuple, Optional, TextIO
 
 import tensorflow as tf
 
@@ -102,6 +103,51 @@ class Throughput:
         return self.images / self.seconds if self.seconds else None
 
 
+class Status(NamedTuple):
+    """How far training has come, as a line tells it.
+
+    Attributes:
+      step: the steps done.
+      steps: of the whole run.
+      loss: of the last step.
+      images_per_second: None before it is known.
+      seconds_left: None before it is known.
+    """
+
+    step: int
+    steps: int
+    loss: float
+    images_per_second: Optional[float]
+    seconds_left: Optional[float]
+
+    def __str__(self) -> str:
+        text = f'step {self.step} of {self.steps}, loss {self.loss:.4f}'
+        if self.images_per_second is None or self.seconds_left is None:
+            return text
+        return f'{text}, {self.images_per_second:,.1f} images/s, {duration(self.seconds_left)} left'
+
+    @classmethod
+    def parse(cls, line: str) -> Optional['Status']:
+        """The status that a line ends with, whatever is before it; None if it ends with none."""
+        match = _STATUS.search(line)
+        if not match:
+            return None
+        rate, left = match['rate'], match['left']
+        return cls(
+            step=int(match['step']),
+            steps=int(match['steps']),
+            loss=float(match['loss']),
+            images_per_second=float(rate.replace(',', '')) if rate else None,
+            seconds_left=_seconds_of(left) if left else None,
+        )
+
+
+_STATUS = re.compile(
+    r'\bstep (?P<step>\d+) of (?P<steps>\d+), loss (?P<loss>\S+?)'
+    r'(?:, (?P<rate>[\d,.]+) images/s, (?P<left>[\d:]+) left)?$'
+)
+
+
 class TrainingProgress(tf.estimator.SessionRunHook):
     """Shows step, loss, images/s and the time left.
 
@@ -144,11 +190,8 @@ class TrainingProgress(tf.estimator.SessionRunHook):
             latest = images / seconds
             self._rate = latest if self._rate is None else 0.95 * self._rate + 0.05 * latest
         self._last_step, self._last_time = step, now
-        text = f'step {step} of {self._train_steps}, loss {loss:.4f}'
-        if self._rate:
-            left = (self._train_steps - step) * self._batch_size / self._rate
-            text += f', {self._rate:,.1f} images/s, {duration(left)} left'
-        self._screen.update(text)
+        left = (self._train_steps - step) * self._batch_size / self._rate if self._rate else None
+        self._screen.update(str(Status(step, self._train_steps, loss, self._rate, left)))
 
     def end(self, session: Any) -> None:
         """Takes the line away."""
@@ -189,3 +232,11 @@ def duration(seconds: float) -> str:
     minutes, second = divmod(int(seconds + 0.5), 60)
     hours, minute = divmod(minutes, 60)
     return f'{hours}:{minute:02d}:{second:02d}' if hours else f'{minute}:{second:02d}'
+
+
+def _seconds_of(text: str) -> int:
+    """The number of seconds of which `duration` has made a text."""
+    seconds = 0
+    for part in text.split(':'):
+        seconds = 60 * seconds + int(part)
+    return seconds

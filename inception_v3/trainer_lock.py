@@ -48,6 +48,17 @@ def _birth(process: int) -> Optional[str]:
         return None
 
 
+def is_claimed_elsewhere(model_dir: str) -> bool:
+    """Whether there is a claim of another machine in a folder that is not void yet: its process may be gone."""
+    try:
+        claim = json.loads(remote.read(os.path.join(model_dir, CLAIM_FILE)) or b'null')
+    except ValueError:
+        return False
+    if not isinstance(claim, dict) or claim.get('machine') == _machine():
+        return False
+    return time.time() < claim.get('renewed', 0) + STALE_AFTER
+
+
 class TrainerLock:
     """The right to train in a folder, while it is open.
 

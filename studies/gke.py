@@ -51,6 +51,8 @@ def manifests(jobs: Iterable[Job], image: str) -> str:
 def _manifest(job: Job, image: str) -> Dict[str, Any]:
     if not job.config.use_tpu or job.config.is_emulated:
         raise ConfigError(f'{job.name}: --emit=gke makes jobs for TPUs, and this trial is for a CPU (--use_tpu).')
+    if job.config.tpu or job.config.master:
+        raise ConfigError(f'{job.name}: leave out --tpu and --master: Kubernetes makes a TPU, and puts in its address.')
     for flag in ('model_dir', 'data_dir'):
         folder = getattr(job.config, flag)
         if not str(folder).startswith('gs://') and not (flag == 'data_dir' and job.config.use_data == 'fake'):

@@ -114,7 +114,7 @@ class Metric:
 
     def text(self, value: float, signed: bool = False) -> str:
         """A value as it is shown, without its unit."""
-        text = f'{self.scale * value:{"+" if signed else ""}.{self.decimals}f}'
+        text = f'{self.scale * value:{"+" if signed else ""},.{self.decimals}f}'
         return text.replace('-', '\N{MINUS SIGN}')
 
 
@@ -124,6 +124,8 @@ METRICS = {
     'top_5': Metric('top-5', '%', 'points', 100, 2),
     'cross_entropy': Metric('cross-entropy', 'nats', 'nats', 1, 4),
 }
+LOSS = Metric('training loss', '', '', 1, 4)
+THROUGHPUT = Metric('training', 'images/s', 'images/s', 1, 1)
 
 
 def read_run(model_dir: str, name: str, failure: Optional[str] = None) -> Run:

@@ -2,14 +2,15 @@
 
 import io
 import logging
+import math
 import re
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 import tensorflow as tf
 
 from inception_v3 import progress
-from inception_v3.progress import Screen, Throughput, TrainingProgress, duration
+from inception_v3.progress import Screen, Status, Throughput, TrainingProgress, duration
 
 
 class Terminal(io.StringIO):
@@ -85,3 +86,25 @@ def test_training_shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
 @pytest.mark.parametrize(('seconds', 'text'), [(0, '0:00'), (59.6, '1:00'), (3599, '59:59'), (36061, '10:01:01')])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ('line', 'status'),
+    [
+        ('step 7 of 10, loss 1.5000', Status(7, 10, 1.5, None, None)),
+        ('step 7 of 10, loss nan', None),
+        ('step 0 of 213000, loss 12.3456, 1,234.5 images/s, 10:01:01 left', Status(0, 213000, 12.3456, 1234.5, 36061)),
+        ('step 9 of 10, loss 0.0000, 0.1 images/s, 0:09 left', Status(9, 10, 0, 0.1, 9)),
+    ],
+)
+def test_a_line_is_read_as_it_was_written(line: str, status: Optional[Status]) -> None:
+    read = Status.parse(f'12:34:56 {line}')
+    if status is None:
+        assert read and math.isnan(read.loss)
+        return
+    assert read == status and str(read) == line
+
+
+@pytest.mark.parametrize('line', ['', 'step 7 of 10', 'step 500: top-1 98.89 %', 'step 7 of 10, loss 1.5000, more'])
+def test_other_lines_are_no_status(line: str) -> None:
+    assert Status.parse(line) is None

@@ -113,3 +113,15 @@ def test_it_is_renewed_and_what_was_overtaken_ends(tmp_path: Any, monkeypatch: A
             lock.check()
     # It is not ours to remove.
     assert claim_of(tmp_path)['host'] == 'far'
+
+
+def test_a_claim_of_another_machine_stands_until_it_is_void(tmp_path: Any) -> None:
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    write_claim(tmp_path)
+    assert trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    write_claim(tmp_path, renewed=time.time() - STALE_AFTER - 1)
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    write_claim(tmp_path, machine=trainer_lock._machine())
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    (tmp_path / CLAIM_FILE).write_text('{')
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))

@@ -6,18 +6,23 @@ for warming up.
 """
 
 from studies.shipped import DIGITS, STEP_MS
-from studies.study import Small, Study, cases, together
+from studies.study import Small, Study, cases
 
 WARM_UP = cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}})
 
 STUDY = Study(
     axes=[
-        together(
-            train_batch_size=[1024, 4096, 8192, 16384],
-            num_shards=[8, 32, 64, 128],
-            eval_batch_size=[1024, 4096, 4096, 4096],
-            train_steps=[213000, 53250, 26625, 13312],
-            train_steps_per_eval=[2000, 500, 250, 125],
+        cases(
+            {
+                f'batch={batch}': {
+                    'train_batch_size': batch,
+                    'num_shards': batch // 128,
+                    'eval_batch_size': 1024,
+                    'train_steps': 213000 * 1024 // batch,
+                    'train_steps_per_eval': 2000 * 1024 // batch,
+                }
+                for batch in (1024, 4096, 8192, 16384)
+            }
         ),
         WARM_UP,
     ],
@@ -25,7 +30,16 @@ STUDY = Study(
     digits=Small(
         flags={**DIGITS, 'cold_epochs': 1, 'warmup_epochs': 2},
         axes=[
-            together(train_batch_size=[32, 256], train_steps=[352, 44], train_steps_per_eval=[176, 22]),
+            cases(
+                {
+                    f'batch={batch}': {
+                        'train_batch_size': batch,
+                        'train_steps': 352 * 32 // batch,
+                        'train_steps_per_eval': 176 * 32 // batch,
+                    }
+                    for batch in (32, 256)
+                }
+            ),
             WARM_UP,
         ],
     ),

@@ -80,6 +80,7 @@ def test_names_are_allowed_and_stay_different() -> None:
     [
         (['--use_tpu=False'], 'b: --emit=gke makes jobs for TPUs'),
         (['--tpu=emulated:8'], 'b: --emit=gke makes jobs for TPUs'),
+        (['--tpu=node'], 'b: leave out --tpu and --master'),
         (['--model_dir=runs/b'], 'b: --model_dir=runs/b: a job on a TPU needs a folder on gs://'),
         (['--data_dir='], 'b: --data_dir=: a job on a TPU needs a folder on gs://'),
     ],

@@ -1,0 +1,75 @@
+"""What the program's pages have in common: one file that needs no other, readable in light and in dark."""
+
+import base64
+
+import jinja2
+
+# Okabe and Ito's blue and vermilion, which the colour-blind tell apart; lighter ones on dark.
+_STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --card: #f6f7f9; --ink: #1b1f24; --faint: #5c6570; --line: #d9dde3;
+  --good: #0072b2; --bad: #c44f00; --track: #e3e7ec; }
+@media (prefers-color-scheme: dark) { :root { --paper: #14171b; --card: #1d2127; --ink: #e6e9ed; --faint: #9aa4b0;
+  --line: #343b44; --good: #56b4e9; --bad: #f0904e; --track: #2d343c; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 90rem; padding: 1.5rem clamp(.75rem, 3vw, 2.5rem) 3rem; background: var(--paper);
+  color: var(--ink); font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 .25rem; }
+h2 { font-size: 1.15rem; margin: 2.25rem 0 .5rem; }
+p { margin: .25rem 0 .75rem; max-width: 60rem; }
+code, .path { overflow-wrap: anywhere; }
+.faint { color: var(--faint); }
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(13.5rem, 1fr)); gap: .75rem; margin: 1rem 0; }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .6rem; min-width: 0;
+  content-visibility: auto; contain-intrinsic-size: 13rem 19rem; }
+.card img { display: block; width: 100%; height: 10rem; object-fit: contain; background: var(--track);
+  border-radius: 4px; }
+.card .path { font-size: .85rem; margin: .4rem 0; font-weight: 600; }
+.bars { list-style: none; margin: 0; padding: 0; font-size: .85rem; }
+.bars li { display: grid; grid-template-columns: 1fr auto; column-gap: .5rem; margin-top: .25rem; }
+.bars span { overflow-wrap: anywhere; min-width: 0; }
+.bars b { font-weight: 400; font-variant-numeric: tabular-nums; color: var(--faint); }
+.bars i { grid-column: 1 / -1; height: 5px; border-radius: 3px; background: var(--track); overflow: hidden; }
+.bars i::before { content: ''; display: block; height: 100%; width: var(--share);
+  background: var(--fill, var(--good)); }
+"""
+
+_LAYOUT = """{% macro bar(name, share, fill='') -%}
+<li><span>{{ name }}</span><b>{{ '%.1f' | format(100 * share) }} %</b>
+<i style="--share: {{ '%.2f' | format(100 * share) }}%{% if fill %}; --fill: var(--{{ fill }}){% endif %}"></i></li>
+{%- endmacro %}
+{% macro begin(title) -%}
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>{{ title }}</title>
+<style>{{ style | safe }}</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+{%- endmacro %}
+"""
+
+
+def template(text: str) -> jinja2.Template:
+    """A part of a page, in which what is inserted is escaped.
+
+    `layout.begin(title)` is its beginning; `layout.bar(name, share)` an item of a list of the class `bars`, with a bar.
+    """
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        loader=jinja2.DictLoader({'layout': _LAYOUT}),
+    )
+    environment.globals['style'] = _STYLE
+    return environment.from_string("{% import 'layout' as layout %}" + text)
+
+
+def data_uri(content: bytes, media_type: str) -> str:
+    """The content of a file as an address, so that a page needs no other file."""
+    return f'data:{media_type};base64,{base64.b64encode(content).decode()}'

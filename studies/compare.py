@@ -1,0 +1,130 @@
+"""Compares runs: draws the report of a sweep for the model_dirs of any runs.
+
+Runs that differ by nothing but their seeds are one case; cases are named after the settings in which they differ.
+Writes report.html, a page that needs nothing else, and report.md with its pictures.
+"""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+from studies import extras
+
+if __name__ == '__main__':
+    extras.require('studies')
+
+import argparse
+import dataclasses
+import os
+import sys
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from data import remote
+from inception_v3 import progress, results
+from inception_v3.config import Config, ConfigError
+from studies import report
+from studies.runs import Case, Comparison, Run, read_run
+
+OUT = os.path.join('runs', 'studies', 'compare')
+_INTERRUPTED = 130
+
+# What may differ between the runs of a case: the seed, and where a run is made and kept. That many threads sum up a
+# step on a machine shows in the last bits only.
+_OF_A_RUN = (
+    *('seed', 'model_dir', 'export_dir', 'intra_op_threads'),
+    *('tpu', 'master', 'gcp_project', 'tpu_zone'),
+)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Compares what the command line names, and returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog='python -m studies.compare',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run, which may be at gs:// or s3://')
+    parser.add_argument('--out', default=OUT, help=f'folder for the report, made if need be (default {OUT})')
+    arguments = parser.parse_args(argv)
+    if not arguments.out:
+        parser.error('--out: must be the path of a folder')
+    progress.set_up_logging(progress.Screen(sys.stderr), verbose=False)
+    try:
+        comparison = compare(arguments.runs)
+        results.check_writable('out', arguments.out)
+        report.write(arguments.out, comparison)
+    except ConfigError as error:
+        parser.error(str(error))
+    except (OSError, tf.errors.OpError) as error:
+        parser.exit(1, f'error: {error.message if isinstance(error, tf.errors.OpError) else error}\n')
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    for case in comparison.cases:
+        print(f'{case.name}: {", ".join(run.name for run in case.runs)}')
+    print(f'written: {report.PAGE_FILE}, and {report.MARKDOWN_FILE} with its pictures, in {arguments.out}')
+    return 0
+
+
+def compare(model_dirs: Sequence[str]) -> Comparison:
+    """Reads runs, and sorts them into cases.
+
+    Args:
+      model_dirs: their folders; one that is named twice is read once.
+
+    Raises:
+      ConfigError: a folder is not the model_dir of a run; all such are named.
+      RemoteError: something is refused, or cannot be reached.
+    """
+    folders = [*dict.fromkeys(folder.rstrip('/') or '/' for folder in model_dirs)]
+    problems = [problem for problem in map(_problem, folders) if problem]
+    if problems:
+        raise ConfigError('\n'.join(problems))
+    cases = cases_of([read_run(folder, folder) for folder in folders])
+    return Comparison('Comparison of runs', '', tuple(cases))
+
+
+def cases_of(runs: Sequence[Run]) -> List[Case]:
+    """Puts runs that differ by nothing but their seeds together, in the order in which they come.
+
+    Args:
+      runs: each with its configuration.
+    """
+    settings = [_settings(run.config) for run in runs if run.config]
+    differing = [name for name in settings[0] if len({each[name] for each in settings}) > 1] if settings else []
+    grouped: Dict[Tuple[str, ...], List[Run]] = {}
+    for run, of_run in zip(runs, settings):
+        grouped.setdefault(tuple(of_run[name] for name in differing), []).append(run)
+    return [
+        Case(
+            ','.join(f'{name}={value}' for name, value in zip(differing, values)) or 'all runs',
+            dict(zip(differing, values)),
+            tuple(those),
+        )
+        for values, those in grouped.items()
+    ]
+
+
+def _settings(config: Config) -> Dict[str, str]:
+    """What decides the case of a run, as written on a command line."""
+    return {name: str(value) for name, value in dataclasses.asdict(config).items() if name not in _OF_A_RUN}
+
+
+def _problem(folder: str) -> str:
+    """What keeps a folder from being read as a run; nothing, if nothing does."""
+    path = os.path.join(folder, results.CONFIG_FILE)
+    text = results.text_of(path)
+    if text:
+        try:
+            Config.from_json(text)
+        except ConfigError as error:
+            return f'{path}: {error}'
+        return ''
+    inside = [name.rstrip('/') for name in remote.names_in(folder) or ()]
+    nested = [name for name in inside if remote.exists(os.path.join(folder, name, results.CONFIG_FILE))]
+    advice = f'; {os.path.join(folder, nested[0])} is one' if nested else ''
+    return f'{folder}: is not the model_dir of a run: it has no {results.CONFIG_FILE}{advice}.'
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The report as Markdown with pictures, as code hosts and editors show it."""
+
+from typing import Callable, Dict, List, Tuple
+
+from studies import figures, findings, tables
+from studies.findings import Findings
+from studies.tables import Table
+
+_PICTURES: Tuple[Tuple[str, str, Callable[[Findings], bytes]], ...] = (
+    ('finals.png', 'what the cases ended with, and the differences between them', figures.finals),
+    ('curves.png', 'learning curves', figures.curves),
+    ('schedule.png', 'the learning rate by step, and images per second', figures.schedule_and_speed),
+)
+
+
+def render(found: Findings) -> Tuple[str, Dict[str, bytes]]:
+    """The text, and the content of its pictures by their names."""
+    pictures = {name: draw(found) for name, _, draw in _PICTURES}
+    finals, curves, schedule = (f'![{description}]({name})' for name, description, _ in _PICTURES)
+    comparison = found.comparison
+    parts = [f'# {_escaped(comparison.title)}', comparison.question, *comparison.notes]
+    parts += [
+        f'{tables.standing(found.runs)}; written {tables.now()}.',
+        '## Results',
+        'At the last step of training: mean ± sample standard deviation of the runs that got there.',
+        _table(tables.finals(found)),
+    ]
+    for title, table in (('Failed', tables.failed(found)), ('Not finished', tables.unfinished(found))):
+        if table.rows:
+            parts += [f'### {title}', _table(table)]
+    parts.append(finals)
+    differences = tables.differences(found)
+    if differences.rows:
+        parts += ['### Differences', _table(differences)]
+    parts += ['## Learning curves', curves, '## Schedule and speed', schedule, '## Commands', *_commands(found)]
+    environment = tables.environment(found.runs)
+    parts += ['## Where it was run', _table(environment) if environment.rows else 'Nothing has begun.']
+    parts += ['## How to read this', '\n'.join(f'- {note}' for note in tables.how_to_read(found))]
+    return '\n\n'.join(part for part in parts if part) + '\n', pictures
+
+
+def _commands(found: Findings) -> List[str]:
+    parts = []
+    for each in found.cases:
+        lines = [f'# {run.name}: {findings.state(run)}\n{run.command or ""}'.rstrip() for run in each.case.runs]
+        parts.append(
+            f'<details><summary>{_escaped(each.case.name)}</summary>\n\n'
+            + '\n'.join(['```sh', *lines, '```'])
+            + '\n\n</details>'
+        )
+    return parts
+
+
+def _table(table: Table) -> str:
+    lines = [
+        table.header,
+        tuple('--:' if column >= table.numbers else ':--' for column in range(len(table.header))),
+        *(tuple(map(_escaped, row.cells)) for row in table.rows),
+    ]
+    return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown takes as it is: on one line, no column of a table, no tag of HTML, and no link."""
+    for sign, instead in (
+        ('\\', '\\\\'),
+        ('<', '&lt;'),
+        ('>', '&gt;'),
+        ('](', ']\\('),
+        *((s, f'\\{s}') for s in '|*_`'),
+    ):
+        text = text.replace(sign, instead)
+    return ' '.join(text.split())

@@ -1,0 +1,44 @@
+"""Predictions, and the report on an evaluation, from a run in a remote store."""
+
+import json
+from typing import Any
+
+import pytest
+import skimage.data
+
+from tests.conftest import encode_jpeg
+from tests.remote.conftest import Store
+
+_CLASSIFY_AND_REPORT = """
+import sys
+from data import before_tensorflow
+from inception_v3 import evaluate_report, model_fn, predict
+from tests.conftest import one_layer_network
+model_fn.inception_v3 = one_layer_network
+url, image = sys.argv[1:]
+codes = [predict.main([image, f'--model={url}/{place}', '--json']) for place in ('run', 'export', 'none')]
+print([*codes, evaluate_report.main([f'{url}/run', '--mistakes=3'])])
+"""
+
+
+@pytest.mark.slow
+def test_a_run_in_a_remote_store_is_used_there(store: Store, digits_dir: str, tmp_path: Any) -> None:
+    data = store.upload(digits_dir, 'data')
+    flags = ('--preset=digits', f'--data_dir={data}', '--train_steps=2', '--eval_total_size=64')
+    done = store.main(*flags, f'--model_dir={store.url}/run', f'--export_dir={store.url}/export')
+    assert done.returncode == 0, done.stderr
+    image = tmp_path / 'cat.jpg'
+    image.write_bytes(encode_jpeg(skimage.data.chelsea()))
+    done = store.python('-c', _CLASSIFY_AND_REPORT, store.url, str(image))
+    by_checkpoint, by_saved_model, *_, codes = done.stdout.splitlines()
+    assert codes == '[0, 0, 2, 0]', done.stderr
+    assert f'--model={store.url}/none: ' in done.stderr
+    for mine, other in zip(json.loads(by_checkpoint)['predictions'], json.loads(by_saved_model)['predictions']):
+        assert (mine['class'], mine['name']) == (other['class'], other['name'])
+        assert mine['probability'] == pytest.approx(other['probability'], rel=1e-5)
+    report = store.objects('run/evaluation_report')
+    assert {name.rpartition('/')[2] for name in report} >= {'report.html', 'report.json', 'confusion.png'}
+    (line,) = store.objects('run/results.jsonl').values()
+    evaluation, reported = json.loads(line), json.loads(report['run/evaluation_report/report.json'])
+    assert reported['evaluation']['cross_entropy'] == pytest.approx(evaluation['cross_entropy'], rel=1e-5)
+    assert reported['mistakes'][0]['path'].startswith(f'{data}/validation-')

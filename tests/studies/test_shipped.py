@@ -1,0 +1,54 @@
+"""The studies that come with the program: their cases are what they say, at full size and at the small one."""
+
+import pathlib
+
+import pytest
+
+from inception_v3.config import Config
+from studies import trials
+from studies.study import Study, load
+
+FOLDER = pathlib.Path(trials.__file__).parent / 'shipped'
+FILES = sorted(path.name for path in FOLDER.glob('*.py') if path.name != '__init__.py')
+# Each study's cases, of the full size and of the small one; the issue of each is in its docstring.
+CASES = {
+    'batch_norm.py': (3, 3),
+    'batch_norm_decay.py': (4, 3),
+    'color_distortion.py': (4, 4),
+    'large_batch.py': (8, 4),
+    'moving_average.py': (4, 3),
+    'optimizers.py': (4, 4),
+    'precision.py': (2, 2),
+}
+
+
+def configs_of(study: Study) -> dict:
+    return {trial.case: trial.config for trial in trials.trials_of(study, 'out')}
+
+
+@pytest.mark.parametrize('name', FILES)
+def test_a_study_has_a_question_a_cost_and_a_small_version_of_three_seeds(name: str) -> None:
+    study = load(str(FOLDER / name))
+    assert study.question.split('\n')[0].endswith('?')
+    assert study.step_ms == 815
+    assert len(study.all_seeds) == len(study.small().all_seeds) == 3
+    assert (len(study.cases()), len(study.small().cases())) == CASES[name]
+    # All cases see as many images, or what they differ by is not what they are named after.
+    for version in (study, study.small()):
+        images = {config.train_batch_size * config.train_steps for config in configs_of(version).values()}
+        assert max(images) - min(images) <= 16384
+
+
+def test_one_case_is_the_documented_default() -> None:
+    documented = {'optimizers.py': 'RMS', 'color_distortion.py': 'fast', 'moving_average.py': 'decay=0.995'}
+    documented.update({'batch_norm_decay.py': 'batch_norm_decay=0.9976', 'precision.py': 'precision=float32'})
+    documented['large_batch.py'] = 'batch=1024,plain'
+    for name, case in documented.items():
+        config = configs_of(load(str(FOLDER / name)))[case]
+        assert Config(seed=config.seed, model_dir=config.model_dir) == config, name
+
+
+def test_large_batches_are_of_128_images_a_core_for_the_published_epochs() -> None:
+    for config in configs_of(load(str(FOLDER / 'large_batch.py'))).values():
+        assert config.train_batch_size == 128 * config.num_shards
+        assert config.train_steps * config.train_batch_size / config.num_train_images == pytest.approx(170.2, abs=0.1)

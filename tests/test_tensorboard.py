@@ -1,0 +1,197 @@
+"""TensorBoard itself, on a run that was killed and went on: what its HTTP API gives is what the run was."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3 import first_steps, model_fn, results
+from inception_v3.config import Config
+from inception_v3.cycles import Run
+from inception_v3.image_summaries import OUTLINE_COLOR
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.learning_rate import learning_rate
+from inception_v3.progress import Screen
+from tests.conftest import Photo, evaluate, make_small_config, one_layer_network
+from tests.test_cycles import forget
+
+# Seconds for TensorBoard to start and to read a run; it takes six here.
+_WITHIN = 60
+
+
+class Watched(NamedTuple):
+    """A run that TensorBoard watches: it was killed, had lost its last checkpoint, and went on otherwise.
+
+    Attributes:
+      address: of TensorBoard.
+      before: what was killed.
+      after: what went on.
+    """
+
+    address: str
+    before: Config
+    after: Config
+
+
+@pytest.fixture(scope='module')
+def watched(photo_dir: str, tmp_path_factory: Any) -> Iterator[Watched]:
+    folder = tmp_path_factory.mktemp('run')
+    before = make_small_config(
+        photo_dir,
+        model_dir=str(folder / 'model'),
+        num_train_images=5,
+        num_eval_images=5,
+        num_classes=6,
+        # Not a divisor of the five images: the last batch is padded, which no number may count.
+        eval_batch_size=4,
+        learning_rate=0.02,
+        learning_rate_decay_epochs=1,
+        batch_norm_decay=0.1,
+        train_steps=4,
+        train_steps_per_eval=2,
+        save_summary_steps=1,
+        image_summaries=2,
+        seed=1,
+        intra_op_threads=1,
+    )
+    after = dataclasses.replace(before, learning_rate=0.01, train_steps_per_eval=4, image_summaries=0)
+    with tensorboard(str(before.model_dir), str(folder / 'log')) as address:
+        with mock.patch.object(model_fn, 'inception_v3', one_layer_network):
+            for config in (before, after):
+                if config is after:
+                    forget(before, 4)
+                Run(config, Screen(io.StringIO())).execute()
+                # A new process has no open files.
+                tf.compat.v1.summary.FileWriterCache.clear()
+        yield Watched(address(), before, after)
+
+
+@contextlib.contextmanager
+def tensorboard(logdir: str, log: str) -> Iterator[Callable[[], str]]:
+    """Runs TensorBoard, and gives what waits for its address."""
+    command = [sys.executable, '-m', 'tensorboard.main', '--logdir', logdir]
+    options = ['--host', '127.0.0.1', '--port', '0', '--reload_interval', '1']
+
+    def address() -> str:
+        last_moment = time.monotonic() + _WITHIN
+        while time.monotonic() < last_moment and process.poll() is None:
+            with open(log) as file:
+                found = re.search(r'TensorBoard 1\.15\.\d+ at (http://127\.0\.0\.1:\d+)', file.read())
+            if found:
+                return found[1]
+            time.sleep(0.1)
+        with open(log) as file:
+            raise AssertionError(file.read())
+
+    with open(log, 'w') as file:
+        process = subprocess.Popen([*command, *options], stdout=file, stderr=file)
+    try:
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+def get(address: str, path: str, **query: Any) -> bytes:
+    """What TensorBoard answers, asked as its pages ask."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    path = f'{path}?{urllib.parse.urlencode(query)}' if query else path
+    with opener.open(f'{address}/{path}', timeout=_WITHIN) as answer:
+        return answer.read()
+
+
+def curve(address: str, run: str, tag: str) -> List[Tuple[int, float]]:
+    points = json.loads(get(address, 'data/plugin/scalars/scalars', run=run, tag=tag))
+    return [(step, value) for _, step, value in points]
+
+
+def tags_of(address: str, plugin: str) -> Dict[str, Dict[str, Any]]:
+    return json.loads(get(address, f'data/plugin/{plugin}/tags'))
+
+
+def test_evaluations_are_those_of_the_results_without_padding(watched: Watched) -> None:
+    recorded = results.read(str(watched.before.model_dir))
+    assert [evaluation.step for evaluation in recorded] == [2, 4, 4]
+    assert recorded[1].cross_entropy != recorded[2].cross_entropy
+    for tag in ('top_1', 'top_5', 'cross_entropy'):
+        expected = [(e.step, pytest.approx(getattr(e, tag), rel=1e-6)) for e in (recorded[0], recorded[2])]
+        last_moment = time.monotonic() + _WITHIN
+        # It may not have read the last of it yet.
+        while time.monotonic() < last_moment and curve(watched.address, 'eval', tag) != expected:
+            time.sleep(0.2)
+        assert curve(watched.address, 'eval', tag) == expected
+    assert tags_of(watched.address, 'scalars')['eval'].keys() == {'top_1', 'top_5', 'cross_entropy'}
+
+
+def test_training_shows_every_step_once_as_the_run_that_stands_did_it(watched: Watched) -> None:
+    address = watched.address
+    tags = tags_of(address, 'scalars')['.']
+    assert tags.keys() == {'loss', 'learning_rate', 'epoch', 'images_per_second'}
+    # Steps 2 and 3 were done twice, with another learning rate the second time.
+    rates = [learning_rate(step, watched.before if step < 2 else watched.after) for step in range(4)]
+    assert len(set(rates)) == 4
+    assert curve(address, '.', 'learning_rate') == [(step, pytest.approx(rate)) for step, rate in enumerate(rates)]
+    assert curve(address, '.', 'epoch') == [(step, pytest.approx(step * 8 / 5)) for step in range(4)]
+    # The first step of each session builds the graph's kernels.
+    assert [step for step, speed in curve(address, '.', 'images_per_second') if speed > 0] == [1, 3]
+    losses = dict(curve(address, '.', 'loss'))
+    assert losses.keys() == {0, 1, 2, 3}
+    for first_step in first_steps.read(str(watched.before.model_dir))[:2]:
+        assert losses[first_step.step - 1] == pytest.approx(first_step.loss, rel=1e-6)
+    assert 'in nats' in tags['loss']['description']
+
+
+def test_the_graph_of_training_is_there(watched: Watched) -> None:
+    graph = get(watched.address, 'data/plugin/graphs/graph', run='.', conceptual='false').decode()
+    assert 'name: "Layer/weights"' in graph and 'ApplyRMSProp' in graph
+
+
+def first_batch(config: Config, is_training: bool) -> Tuple[np.ndarray, np.ndarray]:
+    """What the pipeline begins with: images and labels."""
+    with tf.Graph().as_default():
+        tf.compat.v1.train.create_global_step()
+        iterator = tf.compat.v1.data.make_initializable_iterator(InputPipeline(is_training, config)({'batch_size': 4}))
+        following = iterator.get_next()
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(iterator.initializer)
+            return session.run(following)
+
+
+def pixels(address: str, run: str, tag: str) -> np.ndarray:
+    (image,) = json.loads(get(address, 'data/plugin/images/images', run=run, tag=tag, sample=0))
+    png = get(address, f'data/plugin/images/individualImage?{image["query"]}')
+    assert png.startswith(b'\x89PNG')
+    found = evaluate(tf.image.decode_png(png))
+    assert found.shape == (image['height'], image['width'], 3)
+    return found
+
+
+def test_images_are_those_of_the_pipeline(watched: Watched, photos: List[Photo]) -> None:
+    address, tags = watched.address, tags_of(watched.address, 'images')
+    for run, kind, after in (('.', 'train_images', 'distorted'), ('eval', 'eval_images', 'cropped')):
+        images, labels = first_batch(watched.before, is_training=run == '.')
+        names = [f'{kind}/{n:02d} label {label} ({label})' for n, label in ((1, labels[0]), (2, labels[1]))]
+        assert sorted(tags[run]) == [f'{name}, {what}' for name in names for what in ('before', after)]
+        for name, image in zip(names, images):
+            seen = pixels(address, run, f'{name}, {after}')
+            np.testing.assert_array_equal(seen, np.floor((image + 1) * 127.5 + 0.5))
+    whole = pixels(address, 'eval', 'eval_images/01 label 1 (1), before')
+    is_outline = (whole == OUTLINE_COLOR).all(axis=2)
+    decoded = evaluate(tf.image.decode_jpeg(photos[0].encoded))
+    np.testing.assert_array_equal(whole[~is_outline], decoded[~is_outline])
+    # 87.5 % of 300 x 451 pixels, in the middle.
+    rows, columns = np.nonzero(is_outline)
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (18, 281, 28, 422)
