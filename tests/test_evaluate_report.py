@@ -13,10 +13,11 @@ import sklearn.metrics
 import tensorflow as tf
 
 from data import records, tar_layout, tar_shards
-from inception_v3 import evaluate_report, model_fn, results, trained_model, transfer
+from inception_v3 import evaluate_report, results, trained_model, transfer
 from inception_v3.config import Config
 from inception_v3.input_pipeline import resize_for_eval
-from tests.conftest import Photo, evaluate, make_small_config, one_layer_network
+from inception_v3.networks.registry import NETWORKS
+from tests.conftest import ONE_LAYER, Photo, evaluate, make_small_config
 from tests.test_cycles import classify, execute, validation_set
 from tests.test_predict import read_page
 
@@ -41,7 +42,7 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
         train_steps_per_eval=4,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_fn, 'inception_v3', one_layer_network)
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
         execute(config)
     return config
 
@@ -172,7 +173,7 @@ def photo_run(photo_dir: str, tmp_path_factory: Any) -> Config:
         eval_total_size=4,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_fn, 'inception_v3', one_layer_network)
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
         execute(config)
     return config
 

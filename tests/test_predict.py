@@ -16,10 +16,11 @@ import skimage.data
 import tensorflow as tf
 from PIL import Image
 
-from inception_v3 import classifier, image_files, model_fn, predict, results
+from inception_v3 import classifier, image_files, predict, results
 from inception_v3.classifier import Classifier, Outcome
 from inception_v3.config import Config
-from tests.conftest import make_small_config, one_layer_network
+from inception_v3.networks.registry import NETWORKS
+from tests.conftest import ONE_LAYER, make_small_config
 from tests.test_cycles import execute, validation_set
 
 IMAGES = 359
@@ -46,7 +47,7 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Trained:
         train_steps_per_eval=8,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_fn, 'inception_v3', one_layer_network)
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
         execute(config)
     images = folder / 'images'
     images.mkdir()

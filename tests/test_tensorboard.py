@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inception_v3 import first_steps, model_fn, results
+from inception_v3 import first_steps, results
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.image_summaries import OUTLINE_COLOR
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.progress import Screen
-from tests.conftest import Photo, evaluate, make_small_config, one_layer_network
+from tests.conftest import ONE_LAYER, Photo, evaluate, make_small_config
 from tests.test_cycles import forget
 
 # Seconds for TensorBoard to start and to read a run; it takes six here.
@@ -68,7 +69,7 @@ def watched(photo_dir: str, tmp_path_factory: Any) -> Iterator[Watched]:
     )
     after = dataclasses.replace(before, learning_rate=0.01, train_steps_per_eval=4, image_summaries=0)
     with tensorboard(str(before.model_dir), str(folder / 'log')) as address:
-        with mock.patch.object(model_fn, 'inception_v3', one_layer_network):
+        with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
             for config in (before, after):
                 if config is after:
                     forget(before, 4)

@@ -12,9 +12,10 @@ from tests.remote.conftest import Store
 _CLASSIFY_AND_REPORT = """
 import sys
 from data import before_tensorflow
-from inception_v3 import evaluate_report, model_fn, predict
-from tests.conftest import one_layer_network
-model_fn.inception_v3 = one_layer_network
+from inception_v3 import evaluate_report, predict
+from inception_v3.networks.registry import NETWORKS
+from tests.conftest import ONE_LAYER
+NETWORKS['inception_v3'] = ONE_LAYER
 url, image = sys.argv[1:]
 codes = [predict.main([image, f'--model={url}/{place}', '--json']) for place in ('run', 'export', 'none')]
 print([*codes, evaluate_report.main([f'{url}/run', '--mistakes=3'])])
