@@ -1,0 +1,73 @@
+"""Every network that can be named, within the program: trained and used for prediction by the same model_fn."""
+
+import dataclasses
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config, ConfigError
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.networks.registry import NETWORKS
+
+MODES = tf.estimator.ModeKeys
+CLASSES = 7
+
+
+def config_of(name: str, **changes: Any) -> Config:
+    size = NETWORKS[name].min_size
+    settings = {'height': size, 'width': size, 'num_classes': CLASSES, 'depth_multiplier': 0.01, **changes}
+    return Config(network=name, use_tpu=False, **settings)
+
+
+def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
+    labels = None if mode == MODES.PREDICT else tf.constant([1, 2], tf.int32)
+    return inception_model_fn(tf.constant(images), labels, mode, {'config': config})
+
+
+# The first one's is what all other tests are of.
+@pytest.mark.parametrize('name', sorted(set(NETWORKS) - {'inception_v3'}))
+def test_a_network_learns_two_images_by_heart_and_predicts_by_its_averages(name: str, tmp_path: Any) -> None:
+    # Of a single pixel and two images, batch normalization would leave nothing but signs.
+    settings = {'height': 64, 'width': 64, 'zero_init_last_scale': True, 'optimizer': 'momentum', 'learning_rate': 0.1}
+    config = config_of(name, batch_norm_decay=0.5, moving_average_decay=0.5, seed=1, **settings)
+    images = np.random.RandomState(0).uniform(-1, 1, [2, config.height, config.width, 3]).astype(np.float32)
+    with tf.compat.v1.Session() as session:
+        spec = spec_of(config, MODES.TRAIN, images)
+        session.run(tf.compat.v1.global_variables_initializer())
+        losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(30)]
+        saved = tf.compat.v1.train.Saver().save(session, str(tmp_path / 'model'))
+    assert np.isfinite(losses).all() and losses[-1] < losses[0] / 1.5
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        spec = spec_of(config, MODES.PREDICT, images)
+        spec.scaffold_fn().saver.restore(session, saved)
+        predicted = session.run(spec.predictions)
+    np.testing.assert_array_equal(predicted['classes'], [1, 2])
+    np.testing.assert_allclose(predicted['probabilities'].sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', sorted(NETWORKS))
+def test_the_smallest_images_are_the_smallest(name: str) -> None:
+    config = config_of(name)
+    for side in ('height', 'width'):
+        smaller = NETWORKS[name].min_size - 1
+        with pytest.raises(ConfigError, match=f'--{side}={smaller}: must be at least .* with --network={name}'):
+            dataclasses.replace(config, **{side: smaller})
+
+
+def test_the_last_scales_begin_as_the_flag_says() -> None:
+    def scales(**flags: Any) -> Dict[str, float]:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            spec_of(config_of('resnet50', **flags), MODES.EVAL, np.zeros([2, 32, 32, 3], np.float32))
+            session.run(tf.compat.v1.global_variables_initializer())
+            found = {v.op.name: v for v in tf.compat.v1.trainable_variables() if 'conv_3/' in v.op.name}
+            return {name: value.sum() for name, value in session.run(found).items() if 'gamma' in name}
+
+    assert set(scales(zero_init_last_scale=True).values()) == {0.0}
+    assert 0.0 not in scales().values()
+
+
+def test_an_auxiliary_head_is_for_the_network_that_has_one() -> None:
+    assert Config(height=299, width=299).has_auxiliary_head
+    assert not Config(network='resnet50', height=299, width=299).has_auxiliary_head
