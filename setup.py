@@ -53,6 +53,7 @@ setup(
         'studies',
         'benchmarks',
     ],
+    package_data={'studies': ['page/*']},
     install_requires=[
         'tensorflow>=1.15.5,<1.16',
         'protobuf<3.21',  # TensorFlow 1.15's generated code is refused by protobuf 3.21 and later.

@@ -6,6 +6,11 @@ Writes report.html, a page that needs nothing else, and report.md with its pictu
 
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
+from studies import extras
+
+if __name__ == '__main__':
+    extras.require('studies')
+
 import argparse
 import dataclasses
 import os
@@ -17,6 +22,7 @@ import tensorflow as tf
 from data import remote
 from inception_v3 import progress, results
 from inception_v3.config import Config, ConfigError
+from studies import report
 from studies.runs import Case, Comparison, Run, read_run
 
 OUT = os.path.join('runs', 'studies', 'compare')
@@ -43,10 +49,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.out:
         parser.error('--out: must be the path of a folder')
-    try:
-        from studies import report
-    except ImportError as error:
-        parser.error(f"{error.name} is not installed, with which reports are made: pip install '.[studies]'")
     progress.set_up_logging(progress.Screen(sys.stderr), verbose=False)
     try:
         comparison = compare(arguments.runs)
@@ -79,7 +81,7 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
     if problems:
         raise ConfigError('\n'.join(problems))
     cases = cases_of([read_run(folder, folder) for folder in folders])
-    return Comparison('Comparison of runs', '', tuple(cases), (f'{len(folders)} runs in {len(cases)} cases.',))
+    return Comparison('Comparison of runs', '', tuple(cases))
 
 
 def cases_of(runs: Sequence[Run]) -> List[Case]:

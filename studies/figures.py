@@ -27,9 +27,10 @@ def finals(found: Findings) -> bytes:
     _draw_ends(left, found.cases, values)
     left.set_xlabel(tables.with_unit(metric.label, metric.unit))
     left.set_title('At the last step')
-    reference = found.cases[0].case
-    from_reference = {pair.later.name: pair.differences[name] for pair in found.pairs if pair.earlier == reference}
-    _draw_differences(right, found.cases, [from_reference.get(each.case.name) for each in found.cases], metric)
+    from_first = {
+        pair.later.name: pair.differences[name] for pair in found.pairs if pair.earlier == found.cases[0].case
+    }
+    _draw_differences(right, found.cases, [from_first.get(each.case.name) for each in found.cases], metric)
     right.set_title(f'Difference from the first case, {tables.percent(statistics.CONFIDENCE)} interval')
     return _png(figure, found)
 

@@ -50,6 +50,6 @@ _MARKS = (
 
 
 def sign_of(index: int) -> Sign:
-    """The sign of the case at an index: the first seven differ in colour, line and mark, and 168 in one of them."""
+    """The sign of the case at an index: the first six differ in all of colour, line and mark, and 168 in some of it."""
     light, dark = _COLOURS[index % len(_COLOURS)]
     return Sign(light, dark, _DASHES[index % len(_DASHES)], *_MARKS[index % len(_MARKS)])

@@ -61,7 +61,13 @@ def _table(table: Table) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown takes as it is: on one line, without columns of a table or tags of HTML."""
-    for sign in '\\|*_`<>[]':
-        text = text.replace(sign, f'\\{sign}' if sign not in '<>' else {'<': '&lt;', '>': '&gt;'}[sign])
+    """Text that Markdown takes as it is: on one line, no column of a table, no tag of HTML, and no link."""
+    for sign, instead in (
+        ('\\', '\\\\'),
+        ('<', '&lt;'),
+        ('>', '&gt;'),
+        ('](', ']\\('),
+        *((s, f'\\{s}') for s in '|*_`'),
+    ):
+        text = text.replace(sign, instead)
     return ' '.join(text.split())

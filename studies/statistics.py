@@ -68,7 +68,7 @@ def summarize(values: Sequence[float]) -> Summary:
         return Summary(len(values), float(np.mean(values)), deviation)
 
 
-def difference(first: Mapping[object, float], second: Mapping[object, float]) -> Optional[Difference]:
+def difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Optional[Difference]:
     """The mean of `first` less the mean of `second`, with its 95 % confidence interval.
 
     The interval is the percentile bootstrap's: that of the mean of the differences by seed if both cases have the same

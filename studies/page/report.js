@@ -220,6 +220,8 @@
         hovertemplate: '%{text}<extra></extra>',
       }];
     });
+    // What cannot be seen keeps zero away from the edge of the figure.
+    if (traces.length) traces.push({x: [0], y: [0], mode: 'markers', marker: {size: 16, opacity: 0}, hoverinfo: 'skip'});
     rows('differences', shown.map((each) => each.name), traces, axis({
       title: {text: `difference of ${metric.label}, ${metric.differenceUnit}`, standoff: 6},
     }), [{type: 'line', x0: 0, x1: 0, yref: 'paper', y0: 0, y1: 1, line: {color: colour('faint'), width: 1, dash: '4px,3px'}}]);

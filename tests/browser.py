@@ -1,0 +1,104 @@
+"""A real browser without a window, for tests of pages."""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+_SECONDS = 60
+_KEYS: Dict[str, Dict[str, Any]] = {
+    'Tab': {'code': 'Tab', 'windowsVirtualKeyCode': 9},
+    'Enter': {'code': 'Enter', 'windowsVirtualKeyCode': 13, 'text': '\r'},
+    ' ': {'code': 'Space', 'windowsVirtualKeyCode': 32, 'text': ' '},
+}
+
+
+class Browser:
+    """A page in Chromium, and what it has asked for and complained of."""
+
+    def __init__(self, driver: Any):
+        self._driver = driver
+
+    def open(self, path: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Shows a local file in a window of a size in pixels, to a user who prefers dark or light pages."""
+        size = {'width': width, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
+        self._tell('Emulation.setDeviceMetricsOverride', size)
+        scheme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
+        self._tell('Emulation.setEmulatedMedia', {'features': [scheme]})
+        self._driver.get(f'file://{path}')
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a script returns in the page."""
+        return self._driver.execute_script(script, *arguments)
+
+    def press(self, *keys: str) -> None:
+        """Presses keys, `Tab`, `Enter` or a space, in what has the focus."""
+        for key in keys:
+            for kind in ('keyDown', 'keyUp'):
+                self._tell('Input.dispatchKeyEvent', {'type': kind, 'key': key, **_KEYS[key]})
+
+    def type(self, text: str) -> None:
+        """Types into what has the focus."""
+        self._tell('Input.insertText', {'text': text})
+
+    def point_at(self, x: float, y: float) -> None:
+        """Moves the mouse to a place in the window, in pixels."""
+        for offset in (-3, 0):
+            self._tell('Input.dispatchMouseEvent', {'type': 'mouseMoved', 'x': x + offset, 'y': y})
+
+    def screenshot(self, path: str) -> None:
+        """Writes a picture of the whole page, a PNG file."""
+        taken = self._tell('Page.captureScreenshot', {'format': 'png', 'captureBeyondViewport': True})
+        with open(path, 'wb') as file:
+            file.write(base64.b64decode(taken['data']))
+
+    def complaints(self) -> List[str]:
+        """Warnings and errors in the console since the last time."""
+        return [entry['message'] for entry in self._driver.get_log('browser')]
+
+    def requests(self) -> List[str]:
+        """The addresses that were asked for since the last time."""
+        messages = [json.loads(entry['message'])['message'] for entry in self._driver.get_log('performance')]
+        return [each['params']['request']['url'] for each in messages if each['method'] == 'Network.requestWillBeSent']
+
+    def _tell(self, command: str, values: Dict[str, Any]) -> Any:
+        return self._driver.execute_cdp_cmd(command, values)
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    """A browser that is gone afterwards; skips a test where there is none, and fails it in CI."""
+    programs = {name: shutil.which(name) or '' for name in ('chromium', 'chromedriver')}
+    missing = [name for name, path in programs.items() if not path]
+    if missing:
+        told = f'{" and ".join(missing)} not on PATH (Debian: apt-get install chromium chromium-driver)'
+        if os.environ.get('CI') == 'true':
+            pytest.fail(told)
+        pytest.skip(told)
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs['chromium']
+    # In a container there is neither a sandbox to be had nor much shared memory.
+    for argument in ('--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--hide-scrollbars'):
+        options.add_argument(argument)
+    options.set_capability('goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'})
+    # A session of its own, so that what it has started can be ended with it.
+    service = Service(programs['chromedriver'], popen_kw={'start_new_session': True})
+    driver = webdriver.Chrome(service=service, options=options)
+    group = service.process.pid
+    try:
+        driver.set_page_load_timeout(_SECONDS)
+        driver.set_script_timeout(_SECONDS)
+        yield Browser(driver)
+    finally:
+        try:
+            driver.quit()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)

@@ -1,0 +1,93 @@
+"""Runs as the program records them, without the hours: the files that it leaves, by what it writes them with."""
+
+import os
+from typing import Any, List, Mapping, Optional, Sequence
+
+import tensorflow as tf
+
+from inception_v3 import results, starts
+from inception_v3.config import Config
+from inception_v3.results import Evaluation
+from studies.runs import Case, Run, TrainingPoint
+
+OF_300_STEPS = Config(train_steps=300)
+
+
+def evaluation(step: int, top_1: float, **changes: Any) -> Evaluation:
+    """An evaluation of a step; top-5 and cross-entropy follow from its top-1."""
+    return Evaluation(
+        step=step,
+        checkpoint=f'model.ckpt-{step}',
+        weights='average',
+        top_1=top_1,
+        top_5=0.5 + top_1 / 2,
+        cross_entropy=4 - 3 * top_1,
+        images=359,
+        seconds=1.5,
+        time='2026-01-02T03:04:05+00:00',
+    )._replace(**changes)
+
+
+def run(
+    name: str,
+    top_1: Sequence[float],
+    seed: int = 1,
+    config: Config = OF_300_STEPS,
+    losses: Optional[Sequence[float]] = None,
+    **changes: Any,
+) -> Run:
+    """A run that was evaluated every 100 steps; losses are at every 10th, 100 images/s and one more each time."""
+    points = [
+        TrainingPoint(10 * index, loss, 0.1, 100.0 + index if index else None)
+        for index, loss in enumerate(losses if losses is not None else [3 - 0.05 * index for index in range(30)])
+    ]
+    values: Mapping[str, Any] = {
+        'name': name,
+        'model_dir': f'/runs/{name}',
+        'command': f'python -m inception_v3.main --model_dir=/runs/{name} --seed={seed}',
+        'seed': seed,
+        'config': config,
+        'evaluations': tuple(evaluation(100 * index, value) for index, value in enumerate(top_1, start=1)),
+        'training': tuple(points),
+        'environment': {'tensorflow': '1.15.5', 'directory': '/work'},
+        **changes,
+    }
+    return Run(**values)
+
+
+def case(name: str, finals: Sequence[float], **changes: Any) -> Case:
+    """A case, with a run for each value that its top-1 is to end with."""
+    runs = [
+        run(f'{name}/seed-{seed}', [0.1, final / 2, final], seed, **changes) for seed, final in enumerate(finals, 1)
+    ]
+    return Case(name, {'optimizer': name}, tuple(runs))
+
+
+def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> None:
+    """Writes the files of a run."""
+    tf.io.gfile.makedirs(model_dir)
+    results.write_whole(os.path.join(model_dir, results.CONFIG_FILE), config.to_json())
+    started = starts.this_start(config, None)._asdict()
+    results.append_line(os.path.join(model_dir, starts.STARTS_FILE), started)
+    for each in evaluations:
+        results.append(model_dir, each)
+
+
+def write_events(model_dir: str, suffix: str, first: float, steps: Sequence[int], losses: Sequence[float]) -> str:
+    """Writes a session of training summaries, a second and a step apart, and returns the file's path."""
+    events = [tf.compat.v1.Event(wall_time=first, step=steps[0], session_log=_START)]
+    for index, (step, loss) in enumerate(zip(steps, losses)):
+        value = [tf.compat.v1.Summary.Value(tag='loss', simple_value=loss)]
+        events.append(tf.compat.v1.Event(wall_time=first + index, step=step, summary=tf.compat.v1.Summary(value=value)))
+    path = os.path.join(model_dir, f'events.out.tfevents.{int(first)}.{suffix}')
+    _write_records(path, events)
+    return path
+
+
+_START = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+
+
+def _write_records(path: str, events: List[Any]) -> None:
+    with tf.io.TFRecordWriter(path) as writer:
+        for event in events:
+            writer.write(event.SerializeToString())
