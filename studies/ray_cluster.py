@@ -6,6 +6,7 @@ and there its progress is read. What a node that died was running is run again o
 
 import contextlib
 import os
+import socket
 import time
 from typing import Any, List, Optional, Sequence
 
@@ -13,6 +14,7 @@ import ray
 from ray.exceptions import RayError, TaskCancelledError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from data.messages import shown
 from inception_v3 import trainer_lock
 from inception_v3.termination import RESUME
 from studies import trials, workers
@@ -20,7 +22,8 @@ from studies.study import StudyError
 from studies.trials import Outcome, Trial
 from studies.workers import Place, Running
 
-# Seconds that a node has to say what it sees.
+# Seconds that a cluster has to answer, and a node to say what it sees.
+_CONNECT_WITHIN = 10.0
 _ANSWER_WITHIN = 60.0
 _CLAIM_INTERVAL = 1.0
 
@@ -41,10 +44,7 @@ class RayCluster(Place):
     def __init__(self, address: str, workers: int, program: Sequence[str], out: str):
         self._program = program
         self._study = os.path.abspath(os.path.join(out, trials.STUDY_FILE))
-        try:
-            ray.init(address, log_to_driver=False, logging_level='ERROR')
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise StudyError(f'--ray={address}: cannot be reached: {str(error).splitlines()[0]}')
+        _connect(address)
         try:
             nodes = _nodes()
             if not nodes:
@@ -85,6 +85,20 @@ class RayCluster(Place):
                 f'--out={out}: {", ".join(blind)} cannot see it, or not the working directory {os.getcwd()}. All nodes '
                 'must share both, under the same paths.'
             )
+
+
+def _connect(address: str) -> None:
+    host, _, port = address.rpartition(':')
+    if address != 'auto' and not (host and port.isdigit()):
+        raise StudyError(f'--ray={shown(address)}: must be HOST:PORT or auto.')
+    try:
+        if address != 'auto':
+            # Ray would wait for more than a minute, and not say what for.
+            socket.create_connection((host, int(port)), _CONNECT_WITHIN).close()
+        ray.init(address, log_to_driver=False, logging_level='ERROR')
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        reason = getattr(error, 'strerror', None) or str(error).partition('\n')[0] or 'it does not answer as a cluster'
+        raise StudyError(f'--ray={address}: cannot be reached: {reason}')
 
 
 def _nodes() -> List[dict]:

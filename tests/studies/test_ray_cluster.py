@@ -16,6 +16,9 @@ from tests.studies.test_workers import wait_for
 pytest.importorskip('ray')
 from ray.cluster_utils import Cluster
 
+from studies.ray_cluster import RayCluster
+from studies.study import StudyError
+
 # Of a node: one trial at a time.
 NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
 # How soon a node that does not answer is dead; by itself Ray gives it half a minute.
@@ -102,3 +105,16 @@ def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
     refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
     assert refused.returncode == 1 and f'--out={tmp_path}/nowhere: ' in refused.stderr
     assert 'All nodes must share both, under the same paths.' in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ('address', 'message'),
+    [
+        ('here', 'must be HOST:PORT or auto'),
+        (':', 'must be HOST:PORT'),
+        ('127.0.0.1:1', r'cannot be reached: Connection refused'),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told_at_once(address: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        RayCluster(address, 1, ['true'], 'nowhere')
