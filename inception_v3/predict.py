@@ -250,7 +250,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         for problem in found.problems:
             _say(problem)
         if found.others:
-            _say(f'{len(found.others):,} files in folders are no images, and left out: {_listed(found.others)}')
+            _say(f'left out: {len(found.others):,} that are no images by their names: {_listed(found.others)}')
         if not found.paths:
             return _MISTAKE
         unreadable = _run(arguments, found.paths, screen)
