@@ -292,6 +292,7 @@ def test_mistakes_end_with_one_message(trained: Config, photo_dir: str, tmp_path
         assert len(err) == 1 and message in err[0], (arguments, err)
 
 
+@pytest.mark.slow
 def test_made_up_images_have_neither_names_nor_places(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
     code, out, err = run(capfd, model_dir, '--mistakes=2')
