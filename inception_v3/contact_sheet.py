@@ -2,7 +2,7 @@
 
 import os
 from types import TracebackType
-from typing import Optional, Sequence, TextIO, Tuple, Type
+from typing import List, Optional, Sequence, TextIO, Tuple, Type
 
 import tensorflow as tf
 
@@ -19,7 +19,7 @@ _BEGIN = page.template("""{{ layout.begin(title) }}
 <div class="cards">
 """)
 _CARD = page.template("""<figure class="card" style="margin: 0">
-<img src="{{ thumbnail }}" alt="">
+{% if thumbnail %}<img src="{{ thumbnail }}" alt="">{% endif %}
 <figcaption><div class="path">{{ name }}</div>
 <ul class="bars">{% for class_name, probability in likeliest %}{{ layout.bar(class_name, probability) }}
 {% endfor %}</ul></figcaption>
@@ -78,7 +78,7 @@ class ContactSheet:
         except OSError as error:
             raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
         self._images = 0
-        self._problems: Sequence[str] = ()
+        self._problems: List[str] = []
         self._ending = ', and then interrupted'
         self._file.write(_BEGIN.render(title='Predictions', classifier=classifier))
 
@@ -87,16 +87,20 @@ class ContactSheet:
 
         Args:
           name: of the image.
-          thumbnail: a JPEG file.
+          thumbnail: a JPEG file; empty if there is none.
           likeliest: classes and their probabilities, the likeliest first.
         """
         self._images += 1
-        source = page.data_uri(thumbnail, 'image/jpeg')
+        source = page.data_uri(thumbnail, 'image/jpeg') if thumbnail else ''
         self._file.write(_CARD.render(name=name, thumbnail=source, likeliest=likeliest))
 
-    def finish(self, problems: Sequence[str]) -> None:
-        """Says that all is there, but for what could not be classified."""
-        self._problems, self._ending = problems, ''
+    def add_problem(self, problem: str) -> None:
+        """Adds what could not be classified, and why."""
+        self._problems.append(problem)
+
+    def finish(self) -> None:
+        """Says that all is there."""
+        self._ending = ''
 
     def __enter__(self) -> 'ContactSheet':
         return self

@@ -282,7 +282,7 @@ def _notes(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record
     if evaluation.changed:
         notes.append(f'Evaluated otherwise than it was trained: {"; ".join(evaluation.changed)}.')
     if skipped:
-        notes.append(f'{len(skipped)} records could not be used: {"; ".join(map(str, skipped))}')
+        notes.append(f'Records that could not be used: {len(skipped)}. {"; ".join(map(str, skipped))}')
     return notes
 
 

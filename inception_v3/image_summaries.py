@@ -86,7 +86,7 @@ def _whole(sample: Sample) -> tf.Tensor:
 def _seen(sample: Sample, config: Config) -> tf.Tensor:
     """What the network sees of a sample, as PNG."""
     batch = tf.nest.map_structure(lambda part: part[tf.newaxis], sample.features)
-    return tf.image.encode_png(transfer.as_pixels(transfer.received(batch, False, config), config)[0])
+    return tf.image.encode_png(transfer.pixels_of(transfer.received(batch, False, config), config)[0])
 
 
 def tag_name(label: int, class_names: Sequence[str]) -> str:

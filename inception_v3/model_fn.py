@@ -145,7 +145,8 @@ def _evaluation(
                 labels = tf.identity(labels)
         return metrics.evaluation_metrics(labels, logits)
 
-    # TPUEstimator wants a loss, and averages it over steps, padding and all: cross_entropy is the true one.
+    # TPUEstimator wants a loss, and averages it over steps, padding and all. cross_entropy is the true one, and the one
+    # that is written.
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.maximum(labels, 0), logits=logits))
     return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
         tf.estimator.ModeKeys.EVAL, loss=loss, eval_metrics=(metric_fn, [labels, logits])

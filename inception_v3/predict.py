@@ -22,7 +22,7 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Callable, Deque, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -250,7 +250,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         for problem in found.problems:
             _say(problem)
         if found.others:
-            _say(f'{len(found.others):,} files in folders are no images, and left out: {_listed(found.others)}')
+            _say(f'left out: {len(found.others):,} that are no images by their names: {_listed(found.others)}')
         if not found.paths:
             return _MISTAKE
         unreadable = _run(arguments, found.paths, screen)
@@ -284,24 +284,27 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: progress.S
             make_thumbnail = stack.enter_context(contextlib.closing(contact_sheet.Thumbnails())).make
             sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, model.name))
         output, done = _Output(arguments.json), _Progress(screen, len(paths), arguments.batch_size)
-        problems: List[str] = []
+        problems = 0
         for prediction in predict(model, paths, arguments.top, arguments.batch_size, make_thumbnail):
             if sys.stderr.isatty():
                 screen.clear()
             output.show(prediction)
             if prediction.problem:
-                problems.append(f'{show(prediction.path)}: {prediction.problem}')
-                _say(problems[-1])
+                problem = f'{show(prediction.path)}: {prediction.problem}'
+                problems += 1
+                _say(problem)
+                if sheet:
+                    sheet.add_problem(problem)
             elif sheet:
                 classes = [(likely.words, likely.probability) for likely in prediction.likeliest]
                 sheet.add(show(prediction.path), prediction.thumbnail, classes)
             done.add()
         screen.clear()
         if sheet:
-            sheet.finish(problems)
+            sheet.finish()
         if problems:
-            _say(f'{len(problems):,} of {len(paths):,} images could not be read')
-    return len(problems)
+            _say(f'{problems:,} of {len(paths):,} images could not be read')
+    return problems
 
 
 def _say(text: str) -> None:

@@ -82,11 +82,13 @@ def received(features: Features, is_batch_last: bool, config: Config) -> tf.Tens
     return apply_color(images, drawn, tf.constant(0), config.fast_mode, _WHITE)
 
 
-def as_pixels(images: tf.Tensor, config: Config) -> tf.Tensor:
-    """Finished images, [batch, height, width, 3], as pixels that can be looked at: uint8, to the nearest."""
+def pixels_of(images: tf.Tensor, config: Config) -> tf.Tensor:
+    """What people see of finished images, [..., 3], as `received` returns them: uint8, the nearest whole numbers."""
     images = tf.cast(images, tf.float32)
-    is_vgg = config.preprocessing == 'vgg'
-    pixels = vgg_preprocessing.add_mean(images) if is_vgg else (images + 1.0) * (_WHITE / 2.0)
+    if config.preprocessing == 'vgg':
+        pixels = images + vgg_preprocessing.CHANNEL_MEANS
+    else:
+        pixels = (images + 1.0) * (_WHITE / 2)
     return tf.cast(tf.clip_by_value(pixels, 0.0, _WHITE) + 0.5, tf.uint8)
 
 
@@ -117,16 +119,6 @@ def _finish(image: tf.Tensor, config: Config) -> tf.Tensor:
     if config.preprocessing == 'vgg':
         return vgg_preprocessing.subtract_mean(image)
     return inception_preprocessing.scale_to_network(image, _WHITE)
-
-
-def pixels_of(images: tf.Tensor, config: Config) -> tf.Tensor:
-    """What people see of finished images, [..., 3], as `received` returns them: uint8, the nearest whole numbers."""
-    images = tf.cast(images, tf.float32)
-    if config.preprocessing == 'vgg':
-        pixels = images + vgg_preprocessing.CHANNEL_MEANS
-    else:
-        pixels = (images + 1.0) * (_WHITE / 2)
-    return tf.cast(tf.clip_by_value(pixels, 0.0, _WHITE) + 0.5, tf.uint8)
 
 
 def _numbers_of(distortion: Distortion) -> tf.Tensor:

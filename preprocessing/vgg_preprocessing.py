@@ -133,11 +133,6 @@ def subtract_mean(image: tf.Tensor) -> tf.Tensor:
     return add_to_channels(image, -tf.constant(CHANNEL_MEANS))
 
 
-def add_mean(image: tf.Tensor) -> tf.Tensor:
-    """Undoes `subtract_mean`."""
-    return add_to_channels(image, tf.constant(CHANNEL_MEANS))
-
-
 def preprocess_image(
     image: tf.Tensor,
     height: int,

@@ -5,6 +5,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from studies import findings, statistics, tables
 from studies.findings import CaseCurve, CaseFindings, Findings
@@ -213,8 +214,6 @@ def _say_if_empty(axes: Any) -> None:
 
 
 def _legend(figure: Figure, found: Findings) -> None:
-    from matplotlib.lines import Line2D
-
     handles = [
         Line2D(
             *([], []),

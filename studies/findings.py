@@ -1,9 +1,10 @@
 """What the runs of a comparison show, as numbers: a report draws them, on a page and in pictures."""
 
 import itertools
-import statistics as plain_statistics
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
 
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
@@ -142,7 +143,7 @@ def _case_findings(case: Case, report: Sequence[str]) -> CaseFindings:
             for metric in report
         },
         throughputs={
-            key: plain_statistics.median(rates) for key, run in zip(keys, case.runs) for rates in [_rates(run)] if rates
+            key: float(np.median(rates)) for key, run in zip(keys, case.runs) for rates in [_rates(run)] if rates
         },
     )
 

@@ -99,8 +99,8 @@ class Progress:
 
     @property
     def seconds_left(self) -> Optional[float]:
-        """Until the trial's training ends; None if it does not run, or that is not known."""
-        if self.state is not State.RUNNING or not self.status or self.status.seconds_left is None:
+        """Until the trial's training ends; None if it does not train now, or that is not known."""
+        if self.doing != 'training' or not self.status or self.status.seconds_left is None:
             return None
         return max(0.0, self.status.seconds_left - (time.monotonic() - self._status_at))
 

@@ -27,8 +27,8 @@ def write(out: str, comparison: Comparison) -> None:
       tf.errors.OpError: the same of a local one.
     """
     found = findings.find(comparison)
-    text, pictures = report_markdown.render(found)
-    page = report_html.page(found)
+    page, text = report_html.page(found), report_markdown.text(found)
+    pictures = report_markdown.pictures(found)
     with remote.explained(out, remote.WRITE):
         tf.io.gfile.makedirs(out)
         for name, content in pictures.items():

@@ -13,9 +13,13 @@ _PICTURES: Tuple[Tuple[str, str, Callable[[Findings], bytes]], ...] = (
 )
 
 
-def render(found: Findings) -> Tuple[str, Dict[str, bytes]]:
-    """The text, and the content of its pictures by their names."""
-    pictures = {name: draw(found) for name, _, draw in _PICTURES}
+def pictures(found: Findings) -> Dict[str, bytes]:
+    """The contents of the pictures, PNG files, by their names."""
+    return {name: draw(found) for name, _, draw in _PICTURES}
+
+
+def text(found: Findings) -> str:
+    """The text; its pictures are beside it."""
     finals, curves, schedule = (f'![{description}]({name})' for name, description, _ in _PICTURES)
     comparison = found.comparison
     parts = [f'# {_escaped(comparison.title)}', comparison.question, *comparison.notes]
@@ -36,7 +40,7 @@ def render(found: Findings) -> Tuple[str, Dict[str, bytes]]:
     environment = tables.environment(found.runs)
     parts += ['## Where it was run', _table(environment) if environment.rows else 'Nothing has begun.']
     parts += ['## How to read this', '\n'.join(f'- {note}' for note in tables.how_to_read(found))]
-    return '\n\n'.join(part for part in parts if part) + '\n', pictures
+    return '\n\n'.join(part for part in parts if part) + '\n'
 
 
 def _commands(found: Findings) -> List[str]:

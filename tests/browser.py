@@ -54,8 +54,8 @@ class Browser:
             self._tell('Input.dispatchMouseEvent', {'type': 'mouseMoved', 'x': x + offset, 'y': y})
 
     def screenshot(self, path: str) -> None:
-        """Writes a picture of the whole page, a PNG file."""
-        taken = self._tell('Page.captureScreenshot', {'format': 'png', 'captureBeyondViewport': True})
+        """Writes a picture of what the window shows, a PNG file."""
+        taken = self._tell('Page.captureScreenshot', {'format': 'png'})
         with open(path, 'wb') as file:
             file.write(base64.b64decode(taken['data']))
 

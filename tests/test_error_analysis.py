@@ -171,6 +171,7 @@ def page_of(report: ErrorReport) -> str:
     return error_page.html_of(report, light, dark)
 
 
+@pytest.mark.slow
 def test_a_thousand_classes_are_a_matter_of_seconds(tmp_path: Any) -> None:
     random = np.random.RandomState(0)
     analysis, pixels = ErrorAnalysis(1001, 10), np.zeros([50, 8, 8, 3], np.uint8)

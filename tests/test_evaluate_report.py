@@ -243,7 +243,7 @@ def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
     code, said, _ = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={out}')
     assert code == 0
     assert sorted(os.listdir(model_dir)) == before
-    assert '1 records could not be used' in said and path in said
+    assert 'Records that could not be used: 1.' in said and path in said
     assert f'data_dir: {photo_run.data_dir} -> {data_dir}' in said
     report = read_report(out)
     assert report['evaluation']['images'] == 4
@@ -291,3 +291,14 @@ def test_mistakes_end_with_one_message(trained: Config, photo_dir: str, tmp_path
         code, out, err = run(capfd, *arguments)
         assert (code, out) == (2, ''), arguments
         assert len(err) == 1 and message in err[0], (arguments, err)
+
+
+@pytest.mark.slow
+def test_made_up_images_have_neither_names_nor_places(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+    model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
+    code, out, err = run(capfd, model_dir, '--mistakes=2')
+    assert (code, err) == (0, [])
+    assert 'class ' in out
+    report = read_report(os.path.join(model_dir, 'evaluation_report'))
+    assert report['evaluation']['images'] == 4
+    assert {mistake['path'] for mistake in report['mistakes']} == {None}

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import sys
 import threading
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -16,7 +17,7 @@ import skimage.data
 import tensorflow as tf
 from PIL import Image
 
-from inception_v3 import classifier, image_files, predict, results
+from inception_v3 import classifier, evaluate_report, image_files, predict, results
 from inception_v3.classifier import Classifier, Outcome
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
@@ -204,7 +205,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
         assert problem in line
     assert 'nowhere.jpg: no such file or folder.' in err
     (left_out,) = [line for line in err if 'left out' in line]
-    assert left_out.startswith('1 files') and left_out.endswith('notes.txt')
+    assert left_out.startswith('left out: 1 that') and left_out.endswith('notes.txt')
     assert f'{len(PROBLEMS)} of {len(found)} images could not be read' in err
     assert not any('Traceback' in line for line in err)
     # Names come back to the byte.
@@ -455,3 +456,19 @@ def test_a_run_is_used_wherever_it_was_begun(trained: Trained, tmp_path: Any, mo
         found.append([*predict.predict(model, paths, 5, 8)])
         model.close()
     assert found[0] == found[1]
+
+
+def test_without_the_extra_packages_one_message_says_what_to_install(
+    trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, 'jinja2', None)
+    for name in ('page', 'contact_sheet', 'error_page'):
+        monkeypatch.delitem(sys.modules, f'inception_v3.{name}', raising=False)
+        monkeypatch.delattr(f'inception_v3.{name}', raising=False)
+    model_dir = str(trained.config.model_dir)
+    code, out, err = run(capfd, trained.images, f'--model={model_dir}', f'--html={tmp_path}/page.html')
+    assert (code, out) == (2, [])
+    assert err == ["error: --html: the page needs jinja2, which is not installed: pip install '.[studies]'."]
+    assert evaluate_report.main([model_dir]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line == "error: The report needs jinja2, which is not installed: pip install '.[studies]'."

@@ -6,31 +6,22 @@ The documented program has RMSProp with ε = 1 inside the root, which makes it m
 """
 
 from studies.shipped import DIGITS, STEP_MS
-from studies.study import Small, Study, cases
+from studies.study import Axis, Small, Study, cases
+
+
+def _optimizers(rate: float) -> Axis:
+    return cases(
+        {
+            'RMS': {'optimizer': 'RMS'},
+            'momentum': {'optimizer': 'momentum'},
+            'sgd': {'optimizer': 'sgd'},
+            'sgd,10-times-the-rate': {'optimizer': 'sgd', 'learning_rate': round(10 * rate, 3)},
+        }
+    )
+
 
 STUDY = Study(
-    axes=[
-        cases(
-            {
-                'RMS': {'optimizer': 'RMS'},
-                'momentum': {'optimizer': 'momentum'},
-                'sgd': {'optimizer': 'sgd'},
-                'sgd,10-times-the-rate': {'optimizer': 'sgd', 'learning_rate': 1.65},
-            }
-        )
-    ],
+    axes=[_optimizers(0.165)],
     step_ms=STEP_MS,
-    digits=Small(
-        flags=DIGITS,
-        axes=[
-            cases(
-                {
-                    'RMS': {'optimizer': 'RMS'},
-                    'momentum': {'optimizer': 'momentum'},
-                    'sgd': {'optimizer': 'sgd'},
-                    'sgd,10-times-the-rate': {'optimizer': 'sgd', 'learning_rate': 0.6},
-                }
-            )
-        ],
-    ),
+    digits=Small(flags=DIGITS, axes=[_optimizers(0.06)]),
 )

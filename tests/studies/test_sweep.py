@@ -166,7 +166,7 @@ class Performance:
 
 def test_as_many_run_at_a_time_as_there_are_workers_and_a_failure_stops_none(tmp_path: pathlib.Path) -> None:
     # The third fails; each writes down how many run beside it.
-    script = f'cd {tmp_path}; touch $$.runs; sleep 0.3; ls *.runs | wc -l; sleep 0.1; rm $$.runs'
+    script = f'cd {tmp_path}; touch $$.runs; sleep 0.3; set -- "$*" *.runs; echo $(($# - 1)); sleep 0.1; rm $$.runs'
     script += '; case "$*" in *seed=3*) exit 1; esac'
     performance = Performance(tmp_path, script, seeds=5, workers=2)
     stopping = performance.run()
