@@ -47,11 +47,11 @@ class Setting(NamedTuple):
             return ' or '.join([', '.join(self.choices[:-1]), self.choices[-1]])
         bounds = []
         if self.above is not None:
-            bounds.append(f'above {self.above:g}')
+            bounds.append(f'above {_plain(self.above)}')
         if self.lower is not None:
-            bounds.append(f'at least {self.lower:g}')
+            bounds.append(f'at least {_plain(self.lower)}')
         if self.upper is not None:
-            bounds.append(f'at most {self.upper:g}')
+            bounds.append(f'at most {_plain(self.upper)}')
         return ' and '.join(bounds)
 
     def allows(self, value: Any) -> bool:
@@ -63,6 +63,10 @@ class Setting(NamedTuple):
             and (self.lower is None or value >= self.lower)
             and (self.upper is None or value <= self.upper)
         )
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f'{bound:g}'
 
 
 def _setting(group: str, default: Any, help: str, **limits: Any) -> Any:

@@ -77,6 +77,7 @@ def test_defaults_are_the_documented_ones() -> None:
             )
             for wrong in ('', '30,', '60,30', '30,30', '0,30', '1.5', 'a')
         ),
+        ('seed', 2**31, '--seed=2147483648: must be at least 0 and at most 2147483647.'),
         ('eval_timeout', -1, '--eval_timeout=-1: must be at least 0.'),
     ],
 )

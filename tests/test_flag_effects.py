@@ -321,7 +321,7 @@ EFFECTS: Dict[str, Tuple[Any, Callable[..., Any], Any]] = {
 
 
 def test_the_table_is_complete() -> None:
-    assert EFFECTS.keys() == DOCUMENTED.keys()
+    assert not DOCUMENTED.keys() - EFFECTS.keys()
 
 
 @pytest.mark.parametrize('flag', sorted(EFFECTS))

@@ -118,7 +118,12 @@ def constant(tensor: tf.Tensor) -> Any:
 
 # More files than hosts, as many, and twice as many.
 @pytest.mark.parametrize(
-    ('hosts', 'files'), [*((hosts, 67) for hosts in (1, 2, 3, 5, 7, 8, 16, 31, 33, 64)), (64, 64), (16, 32)]
+    ('hosts', 'files'),
+    [
+        *((hosts, 67) for hosts in (1, 2, 3, 5, 7, 8, 16, 31, 33)),
+        (16, 32),
+        *(pytest.param(64, files, marks=pytest.mark.slow) for files in (64, 67)),
+    ],
 )
 def test_the_hosts_of_a_built_graph_share_out_the_files(
     tmp_path: Any, monkeypatch: Any, hosts: int, files: int

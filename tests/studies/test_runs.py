@@ -34,7 +34,7 @@ def test_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
 
     written = {}
     for name in sorted(os.listdir(model_dir)):
-        if name.endswith('.v2'):
+        if 'tfevents' in name:
             for record in tf.compat.v1.io.tf_record_iterator(f'{model_dir}/{name}'):
                 event = tf.compat.v1.Event.FromString(record)
                 for value in event.summary.value:
