@@ -19,8 +19,7 @@ STUDY = Study(
             'tpu': 'emulated:2',
             'iterations': 10,
             'train_batch_size': 16,
-            'train_steps': 360,
-            'train_steps_per_eval': 180,
+            'train_steps_per_eval': 240,
         }
     ),
 )

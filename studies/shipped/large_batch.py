@@ -1,7 +1,7 @@
 """Do batches of 1,024 to 16,384 images reach the same top-1, with the documented warm-up and without it?
 
 Published: 78.1 to 78.5 % at all of these sizes. Every batch size sees the same number of epochs, on 8 cores for every
-1,024 images. The small version has batches of 32 and 256 for the same eight epochs, of which one is cold and two are
+1,024 images. The small version has batches of 32 and 128 for the same eight epochs, of which one is cold and two are
 for warming up.
 """
 
@@ -37,7 +37,7 @@ STUDY = Study(
                         'train_steps': 352 * 32 // batch,
                         'train_steps_per_eval': 176 * 32 // batch,
                     }
-                    for batch in (32, 256)
+                    for batch in (32, 128)
                 }
             ),
             WARM_UP,
