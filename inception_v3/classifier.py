@@ -1,5 +1,6 @@
 """Classifiers of encoded images: a run's checkpoint, or a SavedModel, with what evaluation does to an image."""
 
+import abc
 import contextlib
 import os
 from typing import Any, List, Optional, Sequence, Union
@@ -24,7 +25,7 @@ _LIST_OF_CHECKPOINTS = 'checkpoint'
 Outcome = Union[np.ndarray, UnreadableError]
 
 
-class Classifier:
+class Classifier(abc.ABC):
     """A classifier of encoded images: JPEG, PNG, and GIF of one picture.
 
     `prepare` an image, from any thread; then `classify` some that were prepared.
@@ -37,21 +38,21 @@ class Classifier:
     name: str
     class_names: Sequence[str]
 
+    @abc.abstractmethod
     def prepare(self, encoded: bytes) -> Any:
         """What `classify` needs of an image file.
 
         Raises:
           UnreadableError: it cannot be decoded.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def classify(self, prepared: Sequence[Any]) -> List[Outcome]:
         """The probabilities of the classes of a batch of images."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Lets go of TensorFlow's resources."""
-        raise NotImplementedError
 
 
 class CheckpointClassifier(Classifier):

@@ -1,6 +1,5 @@
 """Jobs for Google Kubernetes Engine, one for each trial of a study, in the manner of `deploy/job.yaml`."""
 
-import copy
 import hashlib
 import pathlib
 import re
@@ -57,7 +56,7 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
         folder = getattr(job.config, flag)
         if not str(folder).startswith('gs://') and not (flag == 'data_dir' and job.config.use_data == 'fake'):
             raise ConfigError(f'{job.name}: --{flag}={folder}: a job on a TPU needs a folder on gs://.')
-    manifest = copy.deepcopy(yaml.safe_load(_TEMPLATE.read_text()))
+    manifest = yaml.safe_load(_TEMPLATE.read_text())
     name = _kubernetes_name(job.name)
     manifest['metadata']['name'] = name
     manifest['metadata']['labels'] = {'app': 'inception-v3-study'}

@@ -260,9 +260,7 @@ def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
             print(_jobs(plan, arguments.image), end='')
             return 0
         if arguments.list:
-            for trial in plan.selected:
-                print(f'{trials.command(program, trial)}  # {trials.state_of(trial).value}')
-            print(trials.cost_of(plan.study, plan.selected), file=sys.stderr)
+            _list(plan, program)
             return 0
         return _run(arguments, plan, program)
     except remote.UnreachableError as error:
@@ -273,6 +271,17 @@ def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
         return _fail('interrupted; nothing was lost', _INTERRUPTED)
     except (OSError, tf.errors.OpError) as error:
         return _fail(str(error), _FAILED)
+
+
+def _list(plan: Plan, program: Sequence[str]) -> None:
+    try:
+        for trial in plan.selected:
+            print(f'{trials.command(program, trial)}  # {trials.state_of(trial).value}')
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads the list has seen enough; what is left of it is not to fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(trials.cost_of(plan.study, plan.selected), file=sys.stderr)
 
 
 def _run(arguments: argparse.Namespace, plan: Plan, program: Sequence[str]) -> int:

@@ -340,6 +340,9 @@ class Counting(Classifier):
             self.waiting -= len(prepared)
         return [np.array([number, 0], np.float32) for number in prepared]
 
+    def close(self) -> None:
+        assert not self.waiting
+
 
 def test_no_more_than_a_few_batches_are_in_memory(tmp_path: Any) -> None:
     paths = []

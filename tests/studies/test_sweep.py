@@ -277,6 +277,18 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
 
 
+def test_a_list_whose_reader_has_seen_enough_is_no_failure(
+    tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any
+) -> None:
+    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, 'w') as output:
+        monkeypatch.setattr(sys, 'stdout', output)
+        assert sweep_of(file, f'--out={tmp_path}/out', '--list') == 0
+    assert 'error' not in capsys.readouterr().err
+
+
 def test_flags_after_two_hyphens_are_every_trials(tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
     assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir=mine', '--train_steps', '7') == 0
