@@ -47,6 +47,16 @@ def reachable(tmp_path: Any) -> List[str]:
     return [*SMALL, '--topology=v2-8', '--master=grpc://127.0.0.1:8470', f'--model_dir={tmp_path}/model']
 
 
+@pytest.mark.slow
+def test_resnets_recipe_fits_a_v2_8(capsys: Any) -> None:
+    result = run(capsys, '--topology=v2-8', '--preset=resnet50_imagenet', '--json')
+    assert (result.code, result.report['errors']) == (0, [])
+    # Nothing of memory is among them.
+    assert [warning.split(':')[0] for warning in result.report['warnings']] == ['--model_dir', '--data_dir']
+    # A sum over the cores for each of the 161 variables.
+    assert result.report['training']['collectives'] == 161
+
+
 def test_the_documented_default_may_start_on_a_v2_8(capsys: Any) -> None:
     result = run(capsys, '--topology=v2-8', '--json')
     report = result.report
