@@ -154,7 +154,7 @@ def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
         right = tf.minimum(crop.left + crop.width + 1, width)
         window = tf.stack([crop.top, left, crop.height, right - left])
         wider = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
-        return tf.slice(wider, tf.stack([0, crop.left - left, 0]), tf.stack([-1, crop.width, -1]))
+        return apply_crop(wider, Crop(tf.constant(0), crop.left - left, crop.height, crop.width))
 
     pixels = tf.cond(_is_whole_jpeg(encoded), of_jpeg, lambda: apply_crop(decode_image(encoded), crop))
     pixels.set_shape([None, None, 3])
@@ -163,9 +163,11 @@ def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
 
 def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
     """Cuts the box out of an image of shape [height, width, channels]."""
-    cropped = tf.slice(image, [crop.top, crop.left, 0], [crop.height, crop.width, -1])
-    cropped.set_shape([None, None, image.shape[2]])
-    return cropped
+    # Of a matrix, TensorFlow copies whole rows; of anything else, one value after the other.
+    channels = int(image.shape[2])
+    rows = tf.reshape(image, [tf.shape(image)[0], -1])
+    cropped = tf.slice(rows, [crop.top, crop.left * channels], [crop.height, crop.width * channels])
+    return tf.reshape(cropped, [crop.height, crop.width, channels])
 
 
 def _is_whole_jpeg(encoded: tf.Tensor) -> tf.Tensor:
