@@ -119,10 +119,10 @@ class Clock:
 
     def __init__(self, monkeypatch: Any, caplog: Any, step_lines: StepLines):
         caplog.set_level(logging.INFO, progress.logger.name)
-        monkeypatch.setattr(progress.time, 'monotonic', lambda: self._now)
         self._caplog = caplog
         self._step_lines = step_lines
         self._now = 0.0
+        monkeypatch.setattr(progress.time, 'monotonic', lambda: self._now)
 
     def train(self, begin: float, visits: List[Tuple[float, int]]) -> List[str]:
         """The lines of a cycle: it begins at a time, and at others the host visits it after so many steps."""
