@@ -250,10 +250,8 @@ class TrainingProgress(tf.estimator.SessionRunHook):
 
     def begin(self) -> None:
         """Finds the step and the loss, which Estimator puts last into the collection LOSSES."""
-        self._fetches = {
-            'step': tf.compat.v1.train.get_global_step(),
-            'loss': tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1],
-        }
+        self._step = tf.compat.v1.train.get_global_step()
+        self._loss = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1]
         self._screen.update(f'preparing to train, {self._train_steps} steps in all')
 
     def after_create_session(self, session: Any, coord: Any) -> None:
@@ -262,12 +260,13 @@ class TrainingProgress(tf.estimator.SessionRunHook):
             self._step_lines.begin(time.monotonic())
 
     def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
-        """Asks for the step and the loss."""
-        return tf.estimator.SessionRunArgs(self._fetches)
+        """Asks for the loss."""
+        return tf.estimator.SessionRunArgs(self._loss)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Measures and shows."""
-        step, loss = int(run_values.results['step']), float(run_values.results['loss'])
+        # Asked for along with the loss, it would be the one before or after, as it happens.
+        step, loss = int(run_context.session.run(self._step)), float(run_values.results)
         now = time.monotonic()
         if self._last_step is not None and step > self._last_step:
             images, seconds = (step - self._last_step) * self._batch_size, now - self._last_time

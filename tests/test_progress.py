@@ -4,7 +4,6 @@ import io
 import logging
 import math
 import re
-import types
 from typing import Any, List, Optional, Tuple
 
 import pytest
@@ -129,10 +128,16 @@ class Clock:
         self._caplog.clear()
         hook = TrainingProgress(Screen(io.StringIO()), Throughput(), 10, 64, self._step_lines)
         self._now = begin
-        hook.after_create_session(None, None)
-        for self._now, step in visits:
-            hook.after_run(None, types.SimpleNamespace(results={'step': step, 'loss': 1.5}))
-        return [record.getMessage() for record in self._caplog.records]
+        step = tf.compat.v1.train.get_or_create_global_step()
+        tf.compat.v1.losses.add_loss(tf.constant(1.5))
+        hook.begin()
+        with tf.compat.v1.Session() as session:
+            hook.after_create_session(session, None)
+            context = tf.estimator.SessionRunContext(hook.before_run(None), session)
+            for self._now, done in visits:
+                step.load(done, session)
+                hook.after_run(context, tf.estimator.SessionRunValues(1.5, None, None))
+        return [r.getMessage() for r in self._caplog.records if not r.getMessage().startswith('preparing')]
 
 
 def test_rates_are_those_computed_by_hand(monkeypatch: Any, caplog: Any) -> None:
