@@ -176,7 +176,8 @@ class StepLines:
     - Rate is the smoothed one, `Status.images_per_second`, in which each visit counts a twentieth, and those before it
       the rest. It begins anew with each cycle of training, whose first visit does not count.
     - GlobalRate is the images since the epoch began, or this command did in the midst of it, divided by the seconds of
-      training since then. What lies between two cycles, the evaluation, is not among them; a cycle's first step is.
+      training since then. What lies between two cycles, the evaluation, is not among them; a cycle's first step is,
+      in which kernels are built and the input pipeline is filled, and which `Throughput` leaves out.
 
     An epoch ends with the visit in which its last image was used, or that came after it.
 

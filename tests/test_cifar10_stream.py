@@ -7,12 +7,14 @@ import re
 from typing import Any, List
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from data import cifar10, cifar10_source, records
 from inception_v3 import best_checkpoint, progress, results
 from inception_v3.config import PRESETS, Config
 from inception_v3.cycles import Run
+from inception_v3.learning_rate import learning_rate
 from inception_v3.progress import Screen, Status
 from tests.data import cifar10_archives
 from tests.test_cycles import execute
@@ -57,6 +59,10 @@ def test_the_preset_is_the_published_example() -> None:
     assert config.train_steps * config.train_batch_size == 10 * config.num_train_images == 10 * 1280000
     assert config.num_eval_images == cifar10.IMAGES[records.VALIDATION]
     assert config.num_classes == cifar10_source.CLASSES + 1
+    # In 312 steps up to 0.1 for each 256 images, and down from there.
+    rates = [learning_rate(step, config) for step in (0, 311, 312, 1718, 3124)]
+    np.testing.assert_allclose(rates[:3], [1.6 / 312, 1.6, 1.6])
+    assert rates[3] == pytest.approx(0.8, rel=1e-3) and rates[4] == pytest.approx(1.6e-4)
     # Ten evaluations, none before the end of its epoch.
     ends = [*range(config.train_steps_per_eval, config.train_steps, config.train_steps_per_eval), config.train_steps]
     assert [end * 4096 // 1280000 for end in ends] == [*range(1, 11)]
