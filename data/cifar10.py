@@ -1,4 +1,4 @@
-r"""CIFAR-10 as the published example of streaming has it: 1,280,000 + 50,000 images in 640 + 50 tar shards.
+"""CIFAR-10 as the published example of streaming has it: 1,280,000 + 50,000 images in 640 + 50 tar shards.
 
   python -m data.cifar10 cifar-10-binary.tar.gz --data_dir=cifar10
 
