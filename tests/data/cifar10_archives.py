@@ -41,6 +41,11 @@ def cut_out(batch_images: int) -> Dict[str, Originals]:
     return found
 
 
+_OF_ARRAYS = {
+    b'numpy.core.multiarray\n_reconstruct\n': np.empty(0).__reduce__()[0],
+    b'numpy\nndarray\n': np.ndarray,
+    b'numpy\ndtype\n': np.dtype,
+}
 # The one that is written in Python, and says how it writes what.
 _Pickler: Any = pickle.__dict__['_Pickler']
 
@@ -49,6 +54,14 @@ class _Python2Pickler(_Pickler):
     """Writes texts and bytes as Python 2's pickles have them, which have one type for both."""
 
     def save(self, value: Any, save_persistent_id: bool = True) -> None:
+        # Other packages change how Python's pickler writes arrays.
+        if id(value) not in self.memo and isinstance(value, (np.ndarray, np.dtype)):
+            self.save_reduce(*value.__reduce__(), obj=value)
+            return
+        name = next((name for name, each in _OF_ARRAYS.items() if value is each), None)
+        if name:
+            self.write(pickle.GLOBAL + name)
+            return
         if not isinstance(value, (bytes, str)) or id(value) in self.memo:
             super().save(value, save_persistent_id)
             return
