@@ -17,18 +17,16 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import sys
 import threading
-import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
-from data import imagenet_beam, imagenet_plan, imagenet_shards, records, remote
+from data import conversion, imagenet_beam, imagenet_plan, imagenet_shards, records, remote
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.imagenet_beam import DIRECT_RUNNER
@@ -37,16 +35,11 @@ from data.imagenet_shards import ShardReport
 from data.records import DataError
 
 IMAGES = {records.TRAIN: 1281167, records.VALIDATION: 50000}
-# Beside the record files, until all are finished: the plan, and what was made of each shard.
-WORK_FOLDER = 'conversion'
-# Beside the record files: what was done to the images.
-REPORT_NAME = 'conversion.json'
 
 _NAMED_AT_MOST = 10
 _PARALLEL_REQUESTS = 32
-# Seconds between two looks at how far it is, and between two lines about it where there is no terminal.
+# Seconds between two looks at how far it is.
 _LOOK_EVERY = 1
-_SAY_EVERY = 30
 
 Say = Callable[[str], None]
 
@@ -73,21 +66,21 @@ def convert(
       DataError: something is missing, damaged or not as expected. What was finished is kept.
       RemoteError: a remote file is refused, or cannot be reached. What was finished is kept.
     """
-    work_dir = os.path.join(data_dir, WORK_FOLDER)
+    work_dir = os.path.join(data_dir, conversion.WORK_FOLDER)
     settings = imagenet_plan.settings_of(source, shards)
-    finished = remote.read(os.path.join(data_dir, REPORT_NAME))
+    finished = remote.read(os.path.join(data_dir, conversion.REPORT_NAME))
     if finished:
-        _check_same(data_dir, json.loads(finished.decode())['settings'], settings)
+        conversion.check_same(data_dir, json.loads(finished.decode())['settings'], settings)
         say(f'{data_dir}: was finished before')
         return
     plan = imagenet_plan.read(work_dir)
     if plan:
-        _check_same(data_dir, plan.settings, settings)
+        conversion.check_same(data_dir, plan.settings, settings)
     else:
-        _make_dir(data_dir, work_dir)
-    with _alone_in(work_dir):
+        conversion.make_dir(data_dir, work_dir)
+    with conversion.alone_in(work_dir):
         if not plan:
-            with _progress() as progress:
+            with conversion.progress() as progress:
                 plan = imagenet_plan.make(
                     source, shards, expected, work_dir, lambda what: progress(f'looking for {what}', None)
                 )
@@ -101,46 +94,12 @@ def convert(
             say(f'{len(plan.shards) - len(pending):,} of {len(plan.shards):,} record files were finished before')
         if pending:
             imagenet_shards.forget(work_dir, pending)
-            with _progress() as progress, _watching(plan, pending, work_dir, progress):
+            with conversion.progress() as progress, _watching(plan, pending, work_dir, progress):
                 run(pending, data_dir, work_dir)
             imagenet_shards.raise_failure(work_dir)
             reports = _reports(plan, data_dir, work_dir)
         _finish(plan, reports, data_dir, expected, say)
         tf.io.gfile.rmtree(work_dir)
-
-
-@contextlib.contextmanager
-def _alone_in(work_dir: str) -> Iterator[None]:
-    """Keeps a second program out of a local folder, for as long as this one lives."""
-    if remote.is_remote(work_dir):
-        yield
-        return
-    with open(os.path.join(work_dir, 'lock'), 'w') as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DataError(f'{os.path.dirname(work_dir)}: another program is at it. Wait for it, or end it.')
-        yield
-
-
-def _check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -> None:
-    changed = [f'{flag} was {begun[flag]}, and is {value}' for flag, value in settings.items() if begun[flag] != value]
-    if changed:
-        raise DataError(
-            f'{data_dir}: was made from something else: {"; ".join(changed)}. Go on with what it was begun with, or '
-            'name a new folder.'
-        )
-
-
-def _make_dir(data_dir: str, work_dir: str) -> None:
-    """Makes the folders, or makes sure that they hold nothing but what was left of an unfinished plan."""
-    try:
-        if set(remote.names_in(data_dir) or ()) - {WORK_FOLDER, f'{WORK_FOLDER}/'}:
-            raise DataError(f'{data_dir}: exists already. Name a new folder.')
-        with remote.explained(data_dir, remote.WRITE):
-            tf.io.gfile.makedirs(work_dir)
-    except tf.errors.OpError as error:
-        raise DataError(f'{data_dir}: cannot be made: {error.message}')
 
 
 def _reports(plan: Plan, data_dir: str, work_dir: str) -> Dict[str, ShardReport]:
@@ -193,7 +152,7 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         class_names=plan.class_names,
         fingerprint=fingerprint(totals[records.TRAIN], totals[records.VALIDATION]),
     )
-    conversion = {
+    done = {
         'settings': plan.settings,
         'images': {split: total.images for split, total in totals.items()},
         'converted': converted,
@@ -204,7 +163,7 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
     }
     info.write(data_dir)
     # The last: where it is, all is finished.
-    imagenet_shards.write_json(os.path.join(data_dir, REPORT_NAME), conversion)
+    imagenet_shards.write_json(os.path.join(data_dir, conversion.REPORT_NAME), done)
     say(
         f'{info.train_images:,} training and {info.validation_images:,} validation images of {info.num_classes - 1:,} '
         f'classes in {data_dir}'
@@ -213,7 +172,9 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
 
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - _NAMED_AT_MOST
-    return ', '.join(names[:_NAMED_AT_MOST]) + (f' and {more:,} more (all in {REPORT_NAME})' if more > 0 else '')
+    return ', '.join(names[:_NAMED_AT_MOST]) + (
+        f' and {more:,} more (all in {conversion.REPORT_NAME})' if more > 0 else ''
+    )
 
 
 @contextlib.contextmanager
@@ -235,43 +196,6 @@ def _watching(plan: Plan, pending: Sequence[str], work_dir: str, progress: Calla
     finally:
         stopped.set()
         watcher.join()
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str, Optional[int]], imagenet_plan.Progress]]:
-    """Bars on a terminal, and lines now and then elsewhere: a function that starts one, and returns what moves it."""
-    import rich.console
-    import rich.progress
-
-    console = rich.console.Console(stderr=True)
-    columns = [
-        rich.progress.TextColumn('{task.description}'),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TimeElapsedColumn(),
-        rich.progress.TimeRemainingColumn(),
-    ]
-    bars = rich.progress.Progress(*columns, console=console)
-    with contextlib.ExitStack() as stack:
-        if console.is_terminal:
-            stack.enter_context(bars)
-
-        def start(what: str, total: Optional[int]) -> imagenet_plan.Progress:
-            task = bars.add_task(what, total=total)
-            said = began = time.monotonic()
-
-            def move(done: int) -> None:
-                nonlocal said
-                bars.update(task, completed=done)
-                now = time.monotonic()
-                if not console.is_terminal and now - said >= _SAY_EVERY:
-                    said = now
-                    of_total = f' of {total:,}' if total else ''
-                    print(f'{what}: {done:,}{of_total}, {done / (now - began):,.0f}/s', file=sys.stderr, flush=True)
-
-            return move
-
-        yield start
 
 
 def _parser() -> argparse.ArgumentParser:

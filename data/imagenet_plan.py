@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from data import imagenet_shards, imagenet_source, records, remote
+from data.conversion import Progress
 from data.imagenet_shards import PlannedImage
 from data.imagenet_source import AnnotatedBox, Image
 from data.records import Box, DataError
@@ -20,9 +21,6 @@ _FILE_NAME = 'plan.json'
 _SYNSET_LENGTH = len('n01440764')
 # Between two calls of a function that is told how far it is.
 _TOLD_EVERY = 1000
-
-# Is told how many there are so far.
-Progress = Callable[[int], None]
 
 
 class Source(NamedTuple):

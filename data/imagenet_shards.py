@@ -11,7 +11,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
-from data import imagenet_source, records, remote
+from data import conversion, imagenet_source, records, remote
 from data.fingerprint import SplitFingerprint
 from data.imagenet_source import Image
 from data.records import Box, DataError
@@ -156,11 +156,7 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
 
 def write_json(path: str, value: object) -> None:
     """Writes a file that is there as a whole, or not at all."""
-    unfinished = f'{path}.{uuid.uuid4().hex}.unfinished'
-    with remote.explained(path, remote.WRITE):
-        with tf.io.gfile.GFile(unfinished, 'w') as file:
-            file.write(json.dumps(value))
-        tf.io.gfile.rename(unfinished, path, overwrite=True)
+    conversion.write_whole(path, json.dumps(value).encode(), os.path.dirname(path))
 
 
 @functools.lru_cache(maxsize=None)

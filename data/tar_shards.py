@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import tarfile
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 
 import tensorflow as tf
 from google.protobuf import json_format
@@ -123,20 +123,34 @@ def _others_of(shard: Shard, sample: tar_layout.Sample) -> Optional[tf.train.Exa
     return None
 
 
+def add_sample(
+    archive: tarfile.TarFile, key: str, label: int, extension: str, encoded: bytes, others: Mapping[str, bytes]
+) -> None:
+    """Adds a sample to a shard that is being written.
+
+    Args:
+      archive: the shard, in POSIX's format.
+      key: what the names of its files begin with.
+      label: the class, from 1 on; 0 is the background.
+      extension: that of the image, one of `tar_layout.IMAGE_EXTENSIONS`.
+      encoded: the bytes of the image's file.
+      others: what else there is, by extension.
+    """
+    files = {extension: encoded, LABEL_EXTENSION: b'%d' % label, **others}
+    for each, content in files.items():
+        header = tarfile.TarInfo(f'{key}.{each}')
+        header.size = len(content)
+        archive.addfile(header, io.BytesIO(content))
+
+
 def _add_to_tar(archive: tarfile.TarFile, key: str, example: tf.train.Example) -> None:
     feature = example.features.feature
     encoded, label = feature[_ENCODED].bytes_list.value[0], feature[_LABEL].int64_list.value[0]
     others = tf.train.Example()
     others.CopyFrom(example)
     del others.features.feature[_ENCODED], others.features.feature[_LABEL]
-    for extension, content in (
-        (_extension_of(encoded), encoded),
-        (LABEL_EXTENSION, b'%d' % label),
-        (_OTHERS_EXTENSION, json_format.MessageToJson(others, indent=None, sort_keys=True).encode()),
-    ):
-        header = tarfile.TarInfo(f'{key}.{extension}')
-        header.size = len(content)
-        archive.addfile(header, io.BytesIO(content))
+    kept = json_format.MessageToJson(others, indent=None, sort_keys=True).encode()
+    add_sample(archive, key, label, str(_extension_of(encoded)), encoded, {_OTHERS_EXTENSION: kept})
 
 
 def _write(examples: Iterator[tf.train.Example], path: str, to_tar: bool, first: int) -> SplitFingerprint:

@@ -79,7 +79,7 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     folder = os.path.join(model_dir, results.BEST_FOLDER)
     best = read(model_dir)
     if best:
-        otherwise = _differences_of_kind(best.evaluation, evaluation)
+        otherwise = differences_of_kind(best.evaluation, evaluation)
         if otherwise:
             logger.info(
                 'step %d is not compared with the best so far, step %d, which was evaluated otherwise: %s. The best '
@@ -110,7 +110,7 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     _remove_versions(folder, except_for=version)
 
 
-def _differences_of_kind(old: Evaluation, new: Evaluation) -> List[str]:
+def differences_of_kind(old: Evaluation, new: Evaluation) -> List[str]:
     """In what two evaluations differ that makes their results incomparable."""
     pairs = [(name, getattr(old, name), getattr(new, name)) for name in _KIND]
     return [f'{name}: {before or "none"} -> {after or "none"}' for name, before, after in pairs if before != after]

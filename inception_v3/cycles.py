@@ -43,7 +43,7 @@ from inception_v3.leftovers import remove_leftovers
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.progress import EvaluationProgress, Screen, Throughput, TrainingProgress, logger
+from inception_v3.progress import EvaluationProgress, Screen, StepLines, Throughput, TrainingProgress, logger
 from inception_v3.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
 from inception_v3.starts import RecordStartHook
 from inception_v3.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
@@ -80,6 +80,8 @@ class Run:
         self._termination = termination or Termination(lambda: None)
         self._began_at: Optional[int] = None
         self._throughput = Throughput()
+        self._step_lines: Optional[StepLines] = None
+        self._made_at = time.monotonic()
         self._training_summaries = TrainingSummaries(config, class_names)
         self._evaluation_summaries = EvaluationSummaries(config, class_names)
         self._recording = [RecordStartHook(config, self._data_set)]
@@ -167,6 +169,8 @@ class Run:
             self._throughput.images_per_second,
             export,
             best.evaluation if best else None,
+            time.monotonic() - self._made_at if config.step_lines else None,
+            self._most_accurate(evaluation) if config.step_lines and evaluation else None,
         )
 
     @contextlib.contextmanager
@@ -280,6 +284,12 @@ class Run:
         if self._config.keep_best:
             best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
 
+    def _most_accurate(self, evaluation: results.Evaluation) -> results.Evaluation:
+        """The first of those with the best top-1 that this run has recorded, and that can be compared with the last."""
+        recorded = results.read(self._model_dir)
+        comparable = [each for each in recorded if not best_checkpoint.differences_of_kind(evaluation, each)]
+        return max(comparable, key=lambda each: each.top_1, default=evaluation)
+
     @property
     def _weights(self) -> str:
         return 'average' if self._config.moving_average else 'raw'
@@ -296,7 +306,17 @@ class Run:
 
     def _train(self, until_step: int) -> None:
         config = self._config
-        progress = TrainingProgress(self._screen, self._throughput, config.train_steps, config.train_batch_size)
+        if self._began_at is None:
+            self._began_at = self._step()
+            if config.image_summaries:
+                self._training_summaries.draw_images(self._began_at)
+            if config.step_lines:
+                device = 'TPU:0' if config.use_tpu else 'CPU:0'
+                images = (config.train_batch_size, config.num_train_images)
+                self._step_lines = StepLines(device, config.replicas, *images, self._began_at)
+        progress = TrainingProgress(
+            self._screen, self._throughput, config.train_steps, config.train_batch_size, self._step_lines
+        )
         hooks = [progress, *self._recording, RecoveryLimitHook(self._check_files)]
         divergence = DivergenceHook(config.num_classes)
         # What they object to is not saved.
@@ -306,10 +326,6 @@ class Run:
         )
         hooks.append(self._termination.hook())
         checkpoint = latest_checkpoint(self._model_dir)
-        if self._began_at is None:
-            self._began_at = self._step()
-            if config.image_summaries:
-                self._training_summaries.draw_images(self._began_at)
         if checkpoint:
             hooks.insert(0, CheckpointFitsHook(checkpoint))
             logger.info('going on from %s', checkpoint)

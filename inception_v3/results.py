@@ -16,7 +16,7 @@ from data import remote
 from data.dataset_info import DatasetInfo
 from inception_v3 import source
 from inception_v3.config import Config, ConfigError, differences
-from inception_v3.progress import logger
+from inception_v3.progress import duration, logger
 
 CONFIG_FILE = 'config.json'
 RESULTS_FILE = 'results.jsonl'
@@ -221,8 +221,21 @@ def summary(
     images_per_second: Optional[float],
     export: Optional[str],
     best: Optional[Evaluation],
+    seconds: Optional[float] = None,
+    most_accurate: Optional[Evaluation] = None,
 ) -> str:
-    """What a run ends with on the screen: a value a line."""
+    """What a run ends with on the screen: a value a line.
+
+    Args:
+      config: of the run.
+      data_set: what its data set says of itself.
+      evaluation: the last.
+      images_per_second: of training.
+      export: the folder of the SavedModel.
+      best: the evaluation of the checkpoint that is kept as the best.
+      seconds: that the command took.
+      most_accurate: the evaluation with the best top-1.
+    """
     rows = []
     if evaluation:
         rows += [
@@ -233,6 +246,10 @@ def summary(
     if best:
         folder = os.path.join(str(config.model_dir), BEST_FOLDER)
         rows.append(('best', f'{best.top_1:.2%} top-1 at step {best.step:,}, in {folder}'))
+    if most_accurate:
+        rows.append(('Max Accuracy', f'{most_accurate.top_1:.2%} at step {most_accurate.step:,}'))
+    if seconds is not None:
+        rows.append(('total time', duration(seconds)))
     if images_per_second:
         rows.append(('training', f'{images_per_second:,.1f} images/s'))
     rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]

@@ -4,13 +4,13 @@ import io
 import logging
 import math
 import re
-from typing import Any, Optional
+from typing import Any, List, Optional, Tuple
 
 import pytest
 import tensorflow as tf
 
 from inception_v3 import progress
-from inception_v3.progress import Screen, Status, Throughput, TrainingProgress, duration
+from inception_v3.progress import Screen, Status, StepLines, Throughput, TrainingProgress, duration
 
 
 class Terminal(io.StringIO):
@@ -95,6 +95,14 @@ def test_durations(seconds: float, text: str) -> None:
         ('step 7 of 10, loss nan', None),
         ('step 0 of 213000, loss 12.3456, 1,234.5 images/s, 10:01:01 left', Status(0, 213000, 12.3456, 1234.5, 36061)),
         ('step 9 of 10, loss 0.0000, 0.1 images/s, 0:09 left', Status(9, 10, 0, 0.1, 9)),
+        (
+            'device CPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 2.0 images/s',
+            Status(1, 10, 1.5, None, None, 'CPU:0', 1, 2.0),
+        ),
+        (
+            'device TPU:0, epoch 3, step 9 of 10, loss 1.5000, Rate 48,718.0, GlobalRate 3,456.7 images/s, 0:01 left',
+            Status(9, 10, 1.5, 48718, 1, 'TPU:0', 3, 3456.7),
+        ),
     ],
 )
 def test_a_line_is_read_as_it_was_written(line: str, status: Optional[Status]) -> None:
@@ -103,6 +111,74 @@ def test_a_line_is_read_as_it_was_written(line: str, status: Optional[Status]) -
         assert read and math.isnan(read.loss)
         return
     assert read == status and str(read) == line
+
+
+class Clock:
+    """Training whose visits come at given times, in seconds; nothing else takes any."""
+
+    def __init__(self, monkeypatch: Any, caplog: Any, step_lines: StepLines):
+        caplog.set_level(logging.INFO, progress.logger.name)
+        self._caplog = caplog
+        self._step_lines = step_lines
+        self._now = 0.0
+        monkeypatch.setattr(progress.time, 'monotonic', lambda: self._now)
+
+    def train(self, begin: float, visits: List[Tuple[float, int]]) -> List[str]:
+        """The lines of a cycle: it begins at a time, and at others the host visits it after so many steps."""
+        self._caplog.clear()
+        hook = TrainingProgress(Screen(io.StringIO()), Throughput(), 10, 64, self._step_lines)
+        self._now = begin
+        step = tf.compat.v1.train.get_or_create_global_step()
+        tf.compat.v1.losses.add_loss(tf.constant(1.5))
+        hook.begin()
+        with tf.compat.v1.Session() as session:
+            hook.after_create_session(session, None)
+            context = tf.estimator.SessionRunContext(hook.before_run(None), session)
+            for self._now, done in visits:
+                step.load(done, session)
+                hook.after_run(context, tf.estimator.SessionRunValues(1.5, None, None))
+        return [r.getMessage() for r in self._caplog.records if not r.getMessage().startswith('preparing')]
+
+
+def test_rates_are_those_computed_by_hand(monkeypatch: Any, caplog: Any) -> None:
+    clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 2, batch_size=64, epoch_images=160, step=0))
+    # 64 images a step. In the last visit, 0.95 * 64 + 0.05 * 32; and three steps have all 160 images.
+    assert clock.train(10, [(12, 1), (13, 2), (15, 3)]) == [
+        'device TPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 32.0 images/s',
+        'device TPU:0, epoch 1, step 2 of 10, loss 1.5000, Rate 64.0, GlobalRate 42.7 images/s, 0:08 left',
+        'device TPU:0, epoch 1, step 3 of 10, loss 1.5000, Rate 62.4, GlobalRate 38.4 images/s, 0:07 left',
+        'epoch 1: time 5.0 s, 192 images, GlobalRate 38.4 images/s, over 2 replicas together',
+    ]
+    # After an evaluation of 85 seconds. The fifth step ends at 320 images.
+    assert clock.train(100, [(101, 4), (101.5, 5)]) == [
+        'device TPU:0, epoch 2, step 4 of 10, loss 1.5000, GlobalRate 64.0 images/s',
+        'device TPU:0, epoch 2, step 5 of 10, loss 1.5000, Rate 128.0, GlobalRate 85.3 images/s, 0:03 left',
+        'epoch 2: time 1.5 s, 128 images, GlobalRate 85.3 images/s, over 2 replicas together',
+    ]
+
+
+def test_an_epoch_goes_on_over_evaluations(monkeypatch: Any, caplog: Any) -> None:
+    # A command that goes on after step 4, in the second epoch of 192 images.
+    clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=192, step=4))
+    assert clock.train(0, [(2, 5)]) == ['device CPU:0, epoch 2, step 5 of 10, loss 1.5000, GlobalRate 32.0 images/s']
+    assert clock.train(50, [(51, 6)]) == [
+        'device CPU:0, epoch 2, step 6 of 10, loss 1.5000, GlobalRate 42.7 images/s',
+        'epoch 2: time 3.0 s, 128 images, GlobalRate 42.7 images/s, over 1 replica together',
+    ]
+
+
+def test_several_epochs_may_end_in_a_loop(monkeypatch: Any, caplog: Any) -> None:
+    clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 8, batch_size=64, epoch_images=60, step=0))
+    assert clock.train(0, [(2, 3)])[-1] == (
+        'epochs 1 to 3: time 2.0 s, 192 images, GlobalRate 96.0 images/s, over 8 replicas together'
+    )
+
+
+def test_steps_that_are_done_again_count_again(monkeypatch: Any, caplog: Any) -> None:
+    clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=640, step=0))
+    # The session was lost after the third step, and the last checkpoint is of the first: 3 + 0 + 1 steps in 4 seconds.
+    lines = clock.train(0, [(1, 1), (2, 3), (3, 1), (4, 2)])
+    assert 'step 2 of 10' in lines[-1] and 'GlobalRate 64.0 images/s' in lines[-1]
 
 
 @pytest.mark.parametrize('line', ['', 'step 7 of 10', 'step 500: top-1 98.89 %', 'step 7 of 10, loss 1.5000, more'])

@@ -88,6 +88,11 @@ def test_the_summary_aligns_what_there_is() -> None:
     ]
 
 
+def test_the_summary_tells_max_accuracy_and_total_time_if_they_are_wanted() -> None:
+    summary = results.summary(Config(model_dir='m'), DIGITS, None, None, None, None, 3725.4, EVALUATION)
+    assert summary.splitlines()[:2] == ['Max Accuracy  75.00% at step 7', 'total time    1:02:05']
+
+
 def test_the_summary_names_the_data_set_as_far_as_it_is_known() -> None:
     config = Config(model_dir='runs/m', data_dir='my/data')
     unnumbered = dataclasses.replace(DIGITS, fingerprint='')

@@ -1,0 +1,219 @@
+"""CIFAR-10 as it is published, its binary or its Python version, read with care: it comes from elsewhere.
+
+Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Both versions have the same images in the
+same order: five batches of 10,000 for training and one for tests, and the names of the ten classes.
+"""
+
+import hashlib
+import io
+import os
+import pickle
+import tarfile
+import zlib
+from typing import Any, Dict, List, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from data import records, remote
+from data.messages import shown
+from data.records import DataError
+
+SIDE = 32
+CLASSES = 10
+_BATCH_IMAGES = 10000
+_IMAGE_BYTES = 3 * SIDE * SIDE
+
+_BATCHES = {records.TRAIN: [f'data_batch_{number}' for number in range(1, 6)], records.VALIDATION: ['test_batch']}
+_META = 'batches.meta'
+# What the two versions add to these names: of the batches, and of the file with the classes' names.
+_BINARY, _PYTHON = ('.bin', '.txt'), ('', '')
+# No file of either version has half as many bytes.
+_LARGEST_FILE = 1 << 26
+
+# What a pickled array asks for when it is read.
+_OF_ARRAYS = (('numpy.core.multiarray', '_reconstruct'), ('numpy', 'ndarray'), ('numpy', 'dtype'))
+_AGAIN = 'Download it again, from https://www.cs.toronto.edu/~kriz/cifar.html.'
+
+
+class Images(NamedTuple):
+    """The images of a split.
+
+    Attributes:
+      pixels: uint8 [images, 32, 32, 3], RGB.
+      labels: int64 [images], 0 to 9.
+    """
+
+    pixels: np.ndarray
+    labels: np.ndarray
+
+
+class Cifar10(NamedTuple):
+    """The whole data set.
+
+    Attributes:
+      splits: by the names of `data.records`; the tests are its validation images.
+      class_names: by label.
+      digest: SHA-256 of all pixels and labels, in hexadecimal digits.
+    """
+
+    splits: Dict[str, Images]
+    class_names: List[str]
+    digest: str
+
+
+def read(source: str) -> Cifar10:
+    """Reads and checks the data set.
+
+    Args:
+      source: an archive, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks to; local or
+        remote.
+
+    Raises:
+      DataError: it does not exist, or is not CIFAR-10, or not whole, or not as it is published.
+      RemoteError: it is refused, or cannot be reached.
+    """
+    files = _files(source)
+    for ending, meta_ending in (_BINARY, _PYTHON):
+        names = {split: [name + ending for name in batches] for split, batches in _BATCHES.items()}
+        meta = _META + meta_ending
+        wanted = {meta, *(name for of_split in names.values() for name in of_split)}
+        missing = sorted(wanted - set(files))
+        if len(missing) == len(wanted):
+            continue
+        if missing:
+            raise DataError(f'{source}: not all of CIFAR-10: {", ".join(missing)} missing. {_AGAIN}')
+        splits = {}
+        for split, of_split in names.items():
+            batches = [_batch(files[name], f'{source}, {name}', ending == '.bin') for name in of_split]
+            splits[split] = Images(*(np.ascontiguousarray(np.concatenate(parts)) for parts in zip(*batches)))
+        hashed = hashlib.sha256()
+        for part in splits.values():
+            hashed.update(part.pixels)
+            hashed.update(part.labels.astype('<i8'))
+        class_names = _class_names(files[meta], f'{source}, {meta}', ending == '.bin')
+        return Cifar10(splits, class_names, hashed.hexdigest())
+    raise DataError(
+        f'{source}: not CIFAR-10: there is neither a data_batch_1.bin nor a data_batch_1 in it. Name its archive, '
+        'cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks to, cifar-10-batches-bin or '
+        'cifar-10-batches-py.'
+    )
+
+
+def _files(source: str) -> Dict[str, bytes]:
+    """The contents of the files of either version that are there, by their names without folders."""
+    endings = (_BINARY, _PYTHON)
+    batches = [name for of_split in _BATCHES.values() for name in of_split]
+    wanted = {name + ending for ending, _ in endings for name in batches} | {_META + ending for _, ending in endings}
+    try:
+        with remote.explained(source, remote.READ):
+            is_folder = tf.io.gfile.isdir(source)
+        if is_folder:
+            names = wanted & set(remote.names_in(source) or ())
+            return {name: remote.read(os.path.join(source, name)) or b'' for name in names}
+        content = remote.read(source)
+    except tf.errors.OpError as error:
+        raise DataError(f'{source}: cannot be read: {error.message}')
+    if content is None:
+        raise DataError(f'{source}: no such file or folder.')
+    try:
+        return _archived(content, wanted)
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise DataError(f'{source}: damaged, or no tar archive ({shown(error)}). {_AGAIN}')
+
+
+def _archived(content: bytes, wanted: Any) -> Dict[str, bytes]:
+    files = {}
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in iter(archive.next, None):
+            name = os.path.basename(member.name)
+            if member.isfile() and name in wanted:
+                if member.size > _LARGEST_FILE:
+                    raise tarfile.ReadError(f'{member.name} has {member.size:,} bytes')
+                files[name] = archive.extractfile(member).read()  # type: ignore[union-attr]
+        # Up to the checksum of what was compressed.
+        while archive.fileobj.read(1 << 20):  # type: ignore[union-attr]
+            pass
+    return files
+
+
+def _batch(content: bytes, where: str, is_binary: bool) -> Images:
+    if is_binary:
+        rows = _BATCH_IMAGES * (1 + _IMAGE_BYTES)
+        if len(content) != rows:
+            raise DataError(f'{where}: {len(content):,} bytes, and not {rows:,}, {_BATCH_IMAGES:,} images. {_AGAIN}')
+        values = np.frombuffer(content, np.uint8).reshape(_BATCH_IMAGES, 1 + _IMAGE_BYTES)
+        labels, flat = values[:, 0].astype(np.int64), values[:, 1:]
+    else:
+        batch = _unpickled(content, where)
+        stored, numbers = [batch.get(key) if isinstance(batch, dict) else None for key in (b'data', b'labels')]
+        pixels: Any = stored.content([_BATCH_IMAGES, _IMAGE_BYTES]) if isinstance(stored, _Stored) else None
+        sound = isinstance(numbers, list) and len(numbers) == _BATCH_IMAGES and all(type(n) is int for n in numbers)
+        if pixels is None or not sound:
+            raise DataError(
+                f'{where}: not a batch of CIFAR-10: it must be a dictionary with "data", {_BATCH_IMAGES:,} rows of '
+                f'{_IMAGE_BYTES:,} bytes, and "labels", as many whole numbers. {_AGAIN}'
+            )
+        # Beyond 64 bits a number is a wrong label, too.
+        labels, flat = np.array([min(max(n, -1), CLASSES) for n in numbers or ()], np.int64), pixels
+    wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES))
+    if len(wrong):
+        raise DataError(
+            f'{where}: the label of image {wrong[0]:,} (of {_BATCH_IMAGES:,}) is none of 0 to {CLASSES - 1}, nor are '
+            f'{len(wrong) - 1:,} others. {_AGAIN}'
+        )
+    planes = flat.reshape(_BATCH_IMAGES, 3, SIDE, SIDE)
+    return Images(planes.transpose(0, 2, 3, 1), labels)
+
+
+def _class_names(content: bytes, where: str, is_binary: bool) -> List[str]:
+    try:
+        if is_binary:
+            names = [line for line in content.decode().splitlines() if line.strip()]
+        else:
+            names = [name.decode() for name in _unpickled(content, where)[b'label_names']]
+    except (TypeError, KeyError, AttributeError, UnicodeDecodeError):
+        names = []
+    if len(names) != CLASSES:
+        raise DataError(f'{where}: does not hold the names of {CLASSES} classes. {_AGAIN}')
+    return names
+
+
+class _Stored:
+    """What a pickle says of an array or of its type, kept and not acted upon."""
+
+    def __init__(self, *arguments: Any):
+        self._arguments = arguments
+        self._state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self._state = state
+
+    def content(self, shape: List[int]) -> Any:
+        """The values of an array of bytes, uint8 of a shape; None if this is something else."""
+        if not isinstance(self._state, tuple) or len(self._state) != 5:
+            return None
+        _, own_shape, dtype, is_transposed, content = self._state
+        is_bytes = isinstance(dtype, _Stored) and dtype._arguments[:1] == (b'u1',) and isinstance(content, bytes)
+        if not is_bytes or is_transposed or own_shape != tuple(shape) or len(content) != np.prod(shape):
+            return None
+        return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads numbers, texts, containers and arrays; whatever else a pickle asks for is refused, for it might do harm."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _OF_ARRAYS:
+            return _Stored
+        raise DataError(f'asks for {module}.{name}, which could do harm, and which no file of CIFAR-10 asks for')
+
+
+def _unpickled(content: bytes, where: str) -> Any:
+    try:
+        # Written by Python 2, whose texts are bytes.
+        return _Unpickler(io.BytesIO(content), encoding='bytes').load()
+    except DataError as error:
+        raise DataError(f'{where}: {shown(error, 200)}. It was not read. {_AGAIN}')
+    except Exception as error:  # What is damaged fails in any way.
+        raise DataError(f'{where}: damaged, or no pickle ({shown(error) or type(error).__name__}). {_AGAIN}')

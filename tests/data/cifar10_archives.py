@@ -1,0 +1,123 @@
+"""CIFAR-10 in the layout of its two versions, with pieces of photographs in place of its images."""
+
+import pathlib
+import pickle
+import struct
+import tarfile
+from typing import Any, Callable, Dict, List, NamedTuple
+
+import numpy as np
+import skimage.data
+
+from data import records
+
+NAMES = ['airplane', 'automobile', 'bird', 'cat', 'deer', 'dog', 'frog', 'horse', 'ship', 'truck']
+
+
+class Originals(NamedTuple):
+    """The images of a split: uint8 [images, 32, 32, 3], and their labels, 0 to 9."""
+
+    pixels: np.ndarray
+    labels: np.ndarray
+
+
+def cut_out(batch_images: int) -> Dict[str, Originals]:
+    """Images of both splits, so many to a batch, each another as long as the photographs last; classes are balanced."""
+    photographs = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
+    pieces = np.array(
+        [
+            photograph[top : top + 32, left : left + 32]
+            for photograph in photographs
+            for top in range(0, photograph.shape[0] - 32, 23)
+            for left in range(0, photograph.shape[1] - 32, 23)
+        ]
+    )
+    found = {}
+    for split, batches, first in ((records.TRAIN, 5, 0), (records.VALIDATION, 1, 5)):
+        numbers = np.arange(first * batch_images, (first + batches) * batch_images)
+        # Of the same photograph one after the other, but of no class.
+        labels = np.random.RandomState(first).permutation(numbers % 10)
+        found[split] = Originals(pieces[numbers % len(pieces)], labels)
+    return found
+
+
+_OF_ARRAYS = {
+    b'numpy.core.multiarray\n_reconstruct\n': np.empty(0).__reduce__()[0],
+    b'numpy\nndarray\n': np.ndarray,
+    b'numpy\ndtype\n': np.dtype,
+}
+# The one that is written in Python, and says how it writes what.
+_Pickler: Any = pickle.__dict__['_Pickler']
+
+
+class _Python2Pickler(_Pickler):
+    """Writes texts and bytes as Python 2's pickles have them, which have one type for both."""
+
+    def save(self, value: Any, save_persistent_id: bool = True) -> None:
+        # Other packages change how Python's pickler writes arrays.
+        if id(value) not in self.memo and isinstance(value, (np.ndarray, np.dtype)):
+            self.save_reduce(*value.__reduce__(), obj=value)
+            return
+        name = next((name for name, each in _OF_ARRAYS.items() if value is each), None)
+        if name:
+            self.write(pickle.GLOBAL + name)
+            return
+        if not isinstance(value, (bytes, str)) or id(value) in self.memo:
+            super().save(value, save_persistent_id)
+            return
+        content = value if isinstance(value, bytes) else value.encode()
+        is_short = len(content) < 256
+        length = bytes([len(content)]) if is_short else struct.pack('<i', len(content))
+        self.write((pickle.SHORT_BINSTRING if is_short else pickle.BINSTRING) + length + content)
+        self.memoize(value)
+
+
+def write_pickle(path: pathlib.Path, value: Any) -> None:
+    """A file as Python 2 pickled it."""
+    with path.open('wb') as file:
+        _Python2Pickler(file, 2).dump(value)
+
+
+def _batches(images: Dict[str, Originals]) -> List[Any]:
+    train, test = images[records.TRAIN], images[records.VALIDATION]
+    parts = zip(np.split(train.pixels, 5), np.split(train.labels, 5))
+    named = [(f'data_batch_{number}', *part) for number, part in enumerate(parts, 1)]
+    # The planes of red, green and blue, one after the other.
+    return [
+        (name, pixels.transpose(0, 3, 1, 2).reshape(len(pixels), 3072), labels)
+        for name, pixels, labels in [*named, ('test_batch', *test)]
+    ]
+
+
+def write_binary(folder: pathlib.Path, images: Dict[str, Originals]) -> pathlib.Path:
+    """The folder of the binary version."""
+    folder = folder / 'cifar-10-batches-bin'
+    folder.mkdir()
+    for name, planes, labels in _batches(images):
+        (folder / f'{name}.bin').write_bytes(np.hstack([labels[:, np.newaxis].astype(np.uint8), planes]).tobytes())
+    (folder / 'batches.meta.txt').write_text('\n'.join([*NAMES, '', '']))
+    (folder / 'readme.html').write_text('<html></html>')
+    return folder
+
+
+def write_python(folder: pathlib.Path, images: Dict[str, Originals]) -> pathlib.Path:
+    """The folder of the Python version."""
+    folder = folder / 'cifar-10-batches-py'
+    folder.mkdir()
+    for name, planes, labels in _batches(images):
+        filenames = [f'photo_s_{number:06d}.png' for number in range(len(labels))]
+        batch = {'data': planes, 'labels': labels.tolist(), 'batch_label': name, 'filenames': filenames}
+        write_pickle(folder / name, batch)
+    write_pickle(folder / 'batches.meta', {'num_cases_per_batch': 10000, 'label_names': NAMES, 'num_vis': 3072})
+    return folder
+
+
+WRITERS: Dict[str, Callable[..., pathlib.Path]] = {'binary': write_binary, 'python': write_python}
+
+
+def pack(folder: pathlib.Path) -> pathlib.Path:
+    """The archive of a folder, beside it."""
+    path = folder.parent / f'{folder.name}.tar.gz'
+    with tarfile.open(path, 'w:gz', compresslevel=1) as archive:
+        archive.add(str(folder), folder.name)
+    return path

@@ -1,0 +1,121 @@
+"""The published example of streaming, small: CIFAR-10's shards, the preset's lines, its best checkpoint."""
+
+import io
+import logging
+import pathlib
+import re
+from typing import Any, List
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from data import cifar10, cifar10_source, records
+from inception_v3 import best_checkpoint, progress, results
+from inception_v3.config import PRESETS, Config
+from inception_v3.cycles import Run
+from inception_v3.learning_rate import learning_rate
+from inception_v3.progress import Screen, Status
+from tests.data import cifar10_archives
+from tests.test_cycles import execute
+from tests.test_results import EVALUATION
+
+STEP = re.compile(r'device \S+, epoch \d+, step .* GlobalRate .* images/s')
+EPOCH = re.compile(r'epoch (\d+): time ([\d.]+) s, (\d+) images, GlobalRate ([\d,.]+) images/s, over (\d) replicas? .*')
+
+
+@pytest.fixture(scope='module')
+def data_dir(tmp_path_factory: Any) -> str:
+    """20 training and 10 validation images, in 4 and 2 shards."""
+    folder = tmp_path_factory.mktemp('cifar10')
+    archive = cifar10_archives.pack(cifar10_archives.write_python(folder, cifar10_archives.cut_out(4)))
+    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', 4):
+        source = cifar10_source.read(str(archive))
+    images, shards = ({records.TRAIN: train, records.VALIDATION: test} for train, test in ((20, 10), (4, 2)))
+    cifar10.convert(source, str(folder / 'data'), cifar10_source.SIDE, images, shards, lambda line: None)
+    return str(folder / 'data')
+
+
+def small(data_dir: str, model_dir: pathlib.Path, **changes: Any) -> Config:
+    """The preset on a CPU, with the network that stands for Inception v3 here: an epoch has 2.5 steps."""
+    flags = {
+        **{'use_tpu': False, 'network': 'inception_v3', 'height': 75, 'width': 75, 'num_parallel_calls': 2},
+        **{'data_dir': data_dir, 'model_dir': str(model_dir), 'num_train_images': 20, 'num_eval_images': 10},
+        **{'train_batch_size': 8, 'eval_batch_size': 8, 'train_steps': 5, 'train_steps_per_eval': 3},
+        # At the preset's, so few steps leave no cross-entropy that is finite.
+        **{'learning_rate': 0.01, 'batch_norm_decay': 0.1},
+    }
+    return Config(**{**PRESETS['cifar10_stream'], **flags, **changes})
+
+
+def lines(caplog: Any) -> List[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_the_preset_is_the_published_example() -> None:
+    config = Config(**PRESETS['cifar10_stream'])
+    assert (config.replicas, config.hosts) == (32, 4)
+    assert config.train_batch_size == 128 * 32
+    assert config.train_steps * config.train_batch_size == 10 * config.num_train_images == 10 * 1280000
+    assert config.num_eval_images == cifar10.IMAGES[records.VALIDATION]
+    assert config.num_classes == cifar10_source.CLASSES + 1
+    # In 312 steps up to 0.1 for each 256 images, and down from there.
+    rates = [learning_rate(step, config) for step in (0, 311, 312, 1718, 3124)]
+    np.testing.assert_allclose(rates[:3], [1.6 / 312, 1.6, 1.6])
+    assert rates[3] == pytest.approx(0.8, rel=1e-3) and rates[4] == pytest.approx(1.6e-4)
+    # Ten evaluations, none before the end of its epoch.
+    ends = [*range(config.train_steps_per_eval, config.train_steps, config.train_steps_per_eval), config.train_steps]
+    assert [end * 4096 // 1280000 for end in ends] == [*range(1, 11)]
+
+
+def test_each_step_and_epoch_has_its_line(data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None) -> None:
+    caplog.set_level(logging.INFO, progress.logger.name)
+    summary = execute(small(data_dir, tmp_path, train_steps=3))
+    told = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
+    found = [(status.step, status.epoch, status.device, bool(status.images_per_second)) for status in told if status]
+    # The first visit of a cycle has no time to compare with.
+    assert found == [(1, 1, 'CPU:0', False), (2, 1, 'CPU:0', True), (3, 1, 'CPU:0', True)]
+    (epoch,) = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
+    assert (epoch[1], epoch[3], epoch[5]) == ('1', '24', '1')
+    seconds, rate = float(epoch[2]), float(epoch[4].replace(',', ''))
+    assert told[2] and rate == told[2].global_rate
+    assert rate == pytest.approx(24 / seconds, rel=0.05 / seconds + 0.05 / rate)
+    # Nothing else tells of steps.
+    assert not [line for line in lines(caplog) if Status.parse(line) and not STEP.match(line)]
+
+    (evaluation,) = results.read(str(tmp_path))
+    assert f'Max Accuracy  {evaluation.top_1:.2%} at step 3\n' in summary
+    assert re.search(r'^total time    \d:\d\d$', summary, re.MULTILINE)
+    kept = best_checkpoint.read(str(tmp_path))
+    assert kept and kept.evaluation == evaluation
+
+
+def test_the_accuracy_of_earlier_commands_counts_if_it_can_be_compared(data_dir: str, tmp_path: pathlib.Path) -> None:
+    run = Run(small(data_dir, tmp_path), Screen(io.StringIO()))
+    last = EVALUATION._replace(step=7, top_1=0.25)
+    for evaluation in (
+        last._replace(step=1, top_1=0.5),
+        last._replace(step=2, top_1=0.75),
+        last._replace(step=3, top_1=0.75),
+        last._replace(step=4, top_1=1.0, images=5),
+        last,
+    ):
+        results.append(str(tmp_path), evaluation)
+    assert run._most_accurate(last).step == 2
+
+
+@pytest.mark.slow
+def test_on_a_tpu_there_is_a_line_for_each_loop(
+    data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None
+) -> None:
+    caplog.set_level(logging.INFO, progress.logger.name)
+    on_tpu = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
+    execute(small(data_dir, tmp_path, **on_tpu))
+    told = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
+    # Loops of two steps, and evaluations after three and five.
+    assert [(status.step, status.epoch, status.device) for status in told if status] == [
+        *((2, 1, 'TPU:0'), (3, 1, 'TPU:0'), (5, 2, 'TPU:0')),
+    ]
+    epochs = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
+    assert [(match[1], match[3], match[5]) for match in epochs] == [('1', '24', '2'), ('2', '16', '2')]
+    assert [evaluation.step for evaluation in results.read(str(tmp_path))] == [3, 5]
