@@ -4,6 +4,8 @@
 the input pipeline of the program, from this machine's file system or from an object store on the loopback, in a new
 process. That is forked from one that has loaded TensorFlow and done nothing else, so all of its CPU time is the
 pipeline's, and no measurement has to load TensorFlow again.
+
+Before each, the files are taken out of the page cache: a data set as large as ImageNet would not be there, either.
 """
 
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
@@ -17,7 +19,7 @@ import signal
 import sys
 import time
 from multiprocessing.connection import Connection
-from typing import Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import tensorflow as tf
 from absl import app
@@ -33,6 +35,8 @@ from studies.object_store import ObjectStore, Tally
 FILES, TAR, TFRECORD = 'files', 'tar', 'tfrecord'
 
 BATCH_SIZE = 8
+# What getrusage counts reads in, in bytes.
+_DISK_BLOCK = 512
 # The program's own buffer of 1,000 records delays the first batch, and not those after it.
 _SHUFFLE_BUFFER = 64
 # Seconds after which a measurement is ended as hung, beyond those that it is to take.
@@ -82,6 +86,7 @@ class Measurement(NamedTuple):
       images: images that were read.
       images_per_second: by the clock.
       cpu_ms: CPU time of the reading process per image, in milliseconds: all threads, user and system.
+      disk_kb: what that process had from a disk per image, in kB; the rest was in the page cache.
       store_cpu_ms: that of the object store's process; None without one.
       requests: requests to the object store per 1,000 images; None without one.
       most_at_once: the largest number of requests that were under way together; None without an object store.
@@ -90,6 +95,7 @@ class Measurement(NamedTuple):
     images: int
     images_per_second: float
     cpu_ms: float
+    disk_kb: float
     store_cpu_ms: Optional[float] = None
     requests: Optional[float] = None
     most_at_once: Optional[int] = None
@@ -125,6 +131,8 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
                 files.append((name, label))
     # Looks at each image, too, and names one that cannot be used.
     tar_shards.convert(os.path.join(folder, TFRECORD), os.path.join(folder, TAR), 0, lambda line: None)
+    # Only what is on the disk already can be taken out of the page cache.
+    os.sync()
     content_bytes = {layout: _bytes_below(os.path.join(folder, layout)) for layout in (FILES, TAR, TFRECORD)}
     return DataSet(folder, tuple(files), 1 + max(label for _, label in files), shards, content_bytes)
 
@@ -136,7 +144,17 @@ def _write_file(path: str, content: bytes) -> None:
 
 
 def _bytes_below(folder: str) -> int:
-    return sum(os.path.getsize(os.path.join(parent, name)) for parent, _, names in os.walk(folder) for name in names)
+    return sum(map(os.path.getsize, _files_below(folder)))
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    return (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+
+
+def _drop_from_page_cache(folder: str) -> None:
+    for path in _files_below(folder):
+        with open(path, 'rb') as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class SingleFiles(InputPipeline):
@@ -205,13 +223,15 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
         next_batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
         before = tally()
         session.run(next_batch)
-        begun, cpu, clock = tally(), _cpu_seconds(), time.perf_counter()
+        begun, used, clock = tally(), resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         images, elapsed = 0, 0.0
         while elapsed < seconds:
             session.run(next_batch)
             images, elapsed = images + BATCH_SIZE, time.perf_counter() - clock
-        cpu, ended = _cpu_seconds() - cpu, tally()
-    measured = Measurement(images, images / elapsed, 1000 * cpu / images)
+        usage, ended = resource.getrusage(resource.RUSAGE_SELF), tally()
+    cpu = usage.ru_utime + usage.ru_stime - used.ru_utime - used.ru_stime
+    from_disk = _DISK_BLOCK * (usage.ru_inblock - used.ru_inblock)
+    measured = Measurement(images, images / elapsed, 1000 * cpu / images, from_disk / 1000 / images)
     if not store:
         return measured
     requests = sum(ended[:3]) - sum(before[:3])
@@ -221,11 +241,6 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
         requests=1000 * requests / fetched,
         most_at_once=ended.most_at_once,
     )
-
-
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 _processes = multiprocessing.get_context('forkserver')
@@ -238,6 +253,7 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
     Raises:
       MeasurementError: it failed; the message says why.
     """
+    _drop_from_page_cache(os.path.join(data.folder, reading.layout))
     with contextlib.ExitStack() as stack:
         environment: Dict[str, str] = {}
         if reading.latency_ms is not None:
