@@ -64,14 +64,19 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             source = arguments.data_dir or photographs.DATA_DIR
             data = measurement.write(source, folder, arguments.images, arguments.images_per_shard)
             found = Results(arguments.latencies, arguments.read_ahead, {}, {})
-            made = _made(data, arguments)
+            about = {
+                'made': _made(data, arguments),
+                'settings': vars(arguments),
+                'content_bytes': data.content_bytes,
+                'versions': results.versions(),
+            }
             try:
                 for _ in _measure(found, data, arguments, screen.update):
-                    _write_numbers(arguments.out, found, data, made)
+                    _write_numbers(arguments.out, found, about)
             finally:
                 screen.clear()
                 if found.measured or found.failed:
-                    _show(arguments.out, found, data, made)
+                    _show(arguments.out, found, about)
     except app.UsageError as error:
         screen.clear()
         parser.error(str(error))
@@ -168,13 +173,11 @@ def _measure(
             yield
 
 
-def _write_numbers(out: str, found: Results, data: DataSet, made: str) -> None:
+def _write_numbers(out: str, found: Results, about: Dict[str, Any]) -> None:
     content: Dict[str, Any] = {
         'published': report.PUBLISHED,
         'measured': {pair: gain._asdict() for pair in report.PUBLISHED for gain in [found.gain(pair)] if gain},
-        'made': made,
-        'content_bytes': data.content_bytes,
-        'versions': results.versions(),
+        **about,
         'readings': [
             {
                 'name': report.name(reading),
@@ -188,15 +191,15 @@ def _write_numbers(out: str, found: Results, data: DataSet, made: str) -> None:
     results.write_whole(os.path.join(out, JSON_FILE), json.dumps(content, indent=2, ensure_ascii=False) + '\n')
 
 
-def _show(out: str, found: Results, data: DataSet, made: str) -> None:
+def _show(out: str, found: Results, about: Dict[str, Any]) -> None:
     """Prints the tables, and writes all files."""
-    print(made)
+    print(about['made'])
     for section in report.sections(found):
         print(f'\n{section.title}\n')
         tables.show(section.header, section.rows, section.words)
         print('\n'.join(section.lines))
-    _write_numbers(out, found, data, made)
-    results.write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, made, FIGURE_FILE))
+    _write_numbers(out, found, about)
+    results.write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, about['made'], FIGURE_FILE))
     with tf.io.gfile.GFile(os.path.join(out, FIGURE_FILE), 'wb') as file:
         file.write(report.figure(found))
     print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')

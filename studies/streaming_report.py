@@ -211,7 +211,8 @@ def _draw_compared(axes: Any, results: Results) -> None:
 
 def _draw_over_latency(axes: Any, layout: str, results: Results) -> None:
     for index, ahead in enumerate(results.read_ahead):
-        sign, points = sign_of(index), []
+        # Others than those of the layouts.
+        sign, points = sign_of(len(_LAYOUTS) + index), []
         for latency in results.latencies:
             found = results.spread(Reading(layout, latency, ahead), 'images_per_second')
             if found:
