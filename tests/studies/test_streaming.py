@@ -283,12 +283,18 @@ def results_of(values: Dict[Reading, List[float]]) -> Results:
 def test_gains_are_of_pairs_in_a_round_beside_the_published() -> None:
     a, b, c = [*COMPARED.values()][:3]
     found = results_of({a: [100.0, 200.0, 100.0], b: [110.0, 240.0, 100.0], c: [99.0, 240.0]})
-    assert found.gain('B over A') == pytest.approx((0.1, 0.0, 0.2))
-    assert found.gain('C over B') == pytest.approx((-0.05, -0.1, 0.0))
+    assert found.gain('B over A', streaming_report.SECOND) == pytest.approx((0.1, 0.0, 0.2))
+    assert found.gain('C over B', streaming_report.SECOND) == pytest.approx((-0.05, -0.1, 0.0))
+    # Of 2.5 ms an image to 2 ms is a quarter more images.
+    found.measured[b] = [each._replace(cpu_ms=2.0) for each in found.measured[b]]
+    assert found.gain('B over A', streaming_report.CPU_SECOND) == pytest.approx((0.25, 0.25, 0.25))
+    assert found.gain('C over B', streaming_report.CPU_SECOND) == pytest.approx((-0.2, -0.2, -0.2))
     compared, with_latency = streaming_report.sections(found)
     assert compared.lines == [
-        'B over A, images/s: +10.0 % (+0.0 … +20.0); published: +11.2 %',
-        'C over B, images/s: -5.0 % (-10.0 … +0.0); published: costs nothing',
+        'B over A: images per second +10.0 % (+0.0 … +20.0), per CPU-second +25.0 % (+25.0 … +25.0); '
+        'published: +11.2 %',
+        'C over B: images per second -5.0 % (-10.0 … +0.0), per CPU-second -20.0 % (-20.0 … -20.0); '
+        'published: costs nothing',
     ]
     assert compared.rows[0][:2] == ('A: single files, local', '100 (100–200)')
     assert compared.rows[3][1:] == ('–',) * 5
