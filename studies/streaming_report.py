@@ -202,7 +202,10 @@ def figure(results: Results) -> bytes:
         axes.set_axisbelow(True)
         for side in ('top', 'right'):
             axes.spines[side].set_visible(False)
-    drawing.tight_layout(w_pad=2.5)
+    # One legend for both: a panel may have lost a curve.
+    curves = max((axes.get_legend_handles_labels() for axes in over_latency), key=lambda labelled: len(labelled[1]))
+    drawing.legend(*curves, loc='lower right', ncol=4, fontsize=9, frameon=False)
+    drawing.tight_layout(w_pad=2.5, rect=(0, 0.07, 1, 1))
     png = io.BytesIO()
     drawing.savefig(png, format='png', dpi=120)
     return png.getvalue()
@@ -248,5 +251,3 @@ def _draw_over_latency(axes: Any, layout: str, results: Results) -> None:
     axes.set_xlabel('latency of each request (ms)')
     axes.set_ylabel('images/s')
     axes.set_title(f'Remote, {_LAYOUTS[layout]}', fontsize=11)
-    if axes.has_data():
-        axes.legend(fontsize=9, frameon=False, loc='upper center', bbox_to_anchor=(0.5, -0.14), ncol=3)
