@@ -9,6 +9,7 @@ import functools
 from typing import NamedTuple, Tuple, Union
 
 import tensorflow as tf
+from tensorflow.python.data.ops import dataset_ops
 
 from data import ppm, remote
 from data.records import ParsedRecord
@@ -79,8 +80,13 @@ def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
       path: string scalar, the shard.
       size: int64 scalar, its bytes; 0 where whoever refuses it says so.
     """
+    # In the thread that asks for it: of those that operations share there is one for each of the machine's cores, and a
+    # few that wait for an answer from elsewhere are all.
+    content = dataset_ops.MapDataset(
+        tf.data.Dataset.from_tensors(path), tf.io.read_file, use_inter_op_parallelism=False
+    )
     # Where a refusal looks like the end of the file, the first of these is empty.
-    content = tf.data.Dataset.from_tensors(path).map(tf.io.read_file).concatenate(tf.data.Dataset.from_tensors(''))
+    content = content.concatenate(tf.data.Dataset.from_tensors(''))
     return content.take(1).flat_map(lambda content: _cut_out(content, _find(_whole(content, path, size))))
 
 
