@@ -33,7 +33,7 @@ NEW: Dict[str, Any] = {
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
     **{'brightness_distortion_range': 32 / 255},
     **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
-    **{'schedule': 'exponential', 'step_epochs': '30,60,80'},
+    **{'rebuild_activations': True, 'schedule': 'exponential', 'step_epochs': '30,60,80'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
     **{'image_summaries': 0, 'step_lines': False},
 }

@@ -1,0 +1,167 @@
+"""Reversible blocks against NumPy and against TensorFlow's own backpropagation."""
+
+import functools
+from typing import Any, Dict, List, Sequence, Set, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.networks import reversible
+from inception_v3.networks.reversible import Block
+
+CHANNELS = 4
+SHAPE = [2, 5, 6, CHANNELS]
+
+
+def residual(name: str, x: tf.Tensor, again: bool) -> tf.Tensor:
+    """tanh(x A + b) A, and a count of the times that it did not run again."""
+    with tf.compat.v1.variable_scope(name):
+        a = tf.compat.v1.get_variable('a', [CHANNELS, CHANNELS])
+        b = tf.compat.v1.get_variable('b', [CHANNELS])
+        runs = tf.compat.v1.get_variable('runs', [], initializer=tf.zeros_initializer(), trainable=False)
+        y = tf.tensordot(tf.tanh(tf.tensordot(x, a, 1) + b), a, 1)
+        if again:
+            return y
+        with tf.control_dependencies([tf.compat.v1.assign_add(runs, 1.0)]):
+            return tf.identity(y)
+
+
+def blocks_of(count: int, residual: Any = residual) -> List[Block]:
+    return [Block(*(functools.partial(residual, f'{i}/{name}') for name in 'FG')) for i in range(count)]
+
+
+def drawn(seed: int, dtype: Any) -> np.ndarray:
+    return np.random.RandomState(seed).uniform(-2, 2, SHAPE).astype(dtype)
+
+
+class Variables:
+    """Those of a graph, with values that follow from their names."""
+
+    def __init__(self, session: tf.compat.v1.Session) -> None:
+        self.trainable = {v.op.name: v for v in tf.compat.v1.trainable_variables()}
+        self.counts = [v for v in tf.compat.v1.global_variables() if v.op.name.endswith('runs')]
+        session.run(tf.compat.v1.global_variables_initializer())
+        self.values = {}
+        for number, (name, variable) in enumerate(sorted(self.trainable.items())):
+            value = np.random.RandomState(number).uniform(-1, 1, variable.shape.as_list()) * 0.5
+            self.values[name] = value.astype(variable.dtype.as_numpy_dtype)
+            variable.load(self.values[name], session)
+
+
+def residual_by_hand(values: Dict[str, np.ndarray], name: str, x: np.ndarray) -> np.ndarray:
+    return np.tanh(x @ values[f'{name}/a'] + values[f'{name}/b']) @ values[f'{name}/a']
+
+
+@pytest.mark.parametrize('rebuild_activations', [True, False])
+def test_blocks_are_the_papers_equations(rebuild_activations: bool) -> None:
+    x1, x2 = drawn(0, np.float64), drawn(1, np.float64)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.float64):
+            outputs = reversible.chain(blocks_of(3), tf.constant(x1), tf.constant(x2), rebuild_activations)
+        variables = Variables(session)
+        found = session.run(outputs)
+    for i in range(3):
+        x1 = x1 + residual_by_hand(variables.values, f'{i}/F', x2)
+        x2 = x2 + residual_by_hand(variables.values, f'{i}/G', x1)
+    np.testing.assert_allclose(found, [x1, x2], rtol=1e-12, atol=1e-12)
+
+
+def round_trip(count: int, scale: float) -> Tuple[np.ndarray, np.ndarray]:
+    """What goes into blocks, in float32, and what is rebuilt of it."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.compat.v1.variable_scope('', use_resource=True, reuse=tf.compat.v1.AUTO_REUSE):
+            begin = [reversible.on_grid(tf.constant(drawn(seed, np.float32) * scale)) for seed in (0, 1)]
+            end: Sequence[tf.Tensor] = begin
+            for block in blocks_of(count):
+                end = reversible.forward(block, *end)
+            rebuilt = end
+            for block in reversed(blocks_of(count)):
+                rebuilt = reversible.inverse(block, *rebuilt)
+        Variables(session)
+        before, after = session.run((begin, rebuilt))
+        return np.stack(before), np.stack(after)
+
+
+def test_a_block_is_inverted_to_the_bit() -> None:
+    np.testing.assert_array_equal(*round_trip(1, 1.0))
+
+
+def test_a_hundred_blocks_do_not_drift_while_sums_are_exact_and_hardly_beyond() -> None:
+    np.testing.assert_array_equal(*round_trip(100, 1.0))
+    begin, rebuilt = round_trip(100, 1000.0)
+    drift = np.abs(rebuilt - begin).max() / np.abs(begin).max()
+    # There, rounding is what float32 has.
+    assert 0 < drift < 1e-5
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_numbers_on_the_grid_are_those_that_add_without_rounding(dtype: Any) -> None:
+    x = np.random.RandomState(0).uniform(-31, 31, [2, 10000]).astype(dtype)
+    with tf.compat.v1.Session() as session:
+        points = tf.constant(x)
+        grid = reversible.on_grid(points)
+        a, b = session.run(grid)
+        # The gradient passes by.
+        np.testing.assert_array_equal(session.run(tf.gradients(grid, points, points)[0]), x)
+    step = 2.0**-18 if dtype is np.float32 else 2.0**-47
+    assert np.abs([a, b] - x).max() <= step / 2
+    np.testing.assert_array_equal((a + b) - b, a)
+    assert ((x[0] + x[1]) - x[1] != x[0]).any()
+
+
+def gradients(rebuild_activations: bool, dtype: Any, count: int = 4) -> Dict[str, np.ndarray]:
+    """Of all variables, of x1 and of x2, of a loss in which y1 and y2 count differently; and how often blocks ran."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.as_dtype(dtype)):
+            x1, x2 = tf.constant(drawn(0, dtype)), tf.constant(drawn(1, dtype))
+            y1, y2 = reversible.chain(blocks_of(count), x1, x2, rebuild_activations)
+            loss = tf.reduce_sum(tf.sin(y1)) + 2 * tf.reduce_sum(tf.cos(y2))
+        variables = Variables(session)
+        targets = {**variables.trainable, 'x1': x1, 'x2': x2}
+        found = dict(zip(targets, session.run(tf.gradients(loss, list(targets.values())))))
+        assert len(found) == 4 * count + 2
+        assert set(session.run(variables.counts)) == {1}
+        return found
+
+
+@pytest.mark.parametrize(('dtype', 'tolerance'), [(np.float64, 1e-10), (np.float32, 1e-5)])
+def test_gradients_are_those_of_ordinary_backpropagation(dtype: Any, tolerance: float) -> None:
+    rebuilt, kept = gradients(True, dtype), gradients(False, dtype)
+    for name, value in kept.items():
+        assert np.abs(value).max() > 0
+        np.testing.assert_allclose(rebuilt[name], value, rtol=0, atol=tolerance * np.abs(value).max(), err_msg=name)
+
+
+def test_nothing_is_rebuilt_before_the_gradients_that_it_is_for() -> None:
+    seen: List[tf.Tensor] = []
+
+    def noted(name: str, x: tf.Tensor, again: bool) -> tf.Tensor:
+        if again:
+            seen.append(x)
+        return residual(name, x, again)
+
+    with tf.Graph().as_default(), tf.compat.v1.variable_scope('', use_resource=True):
+        x = tf.constant(drawn(0, np.float32))
+        outputs = reversible.chain(blocks_of(3, noted), x, x)
+        d_outputs = [tf.constant(drawn(seed, np.float32), name=f'd_y{seed}') for seed in (1, 2)]
+        weights = {v.op.name: v for v in tf.compat.v1.trainable_variables()}
+        found = tf.gradients(outputs, [x, *weights.values()], d_outputs)
+        d_weights = dict(zip(weights, found[1:]))
+        assert len(seen) == 6
+
+        def ancestors(operation: tf.Operation) -> Set[tf.Operation]:
+            found, left = set(), [operation]
+            while left:
+                for near in [*(t.op for t in left[-1].inputs), *left.pop().control_inputs]:
+                    if near not in found:
+                        found.add(near)
+                        left.append(near)
+            return found
+
+        for rebuilt_from in seen:
+            assert {tensor.op for tensor in d_outputs} <= ancestors(rebuilt_from.op)
+        # Nor is a block before all gradients of the one behind it have been computed.
+        for block, rebuilt_from in ((2, seen[2]), (1, seen[4])):
+            behind = {d_weight.op for name, d_weight in d_weights.items() if name.startswith(f'{block}/')}
+            assert len(behind) == 4 and behind <= ancestors(rebuilt_from.op)

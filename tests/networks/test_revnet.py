@@ -1,0 +1,233 @@
+"""RevNets: the paper's sizes, gradients beside ordinary backpropagation, in graphs, on cores, under XLA and eagerly."""
+
+import json
+import subprocess
+import sys
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3 import xla_step
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.config import Config
+from inception_v3.estimator import make_estimator
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.revnet import REVNET_38, revnet
+from tests.emulation.test_estimator import variables as saved_variables
+
+IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 16, 16, 3])
+LABELS = np.arange(4)
+CLASSES = 10
+
+# Builds and differentiates the network that the file of its argument has the variables of.
+EAGERLY = """
+import functools, json, sys
+import numpy as np
+import tensorflow as tf
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+
+tf.compat.v1.enable_eager_execution()
+arrays, folder = np.load(sys.argv[1]), sys.argv[2]
+images, labels = tf.constant(arrays['images']), arrays['labels']
+
+def network():
+    build = functools.partial(
+        NETWORKS['revnet38'].build, num_classes=10, is_training=True, conv=layers.conv2d, norm=BatchNorm(True, 0.9)
+    )
+    return tf.compat.v1.make_template('eager', build)
+
+net = network()
+
+def gradients(images):
+    with tf.GradientTape() as tape:
+        logits, _ = net(images)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    return loss, tape.gradient(loss, net.trainable_variables)
+
+net(images)
+def begin():
+    for variable in net.variables:
+        variable.assign(arrays[variable.name[len('eager/'):]])
+
+found = {}
+for way, run in (('eager', gradients), ('function', tf.contrib.eager.defun(gradients))):
+    begin()
+    loss, values = run(images)
+    found[f'{way}/loss'] = loss.numpy()
+    for variable, value in [*zip(net.trainable_variables, values), *((v, v) for v in net.variables if not v.trainable)]:
+        found[f'{way}/{variable.name[len("eager/"):]}'] = value.numpy()
+np.savez(f'{folder}/found.npz', **found)
+
+path = tf.train.Checkpoint(network=net).save(f'{folder}/checkpoint')
+other = network()
+restoring = tf.train.Checkpoint(network=other).restore(path)
+other(images)
+restoring.assert_consumed()
+other_logits, logits = other(images)[0].numpy(), net(images)[0].numpy()
+print(json.dumps({'same': bool((other_logits == logits).all()), 'spread': float(logits.std())}))
+"""
+
+
+def norm_in_float64(
+    inputs: tf.Tensor, scale_initializer: Any, epsilon: float = 1e-3, moves_statistics: bool = True
+) -> tf.Tensor:
+    """TensorFlow's fused batch normalization has float32 alone."""
+    depth = [inputs.shape[3]]
+    gamma = tf.compat.v1.get_variable('gamma', depth, initializer=scale_initializer)
+    beta = tf.compat.v1.get_variable('beta', depth, initializer=tf.zeros_initializer())
+    mean, variance = tf.nn.moments(inputs, [0, 1, 2])
+    return tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
+
+
+def build(name: str, images: tf.Tensor, classes: int = CLASSES, norm: Any = None, **options: Any) -> tf.Tensor:
+    norm = norm or BatchNorm(True, decay=0.9)
+    logits, auxiliary = NETWORKS[name].build(images, classes, True, conv=layers.conv2d, norm=norm, **options)
+    assert auxiliary is None
+    return logits
+
+
+def gradients(dtype: Any, norm: Any = None, **options: Any) -> Dict[str, np.ndarray]:
+    """The loss, its gradients, and the moving statistics afterwards; variables have values that their names tell."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.as_dtype(dtype)):
+            logits = build('revnet38', tf.constant(IMAGES, dtype), norm=norm, **options)
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=LABELS, logits=logits))
+        session.run(tf.compat.v1.global_variables_initializer())
+        trainable = tf.compat.v1.trainable_variables()
+        for variable in trainable:
+            variable.load(initial(variable), session)
+        fetched = {v.name: gradient for v, gradient in zip(trainable, tf.gradients(loss, trainable))}
+        found = session.run({'loss': loss, **fetched})
+        moving = [v for v in tf.compat.v1.global_variables() if 'moving' in v.name]
+        return {**found, **session.run({v.name: v for v in moving})}
+
+
+def initial(variable: tf.Variable) -> np.ndarray:
+    """Weights whose layers keep what comes in at its size; scales around 1, all else around 0."""
+    shape = variable.shape.as_list()
+    draw = np.random.RandomState(sum(map(ord, variable.op.name))).normal(size=shape)
+    if len(shape) == 4:
+        return draw * np.sqrt(2 / np.prod(shape[:-1]))
+    return 0.1 * draw + variable.op.name.endswith('gamma')
+
+
+@pytest.mark.parametrize(
+    ('name', 'size', 'classes', 'parameters', 'published'),
+    [
+        # 0.46, 1.73 and 45.2 million in table 2.
+        ('revnet38', 32, 10, 464858, 0.46e6),
+        ('revnet110', 32, 10, 1729162, 1.73e6),
+        ('revnet104', 64, 1000, 45428200, 45.2e6),
+    ],
+)
+def test_parameters_are_as_many_as_in_the_papers_table(
+    name: str, size: int, classes: int, parameters: int, published: float
+) -> None:
+    with tf.compat.v1.variable_scope('', use_resource=True):
+        build(name, tf.zeros([2, size, size, 3]), classes)
+    counted = sum(variable.shape.num_elements() for variable in tf.compat.v1.trainable_variables())
+    assert counted == parameters
+    assert counted == pytest.approx(published, rel=0.011)
+
+
+def test_revnet_38_has_as_many_parameters_as_its_convolutions_say() -> None:
+    halves, before = (16, 32, 56), (16, 16, 32)
+    weights = 3 * 9 * 32 + 112 * 10 + 10
+    norms = 2 * 112
+    for half, entering in zip(halves, before):
+        # Two functions in each of three units; F of the first takes what the stage before leaves.
+        weights += 3 * 2 * 2 * 9 * half * half - 9 * half * (half - entering)
+        norms += 3 * 2 * 2 * 2 * half - 2 * (half - entering)
+    assert weights + norms == 464858
+
+
+def test_gradients_are_those_of_ordinary_backpropagation() -> None:
+    # To 1e-10 in float64; in float32 to the bit, while the sums of its residual functions are exact.
+    for dtype, norm, tolerance in ((np.float64, norm_in_float64, 1e-10), (np.float32, None, 1e-5)):
+        rebuilt, kept = (gradients(dtype, norm, rebuild_activations=rebuild) for rebuild in (True, False))
+        assert set(rebuilt) == set(kept) and len(kept) > 113
+        for name, value in kept.items():
+            assert np.abs(value).max() > 0
+            np.testing.assert_allclose(rebuilt[name], value, rtol=0, atol=tolerance * np.abs(value).max(), err_msg=name)
+
+
+def test_what_passes_from_unit_to_unit_is_float32_beside_bfloat16() -> None:
+    with tf.compat.v1.variable_scope('', use_resource=True):
+        conv = layers.conv_for(tf.bfloat16, on_tpu=False)
+        logits, _ = revnet(REVNET_38, tf.zeros([2, 8, 8, 3], tf.bfloat16), CLASSES, True, conv, BatchNorm(True, 0.9))
+        loss = tf.reduce_sum(tf.cast(logits, tf.float32))
+        assert tf.gradients(loss, tf.compat.v1.trainable_variables())
+    assert logits.dtype == tf.bfloat16
+    # x1 and x2 into, and y1 and y2 out of each stage.
+    streams = [op.outputs[:2] for op in tf.compat.v1.get_default_graph().get_operations() if op.type == 'IdentityN']
+    assert {stream.dtype for pair in streams for stream in pair} == {tf.float32}
+
+
+def test_the_program_runs_eagerly_and_saves_and_restores(tmp_path: Any) -> None:
+    in_graph = gradients(np.float32)
+    with tf.Graph().as_default(), tf.compat.v1.variable_scope('', use_resource=True):
+        build('revnet38', tf.constant(IMAGES, tf.float32))
+        begin = {v.name: initial(v).astype(np.float32) for v in tf.compat.v1.trainable_variables()}
+        moving = [v for v in tf.compat.v1.global_variables() if 'moving' in v.name]
+        begin.update({v.name: np.full(v.shape.as_list(), 'variance' in v.name, np.float32) for v in moving})
+    np.savez(tmp_path / 'begin.npz', images=IMAGES.astype(np.float32), labels=LABELS, **begin)
+    arguments = [sys.executable, '-c', EAGERLY, str(tmp_path / 'begin.npz'), str(tmp_path)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    restored = json.loads(done.stdout.splitlines()[-1])
+    assert restored['same'] and restored['spread'] > 0.1
+    found = np.load(tmp_path / 'found.npz')
+    for way in ('eager', 'function'):
+        assert {name for name in found if name.startswith(f'{way}/')} == {f'{way}/{name}' for name in in_graph}
+        for name, value in in_graph.items():
+            error = np.abs(found[f'{way}/{name}'] - value).max()
+            assert error <= 1e-5 * np.abs(value).max(), (way, name)
+
+
+def small_config(model_dir: Any, **changes: Any) -> Config:
+    settings: Dict[str, Any] = {'network': 'revnet38', 'height': 16, 'width': 16, 'num_classes': CLASSES}
+    settings.update(train_batch_size=8, optimizer='momentum', learning_rate=0.01, seed=1, moving_average=False)
+    return Config(**{**settings, 'use_tpu': False, 'model_dir': str(model_dir), 'skip_host_call': True, **changes})
+
+
+def batches(params: Dict[str, Any]) -> tf.data.Dataset:
+    images = np.random.RandomState(0).uniform(-1, 1, [24, 16, 16, 3]).astype(np.float32)
+    dataset = tf.data.Dataset.from_tensor_slices((images, np.arange(24, dtype=np.int32) % CLASSES))
+    return dataset.repeat().batch(params['batch_size'], drop_remainder=True)
+
+
+def momenta(values: Dict[str, np.ndarray]) -> np.ndarray:
+    """After one step, the gradients of all variables."""
+    return np.concatenate([values[name].ravel() for name in sorted(values) if name.endswith('/Momentum')])
+
+
+@pytest.mark.slow
+def test_emulated_cores_train_it_as_they_would_with_all_activations(tmp_path: Any) -> None:
+    tpu = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 1, 'batch_norm': 'synchronized'}
+    runs: List[Tuple[bool, Dict[str, Any]]] = [(True, tpu), (False, tpu), (True, {})]
+    found = []
+    for number, (rebuild, changes) in enumerate(runs):
+        config = small_config(tmp_path / str(number), rebuild_activations=rebuild, **changes)
+        make_estimator(config).train(batches, max_steps=1)
+        found.append(saved_variables(str(config.model_dir)))
+    rebuilt = found[0]
+    for others in found[1:]:
+        assert set(rebuilt) == set(others)
+        # In another graph, rounding differs, and turns a ReLU now and then.
+        length = np.linalg.norm(momenta(others))
+        assert np.linalg.norm(momenta(rebuilt) - momenta(others)) < 0.01 * length
+        for name in others:
+            # Moments over both cores are those of the whole batch, and move the statistics once.
+            if 'moving' in name:
+                np.testing.assert_allclose(rebuilt[name], others[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_xla_compiles_a_step(tmp_path: Any) -> None:
+    losses = [xla_step.run_once(small_config(tmp_path, rebuild_activations=rebuild)).loss for rebuild in (True, False)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
