@@ -1,0 +1,406 @@
+"""One measurement of what a training step takes: training in a process of its own, seen from outside.
+
+The process is this module, `python -m studies.revnet_memory_measurement`: the program's own training, on made-up
+images, of a RevNet with as many blocks as are wanted. It stops at marks, where it prints a line and waits for one. What
+it has taken until then, the kernel tells; nothing is of its own counting.
+"""
+
+from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
+
+import contextlib
+import ctypes
+import functools
+import json
+import math
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Callable, Dict, IO, NamedTuple, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from benchmarks.measurement import MeasurementError
+from inception_v3.config import Config
+from inception_v3.estimator import make_estimator
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.networks import revnet
+from inception_v3.networks.registry import NETWORKS
+
+
+class Published(NamedTuple):
+    """A network of the paper.
+
+    Attributes:
+      architecture: its table.
+      size: height and width of the images that it is for, in pixels.
+      num_classes: classes of those, background included.
+    """
+
+    architecture: revnet.Architecture
+    size: int
+    num_classes: int
+
+
+PUBLISHED = {
+    'revnet38': Published(revnet.REVNET_38, 32, 11),
+    'revnet110': Published(revnet.REVNET_110, 32, 11),
+    'revnet56': Published(revnet.REVNET_56, 224, 1001),
+    'revnet104': Published(revnet.REVNET_104, 224, 1001),
+}
+
+# For memory: every tensor has its own from the system, and it goes back there when the tensor is no longer needed, so
+# that what is resident is what is in use. TensorFlow's own allocator and the C library's keep what was freed, in pieces
+# that may not fit the next tensor; and the library raises the size from which on it gives back, unless it is set.
+ENVIRONMENT = {'TF_CPU_ALLOCATOR_USE_BFC': '0', 'MALLOC_MMAP_THRESHOLD_': str(64 << 10)}
+# For time: what was freed is kept for the next tensor, as the program has it by default, with TensorFlow's allocator.
+# Pages that are fetched from the system each time would be half as much again. Parameters of mallopt(3), and values.
+_KEEP = 'keep'
+_M_MMAP_MAX, _M_TRIM_THRESHOLD = (-4, 0), (-1, 2**31 - 1)
+
+_MARK = b'mark\n'
+# A measurement of time lasts so long, at least.
+_LEAST_SECONDS = 1.5
+# How often a process is looked after, in seconds, and when it is ended as hung.
+_LOOK_INTERVAL = 0.02
+_TIMEOUT = 1800
+# Writing it forgets the peak of the resident memory until then. See proc(5).
+_FORGET_PEAK = '5'
+
+
+class OutOfMemoryError(MeasurementError):
+    """A process took more memory than it was to have."""
+
+
+class Training(NamedTuple):
+    """What is measured.
+
+    Attributes:
+      network: the name of a RevNet.
+      units: blocks in each of its stages.
+      batch_size: images in a step.
+      size: height and width of the images, in pixels.
+      is_reversible: rebuild the activations; else keep them.
+    """
+
+    network: str
+    units: int
+    batch_size: int
+    size: int
+    is_reversible: bool
+
+    def __str__(self) -> str:
+        way = 'reversible' if self.is_reversible else 'plain'
+        return f'{way}, {self.units} blocks a stage, batches of {self.batch_size}'
+
+
+class Seen(NamedTuple):
+    """What the kernel tells of a process.
+
+    Attributes:
+      resident: bytes of its memory that are in use.
+      peak: the most that they were.
+      cpu: seconds of CPU time, of all threads, user and system, to a hundredth.
+      clock: the time, in seconds.
+    """
+
+    resident: int
+    peak: int
+    cpu: float
+    clock: float
+
+
+class Measurement(NamedTuple):
+    """What was measured; memory in MB (10⁶ bytes).
+
+    Attributes:
+      start_mb: resident before the first step: TensorFlow, the graph, the weights.
+      held_mb: resident between two steps: besides, what TensorFlow has made of the graph.
+      step_mb: what a step takes beyond that, at its peak: activations, gradients, and room to work in.
+      peak_mb: the peak of the process as a whole.
+      steps: steps whose time was measured, after those whose memory was.
+      cpu_seconds: CPU time of a step, of all threads.
+      seconds: a step by the clock.
+    """
+
+    start_mb: float
+    held_mb: float
+    step_mb: float
+    peak_mb: float
+    steps: int
+    cpu_seconds: float
+    seconds: float
+
+
+# The process that trains.
+
+
+def config_of(training: Training, model_dir: str) -> Config:
+    """The program's configuration.
+
+    Raises:
+      ConfigError: there is none such.
+    """
+    return Config(
+        use_tpu=False,
+        use_data='fake',
+        network=training.network,
+        rebuild_activations=training.is_reversible,
+        train_batch_size=training.batch_size,
+        height=training.size,
+        width=training.size,
+        num_classes=PUBLISHED[training.network].num_classes,
+        # As the paper trains.
+        optimizer='momentum',
+        moving_average=False,
+        mode='train',
+        model_dir=model_dir,
+    )
+
+
+def train(training: Training, model_dir: str) -> None:
+    """Trains on made-up images for as long as standard input has it; see `_Marks`."""
+    architecture = PUBLISHED[training.network].architecture
+    architecture = architecture._replace(units=(training.units,) * len(architecture.units))
+    build = functools.partial(revnet.revnet, architecture)
+    NETWORKS[training.network] = NETWORKS[training.network]._replace(build=build)
+    config = config_of(training, model_dir)
+    # No checkpoints: what they take is no step's.
+    estimator = make_estimator(config, writes=False)
+    estimator.train(InputPipeline(True, config), hooks=[_Marks()], max_steps=config.train_steps)
+
+
+class _Marks(tf.estimator.SessionRunHook):
+    """Stops before the first step, and again after as many steps as it is told there: `_stop`."""
+
+    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+        self._left = _stop()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self._left -= 1
+        if not self._left:
+            self._left = _stop()
+
+
+def _stop() -> int:
+    """Waits at a mark; the number of steps to the next. Ends the process if there is no one any more to say it."""
+    sys.stdout.buffer.write(_MARK)
+    sys.stdout.flush()
+    words = sys.stdin.readline().split()
+    if not words:
+        sys.exit()
+    if _KEEP in words:
+        for parameter in (_M_MMAP_MAX, _M_TRIM_THRESHOLD):
+            ctypes.CDLL(None).mallopt(*parameter)
+    return int(words[0])
+
+
+# Who watches it.
+
+
+class Watched:
+    """A process that stops at marks, while it is open: it prints a line, `mark`, and waits for one.
+
+    Args:
+      command: what to run.
+      limit: bytes of memory from which on it is ended.
+
+    Raises:
+      MeasurementError: it failed, or has hung.
+      OutOfMemoryError: it has gone beyond the limit.
+    """
+
+    def __init__(self, command: Sequence[str], limit: Optional[int] = None):
+        self._command = command
+        self._limit = limit
+
+    def __enter__(self) -> 'Watched':
+        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            self._command,
+            env={**os.environ, **ENVIRONMENT},
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        # It has nothing to tidy up: its folder is not its own.
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def until_mark(self, line: str) -> Seen:
+        """Gives it a line, and waits until it stops."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin and stdout
+        with contextlib.suppress(BrokenPipeError):
+            stdin.write(f'{line}\n'.encode())
+        deadline = time.monotonic() + _TIMEOUT
+        while time.monotonic() < deadline:
+            readable, _, _ = select.select([stdout], [], [], _LOOK_INTERVAL)
+            if not readable:
+                self._check_memory()
+                continue
+            printed = stdout.readline()
+            if printed == _MARK:
+                self._check_memory()
+                return self._seen()
+            if not printed:
+                raise MeasurementError(self._reason())
+        raise MeasurementError(f'ended: not done after {_TIMEOUT} seconds')
+
+    def forget_peak(self) -> None:
+        """Has the kernel take the peak of the resident memory anew."""
+        with open(f'/proc/{self._process.pid}/clear_refs', 'w') as file:
+            file.write(_FORGET_PEAK)
+
+    def _check_memory(self) -> None:
+        # What is ending has no memory any more.
+        peak = self._memory().get('VmHWM', 0)
+        if self._limit is not None and peak > self._limit:
+            raise OutOfMemoryError(f'more than {self._limit / 1e6:,.0f} MB: {peak / 1e6:,.0f} MB')
+
+    def _memory(self) -> Dict[str, int]:
+        """Bytes, by the names that proc(5) has for them."""
+        with open(f'/proc/{self._process.pid}/status') as status:
+            fields = dict(line.split(':', 1) for line in status)
+        return {name: int(text.split()[0]) << 10 for name, text in fields.items() if name.startswith('Vm')}
+
+    def _seen(self) -> Seen:
+        clock, memory = time.monotonic(), self._memory()
+        with open(f'/proc/{self._process.pid}/stat') as stat:
+            # After the name of the program, which may hold spaces: utime and stime are fields 14 and 15.
+            fields = stat.read().rpartition(')')[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        return Seen(memory['VmRSS'], memory['VmHWM'], ticks / os.sysconf('SC_CLK_TCK'), clock)
+
+    def _reason(self) -> str:
+        code = self._process.wait()
+        if code < 0:
+            # Such as when a container's memory is used up.
+            return f'ended by signal {-code}'
+        self._errors.seek(0)
+        return [f'exit code {code}', *self._errors.read().decode(errors='replace').splitlines()][-1]
+
+
+@contextlib.contextmanager
+def _watched(training: Training, limit: Optional[int] = None) -> Any:
+    """A process that trains, and what is seen of it before its first step."""
+    with tempfile.TemporaryDirectory() as model_dir, Watched([sys.executable, '-m', __name__], limit) as process:
+        yield process, process.until_mark(json.dumps([training, model_dir]))
+
+
+def measure(training: Training, steps: int) -> Measurement:
+    """Measures in a new process.
+
+    Args:
+      training: what.
+      steps: to measure, at least; as many more as a second and a half have room for.
+
+    Raises:
+      MeasurementError: it failed; the message says why.
+    """
+    with _watched(training) as (process, start):
+        # It makes the kernels.
+        first = process.until_mark('1')
+        process.forget_peak()
+        memory = process.until_mark('1')
+        begun = time.monotonic()
+        warm = process.until_mark(f'1 {_KEEP}')
+        steps = max(steps, math.ceil(_LEAST_SECONDS / (warm.clock - begun)))
+        begun = time.monotonic()
+        last = process.until_mark(str(steps))
+    return Measurement(
+        start_mb=start.resident / 1e6,
+        held_mb=memory.resident / 1e6,
+        step_mb=(memory.peak - memory.resident) / 1e6,
+        peak_mb=max(first.peak, memory.peak) / 1e6,
+        steps=steps,
+        cpu_seconds=(last.cpu - warm.cpu) / steps,
+        seconds=(last.clock - begun) / steps,
+    )
+
+
+def peak_within(training: Training, limit_mb: float) -> Optional[float]:
+    """The peak of the memory of a process that trains for two steps, in MB; None if it needs more than a limit.
+
+    Raises:
+      MeasurementError: it failed for another reason.
+    """
+    try:
+        with _watched(training, int(limit_mb * 1e6)) as (process, _):
+            return process.until_mark('2').peak / 1e6
+    except OutOfMemoryError:
+        return None
+
+
+class Largest(NamedTuple):
+    """The search for the largest batch that fits.
+
+    Attributes:
+      fits: it does; 0 if not even one image does.
+      too_many: a batch that does not, one sixteenth larger at most.
+      tries: peaks in MB by the batches that were tried, in that order; None for what did not fit.
+    """
+
+    fits: int
+    too_many: int
+    tries: Dict[int, Optional[float]]
+
+
+def largest_batch(peak_of: Callable[[int], Optional[float]], limit_mb: float, first: int) -> Largest:
+    """Finds the largest batch that fits by trying; where to, a line through two tries tells.
+
+    Args:
+      peak_of: tries a batch: the peak in MB, or None if it does not fit.
+      limit_mb: what has to be fitted.
+      first: the batch to begin with.
+    """
+    tries: Dict[int, Optional[float]] = {}
+    fits, too_many, batch = 0, None, first
+    while too_many is None or too_many - fits > max(1, fits // 16):
+        tries[batch] = peak_of(batch)
+        if tries[batch] is None:
+            too_many = batch
+        else:
+            fits = batch
+        batch = _next_batch([(size, peak) for size, peak in tries.items() if peak], limit_mb, fits, too_many)
+    return Largest(fits, too_many, tries)
+
+
+def _next_batch(fitting: Sequence[Tuple[int, float]], limit_mb: float, fits: int, too_many: Optional[int]) -> int:
+    """Where to try next: just below what the line predicts, then just above; without a line, twice as far or half."""
+    doubled = 2 * fits if too_many is None else (fits + too_many) // 2
+    if len(fitting) < 2:
+        return doubled
+    (one, one_mb), (other, other_mb) = sorted(fitting)[-2:]
+    if other_mb <= one_mb:
+        return doubled
+    predicted = int(one + (limit_mb - one_mb) * (other - one) / (other_mb - one_mb))
+    margin = max(1, predicted // 40)
+    for batch in (predicted - margin, predicted + margin):
+        if batch > fits and (too_many is None or batch < too_many):
+            return batch
+    return doubled
+
+
+def main() -> None:
+    """Trains what standard input says."""
+    with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as score:
+        # If memory runs out, this process is to be ended, and no other.
+        score.write('1000')
+    training, model_dir = json.loads(sys.stdin.readline())
+    try:
+        train(Training(*training), model_dir)
+    except tf.errors.OpError as error:
+        # Without the operations that TensorFlow names after it, and on one line.
+        sys.exit(' '.join(error.message.partition('[[')[0].split()))
+
+
+if __name__ == '__main__':
+    main()
