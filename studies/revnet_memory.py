@@ -1,7 +1,7 @@
 """Memory and time of a RevNet's training step against its depth, beside the same network with its activations kept.
 
-Each measurement is a process of its own, whose memory and CPU time are what the kernel tells of it; plain and
-reversible training take turns. Then the largest batch that fits a memory is looked for, by trying. Writes all
+Each training has a process of its own, whose memory and CPU time are what the kernel tells of it; plain and reversible
+take turns. Then the largest batch that fits a memory is looked for, by trying. Writes all
 measurements as JSON, tables as Markdown, and a figure. The same command goes on from what is measured already.
 studies/README.md tells what came of it.
 """
@@ -56,9 +56,9 @@ class Plan(NamedTuple):
     """What is to be measured.
 
     Attributes:
-      trainings: pairs of them, plain and reversible.
-      repeats: rounds of all of them.
-      steps: to measure of each, at least.
+      trainings: plain ones; the reversible ones are measured with them.
+      repeats: rounds of time.
+      steps: of a round, at least.
       searches: for largest batches.
     """
 
@@ -77,28 +77,14 @@ def perform(plan: Plan, found: Results, screen: progress.Screen, save: Callable[
       screen: where it is shown how far it is.
       save: is called when there is more.
     """
-    pairs = [(training, training._replace(is_reversible=True)) for training in plan.trainings]
-    for number in range(plan.repeats):
-        for index, pair in enumerate(pairs):
-            # What of a pair comes first changes, so that neither has the machine in a better state.
-            in_order = reversed(pair) if (number + index) % 2 else pair
-            left = [
-                training
-                for training in in_order
-                if number not in found.measured.get(training, {}) and str(training) not in found.failed
-            ]
-            of_pair = {}
-            for training in left:
-                screen.update(f'round {number + 1} of {plan.repeats}: {training}')
-                try:
-                    of_pair[training] = measure(training, plan.steps)
-                except MeasurementError as error:
-                    found.failed[str(training)] = str(error)
-            # Together or not at all: their ratio is of the same minute.
-            for training, measurement in of_pair.items():
-                found.measured.setdefault(training, {})[number] = measurement
-            if left:
-                save()
+    for index, plain in enumerate(plan.trainings):
+        pair = [training for training in (plain, plain._replace(is_reversible=True)) if training not in found.measured]
+        if pair:
+            screen.update(f'measurement {index + 1} of {len(plan.trainings)}: {plain}, and reversible')
+            failed: Dict[Training, str] = {}
+            found.measured.update(measure(pair, plan.steps, plan.repeats, failed))
+            found.failed.update({str(training): reason for training, reason in failed.items()})
+            save()
     for search in plan.searches:
         if search not in found.largest:
             _look(search, found, screen)
@@ -107,43 +93,45 @@ def perform(plan: Plan, found: Results, screen: progress.Screen, save: Callable[
 
 def _look(search: Search, found: Results, screen: progress.Screen) -> None:
     """Looks for the largest batch."""
-    training = Training(found.network, search.units, 0, found.size, search.is_reversible)
+    what = f'{search.memory_mb / 1e3:g} GB, {"reversible" if search.is_reversible else "plain"}'
 
     def peak_of(batch_size: int) -> Optional[float]:
-        tried = training._replace(batch_size=batch_size)
-        screen.update(f'what fits {search.memory_mb / 1e3:g} GB: {tried}')
-        return peak_within(tried, search.memory_mb)
+        training = Training(found.network, search.units, batch_size, found.size, search.is_reversible)
+        screen.update(f'the largest batch within {what}: {batch_size} images')
+        try:
+            return peak_within(training, search.memory_mb)
+        except MeasurementError as error:
+            raise MeasurementError(f'batches of {batch_size}: {error}')
 
     try:
         found.largest[search] = largest_batch(peak_of, search.memory_mb, _FIRST_BATCH)
     except MeasurementError as error:
-        found.failed[f'largest batch within {search.memory_mb / 1e3:g} GB: {training}'] = str(error)
+        found.failed[f'the largest batch within {what}'] = str(error)
 
 
 # Files.
 
 
-def _settings(found: Results, steps: int) -> Dict[str, Any]:
+def settings_of(network: str, size: int, plan: Plan) -> Dict[str, Any]:
     """What all measurements of a folder have in common."""
     return {
-        'network': found.network,
-        'size': found.size,
-        'steps': steps,
+        'network': network,
+        'size': size,
+        'steps': plan.steps,
+        'repeats': plan.repeats,
         'environment': ENVIRONMENT,
         'machine': tables.machine(),
         'source': results.versions()['source'],
     }
 
 
-def to_json(found: Results, steps: int) -> str:
+def to_json(found: Results, settings: Dict[str, Any]) -> str:
     """The results; `from_json` reads them back."""
     content = {
-        'settings': _settings(found, steps),
+        'settings': settings,
         'published_overhead': report.PUBLISHED_OVERHEAD,
         'measurements': [
-            {'round': number, **training._asdict(), **measurement._asdict()}
-            for training, by_round in found.measured.items()
-            for number, measurement in by_round.items()
+            {**training._asdict(), **measurement._asdict()} for training, measurement in found.measured.items()
         ],
         'largest': [
             {**search._asdict(), **largest._asdict(), 'tries': [*largest.tries.items()]}
@@ -155,48 +143,46 @@ def to_json(found: Results, steps: int) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + '\n'
 
 
-def from_json(text: str, network: str, size: int, steps: int) -> Results:
-    """The results that `to_json` wrote, but for what failed.
+def from_json(text: str, settings: Dict[str, Any]) -> Results:
+    """The results that `to_json` wrote, but for what failed, which is to be tried again.
 
     Raises:
       ConfigError: they were measured with other settings, or are none.
     """
-    found = Results(network, size)
+    found = Results(settings['network'], settings['size'])
     try:
         content = json.loads(text)
-        for name, value in _settings(found, steps).items():
-            if content['settings'][name] != value:
-                raise ConfigError(f'{name} was {content["settings"][name]}, and is {value} now')
+        before = {name: content['settings'][name] for name in settings}
         for each in content['measurements']:
             training = Training(*(each[name] for name in Training._fields))
-            measurement = Measurement(*(each[name] for name in Measurement._fields))
-            found.measured.setdefault(training, {})[each['round']] = measurement
+            found.measured[training] = Measurement(*(each[name] for name in Measurement._fields))
         for each in content['largest']:
             search = Search(*(each[name] for name in Search._fields))
             found.largest[search] = Largest(each['fits'], each['too_many'], dict(each['tries']))
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, ConfigError):
-            raise
+    except (ValueError, KeyError, TypeError):
         raise ConfigError('it is none of this program')
+    for name, value in settings.items():
+        if before[name] != value:
+            raise ConfigError(f'{name} was {before[name]}, and is {value} now')
     return found
 
 
-def _begun(out: str, network: str, size: int, steps: int) -> Results:
+def _begun(out: str, settings: Dict[str, Any]) -> Results:
     """The results of a folder, which may be none."""
     text = results.text_of(os.path.join(out, JSON_FILE))
     if not text:
-        return Results(network, size)
+        return Results(settings['network'], settings['size'])
     try:
-        return from_json(text, network, size, steps)
+        return from_json(text, settings)
     except ConfigError as error:
         raise ConfigError(f'--out={out}: cannot go on from its {JSON_FILE}: {error}. Name another folder.')
 
 
-def _notes(steps: int, repeats: int) -> List[str]:
+def _notes(plan: Plan) -> List[str]:
     return [
-        f'Each measurement is a process of its own that trains on made-up images; plain and reversible take turns, '
-        f'{repeats} rounds of {steps} steps or more. Memory is the peak of what is resident, CPU time that of all '
-        'threads, as the kernel tells them; the figures are medians.',
+        'Each training has a process of its own, on made-up images; for time, plain and reversible take turns, '
+        f'{plan.repeats} rounds of {plan.steps} steps or more. Memory is the peak of what is resident, CPU time is of '
+        'all threads, both as the kernel tells them; times are medians of the rounds.',
         f'On {tables.machine()}. Memory is measured with '
         f'{" ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())}: what is freed goes back to the system '
         'at once, so that what is resident is in use. Time is measured after that, with freed memory kept for the '
@@ -208,7 +194,7 @@ def write(out: str, found: Results, plan: Plan) -> None:
     """Writes the tables and the figure, after the measurements."""
     with tf.io.gfile.GFile(os.path.join(out, FIGURE_FILE), 'wb') as file:
         file.write(report.figure(found))
-    text = report.markdown(found, FIGURE_FILE, _notes(plan.steps, plan.repeats))
+    text = report.markdown(found, FIGURE_FILE, _notes(plan))
     results.write_whole(os.path.join(out, MARKDOWN_FILE), text)
 
 
@@ -243,8 +229,8 @@ def _parser() -> argparse.ArgumentParser:
     add('--size', type=_number, help='height and width of the images, in pixels (default as the paper has them)')
     add('--units', type=_numbers, default='1,2,4,8,16,32', help='blocks in each stage (default 1,2,4,8,16,32)')
     add('--batch_sizes', type=_numbers, default='16,32', help='images in a step (default 16,32)')
-    add('--repeats', type=_number, default=2, help='rounds of all measurements (default 2)')
-    add('--steps', type=_number, default=2, help='steps of a measurement, at least (default 2)')
+    add('--repeats', type=_number, default=3, help='rounds of time (default 3)')
+    add('--steps', type=_number, default=1, help='steps of a round, at least (default 1)')
     add('--memory_gb', type=float, default=1.0, help='find the largest batch for so many GB; 0: do not (default 1)')
     add('--memory_units', type=_number, default=8, help='blocks in each stage for that (default 8)')
     return parser
@@ -278,13 +264,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         config_of(plan.trainings[0], arguments.out)
         results.check_writable('out', arguments.out)
-        found = _begun(arguments.out, arguments.network, size, plan.steps)
+        settings = settings_of(arguments.network, size, plan)
+        found = _begun(arguments.out, settings)
     except app.UsageError as error:
         parser.error(str(error))
     code = 0
     try:
         path = os.path.join(arguments.out, JSON_FILE)
-        perform(plan, found, screen, lambda: results.write_whole(path, to_json(found, plan.steps)))
+        perform(plan, found, screen, lambda: results.write_whole(path, to_json(found, settings)))
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except (OSError, app.UsageError, tf.errors.OpError) as error:
@@ -292,6 +279,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         code = _FAILED
         print(f'error: {progress.failure(error)}', file=sys.stderr)
     screen.clear()
+    if not (found.measured or found.failed):
+        parser.exit(code, 'nothing was measured\n')
     for table in report.tables(found):
         print(f'{table.title}\n')
         tables.show(table.head, table.rows, table.names)

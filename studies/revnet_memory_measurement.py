@@ -1,4 +1,4 @@
-"""One measurement of what a training step takes: training in a process of its own, seen from outside.
+"""What a training step takes: training in a process of its own, seen from outside.
 
 The process is this module, `python -m studies.revnet_memory_measurement`: the program's own training, on made-up
 images, of a RevNet with as many blocks as are wanted. It stops at marks, where it prints a line and waits for one. What
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, IO, NamedTuple, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -61,7 +61,7 @@ _KEEP = 'keep'
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = (-4, 0), (-1, 2**31 - 1)
 
 _MARK = b'mark\n'
-# A measurement of time lasts so long, at least.
+# A round lasts so long, at least.
 _LEAST_SECONDS = 1.5
 # How often a process is looked after, in seconds, and when it is ended as hung.
 _LOOK_INTERVAL = 0.02
@@ -120,9 +120,9 @@ class Measurement(NamedTuple):
       held_mb: resident between two steps: besides, what TensorFlow has made of the graph.
       step_mb: what a step takes beyond that, at its peak: activations, gradients, and room to work in.
       peak_mb: the peak of the process as a whole.
-      steps: steps whose time was measured, after those whose memory was.
-      cpu_seconds: CPU time of a step, of all threads.
-      seconds: a step by the clock.
+      steps: of a round whose time was measured.
+      cpu_seconds: CPU time of a step, of all threads; an element per round.
+      seconds: a step by the clock; an element per round.
     """
 
     start_mb: float
@@ -130,8 +130,8 @@ class Measurement(NamedTuple):
     step_mb: float
     peak_mb: float
     steps: int
-    cpu_seconds: float
-    seconds: float
+    cpu_seconds: List[float]
+    seconds: List[float]
 
 
 # The process that trains.
@@ -234,12 +234,17 @@ class Watched:
         self._process.communicate()
         self._errors.close()
 
-    def until_mark(self, line: str) -> Seen:
-        """Gives it a line, and waits until it stops."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin and stdout
+    def go_on(self, line: str) -> None:
+        """Gives it the line that it waits for."""
+        assert self._process.stdin
+        # What has ended meanwhile says why at the next mark.
         with contextlib.suppress(BrokenPipeError):
-            stdin.write(f'{line}\n'.encode())
+            self._process.stdin.write(f'{line}\n'.encode())
+
+    def wait(self) -> Seen:
+        """Waits until it stops."""
+        stdout = self._process.stdout
+        assert stdout
         deadline = time.monotonic() + _TIMEOUT
         while time.monotonic() < deadline:
             readable, _, _ = select.select([stdout], [], [], _LOOK_INTERVAL)
@@ -249,10 +254,15 @@ class Watched:
             printed = stdout.readline()
             if printed == _MARK:
                 self._check_memory()
-                return self._seen()
+                return self.seen()
             if not printed:
                 raise MeasurementError(self._reason())
         raise MeasurementError(f'ended: not done after {_TIMEOUT} seconds')
+
+    def until_mark(self, line: str) -> Seen:
+        """Has it go on, and waits until it stops."""
+        self.go_on(line)
+        return self.wait()
 
     def forget_peak(self) -> None:
         """Has the kernel take the peak of the resident memory anew."""
@@ -271,7 +281,8 @@ class Watched:
             fields = dict(line.split(':', 1) for line in status)
         return {name: int(text.split()[0]) << 10 for name, text in fields.items() if name.startswith('Vm')}
 
-    def _seen(self) -> Seen:
+    def seen(self) -> Seen:
+        """What it has taken until now."""
         clock, memory = time.monotonic(), self._memory()
         with open(f'/proc/{self._process.pid}/stat') as stat:
             # After the name of the program, which may hold spaces: utime and stime are fields 14 and 15.
@@ -289,41 +300,74 @@ class Watched:
 
 
 @contextlib.contextmanager
-def _watched(training: Training, limit: Optional[int] = None) -> Any:
-    """A process that trains, and what is seen of it before its first step."""
+def _started(training: Training, limit: Optional[int] = None) -> Iterator[Watched]:
+    """A process that begins to train."""
     with tempfile.TemporaryDirectory() as model_dir, Watched([sys.executable, '-m', __name__], limit) as process:
-        yield process, process.until_mark(json.dumps([training, model_dir]))
+        process.go_on(json.dumps([training, model_dir]))
+        yield process
 
 
-def measure(training: Training, steps: int) -> Measurement:
-    """Measures in a new process.
+def measure(
+    trainings: Sequence[Training], steps: int, repeats: int, failed: Dict[Training, str]
+) -> Dict[Training, Measurement]:
+    """Measures trainings, each in a new process. These get ready beside each other; then only one runs at a time.
 
     Args:
-      training: what.
-      steps: to measure, at least; as many more as a second and a half have room for.
-
-    Raises:
-      MeasurementError: it failed; the message says why.
+      trainings: what.
+      steps: of a round, at least; as many more as a second and a half have room for.
+      repeats: rounds of time, in which the trainings take turns.
+      failed: is filled with what failed, and why; the others are measured all the same.
     """
-    with _watched(training) as (process, start):
-        # It makes the kernels.
-        first = process.until_mark('1')
-        process.forget_peak()
-        memory = process.until_mark('1')
-        begun = time.monotonic()
-        warm = process.until_mark(f'1 {_KEEP}')
-        steps = max(steps, math.ceil(_LEAST_SECONDS / (warm.clock - begun)))
-        begun = time.monotonic()
-        last = process.until_mark(str(steps))
-    return Measurement(
-        start_mb=start.resident / 1e6,
-        held_mb=memory.resident / 1e6,
-        step_mb=(memory.peak - memory.resident) / 1e6,
-        peak_mb=max(first.peak, memory.peak) / 1e6,
-        steps=steps,
-        cpu_seconds=(last.cpu - warm.cpu) / steps,
-        seconds=(last.clock - begun) / steps,
-    )
+    with contextlib.ExitStack() as stack:
+        left = {training: _Measuring(stack.enter_context(_started(training)), steps) for training in trainings}
+        for phase in (_Measuring.get_ready, _Measuring.take_memory, *[_Measuring.take_time] * repeats):
+            for training, measuring in [*left.items()]:
+                try:
+                    phase(measuring)
+                except MeasurementError as error:
+                    failed[training] = str(error)
+                    del left[training]
+    return {training: measuring.measurement() for training, measuring in left.items()}
+
+
+class _Measuring:
+    """The measuring of a process that trains, phase by phase."""
+
+    def __init__(self, process: Watched, steps: int):
+        self._process = process
+        self._steps = steps
+        self._times: List[Tuple[float, float]] = []
+
+    def get_ready(self) -> None:
+        """Waits for the network, whose variables have their values then."""
+        self._start = self._process.wait()
+
+    def take_memory(self) -> None:
+        """Takes the peak of the second step, by itself: the first makes the kernels."""
+        self._first = self._process.until_mark('1')
+        self._process.forget_peak()
+        self._second = self._process.until_mark('1')
+        before = time.monotonic()
+        after = self._process.until_mark(f'1 {_KEEP}').clock
+        self._steps = max(self._steps, math.ceil(_LEAST_SECONDS / (after - before)))
+
+    def take_time(self) -> None:
+        """Takes the time of a round."""
+        before = self._process.seen()
+        after = self._process.until_mark(str(self._steps))
+        self._times.append(((after.cpu - before.cpu) / self._steps, (after.clock - before.clock) / self._steps))
+
+    def measurement(self) -> Measurement:
+        """What was measured."""
+        return Measurement(
+            start_mb=self._start.resident / 1e6,
+            held_mb=self._second.resident / 1e6,
+            step_mb=(self._second.peak - self._second.resident) / 1e6,
+            peak_mb=max(self._first.peak, self._second.peak) / 1e6,
+            steps=self._steps,
+            cpu_seconds=[cpu for cpu, _ in self._times],
+            seconds=[seconds for _, seconds in self._times],
+        )
 
 
 def peak_within(training: Training, limit_mb: float) -> Optional[float]:
@@ -333,7 +377,8 @@ def peak_within(training: Training, limit_mb: float) -> Optional[float]:
       MeasurementError: it failed for another reason.
     """
     try:
-        with _watched(training, int(limit_mb * 1e6)) as (process, _):
+        with _started(training, int(limit_mb * 1e6)) as process:
+            process.wait()
             return process.until_mark('2').peak / 1e6
     except OutOfMemoryError:
         return None

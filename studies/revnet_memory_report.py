@@ -38,14 +38,14 @@ class Results:
     Attributes:
       network: what the blocks are of.
       size: height and width of the images, in pixels.
-      measured: by round, what of the trainings.
+      measured: of each training.
       largest: of each search that was made.
       failed: what has failed, and why.
     """
 
     network: str
     size: int
-    measured: Dict[Training, Dict[int, Measurement]] = field(default_factory=dict)
+    measured: Dict[Training, Measurement] = field(default_factory=dict)
     largest: Dict[Search, Largest] = field(default_factory=dict)
     failed: Dict[str, str] = field(default_factory=dict)
 
@@ -56,15 +56,15 @@ class Row(NamedTuple):
     Attributes:
       batch_size: images in a step.
       units: blocks a stage.
-      plain: with activations kept, an element per round.
-      reversible: with activations rebuilt.
+      plain: with activations kept; None if that failed.
+      reversible: with activations rebuilt; None if that failed.
       overhead: CPU time of a reversible step over that of a plain one in the same round, less 1.
     """
 
     batch_size: int
     units: int
-    plain: Sequence[Measurement]
-    reversible: Sequence[Measurement]
+    plain: Optional[Measurement]
+    reversible: Optional[Measurement]
     overhead: Optional[Spread]
 
 
@@ -80,40 +80,27 @@ def rows_of(results: Results) -> List[Row]:
     rows = []
     for batch_size, units in sorted({(training.batch_size, training.units) for training in results.measured}):
         plain, reversible = (
-            results.measured.get(Training(results.network, units, batch_size, results.size, is_reversible), {})
+            results.measured.get(Training(results.network, units, batch_size, results.size, is_reversible))
             for is_reversible in (False, True)
         )
-        ratios = [reversible[number].cpu_seconds / plain[number].cpu_seconds - 1 for number in {*plain} & {*reversible}]
-        of_ratios = spread(ratios) if ratios else None
-        rows.append(Row(batch_size, units, [*plain.values()], [*reversible.values()], of_ratios))
+        overhead = None
+        if plain and reversible:
+            overhead = spread([one / other - 1 for one, other in zip(reversible.cpu_seconds, plain.cpu_seconds)])
+        rows.append(Row(batch_size, units, plain, reversible, overhead))
     return rows
 
 
-def median(measurements: Sequence[Measurement], name: str) -> Optional[float]:
-    """The median of a field over the rounds; None without any."""
-    return statistics.median(getattr(each, name) for each in measurements) if measurements else None
-
-
-def slope_of(of_depth: Dict[int, Sequence[Measurement]]) -> Optional[Slope]:
-    """What depth costs.
+def slope_of(of_depth: Dict[int, Optional[Measurement]]) -> Optional[Slope]:
+    """What depth costs; None without two depths.
 
     Args:
-      of_depth: the measurements by blocks a stage.
+      of_depth: what was measured, by blocks a stage.
     """
-    depths = sorted(depth for depth, measurements in of_depth.items() if measurements)
-    if len(depths) < 2:
+    known = sorted((depth, measurement) for depth, measurement in of_depth.items() if measurement)
+    if len(known) < 2:
         return None
-    least, greatest = of_depth[depths[0]], of_depth[depths[-1]]
-    return Slope(
-        *(
-            (
-                statistics.median(getattr(each, name) for each in greatest)
-                - statistics.median(getattr(each, name) for each in least)
-            )
-            / (depths[-1] - depths[0])
-            for name in Slope._fields
-        )
-    )
+    (least, shallow), (greatest, deep) = known[0], known[-1]
+    return Slope(*((getattr(deep, name) - getattr(shallow, name)) / (greatest - least) for name in Slope._fields))
 
 
 # Tables.
@@ -152,12 +139,12 @@ def _steps(rows: Sequence[Row]) -> Table:
         [
             *(str(row.batch_size), str(row.units)),
             *(
-                _number(median(measurements, name), digits)
+                _number(_value(measurement, name), digits)
                 for name, digits in (('step_mb', 0), ('peak_mb', 0), ('cpu_seconds', 2))
-                for measurements in (row.plain, row.reversible)
+                for measurement in (row.plain, row.reversible)
             ),
             _percents(row.overhead),
-            *(_number(median(measurements, 'seconds'), 2) for measurements in (row.plain, row.reversible)),
+            *(_number(_value(measurement, 'seconds'), 2) for measurement in (row.plain, row.reversible)),
         ]
         for row in rows
     ]
@@ -217,6 +204,12 @@ def _largest(searches: Dict[Search, Largest]) -> Table:
         cells,
         3,
     )
+
+
+def _value(measurement: Optional[Measurement], name: str) -> Optional[float]:
+    """A field, of several rounds the median."""
+    value = getattr(measurement, name) if measurement else None
+    return statistics.median(value) if isinstance(value, list) else value
 
 
 def _number(value: Optional[float], digits: int) -> str:
@@ -288,10 +281,10 @@ def _draw(axes: Any, rows: Sequence[Row], name: str) -> None:
         sign = sign_of(index)
         for is_reversible in (False, True):
             drawn = [
-                (row.units, spread([getattr(each, name) for each in measurements]))
+                (row.units, spread(value if isinstance(value, list) else [value]))
                 for row in rows
-                for measurements in [row.reversible if is_reversible else row.plain]
-                if row.batch_size == batch_size and measurements
+                for value in [getattr(row.reversible if is_reversible else row.plain, name, None)]
+                if row.batch_size == batch_size and value is not None
             ]
             if drawn:
                 _draw_spreads(

@@ -1,8 +1,10 @@
 """The study of RevNet's memory: what is seen of a process, the search for the largest batch, tables, the command."""
 
+import dataclasses
 import io
 import json
 import pathlib
+import re
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
@@ -130,22 +132,22 @@ def training(units: int, batch_size: int, is_reversible: bool) -> Training:
     return Training('revnet38', units, batch_size, 32, is_reversible)
 
 
-def measurement(step_mb: float, cpu_seconds: float, held_mb: float = 300) -> Measurement:
-    return Measurement(250, held_mb, step_mb, held_mb + step_mb, 2, cpu_seconds, 0.6 * cpu_seconds)
+def measurement(step_mb: float, cpu_seconds: List[float], held_mb: float = 300) -> Measurement:
+    return Measurement(250, held_mb, step_mb, held_mb + step_mb, 2, cpu_seconds, [0.6 * each for each in cpu_seconds])
 
 
 @pytest.fixture
 def results() -> Results:
-    """Two depths of batches of 16, in two rounds; of 32, plain training of one depth failed."""
+    """Two depths of batches of 16, two rounds of each; of batches of 32, one depth, whose plain training failed."""
     return Results(
         'revnet38',
         32,
         {
-            training(1, 16, False): {0: measurement(100, 1.0), 1: measurement(110, 2.0)},
-            training(1, 16, True): {0: measurement(90, 1.1), 1: measurement(90, 2.6)},
-            training(8, 16, False): {0: measurement(800, 10.0, 335), 1: measurement(820, 10.0, 335)},
-            training(8, 16, True): {0: measurement(95, 12.0, 342), 1: measurement(99, 12.6, 342)},
-            training(8, 32, True): {0: measurement(190, 24.0)},
+            training(1, 16, False): measurement(105, [1.0, 2.0]),
+            training(1, 16, True): measurement(90, [1.1, 2.6]),
+            training(8, 16, False): measurement(810, [10.0, 10.0], 335),
+            training(8, 16, True): measurement(97, [12.0, 12.6], 342),
+            training(8, 32, True): measurement(190, [24.0]),
         },
         {Search(1000.0, 8, True): Largest(300, 310, {8: 400.0, 16: 420.5, 300: 990.0, 310: None})},
         {'plain, 8 blocks a stage, batches of 32': 'ended by signal 9'},
@@ -158,12 +160,12 @@ def test_overhead_is_of_the_same_round_and_slopes_of_the_ends(results: Results) 
     # 1.1 / 1.0 and 2.6 / 2.0; 12 / 10 and 12.6 / 10.
     assert least.overhead and least.overhead == pytest.approx((0.2, 0.1, 0.3))
     assert deep.overhead and deep.overhead == pytest.approx((0.23, 0.2, 0.26))
-    assert half.overhead is None and not half.plain
+    assert half.overhead is None and half.plain is None
     plain = revnet_memory_report.slope_of({1: least.plain, 8: deep.plain})
     reversible = revnet_memory_report.slope_of({1: least.reversible, 8: deep.reversible})
     # (810 - 105) / 7 and (335 - 300) / 7; (97 - 90) / 7 and (342 - 300) / 7.
     assert plain == pytest.approx((705 / 7, 5)) and reversible == pytest.approx((1, 6))
-    assert revnet_memory_report.slope_of({1: least.plain, 8: []}) is None
+    assert revnet_memory_report.slope_of({1: least.plain, 8: None}) is None
 
 
 def test_markdown_tells_all_of_it(results: Results) -> None:
@@ -191,35 +193,32 @@ def test_the_figure_has_all_series(results: Results) -> None:
 # Files and the command.
 
 
+PLAN = Plan([training(1, 16, False)], 3, 2, [])
+SETTINGS = revnet_memory.settings_of('revnet38', 32, PLAN)
+
+
 def test_results_are_read_back_but_for_failures(results: Results) -> None:
-    read = revnet_memory.from_json(revnet_memory.to_json(results, 2), 'revnet38', 32, 2)
-    assert (read.measured, read.largest, read.failed) == (results.measured, results.largest, {})
+    read = revnet_memory.from_json(revnet_memory.to_json(results, SETTINGS), SETTINGS)
+    assert read == dataclasses.replace(results, failed={})
 
 
-@pytest.mark.parametrize(
-    'network, size, steps, problem',
-    [
-        ('revnet110', 32, 2, 'network was revnet38, and is revnet110 now'),
-        ('revnet38', 64, 2, 'size was 32'),
-        ('revnet38', 32, 3, 'steps was 2, and is 3 now'),
-    ],
-)
+@pytest.mark.parametrize('name, before, now', [('size', 64, 32), ('steps', 3, 2), ('source', 'abc', '[0-9a-f]{64}')])
 def test_measurements_of_other_settings_are_not_gone_on_from(
-    results: Results, tmp_path: pathlib.Path, capsys: Any, network: str, size: int, steps: int, problem: str
+    results: Results, tmp_path: pathlib.Path, capsys: Any, name: str, before: Any, now: Any
 ) -> None:
-    (tmp_path / 'revnet_memory.json').write_text(revnet_memory.to_json(results, 2), encoding='utf-8')
+    text = revnet_memory.to_json(results, {**SETTINGS, name: before})
+    (tmp_path / 'revnet_memory.json').write_text(text, encoding='utf-8')
     with pytest.raises(SystemExit) as ended:
-        revnet_memory.main([f'--out={tmp_path}', f'--network={network}', f'--size={size}', f'--steps={steps}'])
+        revnet_memory.main([f'--out={tmp_path}'])
     assert ended.value.code == 2
-    assert f'--out={tmp_path}: cannot go on' in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=problem):
-        revnet_memory.from_json(revnet_memory.to_json(results, 2), network, size, steps)
+    message = f'--out={tmp_path}: cannot go on from its revnet_memory.json: {name} was {before}, and is {now} now'
+    assert re.search(message, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize('text', ['', '[]', '{}', '{"settings": 1}'])
 def test_what_is_no_result_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match='none of this program'):
-        revnet_memory.from_json(text, 'revnet38', 32, 2)
+        revnet_memory.from_json(text, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +230,7 @@ def test_what_is_no_result_is_refused(text: str) -> None:
         '--batch_sizes=',
         '--repeats=1.5',
         '--memory_gb=-1',
-        '--size=7',
+        '--size=3',
         '--seed=3',
     ],
 )
@@ -240,7 +239,7 @@ def test_wrong_arguments_are_refused(argument: str, tmp_path: pathlib.Path, caps
         revnet_memory.main([f'--out={tmp_path}', argument])
     assert ended.value.code == 2
     # The size is told as the program's own flags, height and width.
-    assert argument.partition('=')[0] in capsys.readouterr().err.replace('--height=7', '--size')
+    assert argument.partition('=')[0] in capsys.readouterr().err.replace('--height=3', '--size')
 
 
 def test_what_fails_is_named_and_the_rest_goes_on() -> None:
