@@ -75,7 +75,13 @@ class BatchNorm:
         self._synchronized_over = synchronized_over
         self._averaged_over = averaged_over
 
-    def __call__(self, inputs: tf.Tensor, scale_initializer: Any = None, epsilon: float = EPSILON) -> tf.Tensor:
+    def __call__(
+        self,
+        inputs: tf.Tensor,
+        scale_initializer: Any = None,
+        epsilon: float = EPSILON,
+        moves_statistics: bool = True,
+    ) -> tf.Tensor:
         """Normalizes each channel; the dtype is kept, the moments are float32.
 
         Args:
@@ -83,6 +89,8 @@ class BatchNorm:
           scale_initializer: of the variable `gamma`, which multiplies what is normalized. None: there is none; the
             next layer's weights make it superfluous if nothing but a ReLU is between.
           epsilon: is added to the variance.
+          moves_statistics: False: in training, too, leave the moving statistics as they are, for what is computed a
+            second time.
         """
         depth = [inputs.shape[-1]]
         with tf.compat.v1.variable_scope('BatchNorm'):
@@ -102,6 +110,8 @@ class BatchNorm:
                 )
                 return tf.cast(outputs, inputs.dtype)
             outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, mean, epsilon)
+            if not moves_statistics:
+                return tf.cast(outputs, inputs.dtype)
             updates = [self._move(mean, batch_mean), self._move(variance, batch_variance)]
             if self._update_in_place:
                 with tf.control_dependencies(updates):

@@ -191,6 +191,9 @@ class Config:
     zero_init_last_scale: bool = _network(
         False, 'begin with residual blocks that change nothing: 0 as the scale after their last convolution (resnet50)'
     )
+    rebuild_activations: bool = _network(
+        True, 'rebuild activations for the backward pass; False: keep them, which takes memory and saves time (revnet)'
+    )
     batch_norm_decay: float = _network(
         0.9976, 'decay per step of the moving mean and variance of batch normalization', lower=0, upper=1
     )

@@ -64,6 +64,7 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
         # Without it in prediction, an exported model does not carry its weights.
         auxiliary_head=config.has_auxiliary_head and mode != _PREDICT,
         zero_init_last_scale=config.zero_init_last_scale,
+        rebuild_activations=config.rebuild_activations,
     )
     return (
         tf.cast(logits, tf.float32),
