@@ -180,9 +180,9 @@ def _begun(out: str, settings: Dict[str, Any]) -> Results:
 
 def _notes(plan: Plan) -> List[str]:
     return [
-        'Each training has a process of its own, on made-up images; for time, plain and reversible take turns, '
-        f'{plan.repeats} rounds of {plan.steps} steps or more. Memory is the peak of what is resident, CPU time is of '
-        'all threads, both as the kernel tells them; times are medians of the rounds.',
+        'Each training has a process of its own, on made-up images; for time, plain and reversible take turns, in '
+        f'{plan.repeats} rounds, of which the median is told. Memory is the peak of what is resident, CPU time is of '
+        'all threads, both as the kernel tells them.',
         f'On {tables.machine()}. Memory is measured with '
         f'{" ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())}: what is freed goes back to the system '
         'at once, so that what is resident is in use. Time is measured after that, with freed memory kept for the '

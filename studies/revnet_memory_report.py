@@ -217,13 +217,13 @@ def _number(value: Optional[float], digits: int) -> str:
 
 
 def _percent(fraction: float) -> str:
-    return f'{100 * fraction:+.0f} %'
+    return f'{round(100 * fraction):+d} %'
 
 
 def _percents(values: Optional[Spread]) -> str:
     if values is None:
         return NOTHING
-    return f'{_percent(values.median)} ({100 * values.least:+.0f} to {100 * values.greatest:+.0f})'
+    return f'{_percent(values.median)} ({round(100 * values.least):+d} to {round(100 * values.greatest):+d})'
 
 
 def markdown(results: Results, picture: str, notes: Sequence[str]) -> str:
@@ -264,6 +264,7 @@ def figure(results: Results) -> bytes:
         axes.set_title(title)
         axes.set_ylabel(label)
         _draw(axes, rows, name)
+        axes.set_ylim(bottom=0)
     _draw_overhead(overhead, rows)
     for axes in (step, process, time, overhead):
         _lay_out(axes, sorted({row.units for row in rows}))
@@ -320,6 +321,7 @@ def _draw_overhead(axes: Any, rows: Sequence[Row]) -> None:
         ]
         if drawn:
             _draw_spreads(axes, drawn, color=sign.light, marker=sign.matplotlib_mark)
+    axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
 
 
 def _draw_spreads(axes: Any, drawn: Sequence[Tuple[int, Spread]], **looks: Any) -> None:
@@ -341,7 +343,6 @@ def _draw_spreads(axes: Any, drawn: Sequence[Tuple[int, Spread]], **looks: Any) 
 def _lay_out(axes: Any, depths: Sequence[int]) -> None:
     axes.set_xlabel('blocks in each stage')
     axes.set_xlim(left=0)
-    axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     axes.set_xticks([depth for depth in depths if depth > 2 or depth == depths[0]])
     axes.grid(color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
