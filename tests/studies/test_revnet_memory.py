@@ -267,7 +267,7 @@ def test_memory_rises_with_depth_only_where_activations_are_kept(tmp_path: pathl
     plain, reversible = (step_mb[4, is_reversible] - step_mb[1, is_reversible] for is_reversible in (False, True))
     # Three more blocks in a stage of 32 x 32 x 32 hold 6 tensors of 16 images each at the very least.
     assert plain > 3 * 6 * 16 * 32 * 32 * 32 * 4 / 2 / MB
-    assert abs(reversible) < plain / 8
+    assert abs(reversible) < plain / 4
     # What is measured is not measured again.
     before = (tmp_path / 'revnet_memory.json').read_text(encoding='utf-8')
     assert revnet_memory.main([*command, '--memory_gb=0']) == 0
