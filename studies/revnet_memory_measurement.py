@@ -419,19 +419,20 @@ def largest_batch(peak_of: Callable[[int], Optional[float]], limit_mb: float, fi
 
 
 def _next_batch(fitting: Sequence[Tuple[int, float]], limit_mb: float, fits: int, too_many: Optional[int]) -> int:
-    """Where to try next: just below what the line predicts, then just above; without a line, twice as far or half."""
-    doubled = 2 * fits if too_many is None else (fits + too_many) // 2
+    """Where to try next: just below what a line predicts, just above it, then beyond; without a line, twice or half."""
+    halfway = 2 * fits if too_many is None else (fits + too_many) // 2
     if len(fitting) < 2:
-        return doubled
-    (one, one_mb), (other, other_mb) = sorted(fitting)[-2:]
-    if other_mb <= one_mb:
-        return doubled
-    predicted = int(one + (limit_mb - one_mb) * (other - one) / (other_mb - one_mb))
+        return halfway
+    # Of neighbours, the difference is chance.
+    (least, least_mb), *_, (most, most_mb) = sorted(fitting)
+    if most_mb <= least_mb:
+        return halfway
+    predicted = int(least + (limit_mb - least_mb) * (most - least) / (most_mb - least_mb))
     margin = max(1, predicted // 40)
-    for batch in (predicted - margin, predicted + margin):
+    for batch in (predicted - margin, predicted + margin, fits + max(1, fits // 16)):
         if batch > fits and (too_many is None or batch < too_many):
             return batch
-    return doubled
+    return halfway
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import math
 import pathlib
 import re
 import sys
@@ -114,6 +115,16 @@ def test_the_largest_batch_is_found_by_few_tries(of_an_image_mb: float, first: i
     assert found.tries[found.fits] == pytest.approx(400 + of_an_image_mb * found.fits)
     assert found.tries[found.too_many] is None
     assert len(found.tries) <= 8
+
+
+@pytest.mark.parametrize('of_an_image_mb', [0.5, 1.4, 12.0])
+def test_chance_in_what_is_measured_costs_few_tries(of_an_image_mb: float) -> None:
+    def peak_of(batch_size: int) -> Optional[float]:
+        peak = 400 + of_an_image_mb * batch_size + 8 * math.sin(37 * batch_size)
+        return peak if peak <= 1000 else None
+
+    found = largest_batch(peak_of, 1000, 8)
+    assert found.fits == pytest.approx(600 / of_an_image_mb, rel=0.1) and len(found.tries) <= 8
 
 
 def test_a_memory_that_grows_by_steps_is_searched_as_well() -> None:
