@@ -303,10 +303,10 @@ def _draw_overhead(axes: Any, rows: Sequence[Row]) -> None:
     axes.axhline(100 * PUBLISHED_OVERHEAD, color=_FAINT, linestyle=(0, (1, 2)))
     axes.annotate(
         'published',
-        *((1, 100 * PUBLISHED_OVERHEAD), (-2, 3)),
+        *((0.6, 100 * PUBLISHED_OVERHEAD), (0, 3)),
         xycoords=('axes fraction', 'data'),
         textcoords='offset points',
-        ha='right',
+        ha='center',
         fontsize=9,
         color=_FAINT,
     )
