@@ -200,10 +200,18 @@ def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
     for operation in operations:
         for index, tensor in enumerate(operation.outputs):
             known = tensor.shape.is_fully_defined() or (operation.type, index) in _SHAPE_LEFT_TO_XLA
-            # Gradients of outputs without a use have none, either.
-            if not known and tensor.consumers() and tensor.dtype not in (tf.resource, tf.variant):
+            # Gradients of outputs without a use have none, either, nor have the zeros that a tape makes for those.
+            if not known and _is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
                 yield _flaw(operation, f'output {index} is {described(tensor)}: XLA needs every size')
                 break
+
+
+def _is_used(tensor: tf.Tensor) -> bool:
+    """Whether an operation takes it that has an effect, or whose own results are taken."""
+    return any(
+        not operation.outputs or any(output.consumers() for output in operation.outputs)
+        for operation in tensor.consumers()
+    )
 
 
 def line_of(frames: Iterable[Any]) -> str:

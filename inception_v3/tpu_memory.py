@@ -29,7 +29,8 @@ _WINDOWED = frozenset(['MaxPoolGrad', 'MaxPoolGradV2'])
 # What XLA fuses with the operations that read it.
 _RECOMPUTED = frozenset(
     [
-        *('Add', 'AddV2', 'BiasAdd', 'Mul', 'Neg', 'RealDiv', 'Rsqrt', 'Sqrt', 'Square', 'SquaredDifference', 'Sub'),
+        *('Add', 'AddV2', 'BiasAdd', 'Mul', 'Neg', 'RealDiv', 'Round', 'Rsqrt', 'Sqrt', 'Square'),
+        *('SquaredDifference', 'Sub'),
         *('Cast', 'GreaterEqual', 'Maximum', 'Minimum', 'Relu', 'Relu6', 'Select', 'SelectV2'),
         *('ConcatV2', 'ExpandDims', 'Identity', 'IdentityN', 'Reshape', 'Slice', 'Split', 'SplitV', 'Squeeze'),
         *('FusedBatchNormV3', 'Pack', 'StridedSlice', 'Transpose', 'Unpack'),

@@ -69,6 +69,8 @@ def padded(inputs: tf.Tensor, window: int, value: float = 0.0) -> tf.Tensor:
     With padding='SAME', a step of 2 would have the window of an even image begin one pixel further on.
     """
     side = (window - 1) // 2
+    if side == 0:
+        return inputs
     return tf.pad(inputs, [[0, 0], [side, side], [side, side], [0, 0]], constant_values=value)
 
 

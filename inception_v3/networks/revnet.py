@@ -122,7 +122,7 @@ def revnet(
       images: [batch, height, width, 3], float32, float64 or bfloat16. What passes from unit to unit is never less than
         float32.
       num_classes: classes, background included.
-      is_training: makes no difference but to `norm`, which knows it.
+      is_training: whether there will be a backward pass.
       conv: the convolution, like `layers.conv2d`.
       norm: the normalization, like `batch_norm.BatchNorm`.
       depth_multiplier: factor on the channels of every layer, of which each half keeps at least 16.
@@ -145,7 +145,8 @@ def revnet(
                 stride = 1 if number == 1 else 2
                 if stride > 1 or builder.width(depth) != x1.shape[3]:
                     x1, x2 = builder.changing(blocks.pop(0), x1, x2, depth, stride)
-                x1, x2 = reversible.chain([builder.block(name, depth) for name in blocks], x1, x2, rebuild_activations)
+                chained = [builder.block(name, depth) for name in blocks]
+                x1, x2 = reversible.chain(chained, x1, x2, rebuild_activations and is_training)
         with tf.compat.v1.variable_scope('last'):
             net = builder.activated(tf.concat([x1, x2], axis=3))
         net = tf.reduce_mean(net, [1, 2], keepdims=True)

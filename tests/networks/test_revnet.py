@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inception_v3 import xla_step
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
@@ -216,11 +215,11 @@ def test_emulated_cores_train_it_as_they_would_with_all_activations(tmp_path: An
         make_estimator(config).train(batches, max_steps=1)
         found.append(saved_variables(str(config.model_dir)))
     rebuilt = found[0]
-    for others in found[1:]:
+    # In another graph, rounding differs, and turns a ReLU now and then; the more so with moments computed otherwise.
+    for others, tolerance in zip(found[1:], (0.01, 0.05)):
         assert set(rebuilt) == set(others)
-        # In another graph, rounding differs, and turns a ReLU now and then.
-        length = np.linalg.norm(momenta(others))
-        assert np.linalg.norm(momenta(rebuilt) - momenta(others)) < 0.01 * length
+        distance = np.linalg.norm(momenta(rebuilt) - momenta(others))
+        assert distance < tolerance * np.linalg.norm(momenta(others))
         for name in others:
             # Moments over both cores are those of the whole batch, and move the statistics once.
             if 'moving' in name:
@@ -228,6 +227,16 @@ def test_emulated_cores_train_it_as_they_would_with_all_activations(tmp_path: An
 
 
 @pytest.mark.slow
-def test_xla_compiles_a_step(tmp_path: Any) -> None:
-    losses = [xla_step.run_once(small_config(tmp_path, rebuild_activations=rebuild)).loss for rebuild in (True, False)]
+def test_xla_compiles_a_step() -> None:
+    # In a process of its own: XLA takes its flags before it compiles anything.
+    step = "Config(network='revnet38', height=16, width=16, seed=1, rebuild_activations=bool(int(sys.argv[1])))"
+    program = (
+        'import sys; from inception_v3 import xla_step; from inception_v3.config import Config; '
+        f'xla_step.compile_fast(); print(xla_step.run_once({step}).loss)'
+    )
+    losses = []
+    for rebuild in '10':
+        done = subprocess.run([sys.executable, '-c', program, rebuild], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        losses.append(float(done.stdout.splitlines()[-1]))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
