@@ -108,6 +108,7 @@ def kept_for_backward(operations: Iterable[tf.Operation]) -> Set[tf.Tensor]:
         if not _is_backward(tensor.op)
     ]
     kept: Set[tf.Tensor] = set()
+    sums: Set[tf.Tensor] = set()
     seen: Set[Tuple[tf.Tensor, bool]] = set()
     while waiting:
         tensor, reader = waiting.pop()
@@ -115,11 +116,32 @@ def kept_for_backward(operations: Iterable[tf.Operation]) -> Set[tf.Tensor]:
         if (tensor, windowed) in seen or tensor.op.type in _NOT_KEPT:
             continue
         seen.add((tensor, windowed))
-        if not windowed and _is_recomputed(tensor):
+        if not windowed and _is_sum(tensor):
+            sums.add(tensor)
+        elif not windowed and _is_recomputed(tensor):
             waiting += [(source, tensor.op.type) for source in tensor.op.inputs]
         else:
             kept.add(tensor)
-    return kept
+    # A sum takes less room than what it is of, unless that stays anyway.
+    return kept | {tensor for tensor in sums if not _sources(tensor) <= kept}
+
+
+def _is_sum(tensor: tf.Tensor) -> bool:
+    """Whether a tensor is a sum of two like it."""
+    return tensor.op.type == 'AddV2' and all(source.shape == tensor.shape for source in tensor.op.inputs)
+
+
+def _sources(tensor: tf.Tensor) -> Set[tf.Tensor]:
+    """What has to be in memory for a tensor to be computed again."""
+    sources: Set[tf.Tensor] = set()
+    seen, waiting = {tensor}, [tensor]
+    while waiting:
+        new = {*waiting.pop().op.inputs} - seen
+        seen |= new
+        recomputed = {source for source in new if _is_recomputed(source)}
+        waiting += recomputed
+        sources |= {source for source in new - recomputed if source.op.type not in _NOT_KEPT}
+    return sources
 
 
 def _is_backward(operation: tf.Operation) -> bool:

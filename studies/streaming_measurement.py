@@ -216,7 +216,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     def tally() -> Tally:
         return object_store.tally(store) if store else Tally()
 
-    # TensorFlow has a thread a core for operations, and one that reads a whole file waits there. A TPU's host has many.
+    # TensorFlow has a thread a core for operations, and one that reads a file waits there. A TPU's host has many.
     threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
     with tf.Graph().as_default(), tf.compat.v1.Session(config=threads) as session:
         dataset = pipeline(reading, data)({'batch_size': BATCH_SIZE})

@@ -68,7 +68,7 @@ def test_defaults_are_the_documented_ones() -> None:
         ('height', 2**31, '--height=2147483648: must be at most 2147483647.'),
         ('data_dir', 'a' * 5000, f'--data_dir={"a" * 40}...{"a" * 40}: must be a text of at most 4,096 characters.'),
         ('data_dir', 'a\0', r'--data_dir=a\x00: must be a text in UTF-8, without control characters.'),
-        ('network', 'vgg16', f'--network=vgg16: must be {" or ".join(NETWORKS)}.'),
+        ('network', 'vgg16', f'--network=vgg16: must be {", ".join([*NETWORKS][:-1])} or {[*NETWORKS][-1]}.'),
         *(
             (
                 'step_epochs',

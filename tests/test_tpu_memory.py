@@ -1,17 +1,22 @@
 """What a core's memory holds."""
 
 import dataclasses
+import functools
 import os
 import re
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 
 import pytest
 import tensorflow as tf
 
 from inception_v3 import tpu_graph, tpu_memory
 from inception_v3.config import Config
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.networks.registry import NETWORKS, Network
+from inception_v3.networks.revnet import REVNET_38, revnet
 from inception_v3.topology import CLOUD_TPUS
 
 CORES = 8
@@ -76,6 +81,28 @@ def test_convolutions_are_kept_and_what_is_made_of_them_one_by_one_is_not(
     assert padded <= estimate.padded < padded + 200_000
     unpadded = 4 * (75 * 75 * 3 + 37 * 37 * 16) * size
     assert unpadded <= estimate.unpadded < unpadded + 2_000
+
+
+def kept_of_a_revnet(units: int, rebuild_activations: bool, model_dir: Any) -> int:
+    """Bytes that a step of two images keeps for the backward pass, with so many units in each of three stages."""
+    network = Network(functools.partial(revnet, REVNET_38._replace(units=(units,) * 3)), min_size=4)
+    settings: Any = {'network': 'revnet38', 'height': 32, 'width': 32, 'use_tpu': False, 'train_batch_size': 2}
+    config = Config(**settings, model_dir=str(model_dir), rebuild_activations=rebuild_activations, skip_host_call=True)
+    with mock.patch.dict(NETWORKS, revnet38=network), tf.Graph().as_default() as graph:
+        tf.compat.v1.train.get_or_create_global_step()
+        images, labels = tf.zeros([2, 32, 32, 3]), tf.zeros([2], tf.int32)
+        inception_model_fn(images, labels, tf.estimator.ModeKeys.TRAIN, {'config': config})
+        return sum(tpu_memory.size_of(tensor) or 0 for tensor in tpu_memory.kept_for_backward(graph.get_operations()))
+
+
+def test_a_reversible_stage_keeps_its_result_alone(tmp_path: Any) -> None:
+    rebuilt = [kept_of_a_revnet(units, True, tmp_path) for units in (2, 3)]
+    # The moments of each batch normalization.
+    assert 0 <= rebuilt[1] - rebuilt[0] < 1e4
+    kept = [kept_of_a_revnet(units, False, tmp_path) for units in (2, 3)]
+    # Of two images, in both halves and each stage: at least the results of two convolutions, and their padded inputs.
+    results = 2 * 2 * 2 * 4 * (32 * 32 * 16 + 16 * 16 * 32 + 8 * 8 * 56)
+    assert 2 * results < kept[1] - kept[0] < 3 * results
 
 
 def test_an_evaluation_holds_the_inputs_and_results_of_one_operation(

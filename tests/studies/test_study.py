@@ -150,7 +150,7 @@ def test_a_small_version_has_the_axes_and_seeds_of_the_study_unless_it_names_its
         ('a.yaml', 'flags: {seed: 1}', r"flags: seed: is the sweep's to give; name the seeds"),
         ('a.yaml', 'flags: {width: }', r'flags: width: must be a number, a text, True or False; here it is None'),
         ('a.yaml', 'axes: [{grid: {mode: [eval]}}]', r'grid: mode: is train_and_eval in a sweep'),
-        ('a.yaml', 'preset: digit', r'preset: digit: must be one of digits, imagenet'),
+        ('a.yaml', 'preset: digit', r'preset: digit: must be one of cifar10_stream, digits, imagenet'),
         ('a.yaml', 'seeds: 0', r'seeds: must be how many, from 1 on'),
         ('a.yaml', 'seeds: [1, 1]', r'seeds: must be how many, from 1 on, or a list of different ones'),
         ('a.yaml', 'seeds: yes', r'seeds: must be how many'),
