@@ -98,8 +98,8 @@ def gradients(dtype: Any, norm: Any = None, **options: Any) -> Dict[str, np.ndar
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=LABELS, logits=logits))
         session.run(tf.compat.v1.global_variables_initializer())
         trainable = tf.compat.v1.trainable_variables()
-        for variable in trainable:
-            variable.load(initial(variable), session)
+        begin = {variable.initializer: initial(variable) for variable in trainable}
+        session.run([*begin], {initializer.inputs[1]: value for initializer, value in begin.items()})
         fetched = {v.name: gradient for v, gradient in zip(trainable, tf.gradients(loss, trainable))}
         found = session.run({'loss': loss, **fetched})
         moving = [v for v in tf.compat.v1.global_variables() if 'moving' in v.name]
