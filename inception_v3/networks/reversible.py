@@ -32,7 +32,7 @@ def on_grid(x: tf.Tensor) -> Any:
 
     Between -64 and 64, float32 holds all of these: a sum of two has no rounding, and subtracting gives back what was
     added. What is rebuilt would otherwise drift from what there was, and where a ReLU's argument changes its sign, so
-    would the gradients: by some 1e-3 of a variable's largest. Beyond 64 they do. A convolution rounds by about as much.
+    would the gradients, by some 1e-3 of a variable's largest; beyond 64 they do. A convolution rounds by as much.
     """
     bits = {tf.float32: 24, tf.float64: 53}[x.dtype]
     steps = 2.0**bits / EXACT_BELOW
@@ -138,7 +138,8 @@ def _after(first: Sequence[tf.Tensor], tensor: tf.Tensor) -> tf.Tensor:
     """
     with tf.control_dependencies(first):
         # XLA minds no control dependency, but it does not know that this is 0.
-        return tensor + tf.minimum(tf.abs(tf.reshape(first[0], [-1])[0]), 0.0)
+        some = tf.stack([tf.reshape(each, [-1])[0] for each in first])
+        return tensor + tf.minimum(tf.reduce_max(tf.abs(some)), 0.0)
 
 
 @contextlib.contextmanager

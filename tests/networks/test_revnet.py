@@ -1,6 +1,8 @@
 """RevNets: the paper's sizes, gradients beside ordinary backpropagation, in graphs, on cores, under XLA and eagerly."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from typing import Any, Dict, List, Tuple
@@ -227,16 +229,24 @@ def test_emulated_cores_train_it_as_they_would_with_all_activations(tmp_path: An
 
 
 @pytest.mark.slow
-def test_xla_compiles_a_step() -> None:
+def test_xla_compiles_a_step_and_keeps_less(tmp_path: Any) -> None:
     # In a process of its own: XLA takes its flags before it compiles anything.
-    step = "Config(network='revnet38', height=16, width=16, seed=1, rebuild_activations=bool(int(sys.argv[1])))"
+    step = "Config(network='revnet38', height=32, width=32, seed=1, rebuild_activations=bool(int(sys.argv[1])))"
     program = (
         'import sys; from inception_v3 import xla_step; from inception_v3.config import Config; '
-        f'xla_step.compile_fast(); print(xla_step.run_once({step}).loss)'
+        f'xla_step.BATCH_SIZE = 16; xla_step.compile_fast(); print(xla_step.run_once({step}).loss)'
     )
-    losses = []
+    losses, temporaries = [], []
     for rebuild in '10':
-        done = subprocess.run([sys.executable, '-c', program, rebuild], capture_output=True, text=True, timeout=300)
+        environment = {**os.environ, 'XLA_FLAGS': f'--xla_dump_to={tmp_path}/{rebuild}'}
+        arguments = [sys.executable, '-c', program, rebuild]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=300, env=environment)
         assert done.returncode == 0, done.stderr
         losses.append(float(done.stdout.splitlines()[-1]))
+        texts = [path.read_text() for path in (tmp_path / rebuild).glob('*buffer-assignment.txt')]
+        temporaries.append(
+            max(int(size) for text in texts for size in re.findall(r'size (\d+), preallocated-temp', text))
+        )
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    # By image, 0.57 was measured; 0.97 when a block did not wait for the gradients of the weights behind it.
+    assert temporaries[0] < 0.75 * temporaries[1]
