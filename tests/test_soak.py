@@ -12,6 +12,9 @@ import pytest
 STEPS, STEPS_PER_CYCLE = 2000, 100
 # Cycles in which TensorFlow comes to its full size.
 FIRST = 5
+# A file that is open for a moment (a checkpoint, an event file) may or may not be among a cycle's samples. One that is
+# left open each cycle would be ten more at the end.
+IN_PASSING = 3
 MB = 1 << 20
 
 
@@ -62,8 +65,8 @@ def test_memory_and_open_files_stay_flat_over_two_thousand_steps(digits_dir: str
     for number, peak in enumerate(peaks):
         print(f'cycle {number}: {peak.memory / MB:.0f} MB, {peak.files} files, {peak.threads} threads')
     before, after = peaks[FIRST : 2 * FIRST], peaks[-FIRST:]
-    assert max(peak.files for peak in after) <= max(peak.files for peak in before)
-    assert max(peak.threads for peak in after) <= max(peak.threads for peak in before)
+    assert max(peak.files for peak in after) <= max(peak.files for peak in before) + IN_PASSING
+    assert max(peak.threads for peak in after) <= max(peak.threads for peak in before) + IN_PASSING
     # Memory comes in steps of several megabytes: three a cycle would be noticed.
     growth = max(peak.memory for peak in after) - max(peak.memory for peak in before)
     assert growth < 3 * MB * (len(peaks) - 2 * FIRST), f'{growth / MB:.1f} MB'
