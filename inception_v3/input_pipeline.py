@@ -47,8 +47,8 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
     shape, size = image_shape(encoded), (config.height, config.width)
     if config.preprocessing == 'vgg':
         window = _central_window(shape, config)
-        return vgg_preprocessing.resize_window(decode_crop(encoded, window.crop), window, *size)
-    pixels = decode_crop(encoded, inception_preprocessing.central_crop(shape))
+        return vgg_preprocessing.resize_window(decode_crop(encoded, shape, window.crop), window, *size)
+    pixels = decode_crop(encoded, shape, inception_preprocessing.central_crop(shape))
     return inception_preprocessing.apply_resize(pixels, *size, inception_preprocessing.BILINEAR)
 
 
@@ -75,9 +75,9 @@ def _distort(
     size = (config.height, config.width)
     if isinstance(distortion, vgg_preprocessing.Distortion):
         window = vgg_preprocessing.draw_window(shape, distortion, *size)
-        resized = vgg_preprocessing.resize_window(decode_crop(encoded, window.crop), window, *size)
+        resized = vgg_preprocessing.resize_window(decode_crop(encoded, shape, window.crop), window, *size)
     else:
-        pixels = decode_crop(encoded, distortion.crop)
+        pixels = decode_crop(encoded, shape, distortion.crop)
         resized = inception_preprocessing.apply_resize(pixels, *size, distortion.resize_method)
     return transfer.for_training(resized, distortion, config)
 

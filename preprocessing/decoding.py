@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 # The marker that ends a JPEG file (ITU-T T.81, table B.1).
@@ -14,6 +15,13 @@ _PNG_SIZE_AT = 16
 # people have, they come before that, and beyond it a size is only seen when memory was asked for.
 _FRAMES = [byte in {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} for byte in range(256)]
 _FRAME_BEFORE = 1 << 14
+# A frame begins with (B.2.2) its marker, its length in two bytes, the bits per colour, height and width in two bytes
+# each, and the number of colours, which take three bytes each. The products with these columns are the length without
+# those, the height, and the width.
+_SAYS = np.zeros([9, 3])
+_SAYS[[1, 2, 8], 0] = 256, 1, -3
+_SAYS[[4, 5], 1] = _SAYS[[6, 7], 2] = 256, 1
+_BYTES_OF_FRAME, _LENGTH_OF_FRAME = len(_SAYS), 8
 
 # Of a larger image, a file of a few thousand bytes can make gigabytes.
 MAX_PIXELS = 100_000_000
@@ -42,19 +50,13 @@ def decode_image(encoded: tf.Tensor) -> tf.Tensor:
       tf.errors.InvalidArgumentError: when run on bytes that cannot be decoded, or are cut short, or promise more than
         `MAX_PIXELS` pixels.
     """
+    with tf.control_dependencies([image_shape(encoded)]):
+        return _decode(tf.identity(encoded))
 
-    def decode() -> tf.Tensor:
-        # This operation looks at the first bytes and takes all three formats, in spite of its name.
-        return tf.image.decode_jpeg(encoded, channels=3)
 
-    def decode_if_small() -> tf.Tensor:
-        with tf.control_dependencies([_header_shape(encoded)]):
-            return decode()
-
-    # A GIF's pixels are no more than its bytes can hold.
-    pixels = tf.cond(_has_header(encoded), decode_if_small, decode)
-    pixels.set_shape([None, None, 3])
-    return pixels
+def _decode(encoded: tf.Tensor) -> tf.Tensor:
+    # This operation looks at the first bytes and takes all three formats, in spite of its name.
+    return tf.image.decode_jpeg(encoded, channels=3)
 
 
 def image_shape(encoded: tf.Tensor) -> tf.Tensor:
@@ -64,78 +66,71 @@ def image_shape(encoded: tf.Tensor) -> tf.Tensor:
       encoded: a string scalar, the bytes of a file that `decode_image` takes.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on a file that has no such header, or promises more than `MAX_PIXELS`
-        pixels.
+      tf.errors.InvalidArgumentError: when run on a file that is no image, or promises more than `MAX_PIXELS` pixels.
     """
-    shape = tf.cond(
-        _has_header(encoded),
-        lambda: _header_shape(encoded),
-        lambda: tf.shape(tf.image.decode_jpeg(encoded, channels=3)),
-    )
-    shape.set_shape([3])
-    return shape
-
-
-def _is_png(encoded: tf.Tensor) -> tf.Tensor:
-    # To cut out what is not there fails with a message that holds the bytes, of which Python crashes. What is shorter
-    # fails in decoding.
-    size = tf.strings.length(encoded)
-    begin = tf.strings.substr(encoded, 0, tf.minimum(size, len(_PNG_BEGINS)))
-    return tf.logical_and(tf.equal(begin, _PNG_BEGINS), size >= _PNG_SIZE_AT + 8)
-
-
-def _has_header(encoded: tf.Tensor) -> tf.Tensor:
-    """Whether `_header_shape` reads the header of such files."""
-    return tf.logical_or(tf.image.is_jpeg(encoded), _is_png(encoded))
-
-
-def _header_shape(encoded: tf.Tensor) -> tf.Tensor:
-    """The shape that the header of a JPEG or PNG file says, int32 [3]; fails if those are too many pixels."""
-
-    def of_png() -> tf.Tensor:
-        size = tf.strings.substr(encoded, _PNG_SIZE_AT, 8)
-        width_and_height = tf.io.decode_raw(size, tf.int32, little_endian=False)
-        return tf.concat([width_and_height[::-1], [3]], 0)
 
     def of_jpeg() -> tf.Tensor:
         # Of a progressive file, this decodes all to tell its size.
         with tf.control_dependencies([_check_pixels(_promised_pixels(encoded))]):
-            return tf.image.extract_jpeg_shape(tf.identity(encoded))
+            return _of_few_pixels(tf.image.extract_jpeg_shape(tf.identity(encoded)))
 
-    shape = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, of_png)
+    def of_png() -> tf.Tensor:
+        size = tf.strings.substr(encoded, _PNG_SIZE_AT, 8)
+        width_and_height = tf.io.decode_raw(size, tf.int32, little_endian=False)
+        return _of_few_pixels(tf.concat([width_and_height[::-1], [3]], 0))
+
+    def of_gif() -> tf.Tensor:
+        # Its pixels are no more than its bytes can hold.
+        return tf.shape(_decode(encoded))
+
+    # A cut that begins behind the end fails with a message that holds the bytes, of which Python crashes.
+    is_png = tf.logical_and(
+        tf.equal(tf.strings.substr(encoded, 0, len(_PNG_BEGINS)), _PNG_BEGINS),
+        tf.strings.length(encoded) >= _PNG_SIZE_AT + 8,
+    )
+    shape = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, lambda: tf.cond(is_png, of_png, of_gif))
+    shape.set_shape([3])
+    return shape
+
+
+def _of_few_pixels(shape: tf.Tensor) -> tf.Tensor:
+    """The shape of an image; fails if it has no pixels, or too many."""
     sides = tf.cast(shape[:2], tf.int64)
-    pixels = tf.where(tf.reduce_min(sides) > 0, tf.reduce_prod(sides), tf.constant(-1, tf.int64))
-    with tf.control_dependencies([tf.Assert(pixels > 0, ['an image of', sides, 'pixels']), _check_pixels(pixels)]):
+    # Of two negative sides, which a PNG file may say, the product is positive.
+    pixels = tf.reduce_prod(tf.maximum(sides, 0))
+    with tf.control_dependencies([_require(pixels > 0, 'an image of no pixels'), _check_pixels(pixels)]):
         return tf.identity(shape)
 
 
 def _check_pixels(pixels: tf.Tensor) -> tf.Operation:
-    return tf.Assert(pixels <= MAX_PIXELS, ['an image of', pixels, 'pixels; there may be', MAX_PIXELS])
+    return _require(pixels <= MAX_PIXELS, f'an image of more than {MAX_PIXELS} pixels')
+
+
+def _require(condition: tf.Tensor, message: str) -> tf.Operation:
+    # `tf.Assert` is a dozen operations, which see to it that the message is put together only when it is needed.
+    return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])
 
 
 def _promised_pixels(encoded: tf.Tensor) -> tf.Tensor:
-    """The most pixels that a frame in the beginning of a JPEG file promises, int64 scalar; 0 if none is found."""
-    begin = tf.strings.substr(encoded, 0, tf.minimum(tf.strings.length(encoded), _FRAME_BEFORE))
-    content = tf.io.decode_raw(begin, tf.uint8)
-    # Marker, length in two bytes, bits per colour, height and width in two each, and colours.
-    places = tf.where(tf.equal(content[:-9], 0xFF))
-    segments = tf.cast(tf.gather(content, places + tf.range(1, 10, dtype=tf.int64)), tf.int32)
-    is_frame = tf.logical_and(
-        tf.gather(_FRAMES, segments[:, 0]), tf.equal(segments[:, 1] * 256 + segments[:, 2], 8 + 3 * segments[:, 8])
-    )
-    sides = tf.cast(tf.boolean_mask(segments, is_frame)[:, 4:8], tf.int64)
-    pixels = (sides[:, 0] * 256 + sides[:, 1]) * (sides[:, 2] * 256 + sides[:, 3])
-    return tf.reduce_max(tf.concat([[0], pixels], 0))
+    """The most pixels that a frame in the beginning of a JPEG file promises, float64 scalar; if any."""
+    content = tf.io.decode_raw(tf.strings.substr(encoded, 0, _FRAME_BEFORE), tf.uint8)
+    markers = tf.where(tf.equal(content[:-_BYTES_OF_FRAME], 0xFF))
+    frames = tf.gather(content, markers + np.arange(1, 1 + _BYTES_OF_FRAME))
+    is_frame = tf.gather(_FRAMES, tf.cast(frames[:, 0], tf.int32))
+    length, height, width = tf.unstack(tf.matmul(tf.cast(frames, tf.float64), _SAYS), axis=1)
+    is_frame = tf.logical_and(is_frame, tf.equal(length, _LENGTH_OF_FRAME))
+    return tf.reduce_max(height * width * tf.cast(is_frame, tf.float64))
 
 
-def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
+def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
     """Decodes a part of an image: to the very pixels that decoding all of it and cutting the part out gives.
 
     Of a JPEG, the rows above and below the crop, and the pixels beside it, are not made.
 
     Args:
       encoded: a string scalar, the bytes of a file that `decode_image` takes.
-      crop: a box in the image, whose size is `image_shape`.
+      shape: its `image_shape`.
+      crop: a box in the image.
 
     Returns:
       A uint8 tensor of shape [crop height, crop width, 3].
@@ -148,15 +143,17 @@ def decode_crop(encoded: tf.Tensor, crop: Crop) -> tf.Tensor:
         # Chroma is interpolated between neighbours, and the outermost columns of what is decoded lack one: so one more
         # on each side is decoded, and left out.
         left = tf.maximum(crop.left - 1, 0)
-        # After `image_shape`, of which the crop comes, has found that these are not too many pixels.
-        with tf.control_dependencies([crop.width]):
-            width = tf.image.extract_jpeg_shape(tf.identity(encoded))[1]
-        right = tf.minimum(crop.left + crop.width + 1, width)
+        right = tf.minimum(crop.left + crop.width + 1, shape[1])
         window = tf.stack([crop.top, left, crop.height, right - left])
         wider = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
         return apply_crop(wider, Crop(tf.constant(0), crop.left - left, crop.height, crop.width))
 
-    pixels = tf.cond(_is_whole_jpeg(encoded), of_jpeg, lambda: apply_crop(decode_image(encoded), crop))
+    def of_others() -> tf.Tensor:
+        # After the shape was found to be of few pixels.
+        with tf.control_dependencies([shape]):
+            return apply_crop(_decode(tf.identity(encoded)), crop)
+
+    pixels = tf.cond(_is_whole_jpeg(encoded), of_jpeg, of_others)
     pixels.set_shape([None, None, 3])
     return pixels
 
@@ -172,6 +169,5 @@ def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
 
 def _is_whole_jpeg(encoded: tf.Tensor) -> tf.Tensor:
     """Whether a file is a JPEG with an end: of one that is cut short, a crop that lies above the cut would decode."""
-    size = tf.strings.length(encoded)
-    end = tf.strings.substr(encoded, tf.maximum(size - len(_END_OF_IMAGE), 0), len(_END_OF_IMAGE))
+    end = tf.strings.substr(encoded, tf.maximum(tf.strings.length(encoded) - len(_END_OF_IMAGE), 0), len(_END_OF_IMAGE))
     return tf.logical_and(tf.image.is_jpeg(encoded), tf.equal(end, _END_OF_IMAGE))

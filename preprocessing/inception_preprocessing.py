@@ -197,16 +197,30 @@ def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, t
     Returns:
       float32 [height, width, 3], with pixels of the same range.
     """
-    # Resizing takes bytes, too, but it converts each of them as often as it is used.
-    image = tf.cast(image, tf.float32)
     constant = method if isinstance(method, int) else tf.get_static_value(method)
     if constant is not None:
-        resized = tf.compat.v1.image.resize(image, [height, width], RESIZE_METHODS[constant])
+        resized = _resize(image, height, width, RESIZE_METHODS[constant])
     else:
-        branches = [lambda m=m: tf.compat.v1.image.resize(image, [height, width], m) for m in RESIZE_METHODS]
+        branches = [functools.partial(_resize, image, height, width, m) for m in RESIZE_METHODS]
         resized = tf.switch_case(method, branches)
     resized.set_shape([height, width, image.shape[2]])
     return resized
+
+
+def _resize(image: tf.Tensor, height: int, width: int, method: tf.image.ResizeMethod) -> tf.Tensor:
+    def resize(image: tf.Tensor) -> tf.Tensor:
+        # What has the size already stays as it is, bytes too.
+        return tf.cast(tf.compat.v1.image.resize(image, [height, width], method), tf.float32)
+
+    def convert_and_resize() -> tf.Tensor:
+        return resize(tf.cast(image, tf.float32))
+
+    if method != tf.image.ResizeMethod.BILINEAR or image.dtype.is_floating:
+        return convert_and_resize()
+    # The kernel takes bytes, too, and converts them as it uses them: four for each that it makes. That costs as much as
+    # to convert an image of the result's size before.
+    is_small = tf.size(image) < height * width * int(image.shape[2])
+    return tf.cond(is_small, convert_and_resize, lambda: resize(image))
 
 
 def apply_fast_color(image: tf.Tensor, color: FastColor) -> tf.Tensor:

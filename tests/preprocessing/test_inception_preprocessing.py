@@ -433,6 +433,16 @@ def test_bilinear_does_not_align_corners(size: Tuple[int, int], in_graph: bool) 
     np.testing.assert_allclose(evaluate(resized), resize_bilinear(CAT / 255.0, *size), atol=1e-5)
 
 
+@pytest.mark.parametrize('size', [(60, 60), (299, 299), (300, 451), (500, 700)])
+@pytest.mark.parametrize('index', range(4))
+def test_bytes_are_resized_as_the_same_floats_are(size: Tuple[int, int], index: int) -> None:
+    """Whether they are converted before or in the kernel, which depends on the size."""
+    of_bytes = inception.apply_resize(tf.constant(CAT), *size, index)
+    assert of_bytes.dtype == tf.float32
+    of_floats = tf.compat.v1.image.resize(tf.constant(CAT, tf.float32), size, inception.RESIZE_METHODS[index])
+    np.testing.assert_array_equal(*evaluate((of_bytes, of_floats)))
+
+
 @pytest.mark.parametrize(
     ('method', 'by_hand'),
     [
