@@ -79,6 +79,8 @@ class TrainerLock:
         self._folder: Optional[int] = None
         self._overtaken_by: Optional[Dict[str, Any]] = None
         self._released = threading.Event()
+        # A renewal that is under way when the run ends would write the claim again, or leave half of it.
+        self._renewing = threading.Lock()
 
     def __enter__(self) -> 'TrainerLock':
         if not remote.is_remote(self._model_dir):
@@ -153,7 +155,9 @@ class TrainerLock:
     def _renew(self) -> None:
         while not self._released.wait(_RENEW_EVERY):
             # What cannot be reached now may be by the next time; and training itself fails if it stays so.
-            with contextlib.suppress(tf.errors.OpError, remote.RemoteError):
+            with contextlib.suppress(tf.errors.OpError, remote.RemoteError), self._renewing:
+                if self._released.is_set():
+                    return
                 self._overtaken_by = self._other()
                 if self._overtaken_by:
                     return
@@ -177,7 +181,7 @@ class TrainerLock:
         if self._released.is_set():
             return
         self._released.set()
-        with contextlib.suppress(tf.errors.OpError, remote.RemoteError):
+        with contextlib.suppress(tf.errors.OpError, remote.RemoteError), self._renewing:
             if not self._other():
                 tf.io.gfile.remove(self._path)
         self._unlock_folder()

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 from typing import Any, Dict
 
@@ -113,6 +114,23 @@ def test_it_is_renewed_and_what_was_overtaken_ends(tmp_path: Any, monkeypatch: A
             lock.check()
     # It is not ours to remove.
     assert claim_of(tmp_path)['host'] == 'far'
+
+
+def test_a_renewal_under_way_leaves_nothing(tmp_path: Any, monkeypatch: Any) -> None:
+    write, began, ended = trainer_lock.file_io.atomic_write_string_to_file, threading.Event(), threading.Event()
+
+    def write_slowly(*arguments: Any) -> None:
+        began.set()
+        time.sleep(0.2)
+        write(*arguments)
+        ended.set()
+
+    monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
+    with TrainerLock(str(tmp_path), SINCE):
+        monkeypatch.setattr(trainer_lock.file_io, 'atomic_write_string_to_file', write_slowly)
+        assert began.wait(10)
+    assert ended.wait(10)
+    assert os.listdir(str(tmp_path)) == []
 
 
 def test_a_claim_of_another_machine_stands_until_it_is_void(tmp_path: Any) -> None:
