@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import skimage.data
 import tensorflow as tf
+from tensorflow.python.util import deprecation
 
 from data import digits, records
 from data.dataset_info import DatasetInfo
@@ -18,6 +19,9 @@ from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.progress import logger
+
+# As in the programs (`set_up_logging`), for the time that it takes.
+deprecation._PRINT_DEPRECATION_WARNINGS = False
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -57,7 +57,10 @@ def load(values: Dict[str, np.ndarray], session: tf.compat.v1.Session) -> None:
 
 def our_steps(config: Config) -> Dict[str, List[Any]]:
     images, labels = tf.compat.v1.placeholder(tf.float32, IMAGES.shape[1:]), tf.compat.v1.placeholder(tf.int32, [4])
-    spec = build(config, images, labels, MODES.TRAIN)
+    with pytest.MonkeyPatch.context() as patch:
+        # The one thing that two programs cannot draw alike.
+        patch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
+        spec = build(config, images, labels, MODES.TRAIN)
     result: Dict[str, List[Any]] = {'loss': [], 'variables': []}
     with tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
@@ -115,12 +118,15 @@ def reference_steps(config: Config) -> Dict[str, List[Any]]:
     return result
 
 
-def test_three_training_steps_agree_with_an_independent_program(monkeypatch: Any) -> None:
-    # The one thing that two programs cannot draw alike.
-    monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
-    ours = our_steps(CONFIG)
+@pytest.fixture(scope='module')
+def ours() -> Dict[str, List[Any]]:
+    """Our training steps, in float32."""
     with tf.Graph().as_default():
-        theirs = reference_steps(CONFIG)
+        return our_steps(CONFIG)
+
+
+def test_three_training_steps_agree_with_an_independent_program(ours: Dict[str, List[Any]]) -> None:
+    theirs = reference_steps(CONFIG)
     np.testing.assert_allclose(ours['loss'], theirs['loss'], rtol=1e-5)
     # Rounding grows with every step: four images are few for batch normalization.
     for our_variables, their_variables, tolerance in zip(ours['variables'], theirs['variables'], [1e-5, 1e-4, 1e-3]):
@@ -180,7 +186,7 @@ def test_transposed_images_give_the_same_result() -> None:
 def test_update_collections_are_used_only_when_asked_for() -> None:
     def moved(clear: bool) -> Any:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            config = dataclasses.replace(CONFIG, clear_update_collections=clear)
+            config = dataclasses.replace(CONFIG, clear_update_collections=clear, optimizer='sgd')
             spec = build(config, IMAGES[0], LABELS[0], MODES.TRAIN)
             session.run(tf.compat.v1.global_variables_initializer())
             load(initial_values(), session)
@@ -236,11 +242,9 @@ def test_bfloat16_is_the_type_of_activations_alone() -> None:
     assert types == {tf.float32}
 
 
-def test_bfloat16_trains_near_float32_and_not_on_it(monkeypatch: Any) -> None:
-    monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
-    exact = our_steps(CONFIG)['loss']
-    with tf.Graph().as_default():
-        rounded = our_steps(dataclasses.replace(CONFIG, precision='bfloat16'))['loss']
+def test_bfloat16_trains_near_float32_and_not_on_it(ours: Dict[str, List[Any]]) -> None:
+    exact = ours['loss']
+    rounded = our_steps(dataclasses.replace(CONFIG, precision='bfloat16'))['loss']
     # bfloat16 has 8 bits of mantissa.
     np.testing.assert_allclose(rounded, exact, rtol=0.03)
     assert (np.array(rounded) != exact).all()

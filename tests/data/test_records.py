@@ -361,12 +361,12 @@ def test_what_is_no_example_fails_when_it_is_parsed(serialized: bytes) -> None:
 
 
 def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: records.RecordChecker, monkeypatch: Any) -> None:
-    monkeypatch.setattr(records, '_PROGRESS_EVERY', 1000)
-    paths = written(tmp_path, records.TRAIN, [900, 1150])
+    monkeypatch.setattr(records, '_PROGRESS_EVERY', 100)
+    paths = written(tmp_path, records.TRAIN, [90, 115])
     lines: List[str] = []
     found = list(checker.search(paths, lines.append))
-    assert len(found) == 2050
-    assert lines == [f'{count} records looked at, now in {paths[1]}' for count in ('1,000', '2,000')]
+    assert len(found) == 205
+    assert lines == [f'{count} records looked at, now in {paths[1]}' for count in ('100', '200')]
 
 
 def test_the_record_at_a_known_place_is_judged(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:

@@ -26,8 +26,14 @@ def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
     return inception_model_fn(tf.constant(images), labels, mode, {'config': config})
 
 
-# The first one's is what all other tests are of.
-@pytest.mark.parametrize('name', sorted(set(NETWORKS) - {'inception_v3'}))
+# The first one is what all other tests are of; of the others, the first of each kind, and more where time is.
+@pytest.mark.parametrize(
+    'name',
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ('revnet56', 'revnet110') else ())
+        for name in sorted(set(NETWORKS) - {'inception_v3'})
+    ],
+)
 def test_a_network_learns_two_images_by_heart_and_predicts_by_its_averages(name: str, tmp_path: Any) -> None:
     # Of a single pixel and two images, batch normalization would leave nothing but signs.
     settings = {'height': 64, 'width': 64, 'zero_init_last_scale': True, 'optimizer': 'momentum', 'learning_rate': 0.1}

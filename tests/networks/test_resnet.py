@@ -61,7 +61,7 @@ def test_logits_are_those_of_keras_with_the_same_weights() -> None:
     logits = build(IMAGES)
     with tf.compat.v1.keras.backend.get_session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
-        given = set()
+        given: Dict[tf.Variable, np.ndarray] = {}
         for name, variable in variables().items():
             if not name.startswith('ResNet50/'):
                 continue
@@ -71,11 +71,11 @@ def test_logits_are_those_of_keras_with_the_same_weights() -> None:
             spread = np.sqrt(2 / np.prod(shape[:-1])) if weight == 'kernel' else 0.1
             value = drawn.normal(0.0, spread, shape) + (weight in ('gamma', 'moving_variance'))
             value = np.abs(value) if weight == 'moving_variance' else value
-            variable.load(value, session)
-            theirs.load(value.reshape(theirs.shape.as_list()), session)
-            given.add(theirs.name)
+            given[variable] = value
+            given[theirs] = value.reshape(theirs.shape.as_list())
+        session.run([v.initializer for v in given], {v.initializer.inputs[1]: value for v, value in given.items()})
         # Keras' convolutions have biases, too, which normalization makes superfluous; they begin with 0.
-        left = {w.name for w in model.weights} - given
+        left = {w.name for w in model.weights} - {v.name for v in given}
         assert len(left) == 53 and all(re.search('_conv(_1)?/bias:0$', name) for name in left)
         expected, found = session.run([model(tf.constant(IMAGES)), logits])
     assert np.abs(expected).max() > 0.1

@@ -70,11 +70,12 @@ def test_blocks_are_the_papers_equations(rebuild_activations: bool) -> None:
     np.testing.assert_allclose(found, [x1, x2], rtol=1e-12, atol=1e-12)
 
 
-def round_trip(count: int, scale: float) -> Tuple[np.ndarray, np.ndarray]:
-    """What goes into blocks, in float32, and what is rebuilt of it."""
+def round_trips(count: int, *scales: float) -> List[Tuple[np.ndarray, np.ndarray]]:
+    """What goes into blocks, in float32, and what is rebuilt of it, for values of several sizes."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         with tf.compat.v1.variable_scope('', use_resource=True, reuse=tf.compat.v1.AUTO_REUSE):
-            begin = [reversible.on_grid(tf.constant(drawn(seed, np.float32) * scale)) for seed in (0, 1)]
+            scale = tf.compat.v1.placeholder(tf.float32, [])
+            begin = [reversible.on_grid(tf.constant(drawn(seed, np.float32)) * scale) for seed in (0, 1)]
             end: Sequence[tf.Tensor] = begin
             for block in blocks_of(count):
                 end = reversible.forward(block, *end)
@@ -82,17 +83,18 @@ def round_trip(count: int, scale: float) -> Tuple[np.ndarray, np.ndarray]:
             for block in reversed(blocks_of(count)):
                 rebuilt = reversible.inverse(block, *rebuilt)
         Variables(session)
-        before, after = session.run((begin, rebuilt))
-        return np.stack(before), np.stack(after)
+        runs = [session.run((begin, rebuilt), {scale: value}) for value in scales]
+        return [(np.stack(before), np.stack(after)) for before, after in runs]
 
 
 def test_a_block_is_inverted_to_the_bit() -> None:
-    np.testing.assert_array_equal(*round_trip(1, 1.0))
+    (trip,) = round_trips(1, 1.0)
+    np.testing.assert_array_equal(*trip)
 
 
 def test_a_hundred_blocks_do_not_drift_while_sums_are_exact_and_hardly_beyond() -> None:
-    np.testing.assert_array_equal(*round_trip(100, 1.0))
-    begin, rebuilt = round_trip(100, 1000.0)
+    exact, (begin, rebuilt) = round_trips(100, 1.0, 1000.0)
+    np.testing.assert_array_equal(*exact)
     drift = np.abs(rebuilt - begin).max() / np.abs(begin).max()
     # There, rounding is what float32 has.
     assert 0 < drift < 1e-5
