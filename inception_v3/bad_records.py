@@ -26,25 +26,30 @@ def _folder(config: Config, split: str) -> str:
     return os.path.join(str(config.model_dir), _FOLDER, split)
 
 
-def name_bad_record(config: Config, split: str, path: tf.Tensor, position: tf.Tensor) -> tf.Operation:
-    """Leaves a file named after a record, and fails when there are more than may be skipped.
+def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf.Tensor) -> tf.Operation:
+    """Leaves a file named after each of some records, and fails when there are more than may be skipped.
 
     Files, since the input pipeline of a TPU runs on hosts that have no Python; and since the same record, met again in
     the next epoch or by another host, counts once.
 
     Args:
       config: says where, and how many.
-      split: the split of the record.
-      path: string scalar, the record's file.
-      position: int64 scalar, its place in the file.
+      split: the split of the records.
+      paths: string [records], their files.
+      positions: int64 [records], their places in these.
     """
     folder = _folder(config, split)
-    file_name = tf.strings.split([path], os.sep).values[-1]
-    name = tf.strings.join([folder, os.sep, file_name, _SEPARATOR, tf.as_string(position)])
-    with tf.control_dependencies([tf.io.write_file(name, '')]):
-        # The list of what matches a constant would be taken for a constant, too.
-        pattern = tf.strings.join([folder, os.sep, tf.strings.substr(name, 0, 0), '*'])
-        count = tf.size(tf.io.matching_files(pattern))
+    file_names = tf.strings.regex_replace(paths, f'^.*{os.sep}', '')
+    names = tf.strings.join([folder, os.sep, file_names, _SEPARATOR, tf.as_string(positions)])
+
+    def leave(index: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.io.write_file(names[index], '')]):
+            return index + 1
+
+    left = tf.while_loop(lambda index: index < tf.size(names), leave, [0], parallel_iterations=1)
+    # The list of what matches a constant would be taken for a constant, and made before.
+    pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, left * 0), '*'])
+    count = tf.size(tf.io.matching_files(pattern))
     return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
 
 

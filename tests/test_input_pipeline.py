@@ -259,6 +259,33 @@ def test_bad_records_are_skipped_and_named_if_that_is_allowed(config: Config, ba
         read(dataclasses.replace(allowed, max_bad_records=3), False, 8)
 
 
+@pytest.mark.parametrize('together', [1, 3, 5, 100])
+def test_bad_records_are_skipped_however_many_are_tried_together(
+    together: int, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(input_pipeline, '_TRIED_TOGETHER', together)
+    allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
+    (images, labels), *_ = read(allowed, False, 8)
+    assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
+    assert (images[:4] == images[0]).all() and images[0].any() and not images[4:].any()
+    names = os.listdir(tmp_path / 'model' / 'bad_records' / 'validation')
+    assert sorted(names) == [f'validation-00000-of-00001@{position}' for position in (1, 3, 4, 6)]
+
+
+@pytest.mark.parametrize('transfer', ['float', 'uint8'])
+def test_training_skips_bad_records_in_every_epoch(
+    transfer: str, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
+) -> None:
+    os.rename(records.shard_path(bad_dir, 'validation', 0, 1), records.shard_path(bad_dir, 'train', 0, 1))
+    monkeypatch.setattr(input_pipeline, '_TRIED_TOGETHER', 3)
+    allowed = dataclasses.replace(
+        config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'), transfer=transfer
+    )
+    taken = read(allowed, True, 5, batches=4)
+    assert [labels.tolist() for _, labels in taken] == [[1] * 5] * 4
+    assert len(os.listdir(tmp_path / 'model' / 'bad_records' / 'train')) == 4
+
+
 def test_bad_records_fail_by_default(config: Config, bad_dir: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         read(dataclasses.replace(config, data_dir=bad_dir), False, 8)
