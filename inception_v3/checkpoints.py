@@ -311,12 +311,23 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
       model_dir: where to.
       save_secs: seconds between checkpoints.
       steps_per_run: steps of a TPU's loop.
+      writes_graph: write the graph, too, as text and for TensorBoard, which takes seconds.
     """
 
-    def __init__(self, model_dir: str, save_secs: int, steps_per_run: int):
+    def __init__(self, model_dir: str, save_secs: int, steps_per_run: int, writes_graph: bool):
         super().__init__(model_dir, save_secs=save_secs, checkpoint_basename=PREFIX)
         self._set_steps_per_run(steps_per_run)
         self._model_dir = model_dir
+        self._writes_graph = writes_graph
+
+    def after_create_session(self, session: tf.compat.v1.Session, coord: tf.train.Coordinator) -> None:
+        """Saves what training begins with, if there is no checkpoint of it."""
+        if self._writes_graph:
+            super().after_create_session(session, coord)
+            return
+        step = session.run(self._global_step_tensor)
+        self._save(session, step)
+        self._timer.update_last_triggered_step(step)
 
     def _save(self, session: tf.compat.v1.Session, step: int) -> bool:
         """Saves a checkpoint, and says whether training is to end."""

@@ -306,6 +306,7 @@ class Run:
 
     def _train(self, until_step: int) -> None:
         config = self._config
+        is_first = self._began_at is None
         if self._began_at is None:
             self._began_at = self._step()
             if config.image_summaries:
@@ -321,9 +322,9 @@ class Run:
         divergence = DivergenceHook(config.num_classes)
         # What they object to is not saved.
         hooks += [self._lock.hook(), divergence, self._training_summaries]
-        hooks.append(
-            CheckpointHook(self._model_dir, config.save_checkpoints_secs, config.iterations if config.use_tpu else 1)
-        )
+        steps_per_run = config.iterations if config.use_tpu else 1
+        # The graph is the same each time.
+        hooks.append(CheckpointHook(self._model_dir, config.save_checkpoints_secs, steps_per_run, is_first))
         hooks.append(self._termination.hook())
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:

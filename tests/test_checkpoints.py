@@ -30,7 +30,7 @@ def save(model_dir: Any, *steps: int) -> None:
         step = tf.compat.v1.train.get_or_create_global_step()
         tf.compat.v1.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
         tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVERS, tf.compat.v1.train.Saver())
-        hook = checkpoints.CheckpointHook(str(model_dir), 1000, 1)
+        hook = checkpoints.CheckpointHook(str(model_dir), 1000, 1, True)
         with tf.compat.v1.Session() as session:
             session.run(tf.compat.v1.global_variables_initializer())
             for number in steps:

@@ -5,6 +5,7 @@ import glob
 import io
 import json
 import os
+import pathlib
 import shutil
 import threading
 import time
@@ -277,6 +278,15 @@ def test_following_evaluates_each_checkpoint_with_its_own_averages(copied: Confi
     assert steps(following)[3:] == [4, 5]
     earlier = evaluations(following)[1]
     assert evaluations(following)[3].cross_entropy == pytest.approx(earlier.cross_entropy)
+
+
+def test_a_command_writes_its_graph_once(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    folder = pathlib.Path(str(config.model_dir))
+    events = [e for path in folder.glob('events.*') for e in tf.compat.v1.train.summary_iterator(str(path))]
+    # Not in each of the three cycles; TensorFlow's writer begins with one of its own.
+    assert len([e for e in events if e.graph_def]) == 2
+    assert 'ApplyRMSProp' in (folder / 'graph.pbtxt').read_text()
 
 
 def test_following_keeps_its_distance_and_gives_up(copied: Config, monkeypatch: Any) -> None:

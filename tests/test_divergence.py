@@ -33,8 +33,8 @@ def saving_every_step(monkeypatch: Any) -> None:
     """A checkpoint after every run of the session, as if steps were as long as the time between checkpoints."""
 
     class EveryRun(checkpoints.CheckpointHook):
-        def __init__(self, model_dir: str, save_secs: int, steps_per_run: int):
-            super().__init__(model_dir, save_secs, steps_per_run)
+        def __init__(self, *arguments: Any):
+            super().__init__(*arguments)
             self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
 
     monkeypatch.setattr(cycles, 'CheckpointHook', EveryRun)
