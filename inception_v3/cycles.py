@@ -307,7 +307,7 @@ class Run:
     def _train(self, until_step: int) -> None:
         config = self._config
         is_first = self._began_at is None
-        if self._began_at is None:
+        if is_first:
             self._began_at = self._step()
             if config.image_summaries:
                 self._training_summaries.draw_images(self._began_at)

@@ -234,7 +234,7 @@ def following(config: Config, patch: Any) -> List[Any]:
 def seconds_between_checkpoints(config: Config, patch: Any) -> int:
     asked: List[Any] = []
 
-    def hook(model_dir: str, save_secs: int, steps_per_run: int) -> tf.estimator.SessionRunHook:
+    def hook(model_dir: str, save_secs: int, steps_per_run: int, writes_graph: bool) -> tf.estimator.SessionRunHook:
         asked.append(save_secs)
         return tf.estimator.SessionRunHook()
 
