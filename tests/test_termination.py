@@ -1,6 +1,5 @@
 """SIGTERM: real signals, to this process, and to a whole program."""
 
-import ctypes
 import dataclasses
 import io
 import os
@@ -79,17 +78,23 @@ def test_training_ends_with_its_last_step_saved_and_goes_on_from_there(
 
 
 def test_without_steps_to_lose_it_ends_at_once_even_within_an_operation() -> None:
-    ended_at: List[float] = []
-    with Termination(lambda: ended_at.append(time.monotonic())) as termination:
-        released: List[bool] = []
-        termination.release = lambda: released.append(True)
-        start = time.monotonic()
-        threading.Timer(0.2, terminate).start()
-        # As an operation of TensorFlow: no handler of Python runs until it returns.
-        ctypes.CDLL(None).usleep(900_000)
-        wait_for(lambda: bool(ended_at))
-    assert released and not termination.requested
-    assert ended_at[0] - start < 0.7
+    ended, released = threading.Event(), threading.Event()
+    ended_within_operation: List[bool] = []
+    queue = tf.queue.FIFOQueue(1, tf.int32)
+    operation, end_operation = queue.dequeue(), queue.enqueue(0)
+
+    def meanwhile() -> None:
+        terminate()
+        ended_within_operation.append(ended.wait(60))
+        session.run(end_operation)
+
+    with Termination(ended.set) as termination, tf.compat.v1.Session() as session:
+        termination.release = released.set
+        threading.Timer(0.2, meanwhile).start()
+        # No handler of Python runs until it returns.
+        session.run(operation)
+    assert ended_within_operation == [True]
+    assert released.is_set() and not termination.requested
 
 
 def test_a_second_signal_ends_at_once_unless_it_is_the_first_passed_on(monkeypatch: Any) -> None:

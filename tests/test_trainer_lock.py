@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 import pytest
 
@@ -24,6 +24,13 @@ def claim_of(folder: Any) -> Dict[str, Any]:
 def write_claim(folder: Any, **values: Any) -> None:
     claim = {'host': 'far', 'process': 1, 'since': SINCE, 'machine': 'other', 'birth': '1', 'renewed': time.time()}
     (folder / CLAIM_FILE).write_text(json.dumps({**claim, **values}))
+
+
+def wait_until(is_so: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def other_process(folder: Any) -> int:
@@ -105,11 +112,12 @@ def test_it_is_renewed_and_what_was_overtaken_ends(tmp_path: Any, monkeypatch: A
     lock = TrainerLock(str(tmp_path), SINCE)
     with lock:
         first = claim_of(tmp_path)['renewed']
-        time.sleep(0.2)
-        assert claim_of(tmp_path)['renewed'] > first
+        wait_until(lambda: claim_of(tmp_path)['renewed'] > first)
         lock.check()
-        write_claim(tmp_path)
-        time.sleep(0.2)
+        # Between two renewals: one that is under way would write its own claim over this one.
+        with lock._renewing:
+            write_claim(tmp_path)
+        wait_until(lambda: lock._overtaken_by)
         with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
             lock.check()
     # It is not ours to remove.
