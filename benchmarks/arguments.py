@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from absl import flags as absl_flags
 
 from benchmarks import photographs
-from data import records
+from data.formats import FORMATS
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
@@ -87,18 +87,22 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
       splits: those that are to be read, of which there must be files.
 
     Raises:
-      ConfigError: images are to be made up, or values do not fit the data set.
+      ConfigError: images are to be made up, or values do not fit the data set, or the photographs.
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
     config = command_line.config
     if config.use_data == 'fake':
         raise ConfigError('--use_data=fake: what is measured is the reading of records. Leave it out.')
     if not config.data_dir:
+        if config.data_format == 'tar':
+            raise ConfigError(
+                '--data_format=tar: the generated photographs are TFRecord files. Name tar shards with --data_dir.'
+            )
         photographs.make(photographs.DATA_DIR)
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
     config = fit_to_data_set(command_line._replace(config=config))
     for split in splits:
-        records.find_shards(config.data_dir, split)
+        FORMATS[config.data_format].find_shards(config.data_dir, split)
     return dataclasses.replace(
         config,
         train_batch_size=config.train_batch_size // config.replicas,

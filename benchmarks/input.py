@@ -21,7 +21,9 @@ from inception_v3.flags import CommandLine
 from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'variants': OwnFlag(str, None, f'what to compare: some of {",".join(VARIANTS)}; default: all'),
+    'variants': OwnFlag(
+        str, None, f'what to compare: some of {", ".join(VARIANTS)}, with commas between; default: all'
+    ),
     'sweep': OwnFlag(str, None, f'measure training over the values of one flag instead: {", ".join(SWEEPS)}'),
     'values': OwnFlag(str, None, 'values of the sweep, such as 1,8,64; default: its usual ones'),
     **arguments.MEASURING,
@@ -40,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    _check(own)
+    _check(own, command_line.config)
     screen.update('looking at the data set, or making it')
     config = arguments.input_config(command_line, _splits(own))
     measured: Measured = {}
@@ -58,7 +60,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     return code or (program.FAILED if failed else 0)
 
 
-def _check(own: Dict[str, Any]) -> None:
+def _check(own: Dict[str, Any], config: Config) -> None:
     """Refuses what cannot be measured or drawn, before anything is."""
     if own['sweep'] is not None and own['sweep'] not in SWEEPS:
         raise ConfigError(f'--sweep={own["sweep"]}: must be one of {", ".join(SWEEPS)}.')
@@ -67,6 +69,11 @@ def _check(own: Dict[str, Any]) -> None:
     if own['values'] is not None and own['sweep'] is None:
         raise ConfigError(f'--values={own["values"]}: are those of a sweep. Name one with --sweep.')
     arguments.chosen('variants', own['variants'], [*VARIANTS])
+    if config.data_format == 'tar' and own['sweep'] is None:
+        raise ConfigError(
+            '--data_format=tar: the plain decode and the naive pipeline, beside which variants are shown, read only '
+            'TFRecord files. Give --sweep, or measure tar shards with python -m benchmarks.tar_reading.'
+        )
     _values(own)
     if own['plot'] is not None:
         charts.check('plot', own['plot'])
@@ -97,7 +104,7 @@ def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
         yield config
         return
     with tempfile.TemporaryDirectory() as folder:
-        photographs.spread(config.data_dir, max(_values(own)), folder)
+        photographs.spread(config.data_dir, config.data_format, max(_values(own)), folder)
         yield dataclasses.replace(config, data_dir=folder)
 
 

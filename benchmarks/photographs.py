@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from data import records
 from data.dataset_info import FILE_NAME, DatasetInfo
+from data.formats import FORMATS
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
 TRAIN_IMAGES = 1024
@@ -60,11 +61,12 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
         ).write(unfinished)
 
 
-def spread(data_dir: str, files: int, folder: str) -> None:
+def spread(data_dir: str, data_format: str, files: int, folder: str) -> None:
     """Fills `folder` with links that make as many training files of those of a data set on this machine."""
-    paths = records.find_shards(data_dir, records.TRAIN)
+    of_format = FORMATS[data_format]
+    paths = of_format.find_shards(data_dir, records.TRAIN)
     for index in range(files):
-        link = records.shard_path(folder, records.TRAIN, index, files)
+        link = of_format.shard_path(folder, records.TRAIN, index, files)
         os.symlink(os.path.abspath(paths[index % len(paths)]), link)
 
 

@@ -1,8 +1,9 @@
 """Audits a data set: reads every record, and reports what is there, what is wrong, and whether it can be trained on.
 
-The headers of the images are read, and those of which something is missing at the end, or looks unusual, are decoded;
---decode decodes all. The exit code is 0 when the data set can be trained on, 1 when training would fail, and 2 when
-there is no data set to audit.
+The headers of the images are read, and the checksums of PNGs; those of which something is missing at the end, or looks
+unusual, are decoded. Damage inside of an image is seen with --decode alone, which decodes all. --data_format=tar audits
+tar shards, as a run with that flag reads them. The exit code is 0 when the data set can be trained on, as far as was
+looked, 1 when training would fail, and 2 when there is no data set to audit.
 """
 
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
@@ -24,6 +25,7 @@ import numpy as np
 from data import dataset_info, records, remote, shard_audit
 from data.audit_findings import judge
 from data.fingerprint import fingerprint
+from data.formats import FORMATS, Format
 from data.shard_audit import LISTED_AT_MOST, Listed, ShardAudit
 
 SPLITS = (records.TRAIN, records.VALIDATION)
@@ -43,7 +45,12 @@ class Split(NamedTuple):
 
 
 def audit(
-    data_dir: str, num_classes: Optional[int], decode: bool, processes: int, progress: Callable[[int], None]
+    data_dir: str,
+    num_classes: Optional[int],
+    decode: bool,
+    processes: int,
+    progress: Callable[[int], None],
+    data_format: str = 'tfrecord',
 ) -> Dict[str, Any]:
     """Reads every record of a data set, in several processes.
 
@@ -53,6 +60,7 @@ def audit(
       decode: decode every image.
       processes: how many at the most.
       progress: is told now and then how many records have been read.
+      data_format: that of the files, of `data.formats.FORMATS`.
 
     Returns:
       The report, as `--json` prints it.
@@ -62,7 +70,8 @@ def audit(
       RemoteError: the folder may not be listed, or cannot be reached.
     """
     start = time.monotonic()
-    paths, errors = _find(data_dir)
+    files = FORMATS[data_format]
+    paths, errors = _find(data_dir, files)
     info = None
     try:
         info = dataset_info.read(data_dir)
@@ -70,11 +79,12 @@ def audit(
         errors.append(str(error))
     if num_classes is None:
         num_classes = info.num_classes if info else _DOCUMENTED_CLASSES
-    contents = _read([path for split in SPLITS for path in paths[split]], num_classes, decode, processes, progress)
+    arguments = (data_format, num_classes, decode)
+    contents = _read([path for split in SPLITS for path in paths[split]], arguments, processes, progress)
     splits = {
         split: Split(
             paths[split],
-            records.missing_shards(data_dir, split, paths[split]) if paths[split] else [],
+            files.missing_shards(data_dir, split, paths[split]) if paths[split] else [],
             sum((contents[path] for path in paths[split]), shard_audit.NOTHING),
         )
         for split in SPLITS
@@ -82,6 +92,7 @@ def audit(
     taken = fingerprint(*(splits[split].content.fingerprint for split in SPLITS))
     report: Dict[str, Any] = {
         'data_dir': data_dir,
+        'data_format': data_format,
         'name': info.name if info else None,
         'num_classes': num_classes,
         'fingerprint': {
@@ -112,13 +123,13 @@ def audit(
     }
 
 
-def _find(data_dir: str) -> Tuple[Dict[str, List[str]], List[str]]:
+def _find(data_dir: str, files: Format) -> Tuple[Dict[str, List[str]], List[str]]:
     """The record files by split, and what is wrong with a split that has none; that both have none is a mistake."""
     paths: Dict[str, List[str]] = {}
     problems = []
     for split in SPLITS:
         try:
-            paths[split] = records.find_shards(data_dir, split)
+            paths[split] = files.find_shards(data_dir, split)
         except records.DataError as error:
             paths[split] = []
             problems.append(str(error))
@@ -134,16 +145,16 @@ def _other_files(data_dir: str, paths: Dict[str, List[str]]) -> List[str]:
 
 
 def _read(
-    paths: Sequence[str], num_classes: int, decode: bool, processes: int, progress: Callable[[int], None]
+    paths: Sequence[str], arguments: Tuple[str, int, bool], processes: int, progress: Callable[[int], None]
 ) -> Dict[str, ShardAudit]:
-    """What is in each file."""
+    """What is in each file; the arguments are the first of `ShardAuditor`'s."""
     # Processes that come of one that has done nothing but load TensorFlow: it does not survive a fork once it has
     # threads, and loading it in each costs seconds.
     context = multiprocessing.get_context('forkserver')
     context.set_forkserver_preload([shard_audit.__name__])
     read: Any = context.Value('q', 0)
     pool = concurrent.futures.ProcessPoolExecutor(
-        min(processes, len(paths)), context, shard_audit.start_process, (num_classes, decode, read)
+        min(processes, len(paths)), context, shard_audit.start_process, (*arguments, read)
     )
     with pool:
         futures = {path: pool.submit(shard_audit.audit_in_process, path) for path in paths}
@@ -179,6 +190,7 @@ def _describe(split: Split, expected: Optional[int]) -> Dict[str, Any]:
         'boxes': content.boxes._asdict(),
         'bad_files': _as_json(content.bad_files),
         'bad_fields': _as_json(content.bad_fields),
+        'bad_boxes': _as_json(content.bad_boxes),
         'undecodable': _as_json(content.undecodable),
         'contradictions': _as_json(content.contradictions),
     }
@@ -301,8 +313,18 @@ def main() -> None:
         prog='python -m data.audit', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument('data_dir', help='the folder of the record files, which may be at gs:// or s3://')
+    parser.add_argument(
+        '--data_format',
+        choices=[*FORMATS],
+        default='tfrecord',
+        help='that of the files, as of a run (default: tfrecord)',
+    )
     parser.add_argument('--json', action='store_true', help='print the report for programs, with all that it lists')
-    parser.add_argument('--decode', action='store_true', help='decode every image, as training will')
+    parser.add_argument(
+        '--decode',
+        action='store_true',
+        help='decode every image, as training will: only so is damage inside of it seen',
+    )
     parser.add_argument(
         '--num_classes',
         type=int,
@@ -323,7 +345,14 @@ def main() -> None:
             except ImportError:
                 parser.error("the table needs rich, which is not installed: pip install '.[data]', or take --json.")
         with _progress_bar(_expected_records(arguments.data_dir)) as progress:
-            report = audit(arguments.data_dir, arguments.num_classes, arguments.decode, arguments.processes, progress)
+            report = audit(
+                arguments.data_dir,
+                arguments.num_classes,
+                arguments.decode,
+                arguments.processes,
+                progress,
+                arguments.data_format,
+            )
     except (records.DataError, remote.RemoteError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:

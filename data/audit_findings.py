@@ -2,13 +2,15 @@
 
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from data import records
+from data import record_checker, records
 from data.dataset_info import FILE_NAME
 
 # Places, and other things, that a finding names.
 NAMED_AT_MOST = 3
 
 Report = Dict[str, Any]
+
+_BAD_BOXES = 'records whose boxes cannot be used'
 
 
 def judge(report: Report) -> Tuple[List[str], List[str]]:
@@ -33,13 +35,17 @@ def _errors(split: str, described: Report) -> List[str]:
         errors.append(f'{split} files that cannot be read to their end: {bad_files["count"]:,}.')
     if described['files'] and not described['records']:
         errors.append(f'there is not one record in the {split} files.')
-    for found, what in (
-        (described['bad_fields'], 'records that cannot be used'),
-        (described['undecodable'], 'images that cannot be decoded'),
-    ):
+    kinds = [
+        ('bad_fields', 'records that cannot be used', 'Training'),
+        ('undecodable', 'images that cannot be decoded', 'Training'),
+    ]
+    if split == records.TRAIN:
+        kinds.append(('bad_boxes', _BAD_BOXES, 'With --use_annotated_bbox, training'))
+    for key, what, who in kinds:
+        found = described[key]
         if found['count']:
             errors.append(
-                f'{split} {what}: {found["count"]:,}. Training stops at them, unless --max_bad_records allows as many. '
+                f'{split} {what}: {found["count"]:,}. {who} stops at them, unless --max_bad_records allows as many. '
                 + _named(found)
             )
     return errors
@@ -59,6 +65,9 @@ def _warnings(split: str, described: Report) -> List[str]:
             f'{split} records that say what is not true of their image: {contradictions["count"]:,}. Training does not '
             f'mind. {_named(contradictions)}'
         )
+    bad_boxes = described['bad_boxes']
+    if bad_boxes['count'] and split != records.TRAIN:
+        warnings.append(f'{split} {_BAD_BOXES}: {bad_boxes["count"]:,}. Evaluation does not mind. {_named(bad_boxes)}')
     # That many images have no box is as it should be.
     partial = [
         f'{field} ({count:,})'
@@ -146,7 +155,7 @@ def _doubts_of_copies(report: Report) -> List[str]:
 
 
 def _at(place: Report) -> str:
-    return str(records.BadRecord(**place))
+    return str(record_checker.BadRecord(**place))
 
 
 def _named(found: Report) -> str:

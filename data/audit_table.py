@@ -38,6 +38,8 @@ def print_report(report: Report) -> None:
             console.print(f'[{colour}]{kind:<8}[/{colour}] {escape(text)}', soft_wrap=True)
     _print_places(console, report['splits'])
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
+    if report['can_be_trained_on'] and not report['decoded']:
+        verdict += ', as far as headers tell (--decode makes sure)'
     found = ', '.join(
         f'{len(report[f"{kind}s"])} {kind}{"s" * (len(report[f"{kind}s"]) > 1)}'
         for kind in ('error', 'warning')
@@ -62,7 +64,7 @@ def _splits(splits: Report) -> Table:
     for kind in sorted({kind for s in splits.values() for kind in s['formats']}):
         rows[kind] = [f'{s["formats"].get(kind, 0):,}' for s in splits.values()]
     rows['bounding boxes'] = [f'{s["boxes"]["boxes"]:,}' for s in splits.values()]
-    for key in ('bad_files', 'bad_fields', 'undecodable'):
+    for key in ('bad_files', 'bad_fields', 'bad_boxes', 'undecodable'):
         rows[key.replace('_', ' ')] = [f'{s[key]["count"]:,}' for s in splits.values()]
     for label, values in rows.items():
         table.add_row(label, *values)
@@ -119,7 +121,7 @@ def _identity(report: Report) -> List[Tuple[str, str]]:
 
 def _print_places(console: Console, splits: Report) -> None:
     """Where the records are that have to be mended."""
-    for key, title in (('bad_fields', 'bad fields'), ('undecodable', 'undecodable')):
+    for key, title in (('bad_fields', 'bad fields'), ('bad_boxes', 'bad boxes'), ('undecodable', 'undecodable')):
         # The findings name the first few.
         found = [place for split in splits.values() for place in split[key]['first'][NAMED_AT_MOST:]]
         for place in found[:_PLACES_SHOWN]:

@@ -92,19 +92,21 @@ def convert(
     settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(size)}
     for what, numbers in (('images', images), ('shards', shards)):
         settings.update({f'--{split}_{what}': str(number) for split, number in numbers.items()})
-    finished = remote.read(os.path.join(data_dir, conversion.REPORT_NAME))
-    if finished:
-        conversion.check_same(data_dir, json.loads(finished.decode())['settings'], settings)
+    finished = conversion.settings_in(os.path.join(data_dir, conversion.REPORT_NAME))
+    if finished is not None:
+        conversion.check_same(data_dir, finished, settings)
         say(f'{data_dir}: was finished before')
         return
     work_dir = os.path.join(data_dir, conversion.WORK_FOLDER)
-    begun = remote.read(os.path.join(work_dir, _SETTINGS_NAME))
-    if begun:
-        conversion.check_same(data_dir, json.loads(begun.decode()), settings)
+    settings_path = os.path.join(work_dir, _SETTINGS_NAME)
+    begun = conversion.settings_in(settings_path)
+    if begun is not None:
+        conversion.check_same(data_dir, begun, settings)
     else:
         conversion.make_dir(data_dir, work_dir)
+    told = json.dumps({'settings': settings}).encode()
     with conversion.alone_in(work_dir):
-        _write(os.path.join(work_dir, _SETTINGS_NAME), json.dumps(settings).encode(), work_dir)
+        _write(settings_path, told, work_dir)
         written = [_write_split(source, split, data_dir, size, images[split], shards[split], say) for split in IMAGES]
         info = DatasetInfo(
             name='cifar10',
@@ -117,7 +119,7 @@ def convert(
         )
         info.write(data_dir)
         # The last: where it is, all is finished.
-        _write(os.path.join(data_dir, conversion.REPORT_NAME), json.dumps({'settings': settings}).encode(), work_dir)
+        _write(os.path.join(data_dir, conversion.REPORT_NAME), told, work_dir)
         tf.io.gfile.rmtree(work_dir)
     say(
         f'{info.train_images:,} training and {info.validation_images:,} validation images of {CLASSES} classes in '

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import sys
 import time
@@ -25,13 +26,33 @@ _SAY_EVERY = 30
 Progress = Callable[[int], None]
 
 
+def settings_in(path: str) -> Optional[Dict[str, str]]:
+    """The settings in a file that a conversion has left; None if there is no such file.
+
+    Raises:
+      DataError: it tells of none.
+      RemoteError: it is refused, or cannot be reached.
+    """
+    content = remote.read(path)
+    if content is None:
+        return None
+    try:
+        return {str(flag): str(value) for flag, value in json.loads(content.decode())['settings'].items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise DataError(f'{path}: does not tell of what the folder was made. Name a new folder.')
+
+
 def check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -> None:
     """Makes sure that what a folder was begun with is what it is to be gone on with.
 
     Raises:
       DataError: it is something else.
     """
-    changed = [f'{flag} was {begun[flag]}, and is {value}' for flag, value in settings.items() if begun[flag] != value]
+    changed = [
+        f'{flag} was {begun.get(flag, "not given")}, and is {value}'
+        for flag, value in settings.items()
+        if begun.get(flag) != value
+    ]
     if changed:
         raise DataError(
             f'{data_dir}: was made from something else: {"; ".join(changed)}. Go on with what it was begun with, or '

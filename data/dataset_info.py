@@ -40,6 +40,29 @@ class DatasetInfo:
     class_names: List[str]
     fingerprint: str = ''
 
+    def problem(self) -> Optional[str]:
+        """Why `read` would refuse it; None if it would not."""
+        try:
+            for field in dataclasses.fields(self):
+                value = getattr(self, field.name)
+                # True is an int to Python.
+                if type(value) is not (list if field.type == List[str] else field.type):
+                    return f'{field.name} is {shown(repr(value))}'
+            for name in (self.name, self.source, *self.class_names):
+                if not isinstance(name, str):
+                    return f'a name is {shown(repr(name))}'
+                # Names of files have bytes that are no UTF-8 in this disguise.
+                name.encode('utf-8', 'surrogateescape')
+        except UnicodeEncodeError as error:
+            return shown(error, _LONGEST_REASON)
+        if max(self.train_images, self.validation_images) > _IMAGES_AT_MOST:
+            return f'there are more than {_IMAGES_AT_MOST:,} images'
+        if min(self.train_images, self.validation_images, self.num_classes - 1) < 1:
+            return 'there must be images of both splits, and a class besides the background'
+        if len(self.class_names) != self.num_classes:
+            return f'{len(self.class_names)} names for {self.num_classes} classes'
+        return None
+
     def write(self, data_dir: str) -> None:
         """Writes the description beside the record files.
 
@@ -67,22 +90,9 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
         if content is None:
             return None
         info = DatasetInfo(**json.loads(content.decode()))
-        for field in dataclasses.fields(info):
-            value = getattr(info, field.name)
-            # True is an int to Python.
-            if type(value) is not (list if field.type == List[str] else field.type):
-                raise TypeError(f'{field.name} is {shown(repr(value))}')
-        for name in (info.name, info.source, *info.class_names):
-            if not isinstance(name, str):
-                raise TypeError(f'a name is {shown(repr(name))}')
-            # Names of files have bytes that are no UTF-8 in this disguise.
-            name.encode('utf-8', 'surrogateescape')
-        if max(info.train_images, info.validation_images) > _IMAGES_AT_MOST:
-            raise ValueError(f'there are more than {_IMAGES_AT_MOST:,} images')
-        if min(info.train_images, info.validation_images, info.num_classes - 1) < 1:
-            raise ValueError('there must be images of both splits, and a class besides the background')
-        if len(info.class_names) != info.num_classes:
-            raise ValueError(f'{len(info.class_names)} names for {info.num_classes} classes')
+        problem = info.problem()
+        if problem:
+            raise ValueError(problem)
         return info
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')

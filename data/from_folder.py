@@ -12,7 +12,7 @@ import functools
 import itertools
 import os
 import sys
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 
@@ -40,19 +40,34 @@ class ImageFile(NamedTuple):
     class_name: str
 
 
-def find_images(folder: str) -> Tuple[List[ImageFile], List[str]]:
-    """The images in a folder of class folders, in order, and the other files, which are of no use.
+class Found(NamedTuple):
+    """What is in a folder of class folders, in order.
+
+    Attributes:
+      images: the images.
+      others: files and folders that are of no use.
+      empty: class folders without images that are not among the others.
+    """
+
+    images: List[ImageFile]
+    others: List[str]
+    empty: List[str]
+
+
+def find_images(folder: str) -> Found:
+    """The images in a folder of class folders, and what else is there.
 
     Hidden files and folders are passed over.
 
     Raises:
-      records.DataError: the folder does not exist, or has no class folder with an image.
+      records.DataError: the folder does not exist, or has no class folder with an image; or a folder cannot be listed.
     """
     if not os.path.isdir(folder):
         raise records.DataError(f'{folder}: no such folder.')
     images, others = [], []
+    classes: List[str] = []
     visited: Set[str] = set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
+    for parent, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith('.'))
         if os.path.realpath(parent) in visited:
             # A link to where the walk has been, which may lead round in a circle.
@@ -61,6 +76,8 @@ def find_images(folder: str) -> Tuple[List[ImageFile], List[str]]:
             continue
         visited.add(os.path.realpath(parent))
         inside = os.path.relpath(parent, folder)
+        if inside == os.curdir:
+            classes = folders[:]
         for name in sorted(names):
             path = os.path.join(parent, name)
             if name.startswith('.'):
@@ -73,7 +90,15 @@ def find_images(folder: str) -> Tuple[List[ImageFile], List[str]]:
         raise records.DataError(
             f'{folder}: no images. They lie in a folder per class, and end in {", ".join(EXTENSIONS)}.'
         )
-    return images, others
+    empty = {os.path.join(folder, name) for name in {*classes} - {image.class_name for image in images}}
+    return Found(images, others, sorted(empty - {*others}))
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise records.DataError(
+        f'{error.filename}: cannot be listed: {error.strerror}. Its images would be missing: make it readable, or '
+        'remove it.'
+    )
 
 
 def import_folder(
@@ -101,22 +126,29 @@ def import_folder(
 
     Raises:
       records.DataError: there are no images, a split has none, the splits' classes differ, images cannot be
-        decoded, or `data_dir` holds something or cannot be made.
+        decoded, a folder cannot be listed, or `data_dir` holds something or cannot be made.
     """
     records.check_can_be_made(data_dir)
     reader = _ImageReader()
     folders = _divided_folders(folder) or [folder]
     images: List[List[ImageFile]] = []
     others: List[str] = []
+    empty: List[str] = []
     for part_folder in folders:
-        found, rest = find_images(part_folder)
-        images.append(found)
-        others += rest
+        found = find_images(part_folder)
+        images.append(found.images)
+        others += found.others
+        empty += found.empty
     if len(folders) > 1:
         used = {os.path.basename(part_folder) for part_folder in folders}
-        others += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name not in used]
+        try:
+            others += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name not in used]
+        except OSError as error:
+            _refuse(error)
     if others:
         say(f'{len(others)} files or folders are of no use here, and are left out: {_listed(others)}')
+    if empty:
+        say(f'{len(empty)} class folders have no images: {_listed(empty)}')
 
     unreadable: List[str] = []
     digests: Dict[str, bytes] = {}

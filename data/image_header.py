@@ -1,18 +1,22 @@
 """What the header of an encoded image says: format, size and colours, in microseconds, without decoding.
 
 JPEG: ITU-T T.81, annex B, and Adobe's technical note 5116 for the colours of APP14. PNG: W3C, "Portable Network
-Graphics", second edition, 5 and 11.2.2. GIF: CompuServe, GIF89a, 18.
+Graphics", second edition, 5 and 11.2.2. GIF: CompuServe, GIF89a, 18. PPM: see `data.ppm`.
 """
 
+import re
 import struct
-from typing import NamedTuple, Optional, Tuple
+import zlib
+from typing import List, NamedTuple, Optional, Tuple
 
+from data import ppm
 from preprocessing.decoding import MAX_PIXELS
 
 _PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
 # What training cannot decode, and people take for images all the same.
 _OTHER_FORMATS = {b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP', b'\0\0\0\x0cJXL ': 'JPEG XL'}
-_PNG_COLOURS = {0: ('grey',), 2: (), 3: ('palette',), 4: ('grey', 'transparency'), 6: ('transparency',)}
+_PNG_PALETTE = 3
+_PNG_COLOURS = {0: ('grey',), 2: (), _PNG_PALETTE: ('palette',), 4: ('grey', 'transparency'), 6: ('transparency',)}
 
 # Markers of JPEG. Frames of other kinds than these are rare, and not all decoders take them.
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
@@ -26,12 +30,12 @@ class ImageHeader(NamedTuple):
     """What the header of an image says.
 
     Attributes:
-      format: 'JPEG', 'PNG', 'GIF', or what else it is.
+      format: 'JPEG', 'PNG', 'GIF', 'PPM', or what else it is.
       variants: what is special about it, such as 'grey', 'CMYK' or 'progressive'.
       width: in pixels; 0 if that is not known.
       height: in pixels; 0 if that is not known.
-      sound: whether nothing is missing at the end, and the header is of a usual kind. If not, decoding tells whether
-        the image can be used. What is damaged in between is only seen in decoding.
+      sound: whether nothing is missing at the end, the header is of a usual kind, and a PNG's checksums agree. If not,
+        decoding tells whether the image can be used. What else is damaged in between is only seen in decoding.
     """
 
     format: str
@@ -57,6 +61,10 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
             # Only GIFs of one picture can be used, which is seen in decoding.
             width, height = struct.unpack_from('<HH', encoded, 6)
             return ImageHeader('GIF', (), width, height, False)
+        match = re.match(ppm.HEADER.encode(), encoded[: ppm.HEADER_BYTES])
+        if match:
+            # Only in tar shards they can be used, which is seen in decoding.
+            return ImageHeader('PPM', (), int(match.group(1)), int(match.group(2)), False)
     except (IndexError, struct.error):
         return None
     others = [name for start, name in _OTHER_FORMATS.items() if encoded.startswith(start)]
@@ -108,8 +116,23 @@ def _png(encoded: bytes) -> ImageHeader:
     variants = [*_PNG_COLOURS.get(colour, ('unknown colours',))]
     if depth == 16:
         variants.append('16 bits')
-    whole = name == b'IHDR' and colour in _PNG_COLOURS and encoded[-8:-4] == b'IEND'
-    return ImageHeader('PNG', tuple(variants), width, height, whole and _is_usual(width, height))
+    sound = name == b'IHDR' and colour in _PNG_COLOURS and _is_usual(width, height)
+    return ImageHeader('PNG', tuple(variants), width, height, sound and _has_chunks(encoded, colour == _PNG_PALETTE))
+
+
+def _has_chunks(encoded: bytes, needs_palette: bool) -> bool:
+    """Whether the chunks of a PNG are as long as they say, with their checksums, to its end, and none is missing."""
+    kinds: List[bytes] = []
+    view = memoryview(encoded)
+    position = len(_PNG_SIGNATURE)
+    while kinds[-1:] != [b'IEND']:
+        end = position + 8 + int.from_bytes(encoded[position : position + 4], 'big')
+        if zlib.crc32(view[position + 4 : end]).to_bytes(4, 'big') != encoded[end : end + 4]:
+            return False
+        kinds.append(encoded[position + 4 : position + 8])
+        position = end + 4
+    before_pixels = kinds[: kinds.index(b'IDAT')] if b'IDAT' in kinds else []
+    return (b'PLTE' if needs_palette else b'IHDR') in before_pixels
 
 
 def _is_usual(width: int, height: int) -> bool:

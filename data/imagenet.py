@@ -17,7 +17,6 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -68,9 +67,9 @@ def convert(
     """
     work_dir = os.path.join(data_dir, conversion.WORK_FOLDER)
     settings = imagenet_plan.settings_of(source, shards)
-    finished = remote.read(os.path.join(data_dir, conversion.REPORT_NAME))
-    if finished:
-        conversion.check_same(data_dir, json.loads(finished.decode())['settings'], settings)
+    finished = conversion.settings_in(os.path.join(data_dir, conversion.REPORT_NAME))
+    if finished is not None:
+        conversion.check_same(data_dir, finished, settings)
         say(f'{data_dir}: was finished before')
         return
     plan = imagenet_plan.read(work_dir)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from data import remote
+from data.messages import shown
 from data.records import Box, DataError
 
 _SYNSET = re.compile(r'n\d{8}')
@@ -25,6 +26,7 @@ _GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
 _META = 'data/meta.mat'
 _TAR_BLOCK = 512
 _CSV_COLUMNS = ['filename', *Box._fields]
+_CSV_LINE = ','.join(_CSV_COLUMNS)
 # How far from the image a corner in a CSV file may be, in images, before it is taken for pixels.
 _FARTHEST_CORNER = 1.0
 
@@ -201,7 +203,10 @@ def label_validation(images: List[Image], path: str) -> List[Image]:
     """
     if is_devkit(path):
         wordnet_ids = {number: synset for number, synset, _ in _devkit_synsets(path)}
-        numbers = _devkit_file(path, _GROUND_TRUTH).decode().split()
+        try:
+            numbers = _devkit_file(path, _GROUND_TRUTH).decode().split()
+        except UnicodeDecodeError:
+            raise DataError(f'{path}: {_GROUND_TRUTH} in it is no text, a number per image. Download it again.')
         unknown = sorted({number for number in numbers if number not in wordnet_ids})
         if unknown:
             raise DataError(
@@ -289,11 +294,15 @@ def _devkit_synsets(path: str) -> List[Tuple[str, str, str]]:
         import scipy.io
     except ImportError:
         raise DataError(f"{path}: {_META} in it takes SciPy to read: pip install 'scipy<1.8', or name a text file.")
+    content = _devkit_file(path, _META)
     try:
-        synsets = scipy.io.loadmat(io.BytesIO(_devkit_file(path, _META)), squeeze_me=True)['synsets']
+        synsets = scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']
         return [(str(row['ILSVRC2012_ID']), str(row['WNID']), str(row['words'])) for row in np.atleast_1d(synsets)]
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise DataError(f'{path}: {_META} is not that of ImageNet-2012 ({error}).')
+    except Exception as error:  # What is damaged fails in any way.
+        reason = shown(error) or type(error).__name__
+        raise DataError(
+            f'{path}: {_META} in it is damaged, or not that of ImageNet-2012 ({reason}). Download it again.'
+        )
 
 
 def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
@@ -305,7 +314,7 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
       bad: is given the names of annotations that cannot be used, and why.
 
     Raises:
-      DataError: it is neither.
+      DataError: it is neither, or has no annotation.
       RemoteError: it is refused, or cannot be reached.
     """
     if path.lower().endswith('.csv'):
@@ -318,7 +327,8 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
             found = True
             try:
                 boxes = _xml_boxes(content)
-            except (xml.etree.ElementTree.ParseError, ValueError, AttributeError, TypeError) as error:
+            except (xml.etree.ElementTree.ParseError, ValueError, AttributeError, TypeError, LookupError) as error:
+                # LookupError: it says that it is in an encoding that nobody knows.
                 bad.append(f'{name} ({error})')
                 continue
             # The name of the file: some annotations say that they are of '%s'.
@@ -353,18 +363,32 @@ def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
 
 
 def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
-    for number, row in enumerate(csv.reader(io.StringIO(_text(path))), 1):
-        if not row or row == _CSV_COLUMNS:
-            continue
-        try:
-            filename, *values = row
-            xmin, ymin, xmax, ymax = map(float, values)
-        except ValueError:
-            raise DataError(f'{path}, line {number}: {",".join(row)[:80]!r} is not {",".join(_CSV_COLUMNS)}.')
-        corners = xmin, ymin, xmax, ymax
-        if not all(-_FARTHEST_CORNER <= corner <= 1 + _FARTHEST_CORNER for corner in corners):
-            raise DataError(
-                f'{path}, line {number}: {",".join(row)[:80]!r} is far from the image. Corners are fractions of its '
-                'width and height, not pixels.'
-            )
-        yield os.path.splitext(filename)[0], AnnotatedBox(corners, '')
+    rows = csv.reader(io.StringIO(_text(path)))
+    found = False
+    try:
+        for row in rows:
+            if not row or row == _CSV_COLUMNS:
+                continue
+            found = True
+            yield _csv_box(row, f'{path}, line {rows.line_num}')
+    except csv.Error as error:
+        raise DataError(
+            f'{path}, line {rows.line_num}: no CSV ({error}). It must be text in UTF-8, and a line of it {_CSV_LINE}.'
+        )
+    if not found:
+        raise DataError(f'{path}: no bounding boxes, which are lines {_CSV_LINE} in it.')
+
+
+def _csv_box(row: List[str], where: str) -> Tuple[str, AnnotatedBox]:
+    try:
+        filename, *values = row
+        xmin, ymin, xmax, ymax = map(float, values)
+    except ValueError:
+        raise DataError(f'{where}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
+    corners = xmin, ymin, xmax, ymax
+    if not all(-_FARTHEST_CORNER <= corner <= 1 + _FARTHEST_CORNER for corner in corners):
+        raise DataError(
+            f'{where}: {",".join(row)[:80]!r} is far from the image. Corners are fractions of its width and height, '
+            'not pixels.'
+        )
+    return os.path.splitext(filename)[0], AnnotatedBox(corners, '')

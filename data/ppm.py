@@ -5,11 +5,11 @@ import tensorflow as tf
 _MAGIC = 'P6'
 # Width, height and 255, each after white space or comments, and one white space.
 _GAP = r'(?:\s|#[^\r\n]*[\r\n])+'
-_HEADER = rf'^{_MAGIC}{_GAP}(\d{{1,6}}){_GAP}(\d{{1,6}}){_GAP}255\s'
+HEADER = rf'^{_MAGIC}{_GAP}(\d{{1,6}}){_GAP}(\d{{1,6}}){_GAP}255\s'
 # To a regular expression the pixels that follow are no characters, but for \C.
-_WHOLE_HEAD = _HEADER + r'\C*'
+_WHOLE_HEAD = HEADER + r'\C*'
 # The longest header with its comments.
-_HEADER_BYTES = 1024
+HEADER_BYTES = 1024
 
 
 def as_png(encoded: tf.Tensor) -> tf.Tensor:
@@ -26,14 +26,14 @@ def as_png(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _convert(encoded: tf.Tensor) -> tf.Tensor:
-    head = tf.strings.substr(encoded, 0, _HEADER_BYTES)
+    head = tf.strings.substr(encoded, 0, HEADER_BYTES)
     fits = tf.Assert(tf.strings.regex_full_match(head, _WHOLE_HEAD), ['not a PPM image of 8 bits per channel'])
     with tf.control_dependencies([fits]):
         width, height = (
             tf.strings.to_number(tf.strings.regex_replace(head, _WHOLE_HEAD, group), tf.int64)
             for group in (r'\1', r'\2')
         )
-    rest = tf.strings.regex_replace(head, _HEADER, '', replace_global=False)
+    rest = tf.strings.regex_replace(head, HEADER, '', replace_global=False)
     begin = tf.cast(tf.strings.length(head) - tf.strings.length(rest), tf.int64)
     size = height * width * 3
     whole = tf.logical_and(size > 0, begin + size <= tf.cast(tf.strings.length(encoded), tf.int64))

@@ -7,21 +7,18 @@ import concurrent.futures
 import contextlib
 import functools
 import io
-import math
+import itertools
 import os
 import re
 import shutil
 import tempfile
-import warnings
-from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import BinaryIO, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-import numpy as np
 import tensorflow as tf
 from absl import app
 
 from data import remote
 from data.fingerprint import SplitFingerprint
-from preprocessing.decoding import MAX_PIXELS
 
 TRAIN = 'train'
 VALIDATION = 'validation'
@@ -36,14 +33,10 @@ _LENGTH_BYTES = 8
 FRAME_BYTES = _LENGTH_BYTES + 4 + 4
 # No Example has as many bytes: protocol buffers end there.
 _TOO_LONG = 2**31
-# What is wrong with a record that Python's protocol buffers can read, and TensorFlow's parser cannot.
-UNREADABLE = 'damaged: its fields cannot be read.'
 # A data set on this machine of as many bytes is looked through in seconds for such a length, before it is read.
 _LOOKED_THROUGH = 16 << 30
 # Questions put to a remote file system at the same time.
 _PARALLEL_REQUESTS = 32
-# Records looked at before a search for bad ones says how far it is.
-_PROGRESS_EVERY = 10000
 
 
 # What the pipeline says of a record that is no Example, and then the record: TensorFlow makes a Python text of it,
@@ -71,17 +64,6 @@ class ParsedRecord(NamedTuple):
     bbox: tf.Tensor
 
 
-class BadRecord(NamedTuple):
-    """A record that cannot be used: its file, its position there (from 0), and why."""
-
-    path: str
-    position: int
-    problem: str
-
-    def __str__(self) -> str:
-        return f'{self.path}, record {self.position}: {self.problem}'
-
-
 class Box(NamedTuple):
     """A bounding box, in fractions of the image's width and height: 0 <= min < max <= 1."""
 
@@ -93,6 +75,9 @@ class Box(NamedTuple):
 
 def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
     """Parses a serialized `tf.train.Example`, as TensorFlow operations.
+
+    With boxes, a list of floats that says it is longer than its record crashes TensorFlow. Checksums keep damage from
+    making such a record: only a program that writes wrong ones can.
 
     Args:
       serialized: a string scalar, the record.
@@ -318,25 +303,58 @@ def check_enough_for(hosts: int, data_dir: Optional[str], split: str, files: int
         )
 
 
-def check_not_empty(paths: Sequence[str]) -> None:
-    """Makes sure that some file has a record: a pipeline that repeats nothing waits for ever.
+def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
+    """Makes sure that files have more records than may be skipped: a pipeline that repeats nothing waits for ever.
+
+    Args:
+      paths: the files.
+      skipped: how many may be.
 
     Raises:
-      DataError: none has one, or one cannot be read.
+      DataError: they have not, or one cannot be read.
       RemoteError: one is refused, or cannot be reached.
     """
+
+    def begin(path: str, at_most: int) -> int:
+        try:
+            return sum(1 for _ in itertools.islice(serialized_in(path), at_most))
+        except tf.errors.DataLossError as error:
+            raise DataError(f'{path}: not a record file, or damaged near its very beginning: {error.message}.')
+
+    check_more_than(skipped, paths, begin)
+    _check_lengths(paths)
+
+
+def check_more_than(skipped: int, paths: Sequence[str], begin: Callable[[str, int], int]) -> None:
+    """As `check_not_empty`, for files of any format.
+
+    Args:
+      skipped: how many records may be.
+      paths: the files.
+      begin: counts the records of a file, up to a number.
+
+    Raises:
+      DataError, RemoteError: as `check_not_empty`.
+    """
+    for path in paths:
+        if not remote.is_remote(path) and not os.path.isfile(path):
+            what = 'a directory' if os.path.isdir(path) else 'a link to what is not there'
+            raise DataError(f'{path}: cannot be read: {what}. It is named like a file of the data set.')
+    found = 0
     for path in paths:
         try:
             remote.check_readable(path)
-            if any(True for _ in serialized_in(path)):
-                break
-        except tf.errors.DataLossError as error:
-            raise DataError(f'{path}: not a record file, or damaged at its very beginning: {error.message}.')
+            found += begin(path, skipped + 1 - found)
         except tf.errors.OpError as error:
             raise DataError(f'{path}: cannot be read: {error.message}')
-    else:
-        raise DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one record in it.')
-    _check_lengths(paths)
+        if found > skipped:
+            return
+    where = f'{paths[0]}{" and the others" if len(paths) > 1 else ""}'
+    if not found:
+        raise DataError(f'{where}: there is not one record in it.')
+    raise DataError(
+        f'{where}: {found} records, all of which --max_bad_records={skipped} lets be skipped, for ever. Allow fewer.'
+    )
 
 
 def _check_lengths(paths: Sequence[str]) -> None:
@@ -426,8 +444,15 @@ def sizes_to_reach(paths: Sequence[str]) -> List[int]:
     Raises:
       RemoteError: a file is refused, or cannot be reached.
     """
-    if not remote.hides_refusals(paths[0]):
-        return [0] * len(paths)
+    return sizes_of(paths) if remote.hides_refusals(paths[0]) else [0] * len(paths)
+
+
+def sizes_of(paths: Sequence[str]) -> List[int]:
+    """The sizes of files, in bytes.
+
+    Raises:
+      RemoteError: a file is refused, or cannot be reached.
+    """
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         return [*pool.map(remote.size, paths)]
 
@@ -517,134 +542,14 @@ def read_to_the_end(serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tenso
     return counted.filter(lambda is_end, record: tf.logical_not(is_end)).map(lambda is_end, record: record)
 
 
+def passed_over(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
+    """What is named almost like the files of a split, but not read: backups, compressed or unfinished copies."""
+    names = {os.path.basename(path) for path in paths}
+    return [n for n in sorted(remote.names_in(data_dir) or ()) if n.startswith(f'{split}-') and n not in names]
+
+
 def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
     """The names of the record files that should stand beside those that were found, going by their names."""
     count = _shards_of(paths[0])
     expected = [os.path.basename(shard_path(data_dir, split, shard, count)) for shard in range(count)]
     return sorted(set(expected) - {os.path.basename(path) for path in paths})
-
-
-_NO_IMAGE = 'no image: image/encoded must hold the bytes of one.'
-_NO_NUMBERS = 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
-
-
-def parse_example(serialized: bytes) -> Optional[tf.train.Example]:
-    """The Example that was serialized, or None if it is none."""
-    example = tf.train.Example()
-    try:
-        with warnings.catch_warnings():
-            # Of what comes after a place where it stops, it only warns.
-            warnings.simplefilter('ignore', RuntimeWarning)
-            parsed = example.ParseFromString(serialized)
-    except Exception:  # protobuf's DecodeError, whose module differs between its implementations
-        return None
-    return example if parsed == len(serialized) else None
-
-
-def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Optional[str]:
-    """Why a record cannot be used, going by its fields; None if they are in order, whatever the image is like.
-
-    Args:
-      example: what `parse_example` returned.
-      num_classes: labels must be below it.
-    """
-    if example is None:
-        return 'not a tf.train.Example.'
-    feature = example.features.feature
-    encoded = feature['image/encoded'].bytes_list.value
-    if len(encoded) != 1 or not encoded[0]:
-        return _NO_IMAGE
-    label = feature['image/class/label'].int64_list.value
-    if len(label) != 1:
-        return 'no label: image/class/label must hold one whole number.'
-    if label_problem(label[0], num_classes):
-        return label_problem(label[0], num_classes)
-    corners = [feature[f'image/object/bbox/{c}'] for c in CORNERS]
-    if any(corner.WhichOneof('kind') not in (None, 'float_list') for corner in corners):
-        return 'bounding boxes that are no fractions: image/object/bbox/* must be floats.'
-    if len({len(corner.float_list.value) for corner in corners}) > 1:
-        return 'bounding boxes with corners missing: image/object/bbox/* differ in length.'
-    if any(math.isnan(value) for corner in corners for value in corner.float_list.value):
-        return _NO_NUMBERS
-    return None
-
-
-def label_problem(label: int, num_classes: int) -> Optional[str]:
-    """Why a label cannot be used; None if it can."""
-    if 0 <= label < num_classes:
-        return None
-    return f'label {label} is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
-
-
-class RecordChecker:
-    """Tells what is wrong with a record: the same demands as the input pipeline's, in words.
-
-    Args:
-      num_classes: labels must be below it.
-      decode: TensorFlow operations from an encoded image (a string scalar) to its pixels.
-    """
-
-    def __init__(self, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor]):
-        self.num_classes = num_classes
-        with tf.Graph().as_default() as graph:
-            self._serialized = self._encoded = tf.compat.v1.placeholder(tf.string, [])
-            self._parsed = parse(self._serialized)
-            self._decoded = tf.shape(decode(self._encoded))
-        self._session = tf.compat.v1.Session(graph=graph)
-
-    def close(self) -> None:
-        """Lets go of TensorFlow's resources."""
-        self._session.close()
-
-    def problem(self, serialized: bytes) -> Optional[str]:
-        """Why a serialized record cannot be used; None if it can."""
-        try:
-            # Of what is damaged, TensorFlow understands more than Python at times, and less at others.
-            parsed = self._session.run(self._parsed, {self._serialized: serialized})
-        except tf.errors.InvalidArgumentError:
-            return field_problem(parse_example(serialized), self.num_classes) or UNREADABLE
-        if not parsed.encoded:
-            return _NO_IMAGE
-        if np.isnan(parsed.bbox).any():
-            return _NO_NUMBERS
-        return label_problem(int(parsed.label), self.num_classes) or self.image_problem(parsed.encoded)
-
-    def image_problem(self, encoded: bytes) -> Optional[str]:
-        """Why an encoded image cannot be used; None if it can."""
-        try:
-            self._session.run(self._decoded, {self._encoded: encoded})
-        except tf.errors.InvalidArgumentError:
-            return (
-                f'the image ({len(encoded)} bytes) cannot be decoded: broken, of more than '
-                f'{MAX_PIXELS // 10**6} million pixels, or neither JPEG, PNG nor GIF.'
-            )
-        return None
-
-    def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
-        """For each record of a file, in order, what tells its problem."""
-        for serialized in serialized_in(path):
-            yield functools.partial(self.problem, serialized)
-
-    def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:
-        """The bad records of some files, one after the other; `progress` is told now and then how far it is."""
-        looked_at = 0
-        for path in paths:
-            position = -1
-            try:
-                for position, tell in enumerate(self.problems(path)):
-                    problem = tell()
-                    if problem:
-                        yield BadRecord(path, position, problem)
-                    looked_at += 1
-                    if looked_at % _PROGRESS_EVERY == 0:
-                        progress(f'{looked_at:,} records looked at, now in {path}')
-            except tf.errors.DataLossError as error:
-                yield BadRecord(path, position + 1, f'the file is damaged or cut short from here on: {error.message}.')
-
-    def problem_at(self, path: str, position: int) -> BadRecord:
-        """The bad record at a place where one was met."""
-        with contextlib.suppress(tf.errors.OpError):
-            for index, tell in enumerate(self.problems(path)):
-                if index == position:
-                    return BadRecord(path, position, tell() or 'could not be used when it was read.')
-        return BadRecord(path, position, 'cannot be read any more.')

@@ -5,13 +5,13 @@ from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow
 import collections
 import os
 import signal
-from typing import Any, Counter, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Counter, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
-import tensorflow as tf
 
-from data import records, remote
+from data import record_checker, records
 from data.fingerprint import SplitFingerprint
+from data.formats import FORMATS
 from data.image_header import ImageHeader, read_header
 from data.messages import shown
 from data.split import digest
@@ -32,28 +32,6 @@ _PROGRESS_EVERY = 100
 # What is kept of each image that has a label: 64 bits of its digest (that two of 14 million images share them by chance
 # is one case in 180,000), its position in the file, its label, its size in pixels (0: unknown), its bytes.
 IMAGE = np.dtype([('digest', 'u8'), ('position', 'i8'), ('label', 'i8'), ('size', 'i8', 2), ('bytes', 'i8')])
-
-
-class Entry(NamedTuple):
-    """A record as its format has it: what is there, and what is wrong with that.
-
-    Attributes:
-      position: its place in the file, from 0.
-      encoded: the image file's bytes, if there are any.
-      label: if there is one, whether it is allowed or not.
-      boxes: float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; none if they are bad.
-      fields: the names of what it holds.
-      said: what it says of its image, of `format`, `height` and `width`.
-      problem: why it cannot be used, whatever the image is like; None if it can.
-    """
-
-    position: int
-    encoded: Optional[bytes]
-    label: Optional[int]
-    boxes: np.ndarray
-    fields: Tuple[str, ...]
-    said: Dict[str, Union[int, str]]
-    problem: Optional[str]
 
 
 class BoxCounts(NamedTuple):
@@ -79,7 +57,7 @@ class Listed(NamedTuple):
     """Records that have something in common: how many, and the first of them."""
 
     total: int = 0
-    first: Tuple[records.BadRecord, ...] = ()
+    first: Tuple[record_checker.BadRecord, ...] = ()
 
     def __add__(self, other: tuple) -> 'Listed':
         total, first = other
@@ -96,7 +74,8 @@ class ShardAudit(NamedTuple):
       fingerprint: of the images that have a label.
       images: the same, an array of `IMAGE` for each file.
       boxes: counts of bounding boxes.
-      bad_fields: records that training cannot use because of their fields.
+      bad_fields: records that training cannot use because of their fields, other than boxes.
+      bad_boxes: records that training cannot use because of their boxes, if it is to use these.
       undecodable: records whose image cannot be decoded.
       contradictions: records that say something else of their image than its header; they can be used.
       bad_files: files that cannot be read to their end, and from which record on.
@@ -109,6 +88,7 @@ class ShardAudit(NamedTuple):
     images: Tuple[np.ndarray, ...]
     boxes: BoxCounts
     bad_fields: Listed
+    bad_boxes: Listed
     undecodable: Listed
     contradictions: Listed
     bad_files: Listed
@@ -125,6 +105,7 @@ NOTHING = ShardAudit(
     images=(),
     boxes=BoxCounts(),
     bad_fields=Listed(),
+    bad_boxes=Listed(),
     undecodable=Listed(),
     contradictions=Listed(),
     bad_files=Listed(),
@@ -135,16 +116,18 @@ class ShardAuditor:
     """Reads files and counts what is in them.
 
     Args:
+      data_format: of `data.formats.FORMATS`.
       num_classes: labels must be below it.
       decode: decode every image, and not only those whose header or end is not as it should be.
       progress: a shared number, to which the records that have been read are added.
     """
 
-    def __init__(self, num_classes: int, decode: bool, progress: Any):
+    def __init__(self, data_format: str, num_classes: int, decode: bool, progress: Any):
+        self._entries = FORMATS[data_format].entries
         self._num_classes = num_classes
         self._decode = decode
         self._progress = progress
-        self._checker = records.RecordChecker(num_classes, decode_image)
+        self._checker = FORMATS[data_format].checker(num_classes, decode_image, False)
 
     def audit(self, path: str) -> ShardAudit:
         """Reads one file; what is wrong with it is part of the result."""
@@ -152,20 +135,23 @@ class ShardAuditor:
         formats: Counter[str] = collections.Counter()
         images: List[tuple] = []
         boxes, fingerprint = BoxCounts(), SplitFingerprint()
-        bad_fields: List[records.BadRecord] = []
-        undecodable: List[records.BadRecord] = []
-        contradictions: List[records.BadRecord] = []
-        bad_files: List[records.BadRecord] = []
+        bad_fields: List[record_checker.BadRecord] = []
+        bad_boxes: List[record_checker.BadRecord] = []
+        undecodable: List[record_checker.BadRecord] = []
+        contradictions: List[record_checker.BadRecord] = []
+        bad_files: List[record_checker.BadRecord] = []
         reached = 0
         try:
-            for entry in read_entries(path, self._num_classes):
+            for entry in self._entries(path, self._num_classes):
                 reached += 1
                 if not reached % _PROGRESS_EVERY:
                     self._advance(_PROGRESS_EVERY)
                 fields.update(entry.fields)
                 boxes += count_boxes(entry.boxes)
                 if entry.problem:
-                    bad_fields.append(records.BadRecord(path, entry.position, entry.problem))
+                    bad_fields.append(entry.bad_record(path, entry.problem))
+                if entry.box_problem:
+                    bad_boxes.append(entry.bad_record(path, entry.box_problem))
                 if entry.encoded is None:
                     continue
                 header = read_header(entry.encoded)
@@ -174,18 +160,18 @@ class ShardAuditor:
                 if self._decode or header is None or not header.sound:
                     problem = self._checker.image_problem(entry.encoded)
                 if problem:
-                    undecodable.append(records.BadRecord(path, entry.position, problem))
+                    undecodable.append(entry.bad_record(path, problem))
                 elif header:
                     contradiction = contradiction_of(entry.said, header)
                     if contradiction:
-                        contradictions.append(records.BadRecord(path, entry.position, contradiction))
+                        contradictions.append(entry.bad_record(path, contradiction))
                 if entry.label is not None:
                     fingerprint = fingerprint.with_image(entry.label, entry.encoded)
                     key = int.from_bytes(digest(entry.encoded)[:8], 'big')
                     size = (header.width, header.height) if header else (0, 0)
                     images.append((key, entry.position, entry.label, size, len(entry.encoded)))
         except records.DataError as error:
-            bad_files.append(records.BadRecord(path, reached, str(error)))
+            bad_files.append(record_checker.BadRecord(path, reached, str(error)))
         self._advance(reached % _PROGRESS_EVERY)
         return ShardAudit(
             reached,
@@ -194,7 +180,7 @@ class ShardAuditor:
             fingerprint,
             (np.array(images, IMAGE),),
             boxes,
-            *(_listed(found) for found in (bad_fields, undecodable, contradictions, bad_files)),
+            *(_listed(found) for found in (bad_fields, bad_boxes, undecodable, contradictions, bad_files)),
         )
 
     def _advance(self, count: int) -> None:
@@ -204,68 +190,8 @@ class ShardAuditor:
             self._progress.value += count
 
 
-def _listed(found: List[records.BadRecord]) -> Listed:
+def _listed(found: List[record_checker.BadRecord]) -> Listed:
     return Listed(len(found), tuple(found[:LISTED_AT_MOST]))
-
-
-def read_entries(path: str, num_classes: int) -> Iterator[Entry]:
-    """The records of a TFRecord file, their checksums verified.
-
-    Raises:
-      DataError: the file cannot be read to its end.
-    """
-    no_boxes = np.zeros([0, 4], np.float32)
-    reached = 0
-    try:
-        # On s3://, TensorFlow takes a file that is refused for an empty one; this asks why.
-        remote.check_readable(path)
-        size = remote.size(path)
-        with remote.explained(path, remote.READ):
-            for position, serialized in enumerate(records.serialized_in(path)):
-                reached += records.FRAME_BYTES + len(serialized)
-                example = records.parse_example(serialized)
-                # Taken first: whoever looks for a field that is not there makes an empty one.
-                fields = tuple(example.features.feature) if example else ()
-                problem = records.field_problem(example, num_classes)
-                if example is None:
-                    yield Entry(position, None, None, no_boxes, (), {}, problem)
-                    continue
-                feature = example.features.feature
-                encoded = feature['image/encoded'].bytes_list.value
-                label = feature['image/class/label'].int64_list.value
-                boxes = no_boxes
-                if problem is None and 'image/object/bbox/ymin' in fields:
-                    corners = [feature[f'image/object/bbox/{corner}'].float_list.value for corner in records.CORNERS]
-                    boxes = np.array(corners, np.float32).T
-                yield Entry(
-                    position,
-                    encoded[0] if len(encoded) == 1 and encoded[0] else None,
-                    label[0] if len(label) == 1 else None,
-                    boxes,
-                    fields,
-                    _said(feature),
-                    problem,
-                )
-        if reached != size:
-            raise records.DataError(f'{remote.ENDED_EARLY} {reached:,} of {size:,}.')
-    except tf.errors.DataLossError as error:
-        if not reached:
-            raise records.DataError(f'not a record file, or damaged at its very beginning: {error.message}.')
-        raise records.DataError(f'the file is damaged or cut short from here on: {error.message}.')
-    except (tf.errors.OpError, remote.RemoteError) as error:
-        raise records.DataError(f'cannot be read: {getattr(error, "message", error)}')
-
-
-def _said(feature: Any) -> Dict[str, Union[int, str]]:
-    said: Dict[str, Union[int, str]] = {}
-    for name in ('height', 'width'):
-        numbers = feature[f'image/{name}'].int64_list.value
-        if len(numbers) == 1:
-            said[name] = numbers[0]
-    formats = feature['image/format'].bytes_list.value
-    if len(formats) == 1:
-        said['format'] = formats[0].decode(errors='replace')
-    return said
 
 
 def contradiction_of(said: Dict[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
@@ -294,14 +220,14 @@ def count_boxes(boxes: np.ndarray) -> BoxCounts:
 _auditor: Optional[ShardAuditor] = None
 
 
-def start_process(num_classes: int, decode: bool, progress: Any) -> None:
+def start_process(data_format: str, num_classes: int, decode: bool, progress: Any) -> None:
     """Makes a process ready for `audit_in_process`; the arguments are `ShardAuditor`'s."""
     global _auditor
     # The process that started this one is interrupted, too, and ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # TensorFlow and libjpeg write there of every broken image, and could not say which.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    _auditor = ShardAuditor(num_classes, decode, progress)
+    _auditor = ShardAuditor(data_format, num_classes, decode, progress)
 
 
 def audit_in_process(path: str) -> ShardAudit:

@@ -9,13 +9,14 @@ What is here finds and reads them in Python, for checks and conversions; `data.t
 
 import enum
 import functools
+import itertools
 import os
 import re
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from data import records, remote
+from data import record_checker, records, remote
 from data.messages import shown
 
 BLOCK = 512
@@ -116,25 +117,17 @@ def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]
     return sorted({f'{split}-{shard:0{len(number)}d}{of}.tar' for shard in range(shards)} - names)
 
 
-def check_not_empty(paths: Sequence[str]) -> None:
-    """Makes sure that some shard has a sample: a pipeline that repeats nothing waits for ever.
+def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
+    """Makes sure that shards have more samples than may be skipped; as `data.records.check_not_empty`."""
 
-    Raises:
-      DataError: none has one, or one cannot be read.
-      RemoteError: one is refused, or cannot be reached.
-    """
-    for path in paths:
-        try:
-            remote.check_readable(path)
-            with Shard(path) as shard:
-                first = next(shard.samples(), None)
-        except tf.errors.OpError as error:
-            raise records.DataError(f'{path}: cannot be read: {error.message}')
-        if first and first.problem is Problem.DAMAGED:
+    def begin(path: str, at_most: int) -> int:
+        with Shard(path) as shard:
+            first = [*itertools.islice(shard.samples(), at_most)]
+        if first and first[0].problem is Problem.DAMAGED:
             raise records.DataError(f'{path}: not a tar file, or compressed, or damaged at its very beginning.')
-        if first and first.problem not in _LAST:
-            return
-    raise records.DataError(f'{paths[0]}{" and the others" if len(paths) > 1 else ""}: there is not one sample in it.')
+        return sum(sample.problem not in _LAST for sample in first)
+
+    records.check_more_than(skipped, paths, begin)
 
 
 def count_samples(paths: Sequence[str]) -> List[int]:
@@ -147,7 +140,7 @@ def _count(path: str) -> int:
         return sum(1 for _ in shard.samples())
 
 
-class SampleChecker(records.RecordChecker):
+class SampleChecker(record_checker.RecordChecker):
     """Tells what is wrong with a sample: the same demands as the input pipeline's, in words."""
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
@@ -161,8 +154,8 @@ class SampleChecker(records.RecordChecker):
         problem = str(sample.problem)
         if sample.image:
             encoded = shard.read(sample.image.start, sample.image.size)
-            problem = records.label_problem(sample.label, self.num_classes) or self.image_problem(encoded) or ''
-        return f'{sample.key}: {problem}'.lstrip(': ') if problem else None
+            problem = record_checker.label_problem(sample.label, self.num_classes) or self.image_problem(encoded) or ''
+        return f'{sample.prefix}{problem}' if problem else None
 
 
 class Member(NamedTuple):
@@ -206,6 +199,16 @@ class Sample(NamedTuple):
         """What its files share, for messages; the name of a file that has no key."""
         first = self.members[0]
         return shown(first.name if first.key is None else first.key)
+
+    @property
+    def prefix(self) -> str:
+        """What messages begin with: the key, if there is one."""
+        return f'{self.key}: ' if self.key else ''
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the shard is cut short or damaged here, and nothing more can be read."""
+        return self.problem in _LAST
 
 
 class Shard:

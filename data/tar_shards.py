@@ -19,7 +19,7 @@ from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 import tensorflow as tf
 from google.protobuf import json_format
 
-from data import dataset_info, ppm, records, remote, tar_layout
+from data import dataset_info, ppm, record_checker, records, remote, tar_layout
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.messages import shown
@@ -31,31 +31,44 @@ _OTHERS_EXTENSION = 'json'
 _EXTENSIONS_BY_MAGIC = {b'\xff\xd8': 'jpg', b'\x89PNG': 'png'}
 _FORMATS_BY_EXTENSION = {'jpg': 'JPEG', 'png': 'PNG'}
 _ENCODED, _LABEL = 'image/encoded', 'image/class/label'
+# Of a source that does not describe its classes: each becomes a name in `dataset.json`.
+_CLASSES_AT_MOST = 1_000_000
 
 
 class _Images:
     """What converting does with images, and which it had to leave out.
 
     Args:
-      num_classes: labels must be below it.
+      num_classes: labels must be below it; None if nothing says how many classes there are.
       max_bad_records: images that may be left out.
       say: called with a line for the user about each.
     """
 
-    def __init__(self, num_classes: int, max_bad_records: int, say: Callable[[str], None]):
+    def __init__(self, num_classes: Optional[int], max_bad_records: int, say: Callable[[str], None]):
         with tf.Graph().as_default() as graph:
             self._encoded = tf.compat.v1.placeholder(tf.string, [])
             self._png = ppm.as_png(self._encoded)
             self._shape = tf.shape(decode_image(self._png))
         self._session = tf.compat.v1.Session(graph=graph)
-        self.of_records = records.RecordChecker(num_classes, decode_image)
-        self.of_tar = SampleChecker(num_classes, lambda image: decode_image(ppm.as_png(image)))
+        self._are_described = num_classes is not None
+        labels_below = _CLASSES_AT_MOST if num_classes is None else num_classes
+        self.of_records = record_checker.RecordChecker(labels_below, decode_image)
+        self.of_tar = SampleChecker(labels_below, lambda image: decode_image(ppm.as_png(image)))
         self._left, self._say = max_bad_records, say
 
     def close(self) -> None:
         """Lets go of TensorFlow's resources."""
         for each in (self._session, self.of_records, self.of_tar):
             each.close()
+
+    def label_problem(self, label: int) -> Optional[str]:
+        """Why a label cannot be used where nothing says how many classes there are; None if it can, or that is said."""
+        if self._are_described or 0 <= label < _CLASSES_AT_MOST:
+            return None
+        return (
+            f'label {label} is not in 0 to {_CLASSES_AT_MOST - 1:,}, where the labels of a source without '
+            f'{dataset_info.FILE_NAME} must be.'
+        )
 
     def is_usable(self, path: str, position: int, problem: Optional[str]) -> bool:
         """Whether there is no problem; says so if there is.
@@ -65,7 +78,7 @@ class _Images:
         """
         if not problem:
             return True
-        bad = records.BadRecord(path, position, problem)
+        bad = record_checker.BadRecord(path, position, problem)
         if not self._left:
             raise records.DataError(f'{bad} Nothing was written. --max_bad_records=N leaves out as many.')
         self._left -= 1
@@ -86,13 +99,15 @@ def _extension_of(encoded: bytes) -> Optional[str]:
 def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Example]:
     try:
         for position, serialized in enumerate(records.serialized_in(path)):
-            problem = images.of_records.problem(serialized)
-            example = tf.train.Example()
-            if not problem:
-                example.ParseFromString(serialized)
-                if not _extension_of(example.features.feature[_ENCODED].bytes_list.value[0]):
-                    problem = 'neither JPEG nor PNG, which tar shards hold.'
-            if images.is_usable(path, position, problem):
+            example = record_checker.parse_example(serialized)
+            labels = example.features.feature[_LABEL].int64_list.value if example else ()
+            problem = images.label_problem(max(labels, default=0)) or images.of_records.problem(serialized)
+            if not problem and not example:
+                # TensorFlow understands more of what is damaged than Python, at times.
+                problem = record_checker.UNREADABLE
+            if example and not problem and not _extension_of(example.features.feature[_ENCODED].bytes_list.value[0]):
+                problem = 'neither JPEG nor PNG, which tar shards hold.'
+            if images.is_usable(path, position, problem) and example:
                 yield example
     except tf.errors.DataLossError as error:
         raise records.DataError(f'{path}: damaged or cut short: {error.message}.')
@@ -101,7 +116,9 @@ def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Exampl
 def _examples_of_tar(path: str, images: _Images) -> Iterator[tf.train.Example]:
     with Shard(path) as shard:
         for position, sample in enumerate(shard.samples()):
-            if not images.is_usable(path, position, images.of_tar.problem_of(shard, sample)) or not sample.image:
+            problem = images.label_problem(sample.label)
+            problem = f'{sample.key}: {problem}' if problem else images.of_tar.problem_of(shard, sample)
+            if not images.is_usable(path, position, problem) or not sample.image:
                 continue
             encoded = shard.read(sample.image.start, sample.image.size)
             example = _others_of(shard, sample)
@@ -184,7 +201,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
       say: called with lines for the user.
 
     Raises:
-      DataError: the source cannot be used, or holds more such images; or the target holds something.
+      DataError: the source cannot be used or described, or holds more such images; or the target holds something.
       RemoteError: the source is refused, or cannot be reached.
     """
     records.check_can_be_made(target)
@@ -199,7 +216,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
     info = dataset_info.read(source)
     totals = {}
     with records.new_data_dir(target) as unfinished, contextlib.closing(
-        _Images(info.num_classes if info else 1 << 31, max_bad_records, say)
+        _Images(info.num_classes if info else None, max_bad_records, say)
     ) as images:
         labels: List[int] = []
         for split, of_split in paths.items():
@@ -217,12 +234,19 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
         if info is None:
             names = ['background', *map(str, range(1, max(labels) + 1))]
             info = DatasetInfo(os.path.basename(os.path.abspath(source)), source, 1, 1, len(names), names)
-        dataclasses.replace(
+        info = dataclasses.replace(
             info,
             train_images=totals[records.TRAIN].images,
             validation_images=totals[records.VALIDATION].images,
             fingerprint=fingerprint(totals[records.TRAIN], totals[records.VALIDATION]),
-        ).write(unfinished)
+        )
+        problem = info.problem()
+        if problem:
+            raise records.DataError(
+                f'{source}: cannot be described in {dataset_info.FILE_NAME}: {problem}. Its largest '
+                f'label is {max(labels)}, and 0 is the background. Nothing was written.'
+            )
+        info.write(unfinished)
 
 
 def _noting_labels(examples: Iterator[tf.train.Example], labels: List[int]) -> Iterator[tf.train.Example]:

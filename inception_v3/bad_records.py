@@ -7,7 +7,7 @@ from typing import Iterator, List, Sequence
 
 import tensorflow as tf
 
-from data import records, remote
+from data import record_checker, records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config
 from inception_v3.progress import Screen, logger
@@ -53,6 +53,12 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
 
 
+def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
+    """What tells the problems that a run has with records of a split. Boxes are read in training that uses them."""
+    with_boxes = config.use_annotated_bbox and split == records.TRAIN
+    return FORMATS[config.data_format].checker(config.num_classes, decode_image, with_boxes)
+
+
 class BadRecords:
     """The records of a run that cannot be used.
 
@@ -77,10 +83,10 @@ class BadRecords:
         """How many records of a split have been skipped."""
         return len(self._names(split))
 
-    def skipped(self) -> Iterator[records.BadRecord]:
+    def skipped(self) -> Iterator[record_checker.BadRecord]:
         """The records that have been skipped, and what is wrong with them."""
-        with self._checker() as checker:
-            for split in self._splits:
+        for split in self._splits:
+            with contextlib.closing(checker_of(self._config, split)) as checker:
                 for name in self._names(split):
                     file_name, _, position = name.rpartition(_SEPARATOR)
                     yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
@@ -110,19 +116,23 @@ class BadRecords:
                 raise
             raise records.DataError(self._complaint(found))
 
-    def _search(self) -> List[records.BadRecord]:
+    def _search(self) -> List[record_checker.BadRecord]:
         at_most = max(_NAMED_AT_MOST, self._config.max_bad_records) + 1
-        find_shards = FORMATS[self._config.data_format].find_shards
-        paths = [path for split in self._splits for path in find_shards(self._config.data_dir, split)]
-        with self._checker() as checker:
-            return list(itertools.islice(checker.search(paths, self._screen.update), at_most))
+        return list(itertools.islice(self._bad_records(), at_most))
 
-    def _complaint(self, found: Sequence[records.BadRecord]) -> str:
+    def _bad_records(self) -> Iterator[record_checker.BadRecord]:
+        for split in self._splits:
+            paths = FORMATS[self._config.data_format].find_shards(self._config.data_dir, split)
+            with contextlib.closing(checker_of(self._config, split)) as checker:
+                yield from checker.search(paths, self._screen.update)
+
+    def _complaint(self, found: Sequence[record_checker.BadRecord]) -> str:
         lines = [
             f'--max_bad_records={self._config.max_bad_records} records may be skipped, and these cannot be used:',
             *[str(bad_record) for bad_record in found[:_NAMED_AT_MOST]],
             *(['and more.'] if len(found) > _NAMED_AT_MOST else []),
-            'Mend the data, or allow more to be skipped, which damaged files cannot be. What was trained is kept.',
+            'Mend the data, or allow more to be skipped, which damaged TFRecord files cannot be. What was trained is '
+            'kept.',
         ]
         return '\n'.join(lines)
 
@@ -130,7 +140,3 @@ class BadRecords:
         if not self._config.max_bad_records:
             return []
         return remote.names_in(_folder(self._config, split)) or []
-
-    def _checker(self) -> 'contextlib.closing[records.RecordChecker]':
-        checker = FORMATS[self._config.data_format].checker
-        return contextlib.closing(checker(self._config.num_classes, decode_image))

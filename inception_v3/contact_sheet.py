@@ -71,6 +71,8 @@ class ContactSheet:
     """
 
     def __init__(self, path: str, classifier: str):
+        if os.path.isdir(path) or path.endswith('/'):
+            raise ConfigError(f'--html={path}: is a folder; name a file for the page.')
         self._path = path
         self._unfinished = f'{path}.unfinished'
         try:

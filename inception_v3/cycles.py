@@ -31,7 +31,7 @@ from inception_v3.checkpoints import (
     step_of,
 )
 from inception_v3.config import Config
-from inception_v3.data_set import description_of, splits_of
+from inception_v3.data_set import check_files, description_of, notes_on_files, splits_of
 from inception_v3.divergence import DivergedError, DivergenceHook
 from inception_v3.emulation.estimator import notice
 from inception_v3.estimator import make_estimator
@@ -103,19 +103,10 @@ class Run:
             )
 
     def _check_shards(self, split: str) -> None:
-        files = FORMATS[self._config.data_format]
-        paths = files.find_shards(self._config.data_dir, split)
-        missing = files.missing_shards(self._config.data_dir, split, paths)
-        files.check_not_empty(paths)
-        if missing:
-            logger.info(
-                'only part of the data is there: %d of %d %s files are missing from %s, the first is %s',
-                len(missing),
-                len(missing) + len(paths),
-                split,
-                self._config.data_dir,
-                missing[0],
-            )
+        paths = FORMATS[self._config.data_format].find_shards(self._config.data_dir, split)
+        check_files(self._config, split, paths)
+        for note in notes_on_files(self._config, split, paths):
+            logger.info('%s', note)
 
     def execute(self) -> str:
         """Does what `mode` says, and exports if that is asked for.

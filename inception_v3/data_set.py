@@ -1,13 +1,19 @@
 """Fits a configuration to the data set that it names."""
 
 import dataclasses
-from typing import Any, Dict, List, Optional
+import os
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from data import dataset_info, digits, records
 from data.dataset_info import DatasetInfo
+from data.formats import FORMATS
+from data.messages import shown
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine
 from inception_v3.progress import logger
+
+# Files that one message names.
+_NAMED_AT_MOST = 10
 
 
 def makes_digits(command_line: CommandLine) -> bool:
@@ -23,6 +29,37 @@ def splits_of(config: Config) -> List[str]:
         'eval': [records.VALIDATION],
         'train_and_eval': [records.TRAIN, records.VALIDATION],
     }[config.mode]
+
+
+def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
+    """Makes sure that each host has images of a split that it may use: training that never finds one waits for ever.
+
+    Raises:
+      DataError: one has none, or has but as many as may be skipped; or a file cannot be read.
+      RemoteError: a file is refused, or cannot be reached.
+    """
+    # Evaluation repeats nothing, and the first host does it for all.
+    hosts, skipped = (config.hosts, config.max_bad_records) if split == records.TRAIN else (1, 0)
+    # That there are fewer files than hosts is the pipeline's to refuse.
+    for host in range(min(hosts, len(paths))):
+        FORMATS[config.data_format].check_not_empty(paths[host::hosts], skipped)
+
+
+def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
+    """What a user may not know of the files of a split: which are missing, and which are not read; a sentence each."""
+    missing = FORMATS[config.data_format].missing_shards(str(config.data_dir), split, paths)
+    if missing:
+        yield (
+            f'--data_dir={config.data_dir}: only part of the data is there, and read: {len(missing)} of '
+            f'{len(missing) + len(paths)} {split} files are missing, the first is {missing[0]}.'
+        )
+    others = records.passed_over(str(config.data_dir), split, paths)
+    if others:
+        more = ', …' if len(others) > _NAMED_AT_MOST else ''
+        yield (
+            f'--data_dir={config.data_dir}: not read, since not named like {os.path.basename(paths[0])}: '
+            f'{", ".join(map(shown, others[:_NAMED_AT_MOST]))}{more}'
+        )
 
 
 def description_of(config: Config) -> Optional[DatasetInfo]:

@@ -25,13 +25,13 @@ import numpy as np
 import tensorflow as tf
 from absl import app
 
-from data import records, remote
+from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
 from inception_v3 import progress, results, trained_model, transfer
 from inception_v3.bad_records import BadRecords
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import description_of
+from inception_v3.data_set import check_files, description_of
 from inception_v3.error_analysis import ErrorAnalysis
 from inception_v3.error_report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport, Place
 from inception_v3.input_pipeline import InputPipeline
@@ -86,7 +86,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: progress.Screen) -> Tup
             return session.run({name: value for name, (value, _) in metrics.items()}), analysis
 
 
-def places_of(numbers: Sequence[int], config: Config, skipped: Sequence[records.BadRecord]) -> List[Place]:
+def places_of(numbers: Sequence[int], config: Config, skipped: Sequence[record_checker.BadRecord]) -> List[Place]:
     """Where the records of an evaluation's images are: their files, and their positions there.
 
     Args:
@@ -166,6 +166,13 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.batch_size is not None and arguments.batch_size < 1:
         parser.error(f'--batch_size={arguments.batch_size}: must be at least 1.')
+    for name, given in (
+        ('MODEL_DIR', arguments.model_dir),
+        ('--data_dir', arguments.data_dir),
+        ('--out', arguments.out),
+    ):
+        if given == '':
+            parser.error(f'{name}: must be the path of a folder; here it is empty.')
     if arguments.mistakes < 0:
         parser.error(f'--mistakes={arguments.mistakes}: must be at least 0.')
     return arguments
@@ -226,6 +233,8 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
     config = model.config
     config = dataclasses.replace(
         config,
+        # A run that was trained on made-up images may be shown real ones.
+        use_data='real' if arguments.data_dir or arguments.data_format else config.use_data,
         data_dir=arguments.data_dir or config.data_dir,
         data_format=arguments.data_format or config.data_format,
         eval_batch_size=arguments.batch_size or min(config.eval_batch_size, _BATCH_AT_MOST),
@@ -240,9 +249,8 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
     if info and arguments.data_dir:
         config = dataclasses.replace(config, num_eval_images=info.validation_images)
     if config.use_data == 'real':
-        FORMATS[config.data_format].check_not_empty(
-            FORMATS[config.data_format].find_shards(config.data_dir, records.VALIDATION)
-        )
+        paths = FORMATS[config.data_format].find_shards(config.data_dir, records.VALIDATION)
+        check_files(config, records.VALIDATION, paths)
     return info, model._replace(config=config)
 
 
@@ -265,7 +273,7 @@ def _evaluation(
     )
 
 
-def _notes(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[records.BadRecord]) -> List[str]:
+def _notes(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record_checker.BadRecord]) -> List[str]:
     notes = []
     recorded = [
         e

@@ -2,7 +2,7 @@
 
 import functools
 import os
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -182,12 +182,13 @@ class InputPipeline:
     def _storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
         """Phase 1, storage: files to records; if some may be skipped, each with its path and its position there.
 
-        What it holds in memory: `num_files_infeed` files and one more, each read ahead, and the buffer of records. With
-        a seed, in training, each record comes with its key, and there are a group of files more, and its buffer.
+        What it holds in memory: `num_files_infeed` files and one more, each read ahead, or as many whole ones as there
+        is room for and one more; and the buffer of records. With a seed, in training, each record comes with its key,
+        and there are a group of files more, and its buffer.
         """
         config = self._config
         paths = self._format.find_shards(config.data_dir, self._split)
-        sizes = records.sizes_to_reach(paths)
+        sizes = records.sizes_of(paths) if self._format.is_read_whole else records.sizes_to_reach(paths)
         records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
         if self._is_training and config.seed is not None:
             return order.ordered(
@@ -197,14 +198,17 @@ class InputPipeline:
                 self._taken(hosts),
                 config.initial_shuffle_buffer_size,
                 config.followup_shuffle_buffer_size,
-                config.num_files_infeed,
+                self._files_at_a_time(sizes),
             )
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
         interleave = tf.data.experimental.parallel_interleave(
-            self._read_file, cycle_length=config.num_files_infeed, sloppy=self._is_training, prefetch_input_elements=1
+            self._read_file,
+            cycle_length=self._files_at_a_time(sizes),
+            sloppy=self._is_training,
+            prefetch_input_elements=1,
         )
         dataset = files.apply(interleave)
         if self._is_training:
@@ -212,6 +216,13 @@ class InputPipeline:
         elif config.eval_total_size:
             dataset = dataset.take(config.eval_total_size)
         return dataset
+
+    def _files_at_a_time(self, sizes: Sequence[int]) -> int:
+        """As many as the flag says; of those that are in memory whole, no more than there is room for."""
+        wanted = self._config.num_files_infeed
+        if not self._format.is_read_whole:
+            return wanted
+        return max(1, min(wanted, _READ_AHEAD_AT_MOST // max(1, *sizes)))
 
     def _taken(self, hosts: int) -> tf.Tensor:
         """How many records one of `hosts` has given to the steps done, int64: the place in the order to begin at.

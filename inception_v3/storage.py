@@ -12,11 +12,11 @@ from absl import app
 
 from data.formats import FORMATS
 from inception_v3 import results
+from inception_v3.bad_records import checker_of
 from inception_v3.checkpoints import latest_checkpoint
 from inception_v3.config import Config
-from inception_v3.data_set import splits_of
+from inception_v3.data_set import check_files, notes_on_files, splits_of
 from inception_v3.report import Report
-from preprocessing.decoding import decode_image
 
 _NAMED_AT_MOST = 3
 # TensorFlow asks a bucket that does not answer again and again, for many minutes.
@@ -82,21 +82,17 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
         try:
             paths = files.find_shards(config.data_dir, split)
             counts[split] = len(paths)
-            missing = files.missing_shards(config.data_dir, split, paths)
-            if missing:
-                report.warn(
-                    f'--data_dir={config.data_dir}: {len(missing)} of {len(missing) + len(paths)} {split} files are '
-                    f'missing, the first is {missing[0]}. The run takes those that are there.'
-                )
-            files.check_not_empty(paths)
-            _read(config, paths[0], report)
+            for note in notes_on_files(config, split, paths):
+                report.warn(note)
+            check_files(config, split, paths)
+            _read(config, split, paths[0], report)
         except (app.UsageError, tf.errors.OpError) as error:
             report.error(_message(error))
     return counts
 
 
-def _read(config: Config, path: str, report: Report) -> None:
-    with contextlib.closing(FORMATS[config.data_format].checker(config.num_classes, decode_image)) as checker:
+def _read(config: Config, split: str, path: str, report: Report) -> None:
+    with contextlib.closing(checker_of(config, split)) as checker:
         at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
         bad = [*itertools.islice(checker.search([path], lambda text: None), at_most)]
     tell = report.error if len(bad) > config.max_bad_records else report.warn

@@ -22,9 +22,11 @@ from inception_v3 import results, starts
 from inception_v3.checkpoints import CheckpointError, step_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.cycles import Run, TrainingError
+from inception_v3.data_set import check_files
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.progress import Screen
 from tests.conftest import ONE_LAYER, Photo, make_small_config, photo_example
+from tests.data.test_records import set_boxes
 
 IMAGES = 359
 
@@ -485,6 +487,27 @@ def test_a_bad_record_is_named_and_what_was_trained_is_kept(copied: Config, phot
     assert tf.train.checkpoint_exists(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
 
 
+@pytest.mark.parametrize('use', [False, True])
+def test_boxes_are_a_problem_only_to_training_that_uses_them(
+    copied: Config, photos: List[Photo], tmp_path: Any, use: bool
+) -> None:
+    good, outside, uneven = (photo_example(photo) for photo in photos[:3])
+    outside.features.feature['image/class/label'].int64_list.value[:] = [11]
+    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
+    contents = [example.SerializeToString() for example in (good, uneven, good, outside)]
+    write_records(tmp_path / 'bad', 'train', contents)
+    write_records(tmp_path / 'bad', 'validation', contents[:3])
+    config = dataclasses.replace(
+        copied, data_dir=str(tmp_path / 'bad'), use_annotated_bbox=use, train_steps=100, train_batch_size=2
+    )
+    with pytest.raises(DataError) as error:
+        execute(config)
+    _, *named, _ = str(error.value).splitlines()
+    path = f'{tmp_path}/bad/train-00000-of-00001'
+    corners = f'{path}, record 1: bounding boxes with corners missing: image/object/bbox/* differ in length.'
+    assert named == [corners] * use + [f'{path}, record 3: label 11 is not in 0 to 10 (--num_classes=11).']
+
+
 def test_skipped_records_are_named_at_the_end(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
     good = photo_example(photos[0]).SerializeToString()
     write_records(tmp_path / 'bad', 'train', [good])
@@ -503,6 +526,48 @@ def test_skipped_records_are_named_at_the_end(copied: Config, photos: List[Photo
     assert len(skipped) == 1
     assert '1 records could not be used:' in caplog.messages
     assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
+
+
+def test_a_run_whose_records_may_all_be_skipped_does_not_begin(
+    copied: Config, photos: List[Photo], tmp_path: Any
+) -> None:
+    """If they were, the input pipeline would look for a good one for ever."""
+    write_records(tmp_path / 'bad', 'train', [b'nonsense'] * 3)
+    config = dataclasses.replace(
+        copied, data_dir=str(tmp_path / 'bad'), mode='train', train_steps=100, max_bad_records=5
+    )
+    with pytest.raises(DataError, match='3 records, all of which --max_bad_records=5 lets be skipped'):
+        execute(config)
+
+
+def test_each_host_has_records(photos: List[Photo], tmp_path: Any) -> None:
+    data_dir = str(tmp_path)
+    paths = [records.shard_path(data_dir, 'train', shard, 4) for shard in range(4)]
+    # The second host's are empty.
+    for path, count in zip(paths, (1, 0, 1, 0)):
+        with tf.io.TFRecordWriter(path) as writer:
+            for _ in range(count):
+                writer.write(photo_example(photos[0]).SerializeToString())
+    one = Config(use_tpu=False, data_dir=data_dir)
+    check_files(one, 'train', paths)
+    two = dataclasses.replace(one, use_tpu=True, tpu='emulated:8x2', num_shards=8)
+    with pytest.raises(DataError, match='train-00001-of-00004 and the others: there is not one record'):
+        check_files(two, 'train', paths)
+    # The first host evaluates for all.
+    check_files(two, 'validation', paths)
+
+
+def test_what_is_not_read_is_named(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
+    write_records(tmp_path / 'data', 'validation', [photo_example(photos[0]).SerializeToString()])
+    for name in ('validation-00001-of-00001.gz', 'validation-00000-of-00001.bak', 'validation.txt'):
+        (tmp_path / 'data' / name).write_text('')
+    caplog.set_level('INFO')
+    execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data'), mode='eval'))
+    (note,) = [message for message in caplog.messages if 'not read' in message]
+    assert note == (
+        f'--data_dir={tmp_path}/data: not read, since not named like validation-00000-of-00001: '
+        'validation-00000-of-00001.bak, validation-00001-of-00001.gz'
+    )
 
 
 def test_a_truncated_record_file_is_named(copied: Config, photos: List[Photo], tmp_path: Any) -> None:

@@ -283,6 +283,9 @@ def test_mistakes_end_with_one_message(trained: Config, photo_dir: str, tmp_path
         ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, the background included; the network has 11.'),
         ([model_dir, '--data_format=tar'], trained.data_dir),
         ([model_dir, f'--out={file}'], f'--out={file}: cannot be written to'),
+        ([model_dir, '--out='], '--out: must be the path of a folder; here it is empty.'),
+        ([model_dir, '--data_dir='], '--data_dir: must be the path of a folder; here it is empty.'),
+        ([''], 'MODEL_DIR: must be the path of a folder; here it is empty.'),
         ([model_dir, '--batch_size=0'], '--batch_size=0: must be at least 1.'),
         ([model_dir, '--mistakes=-1'], '--mistakes=-1: must be at least 0.'),
         ([], 'model_dir'),
@@ -302,3 +305,14 @@ def test_made_up_images_have_neither_names_nor_places(photo_run: Config, tmp_pat
     report = read_report(os.path.join(model_dir, 'evaluation_report'))
     assert report['evaluation']['images'] == 4
     assert {mistake['path'] for mistake in report['mistakes']} == {None}
+
+
+def test_a_run_of_made_up_images_is_shown_those_that_are_named(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+    model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
+    code, out, _ = run(capfd, model_dir, f'--data_dir={photo_run.data_dir}', '--mistakes=2')
+    assert code == 0
+    assert 'use_data: fake -> real' in out
+    report = read_report(os.path.join(model_dir, 'evaluation_report'))
+    assert {os.path.dirname(mistake['path']) for mistake in report['mistakes']} == {photo_run.data_dir}
+    code, _, err = run(capfd, model_dir, f'--data_dir={tmp_path}/nowhere')
+    assert code == 2 and f'{tmp_path}/nowhere' in err[0]

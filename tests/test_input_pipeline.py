@@ -2,11 +2,13 @@
 
 import collections
 import dataclasses
+import io
 import os
 import shutil
 import subprocess
 import sys
-from typing import Any, Dict, List, Tuple
+import tarfile
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -244,6 +246,36 @@ def bad_dir(photos: List[Photo], tmp_path: Any) -> str:
         for content in contents:
             writer.write(content)
     return str(tmp_path)
+
+
+@pytest.mark.slow
+def test_large_tar_shards_take_no_more_memory_than_there_is_room_for(photos: Sequence[Photo], tmp_path: Any) -> None:
+    """Shards of 100 MB at the defaults, eight files at a time: a process is measured that trains on them."""
+    program = (
+        'import sys, resource, tensorflow as tf\n'
+        'from inception_v3.config import Config\n'
+        'from inception_v3.input_pipeline import InputPipeline\n'
+        'config = Config(use_tpu=False, data_dir=sys.argv[1], data_format="tar")\n'
+        'dataset = InputPipeline(True, config)({"batch_size": 128})\n'
+        'batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()\n'
+        'with tf.compat.v1.Session() as session:\n'
+        '    for _ in range(8):\n'
+        '        session.run(batch)\n'
+        'print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n'
+    )
+    first = str(tmp_path / 'train-00000.tar')
+    with tarfile.open(first, 'w') as archive:
+        for number in range(100_000_000 // len(photos[0].encoded)):
+            for extension, content in (('jpg', photos[0].encoded), ('cls', b'1')):
+                member = tarfile.TarInfo(f'{number:06d}.{extension}')
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    for shard in range(1, 12):
+        os.link(first, str(tmp_path / f'train-{shard:05d}.tar'))
+    output = subprocess.run(
+        [sys.executable, '-c', program, str(tmp_path)], stdout=subprocess.PIPE, check=True, text=True
+    )
+    assert int(output.stdout.split()[-1]) < 1_500_000
 
 
 def test_bad_records_are_skipped_and_named_if_that_is_allowed(config: Config, bad_dir: str, tmp_path: Any) -> None:

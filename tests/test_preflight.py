@@ -18,6 +18,8 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.report import Report
 from inception_v3.topology import CLOUD_TPUS, emulated
+from tests.conftest import Photo, photo_example
+from tests.data.test_records import set_boxes
 
 # The network is not what most of these tests are about: see `one_layer`.
 SMALL = ['--height=75', '--width=75']
@@ -325,6 +327,22 @@ def test_the_first_files_are_read(
         file.write('{}')
     (error,) = errors_of(capsys, *flags, '--mode=train')
     assert 'dataset.json: not the description' in error
+
+
+def test_bad_boxes_are_an_error_of_a_run_that_uses_them(
+    capsys: Any, one_layer: None, photo_dir: str, photos: List[Photo], reachable: List[str], tmp_path: Any
+) -> None:
+    data_dir = str(tmp_path / 'data')
+    shutil.copytree(photo_dir, data_dir)
+    uneven = photo_example(photos[0])
+    set_boxes(uneven, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
+    for split in (records.TRAIN, records.VALIDATION):
+        with tf.io.TFRecordWriter(records.shard_path(data_dir, split, 0, 2)) as writer:
+            writer.write(uneven.SerializeToString())
+    flags = [*reachable, f'--data_dir={data_dir}']
+    assert run(capsys, *flags).code == 0
+    (error,) = errors_of(capsys, *flags, '--use_annotated_bbox')
+    assert 'train-00000-of-00002, record 0: bounding boxes with corners missing' in error
 
 
 def test_a_checkpoint_of_another_network_does_not_fit(

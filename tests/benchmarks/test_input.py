@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import input as input_benchmark
-from data import records
+from data import records, tar_shards
 
 
 def run(capsys: Any, *arguments: str) -> Any:
@@ -54,6 +54,25 @@ def test_a_sweep_of_files_reads_as_many_as_it_says(capsys: Any, photo_dir: str) 
     assert code == 0 and 'under 9 names' in result['where']
     (row,) = result['rows']
     assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
+
+
+def test_a_sweep_reads_tar_shards_and_variants_are_refused_with_what_measures_them(
+    capsys: Any, photo_dir: str, tmp_path: pathlib.Path
+) -> None:
+    tar_dir = str(tmp_path / 'tar')
+    tar_shards.convert(photo_dir, tar_dir, 0, lambda line: None)
+    given = [*tiny(tar_dir), '--data_format=tar', '--train_batch_size=4']
+    code, out, err = run(capsys, *given, '--sweep=files', '--values=9', '--json')
+    assert code == 0, err
+    (row,) = json.loads(out)['rows']
+    assert row['measurements'][0]['images'] == 16
+    code, out, err = run(capsys, *given, '--variants=train')
+    assert (code, out) == (2, '')
+    assert 'error: --data_format=tar: the plain decode and the naive pipeline,' in err
+    assert 'benchmarks.tar_reading' in err
+    code, out, err = run(capsys, '--data_format=tar', '--sweep=files')
+    assert (code, out) == (2, '')
+    assert 'error: --data_format=tar: the generated photographs are TFRecord files.' in err
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: pathlib.Path) -
 
 
 def test_links_make_as_many_files_as_are_wanted(photo_dir: str, tmp_path: pathlib.Path) -> None:
-    photographs.spread(photo_dir, 5, str(tmp_path))
+    photographs.spread(photo_dir, 'tfrecord', 5, str(tmp_path))
     assert len(records.find_shards(str(tmp_path), records.TRAIN)) == 5
     # Five photographs in two files, of 2 and 3.
     assert len(encoded(str(tmp_path), records.TRAIN)) == 3 * 2 + 2 * 3

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import zlib
 from typing import Any, Callable, Dict, List, Sequence
 
 import numpy as np
@@ -14,20 +15,23 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import audit, dataset_info, records
+from data import audit, dataset_info, records, tar_shards
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.formats import FORMATS
+from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
 from tests.conftest import Photo, encode_jpeg, photo_example
 from tests.data.test_records import SPOILT, set_boxes
+from tests.data.test_tar_reader import write_tar
 
 Report = Dict[str, Any]
 NAMES = ['background', 'cat', 'astronaut', 'coffee', 'rocket', 'half a cat']
 
 
-def report_of(data_dir: Any, decode: bool = False, num_classes: Any = None) -> Report:
+def report_of(data_dir: Any, decode: bool = False, num_classes: Any = None, data_format: str = 'tfrecord') -> Report:
     told: List[int] = []
-    report = audit.audit(str(data_dir), num_classes, decode, 2, told.append)
+    report = audit.audit(str(data_dir), num_classes, decode, 2, told.append, data_format)
     assert told[-1] == sum(split['records'] for split in report['splits'].values())
     return json.loads(json.dumps(report))
 
@@ -127,18 +131,22 @@ def test_decoding_all_finds_the_same(good_dir: pathlib.Path, good: Report) -> No
 # One with every fault of a record.
 
 
-def broken_inside(photo: Photo) -> bytes:
-    """A PNG with a sound header and end, and another byte in between. TensorFlow decodes most JPEGs that are so."""
+def broken_inside(photo: Photo, checksum: bool) -> bytes:
+    """A PNG with another byte in its pixels, with its checksum or not. TensorFlow decodes most JPEGs that are so."""
     file = io.BytesIO()
-    PIL.Image.fromarray(photo.pixels).save(file, 'PNG')
-    png = file.getvalue()
-    middle = len(png) // 2
-    return png[:middle] + bytes([png[middle] ^ 1]) + png[middle + 1 :]
+    PIL.Image.fromarray(photo.pixels[:64, :64]).save(file, 'PNG')
+    png = bytearray(file.getvalue())
+    start = png.index(b'IDAT')
+    end = start + 4 + int.from_bytes(png[start - 4 : start], 'big')
+    png[(start + end) // 2] ^= 1
+    if checksum:
+        png[end : end + 4] = zlib.crc32(png[start:end]).to_bytes(4, 'big')
+    return bytes(png)
 
 
 @pytest.fixture(scope='module')
 def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
-    """In the one training file: ten good pieces, one of each kind of `SPOILT`, no Example, and a PNG broken inside."""
+    """In the one training file: ten good pieces, one of each kind of `SPOILT`, no Example, two PNGs broken inside."""
     data_dir = written(tmp_path_factory.mktemp('bad') / 'data', pieces[:10], pieces[15:])
     for path in records.find_shards(str(data_dir), records.TRAIN):
         os.remove(path)
@@ -150,8 +158,9 @@ def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> 
             spoil(example)
             writer.write(example.SerializeToString())
         writer.write(b'\xff\xff no protocol buffer')
-        inside = photos[2]._replace(encoded=broken_inside(photos[2]))
-        writer.write(photo_example(inside).SerializeToString())
+        for checksum in (False, True):
+            inside = photos[2]._replace(encoded=broken_inside(photos[2], checksum))
+            writer.write(photo_example(inside).SerializeToString())
     return data_dir
 
 
@@ -166,13 +175,16 @@ def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: b
     assert not report['can_be_trained_on']
     kinds = [*SPOILT]
     undecodable = [10 + kinds.index(kind) for kind in ('a JPEG cut short', 'random bytes')]
-    bad_fields = sorted({*range(10, 10 + len(kinds) + 1)} - {*undecodable})
+    bad_boxes = [10 + kinds.index(kind) for kind in kinds if 'boxes' in kind]
+    bad_fields = sorted({*range(10, 10 + len(kinds) + 1)} - {*undecodable, *bad_boxes})
     train = report['splits']['train']
     assert places(train['bad_fields']) == bad_fields
-    # Of what is broken in the middle, only the decoder knows.
-    assert places(train['undecodable']) == undecodable + [10 + len(kinds) + 1] * decode
+    assert places(train['bad_boxes']) == bad_boxes
+    # Of what is broken in the middle, and has a checksum that says otherwise, only the decoder knows.
+    undecodable.append(10 + len(kinds) + 1)
+    assert places(train['undecodable']) == undecodable + [10 + len(kinds) + 2] * decode
     assert all(place['path'].endswith('train-00000-of-00001') for place in train['bad_fields']['first'])
-    assert train['records'] == 10 + len(kinds) + 2
+    assert train['records'] == 10 + len(kinds) + 3
     assert any(f'train records that cannot be used: {len(bad_fields)}. ' in error for error in report['errors'])
     first = f'record {undecodable[0]}: the image (5000 bytes) cannot be decoded'
     assert any(first in error and 'train images that cannot be decoded' in error for error in report['errors'])
@@ -181,11 +193,9 @@ def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: b
 
 def test_the_audit_and_a_run_agree_on_every_record(bad_dir: pathlib.Path) -> None:
     path = records.shard_path(str(bad_dir), records.TRAIN, 0, 1)
-    by_run = {
-        bad.position: bad.problem for bad in records.RecordChecker(6, decode_image).search([path], lambda text: None)
-    }
+    by_run = {bad.position: bad.problem for bad in RecordChecker(6, decode_image).search([path], lambda text: None)}
     train = report_of(bad_dir, decode=True)['splits']['train']
-    first = [*train['undecodable']['first'], *train['bad_fields']['first']]
+    first = [place for kind in ('undecodable', 'bad_fields', 'bad_boxes') for place in train[kind]['first']]
     assert {place['position']: place['problem'] for place in first} == by_run
 
 
@@ -376,6 +386,28 @@ def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Pa
     assert over_the_edge.startswith('train boxes that reach over the edge of their image')
 
 
+def test_boxes_that_cannot_be_used_stop_only_training_that_uses_them(
+    pieces: List[Photo], tmp_path: pathlib.Path
+) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    nan = float('nan')
+    for split, part, shards in ((records.TRAIN, pieces[:15], 3), (records.VALIDATION, pieces[15:], 2)):
+        examples = [photo_example(photo) for photo in part]
+        set_boxes(examples[0], ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
+        set_boxes(examples[1], ymin=[0.1], xmin=[nan], ymax=[0.5], xmax=[0.6])
+        write(data_dir, split, examples, shards)
+    report = report_of(data_dir)
+    assert not report['can_be_trained_on']
+    (error,), (warning,) = report['errors'], report['warnings']
+    assert error.startswith(
+        'train records whose boxes cannot be used: 2. With --use_annotated_bbox, training stops at them, unless '
+        f'--max_bad_records allows as many. {data_dir}/train-00000-of-00003, record 0: bounding boxes with corners '
+        'missing: image/object/bbox/* differ in length; '
+    )
+    assert warning.startswith('validation records whose boxes cannot be used: 2. Evaluation does not mind. ')
+    assert [split['bad_fields']['count'] for split in report['splits'].values()] == [0, 0]
+
+
 def test_formats_and_what_records_say_otherwise_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     def saved(kind: str, mode: str) -> bytes:
         file = io.BytesIO()
@@ -400,6 +432,100 @@ def test_formats_and_what_records_say_otherwise_are_told(pieces: List[Photo], tm
         "it says 'JPEG'; the image is a GIF.",
     ]
     assert train['fields']['image/filename'] == 5
+
+
+# Tar shards.
+
+
+@pytest.fixture(scope='module')
+def tar_dir(good_dir: pathlib.Path, tmp_path_factory: Any) -> pathlib.Path:
+    """The data set without fault as tar shards."""
+    target = tmp_path_factory.mktemp('tar') / 'data'
+    tar_shards.convert(str(good_dir), str(target), 0, print)
+    return target
+
+
+def test_the_same_images_are_the_same_as_tar_shards(tar_dir: pathlib.Path, good: Report) -> None:
+    report = report_of(tar_dir, data_format='tar')
+    for key in ('name', 'fingerprint', 'classes', 'can_be_trained_on', 'errors', 'warnings', 'other_files'):
+        assert report[key] == good[key], key
+    assert report['fingerprint']['agree'] is True
+    for split, described in report['splits'].items():
+        own = {'fields': {'cls': described['records'], 'image': described['records'], 'json': described['records']}}
+        no_boxes = {'boxes': {'boxes': 0, 'in_pixels': 0, 'empty': 0, 'out_of_range': 0}}
+        assert described == {**good['splits'][split], **own, **no_boxes}
+
+
+def ppm_of(photo: Photo) -> bytes:
+    height, width, _ = photo.pixels.shape
+    return b'P6\n# %d pixels\n%d %d\n255\n' % (height * width, width, height) + photo.pixels.tobytes()
+
+
+@pytest.fixture(scope='module')
+def bad_tar_dir(pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
+    """Training files: good samples and every fault of one, one that is no tar file, and one that is cut short."""
+    data_dir = tmp_path_factory.mktemp('tar') / 'bad'
+    data_dir.mkdir()
+    jpeg, ppm = pieces[0].encoded, ppm_of(pieces[1])
+    images = [('00.jpg', jpeg), ('01.ppm', ppm), ('02.jpg', jpeg[:99]), ('03.ppm', ppm[:99]), ('04.png', b'')]
+    images += [('05.jpg', jpeg), ('06.jpg', jpeg), ('06.png', jpeg), ('07.json', b'{}'), ('08.png', jpeg)]
+    labels = {name[:2]: b'1' for name, _ in images if name[:2] != '08'}
+    labels['05'] = b'6'
+    files = [*images, *((f'{key}.cls', label) for key, label in labels.items()), ('README', b'?')]
+    write_tar(data_dir / 'train-00000.tar', sorted(files))
+    (data_dir / 'train-00001.tar').write_bytes(b'a text' * 99)
+    path = pathlib.Path(write_tar(data_dir / 'train-00003.tar', [('a.jpg', jpeg), ('a.cls', b'2'), ('b.jpg', jpeg)]))
+    path.write_bytes(path.read_bytes()[: 3 * 512 + 2 * len(jpeg)])
+    write_tar(data_dir / 'validation-00000.tar', [('a.jpg', pieces[2].encoded), ('a.cls', b'3')])
+    return data_dir
+
+
+@pytest.mark.parametrize('decode', [False, True])
+def test_every_bad_sample_of_a_tar_shard_is_found_as_a_run_finds_it(bad_tar_dir: pathlib.Path, decode: bool) -> None:
+    report = report_of(bad_tar_dir, decode, 6, 'tar')
+    assert not report['can_be_trained_on']
+    train = report['splits']['train']
+    # 06 has two images, 07 none, 08 no label, and README is no sample's.
+    assert places(train['undecodable']) == [2, 3]
+    assert places(train['bad_fields']) == [4, 5, 6, 7, 8, 9]
+    assert [(place['path'][-9:], place['position']) for place in train['bad_files']['first']] == [
+        ('00001.tar', 0),
+        ('00003.tar', 1),
+    ]
+    assert (train['records'], report['splits']['validation']['records']) == (11, 1)
+    assert train['missing_files'] == ['train-00002.tar']
+    # Of those whose label is not known, the image is not looked at; 05's is 6.
+    assert train['formats'] == {'JPEG': 3, 'PPM': 2, 'unknown': 1}
+    assert (train['height']['min'], train['height']['max']) == (64, 65)
+    found = sorted(
+        tuple(place.values()) for kind in ('undecodable', 'bad_fields', 'bad_files') for place in train[kind]['first']
+    )
+    paths = FORMATS['tar'].find_shards(str(bad_tar_dir), records.TRAIN)
+    checker = FORMATS['tar'].checker(6, decode_image, False)
+    assert found == [tuple(bad) for bad in checker.search(paths, print)]
+    assert [problem for path, position, problem in found if path == paths[0] and position in (2, 5)] == [
+        '02: the image (99 bytes) cannot be decoded: broken, of more than 100 million pixels, or neither JPEG, PNG nor '
+        'GIF.',
+        '05: label 6 is not in 0 to 5 (--num_classes=6).',
+    ]
+
+
+def test_copies_and_wrong_names_in_tar_shards_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    ppm = ppm_of(pieces[1])
+    for split in ('train', 'validation'):
+        files = [('a.jpg', pieces[0].encoded), ('a.cls', b'1'), ('b.PPM', ppm), ('b.cls', b'2')]
+        write_tar(tmp_path / f'{split}-00000.tar', [*files, ('c.png', pieces[2].encoded), ('c.cls', b'3')])
+    report = report_of(tmp_path, num_classes=4, data_format='tar')
+    assert report['can_be_trained_on']
+    assert report['duplicates']['between'] == 3
+    train = report['splits']['train']
+    assert (train['formats'], train['undecodable']['count']) == ({'JPEG': 2, 'PPM': 1}, 0)
+    (contradiction,) = train['contradictions']['first']
+    assert contradiction['problem'] == "c: it says 'png'; the image is a JPEG."
+    assert report['fingerprint']['taken'] == fingerprint(
+        *[of_photos([pieces[0]._replace(label=1), Photo(pieces[1].pixels, ppm, 2, []), pieces[2]._replace(label=3)])]
+        * 2
+    )
 
 
 # The program.
@@ -447,14 +573,29 @@ def test_the_table_says_what_is_there_and_what_is_wrong(bad_dir: pathlib.Path) -
     text = ' '.join(done.stdout.split())
     for expected in (
         'train validation',
-        f'records {10 + len(SPOILT) + 2} 5',
+        f'records {10 + len(SPOILT) + 3} 5',
         '1 cat 2 ████',
         "(not dataset.json's)",
-        'undecodable 2 0',
-        'error train records that cannot be used: 11. ',
-        'cannot be trained on: 2 errors',
+        'undecodable 3 0',
+        'error train records that cannot be used: 8. Training stops at them, unless --max_bad_records',
+        'cannot be trained on: 3 errors',
     ):
         assert expected in text, done.stdout
+
+
+def test_the_program_audits_tar_shards(
+    tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path, run: Callable[..., Any]
+) -> None:
+    code, printed, complaints = run(str(tar_dir), '--data_format=tar')
+    assert (code, complaints) == (0, '')
+    assert "(dataset.json's)" in printed
+    assert printed.endswith('can be trained on, as far as headers tell (--decode makes sure)\n')
+    code, printed, complaints = run(str(tar_dir), '--data_format=tar', '--decode')
+    assert printed.endswith('can be trained on\n')
+    assert run(str(bad_tar_dir), '--data_format=tar', '--num_classes=6')[0] == 1
+    code, printed, complaints = run(str(tar_dir))
+    assert (code, printed) == (2, '')
+    assert '--data_format=tar reads tar files' in complaints
 
 
 @pytest.mark.parametrize(

@@ -400,6 +400,26 @@ def test_a_folder_that_holds_something_is_left_alone(
     assert os.listdir(str(tmp_path)) == ['mine.txt']
 
 
+@pytest.mark.parametrize(
+    ('content', 'expected'),
+    [
+        (
+            '{"settings": {"--train": "x"}}',
+            'was made from something else: CIFAR-10 was not given, and is that of SHA-256 ',
+        ),
+        ('{}', 'conversion.json: does not tell of what the folder was made. Name a new folder.'),
+        ('[', 'conversion.json: does not tell of what the folder was made. Name a new folder.'),
+    ],
+)
+def test_a_folder_of_another_conversion_is_left_alone(
+    content: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    (tmp_path / 'conversion.json').write_text(content)
+    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path)
+    assert code == 2 and expected in err and err.count('\n') == 1
+    assert os.listdir(str(tmp_path)) == ['conversion.json']
+
+
 def test_a_shard_that_cannot_be_written_is_named(
     published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:

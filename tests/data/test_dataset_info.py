@@ -78,6 +78,30 @@ def test_what_is_no_description_is_refused_by_its_path(tmp_path: pathlib.Path, c
     assert 'name, source, train_images, validation_images, num_classes, class_names' in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ('change', 'problem'),
+    [
+        ({}, None),
+        ({'num_classes': 1, 'class_names': ['background']}, 'there must be images of both splits, and a class besides'),
+        ({'validation_images': 0}, 'there must be images of both splits, and a class besides'),
+        ({'train_images': 2**31}, 'there are more than 2,147,483,647 images'),
+        ({'num_classes': 4}, '3 names for 4 classes'),
+        ({'class_names': ['background', 'cat', 1]}, 'a name is 1'),
+        ({'source': None}, 'source is None'),
+        ({'name': '\ud800'}, "'utf-8' codec can't encode"),
+    ],
+)
+def test_what_would_be_refused_is_told_before(tmp_path: pathlib.Path, change: Any, problem: Any) -> None:
+    info = dataclasses.replace(INFO, **change)
+    assert str(info.problem()).startswith(str(problem))
+    info.write(str(tmp_path))
+    if problem:
+        with pytest.raises(DataError, match=re.escape(f'not the description of a data set ({problem}')):
+            dataset_info.read(str(tmp_path))
+    else:
+        assert dataset_info.read(str(tmp_path)) == info
+
+
 def test_a_description_that_cannot_be_read_is_refused_by_its_path(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'dataset.json').mkdir()
     with pytest.raises(DataError, match=r'dataset\.json: cannot be read'):

@@ -1,5 +1,6 @@
 """One's own images as a data set: real files in folders, and what comes out of them as records."""
 
+import ctypes
 import hashlib
 import os
 import pathlib
@@ -225,6 +226,29 @@ def test_ten_files_are_named_and_the_rest_counted(folder: pathlib.Path) -> None:
     assert said[0].endswith(' and 13 more')
 
 
+def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
+    (folder / 'dog').mkdir()
+    (folder / 'bird').mkdir()
+    (folder / 'bird' / 'notes.txt').touch()
+    (folder / 'fish' / 'deeper').mkdir(parents=True)
+    (folder / '.hidden').mkdir()
+    (folder / 'link to cat').symlink_to(folder / 'cat')
+    _, said = import_folder(folder)
+    assert said[0].startswith('2 files or folders are of no use here, and are left out: ')
+    assert said[1] == f'3 class folders have no images: {folder}/bird, {folder}/dog, {folder}/fish'
+    assert len(said) == 4
+
+
+def test_class_folders_without_images_are_named_of_both_splits_and_ten_at_the_most(tmp_path: pathlib.Path) -> None:
+    for part in ('train', 'val'):
+        save_class(tmp_path / 'images' / part, 'cat', range(2) if part == 'train' else range(2, 4))
+        for number in range(7):
+            (tmp_path / 'images' / part / f'empty {number}').mkdir()
+    _, said = import_folder(tmp_path / 'images')
+    assert said[0].startswith(f'14 class folders have no images: {tmp_path}/images/train/empty 0, ')
+    assert f'{tmp_path}/images/val/empty 2 and 4 more' in said[0]
+
+
 def spoil(folder: pathlib.Path) -> List[pathlib.Path]:
     """Makes images unreadable, each in another way."""
     cut, empty, text, dangling = (
@@ -334,12 +358,13 @@ def test_images_that_are_not_there_are_refused(tmp_path: pathlib.Path) -> None:
 # The command.
 
 
-def run_from_folder(*arguments: Any) -> 'subprocess.CompletedProcess[str]':
+def run_from_folder(*arguments: Any, **others: Any) -> 'subprocess.CompletedProcess[str]':
     return subprocess.run(
         [sys.executable, '-m', 'data.from_folder', *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,
+        **others,
     )
 
 
@@ -360,6 +385,27 @@ def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.P
     done = run_from_folder(folder, tmp_path / 'records')
     assert (done.returncode, done.stdout) == (2, '')
     assert f'{folder / "cat" / "broken.jpg"} (broken, or not what its name says)' in done.stderr
+    assert 'Traceback' not in done.stderr
+    assert not (tmp_path / 'records').exists()
+
+
+def obey_permissions() -> None:
+    """Takes from root, in a process about to begin, what lets it read all files whatever their permissions."""
+    drop_from_bounds, override, read_and_search = 24, 1, 2  # linux/prctl.h, linux/capability.h
+    for capability in (override, read_and_search):
+        ctypes.CDLL(None).prctl(drop_from_bounds, capability)
+
+
+@pytest.mark.parametrize('refused', ['images/train/coffee', 'images/train/cat/deeper', 'images/val/coffee', 'images'])
+def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refused: str) -> None:
+    for part in ('train', 'val'):
+        for photo in ('cat', 'coffee'):
+            save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
+    # What may be entered, and not listed.
+    (tmp_path / refused).chmod(0o311)
+    done = run_from_folder(tmp_path / 'images', tmp_path / 'records', preexec_fn=obey_permissions)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert f'error: {tmp_path / refused}: cannot be listed: Permission denied. ' in done.stderr
     assert 'Traceback' not in done.stderr
     assert not (tmp_path / 'records').exists()
 
@@ -393,7 +439,7 @@ def test_linked_class_folders_are_followed_and_circles_are_not(folder: pathlib.P
     shutil.copytree(next(path for path in sorted(folder.iterdir()) if path.is_dir()), outside / 'linked class')
     (folder / 'linked class').symlink_to(outside / 'linked class')
     (folder / 'linked class' / 'circle').symlink_to(folder)
-    images, others = from_folder.find_images(str(folder))
+    images, others, _ = from_folder.find_images(str(folder))
     classes = [image.class_name for image in images]
     assert classes.count('linked class') > 0
     assert not [image for image in images if 'circle' in image.path]

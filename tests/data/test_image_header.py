@@ -2,7 +2,7 @@
 
 import io
 import struct
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Iterator, Tuple
 
 import numpy as np
 import PIL.Image
@@ -51,7 +51,7 @@ IMAGES: Dict[str, Tuple[bytes, str, bool]] = {
     'transparent PNG': (saved(CAT.convert('RGBA'), 'PNG'), 'PNG, transparency', True),
     'grey transparent PNG': (saved(CAT.convert('LA'), 'PNG'), 'PNG, grey, transparency', True),
     'PNG of 16 bits': (saved(GREY_16, 'PNG'), 'PNG, grey, 16 bits', True),
-    'PNG and more': (saved(CAT, 'PNG') + bytes(100), 'PNG', False),
+    'PNG and more': (saved(CAT, 'PNG') + bytes(100), 'PNG', True),
     'GIF': (saved(CAT.quantize(16), 'GIF'), 'GIF', False),
 }
 
@@ -75,12 +75,62 @@ def test_what_is_cut_short_is_not_sound(name: str) -> None:
         assert header is None or not header.sound, length
 
 
+def chunks_of(png: bytes) -> Iterator[bytes]:
+    place = 8
+    while place < len(png):
+        end = place + 12 + int.from_bytes(png[place : place + 4], 'big')
+        yield png[place:end]
+        place = end
+
+
+def rearranged(png: bytes, *kinds: bytes) -> bytes:
+    """A PNG with only the chunks of these kinds, in that order."""
+    return png[:8] + b''.join(chunk for kind in kinds for chunk in chunks_of(png) if chunk[4:8] == kind)
+
+
+def changed(png: bytes, kind: bytes, place: int) -> bytes:
+    """A PNG with another bit in the first chunk of a kind, at a place after its name."""
+    at = png.index(kind) + 4 + place
+    return png[:at] + bytes([png[at] ^ 1]) + png[at + 1 :]
+
+
+PNG, PALETTE_PNG = IMAGES['PNG'][0], IMAGES['palette PNG'][0]
+BROKEN_PNGS = {
+    'pixels changed': changed(PNG, b'IDAT', 5000),
+    'checksum of the pixels changed': changed(
+        PALETTE_PNG, b'IDAT', len(PALETTE_PNG) - 12 - PALETTE_PNG.index(b'IDAT') - 6
+    ),
+    'header changed': changed(PNG, b'IHDR', 12),
+    'palette changed': changed(PALETTE_PNG, b'PLTE', 7),
+    'without a palette': rearranged(PALETTE_PNG, b'IHDR', b'IDAT', b'IEND'),
+    'palette after the pixels': rearranged(PALETTE_PNG, b'IHDR', b'IDAT', b'PLTE', b'IEND'),
+    'without pixels': rearranged(PNG, b'IHDR', b'IEND'),
+}
+
+
+@pytest.mark.parametrize('name', BROKEN_PNGS)
+def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
+    encoded = BROKEN_PNGS[name]
+    header = read_header(encoded)
+    assert header is not None
+    assert (header.format, header.width, header.height, header.sound) == ('PNG', 451, 300, False)
+    with tf.compat.v1.Session() as session, pytest.raises(tf.errors.InvalidArgumentError):
+        session.run(decode_image(tf.constant(encoded)))
+
+
 @pytest.mark.parametrize(('kind', 'name'), [('BMP', 'BMP'), ('TIFF', 'TIFF'), ('WEBP', 'WebP')])
 def test_what_training_cannot_decode_has_its_name(kind: str, name: str) -> None:
     assert read_header(saved(CAT, kind)) == ImageHeader(name, (), 0, 0, False)
 
 
-@pytest.mark.parametrize('encoded', [b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999)])
+def test_a_ppm_has_a_size_and_is_left_to_the_decoder() -> None:
+    header = ImageHeader('PPM', (), 451, 300, False)
+    assert read_header(saved(CAT, 'PPM')) == read_header(b'P6# 1 1\r451\t#\n300 255\n') == header
+
+
+@pytest.mark.parametrize(
+    'encoded', [b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'P6 4 4 65535 ']
+)
 def test_what_is_no_image_has_no_header(encoded: bytes) -> None:
     assert read_header(encoded) is None
 

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -21,6 +22,7 @@ import tensorflow as tf
 from data import dataset_info, imagenet, imagenet_shards, records
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.imagenet_plan import Source
+from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
 from tests.data import imagenet_archives
 from tests.data.imagenet_archives import LABELS, TEXTS, Archives
@@ -204,7 +206,7 @@ def test_training_can_use_every_record(archives: Archives, tmp_path: pathlib.Pat
     ]
     (archives.folder / 'boxes.tgz').write_bytes(imagenet_archives.tar(files, 'w:gz'))
     convert(archives, tmp_path / 'out', bounding_boxes=[str(archives.folder / 'boxes.tgz')])
-    checker = records.RecordChecker(5, decode_image)
+    checker = RecordChecker(5, decode_image)
     paths = [path for split in SPLITS for path in records.find_shards(str(tmp_path / 'out'), split)]
     assert [*checker.search(paths, print)] == []
     checker.close()
@@ -328,6 +330,46 @@ def test_csv_that_is_no_boxes_is_refused(archives: Archives, tmp_path: pathlib.P
     assert message.startswith(f"{path}, line 2: '{row}' is ")
 
 
+@pytest.mark.parametrize(
+    ('content', 'expected'),
+    [
+        (b'', ': no bounding boxes, which are lines filename,xmin,ymin,xmax,ymax in it.'),
+        (
+            b'filename,xmin,ymin,xmax,ymax\n\n',
+            ': no bounding boxes, which are lines filename,xmin,ymin,xmax,ymax in it.',
+        ),
+        (b'n1.JPEG,0,0,1,1\rn2.JPEG,0,0,1,1\r', ', line 1: no CSV (new-line character seen in unquoted field'),
+        (
+            b'n1.JPEG,0,0,1,1\nn2.JPEG,0,0,1,\x00\n',
+            ', line 2: no CSV (line contains NUL',
+        ),
+        (
+            'n1.JPEG,0,0,1,1\n'.encode('utf-16-le'),
+            ', line 1: no CSV (line contains NUL',
+        ),
+        ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': no text.'),
+    ],
+)
+def test_csv_that_is_no_text_or_empty_is_refused(
+    archives: Archives, tmp_path: pathlib.Path, content: bytes, expected: str
+) -> None:
+    path = archives.folder / 'boxes.csv'
+    path.write_bytes(content)
+    message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(path)])
+    assert message.startswith(f'{path}{expected}')
+
+
+def test_an_annotation_in_an_unknown_encoding_is_unusable(archives: Archives, tmp_path: pathlib.Path) -> None:
+    name, _ = archives.train['n01440764'][0]
+    sound = imagenet_archives.annotation('n01440764', [(8, 6, 40, 30)])
+    files = [(f'{name[:-5]}.xml', sound), ('strange.xml', b'<?xml version="1.0" encoding="utf8x"?>' + sound)]
+    path = archives.folder / 'boxes.tgz'
+    path.write_bytes(imagenet_archives.tar(files, 'w:gz'))
+    said = convert(archives, tmp_path / 'out', bounding_boxes=[str(path)])
+    assert said[0] == '1 annotations are unusable, and are left out: strange.xml (unknown encoding: utf8x)'
+    np.testing.assert_allclose(stored(tmp_path / 'out', records.TRAIN)[name].boxes, [(0.1, 0.1, 0.5, 0.5)], atol=1e-7)
+
+
 # What is refused, before anything is converted.
 
 
@@ -378,6 +420,42 @@ def test_wrong_validation_labels_are_refused(
 ) -> None:
     (archives.folder / 'labels.txt').write_text(content)
     assert expected in refusal(archives, tmp_path / 'out', validation_labels='labels.txt')
+
+
+GROUND_TRUTH, META = 'data/ILSVRC2012_validation_ground_truth.txt', 'data/meta.mat'
+# The header of MATLAB's files, whose version 7.3 is HDF5.
+META_7_3 = b'MATLAB 7.3 MAT-file'.ljust(124) + b'\x00\x02IM'
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ('name', 'damage', 'expected'),
+    [
+        (META, lambda meta: meta[: len(meta) // 2], '(could not read bytes)'),
+        (META, lambda meta: b'', '(Mat file appears to be empty)'),
+        (META, lambda meta: flipped(meta, 200), '(Error -3 while decompressing data: '),
+        (META, lambda meta: META_7_3, '(Please use HDF reader for matlab v7.3 files)'),
+        (META, lambda meta: b'<html>404</html>' * 100, '(Unknown mat file type, '),
+        (GROUND_TRUTH, lambda numbers: b'\xff\xfe' + numbers, 'is no text, a number per image. Download it again.'),
+    ],
+)
+def test_a_damaged_development_kit_is_refused(
+    archives: Archives, tmp_path: pathlib.Path, name: str, damage: Any, expected: str, monkeypatch: Any, capsys: Any
+) -> None:
+    path = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
+    with tarfile.open(str(path)) as archive:
+        kit = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+    changed = f'ILSVRC2012_devkit_t12/{name}'
+    path.write_bytes(imagenet_archives.tar({**kit, changed: damage(kit[changed])}.items(), 'w:gz'))
+    monkeypatch.setattr(sys, 'argv', ['imagenet', *archives.arguments(), str(tmp_path / 'out')])
+    with pytest.raises(SystemExit) as stopped:
+        imagenet.main()
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'python -m data.imagenet: {path}: {name} in it is ') and expected in line
 
 
 def test_a_gap_among_the_validation_images_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:

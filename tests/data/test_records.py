@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import records
+from data import record_checker, records
+from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
 from tests.conftest import Photo, evaluate, photo_example
 from tests.fuzz.test_records import framed
@@ -224,21 +225,21 @@ SPOILT: Dict[str, Tuple[Spoil, str]] = {
 
 
 @pytest.fixture
-def checker() -> records.RecordChecker:
-    return records.RecordChecker(6, decode_image)
+def checker() -> RecordChecker:
+    return RecordChecker(6, decode_image)
 
 
-def test_good_records_have_no_problem(checker: records.RecordChecker, photos: List[Photo]) -> None:
+def test_good_records_have_no_problem(checker: RecordChecker, photos: List[Photo]) -> None:
     assert [checker.problem(photo_example(photo).SerializeToString()) for photo in photos] == [None] * len(photos)
 
 
 @pytest.mark.parametrize('label', [0, 5])
-def test_the_first_and_the_last_label_are_good(checker: records.RecordChecker, photos: List[Photo], label: int) -> None:
+def test_the_first_and_the_last_label_are_good(checker: RecordChecker, photos: List[Photo], label: int) -> None:
     assert checker.problem(photo_example(photos[0]._replace(label=label)).SerializeToString()) is None
 
 
 @pytest.mark.parametrize('kind', SPOILT)
-def test_what_is_wrong_with_a_record_is_told(kind: str, checker: records.RecordChecker, photos: List[Photo]) -> None:
+def test_what_is_wrong_with_a_record_is_told(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
     spoil, expected = SPOILT[kind]
     example = photo_example(photos[1])
     spoil(example)
@@ -248,7 +249,15 @@ def test_what_is_wrong_with_a_record_is_told(kind: str, checker: records.RecordC
     assert re.search(expected, problem)
 
 
-def test_what_is_no_example_is_told(checker: records.RecordChecker) -> None:
+@pytest.mark.parametrize('kind', SPOILT)
+def test_boxes_are_no_problem_where_they_are_not_wanted(kind: str, photos: List[Photo]) -> None:
+    example = photo_example(photos[1])
+    SPOILT[kind][0](example)
+    problem = RecordChecker(6, decode_image, with_boxes=False).problem(example.SerializeToString())
+    assert (problem is None) == ('boxes' in kind)
+
+
+def test_what_is_no_example_is_told(checker: RecordChecker) -> None:
     assert checker.problem(b'\xff\xff no protocol buffer') == 'not a tf.train.Example.'
 
 
@@ -264,9 +273,7 @@ def usable(serialized: bytes) -> bool:
 
 
 @pytest.mark.parametrize('kind', [None, *SPOILT])
-def test_the_checker_and_the_pipeline_agree(
-    kind: Optional[str], checker: records.RecordChecker, photos: List[Photo]
-) -> None:
+def test_the_checker_and_the_pipeline_agree(kind: Optional[str], checker: RecordChecker, photos: List[Photo]) -> None:
     example = photo_example(photos[1])
     if kind:
         SPOILT[kind][0](example)
@@ -287,7 +294,7 @@ def spoilt_paths(tmp_path: pathlib.Path, photos: List[Photo]) -> List[str]:
     return records.find_shards(str(tmp_path), records.TRAIN)
 
 
-def test_a_search_finds_the_file_and_the_position(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:
+def test_a_search_finds_the_file_and_the_position(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     found = list(checker.search(spoilt_paths, print))
     assert [(bad.path, bad.position) for bad in found] == [(spoilt_paths[1], 0), (spoilt_paths[1], 3)]
     assert 'cannot be decoded' in found[0].problem
@@ -296,7 +303,7 @@ def test_a_search_finds_the_file_and_the_position(checker: records.RecordChecker
 
 @pytest.mark.parametrize('lost', [1, 10, 3000])
 def test_a_search_finds_where_a_file_is_cut_short_and_goes_on(
-    lost: int, checker: records.RecordChecker, spoilt_paths: List[str]
+    lost: int, checker: RecordChecker, spoilt_paths: List[str]
 ) -> None:
     with open(spoilt_paths[0], 'rb+') as file:
         file.truncate(os.path.getsize(spoilt_paths[0]) - lost)
@@ -309,7 +316,7 @@ def test_a_search_finds_where_a_file_is_cut_short_and_goes_on(
     assert 'damaged or cut short from here on' in found[0].problem
 
 
-def test_a_search_finds_a_changed_byte(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:
+def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     first = next(tf.compat.v1.io.tf_record_iterator(spoilt_paths[0]))
     with open(spoilt_paths[0], 'rb+') as file:
         # The second record: 16 bytes of length and checksums around the first, and 12 before its own data.
@@ -324,7 +331,7 @@ def test_a_search_finds_a_changed_byte(checker: records.RecordChecker, spoilt_pa
 
 @pytest.mark.parametrize('length', [2**31, 10**12, 2**60, 2**63 - 8, 2**64 - 6])
 def test_a_record_that_says_it_is_huge_is_named(
-    tmp_path: pathlib.Path, checker: records.RecordChecker, photos: List[Photo], length: int
+    tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo], length: int
 ) -> None:
     records.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 3, 1)
     (path,) = records.find_shards(str(tmp_path), records.TRAIN)
@@ -339,7 +346,7 @@ def test_a_record_that_says_it_is_huge_is_named(
 
 
 def test_a_length_that_is_cut_short_is_named(
-    tmp_path: pathlib.Path, checker: records.RecordChecker, photos: List[Photo]
+    tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo]
 ) -> None:
     records.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
     (path,) = records.find_shards(str(tmp_path), records.TRAIN)
@@ -360,8 +367,8 @@ def test_what_is_no_example_fails_when_it_is_parsed(serialized: bytes) -> None:
         evaluate(*records.parse(tf.constant(serialized)))
 
 
-def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: records.RecordChecker, monkeypatch: Any) -> None:
-    monkeypatch.setattr(records, '_PROGRESS_EVERY', 100)
+def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
+    monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 100)
     paths = written(tmp_path, records.TRAIN, [90, 115])
     lines: List[str] = []
     found = list(checker.search(paths, lines.append))
@@ -369,7 +376,7 @@ def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: records.Re
     assert lines == [f'{count} records looked at, now in {paths[1]}' for count in ('100', '200')]
 
 
-def test_the_record_at_a_known_place_is_judged(checker: records.RecordChecker, spoilt_paths: List[str]) -> None:
+def test_the_record_at_a_known_place_is_judged(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     bad = checker.problem_at(spoilt_paths[1], 3)
     assert bad[:2] == (spoilt_paths[1], 3)
     assert bad.problem.startswith('label 77')
@@ -406,6 +413,16 @@ def test_a_split_needs_a_record_in_some_file(tmp_path: pathlib.Path) -> None:
     records.check_not_empty(paths)
     with pytest.raises(records.DataError, match=r'train-00000-of-00003 and the others: there is not one record'):
         records.check_not_empty(paths[:2])
+
+
+def test_there_are_more_records_than_may_be_skipped(tmp_path: pathlib.Path) -> None:
+    paths = written(tmp_path, records.TRAIN, [2, 0, 1])
+    records.check_not_empty(paths, skipped=2)
+    message = (
+        r'train-00000-of-00003 and the others: 3 records, all of which --max_bad_records=3 lets be skipped, for ever'
+    )
+    with pytest.raises(records.DataError, match=message):
+        records.check_not_empty(paths, skipped=3)
 
 
 def test_what_is_no_record_file_is_named(tmp_path: pathlib.Path) -> None:

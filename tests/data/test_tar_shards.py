@@ -113,6 +113,53 @@ def test_images_that_cannot_be_used_stop_the_conversion_or_are_left_out_and_name
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 1
 
 
+@pytest.mark.parametrize('label', [1_000_000, 10**17])
+def test_without_a_description_labels_have_a_bound(label: int, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    encoded = photos[0].encoded
+    (tmp_path / 'tar').mkdir()
+    (tmp_path / 'records').mkdir()
+    samples = [('a.jpg', encoded), ('a.cls', b'1'), ('b.jpg', encoded), ('b.cls', b'%d' % label)]
+    for split in (records.TRAIN, records.VALIDATION):
+        write_tar(tmp_path / 'tar' / f'{split}-00000.tar', samples)
+        with tf.io.TFRecordWriter(str(tmp_path / 'records' / f'{split}-00000-of-00001')) as writer:
+            writer.write(records.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
+    expected = f'label {label} is not in 0 to 999,999, where the labels of a source without dataset.json must be.'
+    for source, where in (
+        ('tar', 'train-00000.tar, record 1: b: '),
+        ('records', 'train-00000-of-00001, record 0: '),
+    ):
+        done = tar_shards('write', tmp_path / source, tmp_path / 'target')
+        assert done.returncode == 2
+        assert f'{tmp_path / source / where}{expected} Nothing was written.' in done.stderr
+        assert not (tmp_path / 'target').exists()
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target', '--max_bad_records=2')
+    assert done.returncode == 0, done.stderr
+    info = dataset_info.read(str(tmp_path / 'target'))
+    assert info and (info.train_images, info.class_names) == (1, ['background', '1'])
+
+
+def test_the_largest_label_without_a_description_is_a_class(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'tar').mkdir()
+    for split in (records.TRAIN, records.VALIDATION):
+        write_tar(tmp_path / 'tar' / f'{split}-0.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'999999')])
+    assert tar_shards('write', tmp_path / 'tar', tmp_path / 'target').returncode == 0
+    info = dataset_info.read(str(tmp_path / 'target'))
+    assert info and (info.num_classes, info.class_names[-1]) == (1_000_000, '999999')
+
+
+def test_images_of_the_background_alone_are_no_data_set(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'tar').mkdir()
+    for split in (records.TRAIN, records.VALIDATION):
+        write_tar(tmp_path / 'tar' / f'{split}-0.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'0')])
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
+    assert done.returncode == 2
+    assert (
+        f'{tmp_path / "tar"}: cannot be described in dataset.json: there must be images of both splits, and a class '
+        'besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
+    ) in done.stderr
+    assert os.listdir(tmp_path) == ['tar']
+
+
 def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
     path = write_tar(tmp_path / 'a.tar', [('x/a.jpg', b'12345'), ('x/a.cls', b'7'), ('b.png', b'1234')])
     done = tar_shards('list', path)
@@ -172,11 +219,24 @@ def test_records_are_looked_for_and_tar_shards_found(tar_dir: str) -> None:
 
 def test_emptiness_is_told(tmp_path: pathlib.Path) -> None:
     empty = write_tar(tmp_path / 'train-00000.tar', [])
-    with pytest.raises(records.DataError, match='not one sample'):
+    with pytest.raises(records.DataError, match='not one record'):
         tar_layout.check_not_empty([empty])
     (tmp_path / 'train-00001.tar').write_bytes(b'\x1f\x8b' * 2000)
     with pytest.raises(records.DataError, match=r'train-00001\.tar: not a tar file'):
         tar_layout.check_not_empty([empty, str(tmp_path / 'train-00001.tar')])
+
+
+def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:
+    paths = tar_layout.find_shards(tar_dir, 'train')
+    samples = sum(tar_layout.count_samples(paths))
+    tar_layout.check_not_empty(paths, samples - 1)
+    with pytest.raises(records.DataError, match=f': {samples} records, all of which --max_bad_records={samples} lets'):
+        tar_layout.check_not_empty(paths, samples)
+    (tmp_path / 'train-00009.tar').mkdir()
+    (tmp_path / 'train-00008.tar').symlink_to(tmp_path / 'nowhere')
+    for name, what in (('train-00009.tar', 'a directory'), ('train-00008.tar', 'a link to what is not there')):
+        with pytest.raises(records.DataError, match=f'{name}: cannot be read: {what}. It is named like a file'):
+            tar_layout.check_not_empty([*paths, str(tmp_path / name)])
 
 
 # The input pipeline, and runs.

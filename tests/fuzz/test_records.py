@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import records
+from data import record_checker, records
+from data.record_checker import RecordChecker
 from data.shard_audit import ShardAuditor
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -134,7 +135,7 @@ def make_example(images: List[bytes], draw: random.Random) -> bytes:
     if kind == 1:
         # Lengths and tags alone, without a long image between them.
         example.features.feature['image/encoded'].bytes_list.value[:] = [images[0][:20]]
-        return damaged(example.SerializeToString(), draw)
+        return damaged(example.SerializeToString(deterministic=True), draw)
     if kind == 2:
         return serialized + draw.choice([serialized, b'\x12\x01a', b'\x0b', b'\xff', b'\n\0'])
     if kind == 3:
@@ -255,7 +256,7 @@ class Pipelines:
         return False
 
 
-def check(path: str, pipelines: Pipelines, checker: records.RecordChecker, auditor: ShardAuditor) -> None:
+def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: ShardAuditor) -> None:
     found = {bad.position: bad.problem for bad in checker.search([path], print)}
     assert all(len(problem) < 500 and problem.isprintable() for problem in found.values()), found
     audited = auditor.audit(path)
@@ -274,7 +275,8 @@ def check(path: str, pipelines: Pipelines, checker: records.RecordChecker, audit
     serialized, is_whole = pipelines.read()
     assert len(serialized) == at_end
     assert is_whole == (at_end not in found)
-    bad = {entry.position for entry in (*audited.bad_fields.first, *audited.undecodable.first)}
+    found_by_audit = (audited.bad_fields, audited.bad_boxes, audited.undecodable)
+    bad = {entry.position for listed in found_by_audit for entry in listed.first}
     for position, record in enumerate(serialized):
         told = found.get(position)
         which = (at_end + position + len(record)) % GRAPHS
@@ -287,16 +289,16 @@ def check(path: str, pipelines: Pipelines, checker: records.RecordChecker, audit
         assert refused or not told or (b'\xff\xd8\xff' in record and CANNOT_BE_DECODED in told), (position, told)
         # What is no Example to Python may be one to TensorFlow, which is what the checker asks; and, now and then, the
         # other way round. The audit, which asks Python alone, does not see those.
-        for_python_alone = told == records.UNREADABLE and position not in bad
-        is_none = records.parse_example(record) is None
+        for_python_alone = told == record_checker.UNREADABLE and position not in bad
+        is_none = record_checker.parse_example(record) is None
         assert (position in bad) == bool(told) or for_python_alone or is_none, (position, told)
 
 
 def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = str(folder / 'train-00000-of-00001')
-    pipelines, checker = Pipelines(path), records.RecordChecker(NUM_CLASSES, decode_image)
-    auditor = ShardAuditor(NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
+    pipelines, checker = Pipelines(path), RecordChecker(NUM_CLASSES, decode_image)
+    auditor = ShardAuditor('tfrecord', NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     # The largest image that is taken has 300 MB in bytes, and 1.2 GB more in the floats that are resized.
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=2000):
         make_file(path, images, random.Random(case))

@@ -3,6 +3,7 @@
 from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
 
 import io
+import multiprocessing
 import pathlib
 import random
 import sys
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from data import tar_layout, tar_reader
 from data.formats import FORMATS
+from data.shard_audit import ShardAuditor
 from data.tar_layout import BLOCK, Shard
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -183,7 +185,8 @@ def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = folder / 'train-00000.tar'
     reader = Reader(str(path))
-    checker = FORMATS['tar'].checker(NUM_CLASSES, decode_image)
+    checker = FORMATS['tar'].checker(NUM_CLASSES, decode_image, False)
+    auditor = ShardAuditor('tar', NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     judged: Dict[bytes, bool] = {}
     problems = set()
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=700):
@@ -206,6 +209,11 @@ def main(cases: int, folder: pathlib.Path) -> None:
                     # A JPEG that is broken below what a crop shows can be used: what is there is not read.
                     assert is_refused or not problem or 'cannot be decoded' in problem, problem
         assert found == expected, (found, expected)
+        audited = auditor.audit(str(path))
+        # Of a sample whose label and whose image cannot be used, the checker names the label.
+        listed = (audited.bad_files, audited.undecodable, audited.bad_fields)
+        bad = {entry.position: entry for each in listed for entry in each.first}
+        assert sorted(bad.values()) == [*checker.search([str(path)], print)], bad
         try:
             tar_layout.check_not_empty([str(path)])
         except tar_layout.records.DataError as error:

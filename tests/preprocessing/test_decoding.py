@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from typing import Any, Dict
 
 import numpy as np
@@ -211,6 +212,55 @@ def test_a_header_that_promises_too_many_pixels_is_refused_before_they_are_made(
     for encoded in (jpeg, png):
         with pytest.raises(tf.errors.InvalidArgumentError, match='an image of' if size[0] else ''):
             evaluate(read(tf.constant(bytes(encoded))))
+
+
+def test_a_gif_that_promises_too_many_pixels_is_refused_before_they_are_made() -> None:
+    gif = bytearray(file_of(CAT, 'GIF'))
+    width, height = gif[6:8], gif[8:10]
+    gif[6:10] = struct.pack('<HH', 10_000, 10_001)
+    assert width + height in gif[10:], 'of the one frame'
+    frame = gif.index(width + height, 10)
+    gif[frame : frame + 4] = gif[6:10]
+    for read in (decode_image, image_shape):
+        with pytest.raises(tf.errors.InvalidArgumentError, match='an image of more than'):
+            evaluate(read(tf.constant(bytes(gif))))
+    # One that does not tell is refused all the same, if only when it is decoded.
+    gif[6:10] = width + height
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        evaluate(decode_image(tf.constant(bytes(gif))))
+
+
+def test_the_input_pipeline_does_not_make_the_pixels_of_a_huge_image() -> None:
+    """48 kB that are 1.2 GB decoded; a process is measured whose data set refuses them."""
+    program = (
+        'import resource, sys, tensorflow as tf\n'
+        'from preprocessing.decoding import Crop, decode_crop, image_shape\n'
+        'def part(encoded):\n'
+        '    return decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([0, 0, 9, 9]))))\n'
+        'dataset = tf.data.Dataset.from_tensors(tf.io.read_file(sys.argv[1])).map(part)\n'
+        'taken = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()\n'
+        'with tf.compat.v1.Session() as session:\n'
+        '    session.run(tf.zeros([]))\n'
+        '    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n'
+        '    try:\n'
+        '        session.run(taken)\n'
+        '    except tf.errors.InvalidArgumentError as error:\n'
+        '        assert "an image of more than" in error.message, error.message\n'
+        '        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n'
+    )
+    side = 20_000
+    header = struct.pack('>IIBBBBB', side, side, 1, 0, 0, 0, 0)
+    pixels = zlib.compress(bytes((1 + side // 8) * side), 9)
+    with tempfile.NamedTemporaryFile(suffix='.png') as file:
+        file.write(b'\x89PNG\r\n\x1a\n')
+        for kind, content in ((b'IHDR', header), (b'IDAT', pixels), (b'IEND', b'')):
+            checksum = struct.pack('>I', zlib.crc32(kind + content))
+            file.write(struct.pack('>I', len(content)) + kind + content + checksum)
+        file.flush()
+        output = subprocess.run(
+            [sys.executable, '-c', program, file.name], stdout=subprocess.PIPE, check=True, text=True
+        )
+    assert int(output.stdout) < 100_000
 
 
 def test_a_png_without_a_size_is_refused() -> None:

@@ -3,13 +3,13 @@
 import json
 from typing import Any, Dict
 
-from data import audit
+from data import audit, tar_shards
 from tests.remote.conftest import Store
 from tests.remote.faults import READ
 
 
-def audited(store: Store, url: str, code: int) -> Dict[str, Any]:
-    done = store.python('-m', 'data.audit', url, '--json', timeout=300)
+def audited(store: Store, url: str, code: int, *flags: str) -> Dict[str, Any]:
+    done = store.python('-m', 'data.audit', url, '--json', *flags, timeout=300)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
@@ -19,6 +19,22 @@ def test_a_remote_data_set_is_what_it_is_here(store: Store, photo_dir: str) -> N
     report = audited(store, store.upload(photo_dir, 'data'), 0)
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):
         assert report[key] == here[key]
+
+
+def test_remote_tar_shards_are_what_they_are_here_and_one_that_is_refused_is_named(
+    store: Store, photo_dir: str, tmp_path: Any
+) -> None:
+    tar_dir = str(tmp_path / 'tar')
+    tar_shards.convert(photo_dir, tar_dir, 0, print)
+    here = audit.audit(tar_dir, None, False, 1, lambda count: None, 'tar')
+    url = store.upload(tar_dir, 'data')
+    report = audited(store, url, 0, '--data_format=tar')
+    for key in ('splits', 'classes', 'fingerprint', 'other_files'):
+        assert report[key] == here[key]
+    store.faults.add(403, '/data/train-00000', [READ])
+    (error,) = audited(store, url, 1, '--data_format=tar')['errors']
+    assert 'data/train-00000-of-00002.tar, record 0: ' in error
+    assert store.who in error
 
 
 def test_a_file_that_is_refused_is_named_and_the_others_are_read(store: Store, photo_dir: str) -> None:

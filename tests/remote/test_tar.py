@@ -64,7 +64,7 @@ def test_a_first_shard_that_is_refused_is_named(store: Store, tar_dir: str) -> N
 @pytest.mark.parametrize('split', ['train', 'validation'])
 def test_a_shard_that_is_refused_in_the_middle_is_no_shorter_shard(store: Store, tar_dir: str, split: str) -> None:
     # Nor is it a sample that may be skipped.
-    arguments = [*flags(store, tar_dir), '--max_bad_records=9']
+    arguments = [*flags(store, tar_dir), '--max_bad_records=4']
     store.faults.add(403, f'/data/{split}-00001', [READ])
     message = complaint(store.main(*arguments))
     assert f'{store.url}/data/{split}-00001-of-00002.tar' in message and store.who in message
