@@ -11,7 +11,8 @@ from inception_v3.progress import logger
 
 # What TensorFlow and this program write before they rename it, or only to see whether they can.
 _UNFINISHED = re.compile(
-    r'.+\.unfinished|(checkpoint|graph\.pbtxt|trainer\.json|saving\.unfinished)\.tmp[0-9a-f]+|\.probe-\d+'
+    r'.+\.unfinished|\.probe-\d+|'
+    rf'(checkpoint|graph\.pbtxt|trainer\.json|saving\.unfinished|{re.escape(checkpoints.PREFIX)}-\d+\.meta)\.tmp[0-9a-f]+'
 )
 _UNFINISHED_CHECKPOINT = re.compile(rf'{re.escape(checkpoints.PREFIX)}-\d+_temp_[0-9a-f]+/?')
 

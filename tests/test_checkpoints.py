@@ -192,6 +192,8 @@ def test_what_a_killed_run_has_left_is_removed(tmp_path: Any) -> None:
     (tmp_path / 'saving.unfinished').write_text('model.ckpt-5 model.ckpt-4 model.ckpt-0 model.ckpt-3')
     for name in ('checkpoint.tmp0123456789abcdef0123456789abcdef', 'config.json.unfinished', 'trainer.json.tmpab12'):
         (tmp_path / name).write_text('half')
+    for step in (0, 3):
+        (tmp_path / f'model.ckpt-{step}.meta.tmpfdd39494f2c44edea53d0c4b6d843c94').write_text('half')
     # Whole, if not on the list; not ours; and damaged, but on the list: all that is for a user to decide.
     for path in (data_of(tmp_path, 1), index_of(tmp_path, 1)):
         shutil.copy(path, path.replace('ckpt-1.', 'ckpt-9.'))
