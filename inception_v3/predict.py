@@ -149,6 +149,8 @@ def _classify(model: Classifier, paths: Sequence[str], batch: Sequence[_Prepared
         outcome = prepared.image if isinstance(prepared.image, UnreadableError) else next(outcomes)
         if isinstance(outcome, UnreadableError):
             yield Prediction(path, problem=str(outcome))
+        elif not np.isfinite(outcome).all():
+            yield Prediction(path, problem='the network finds no probabilities, but NaN: its training has diverged')
         else:
             likeliest = np.argsort(-outcome, kind='stable')[:top]
             classes = [Likely(int(label), model.class_names[label], float(outcome[label])) for label in likeliest]
@@ -234,6 +236,8 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         '--batch_size', type=int, default=32, metavar='N', help='images that are classified at a time (default 32)'
     )
     arguments = parser.parse_args(argv)
+    if arguments.html == '':
+        parser.error('--html=: must be the path of a file.')
     for name in ('top', 'batch_size'):
         if getattr(arguments, name) < 1:
             parser.error(f'--{name}={getattr(arguments, name)}: must be at least 1.')
@@ -270,7 +274,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: progress.Screen) -> int:
-    """Classifies some files, and returns how many could not be read."""
+    """Classifies some files, and returns how many could not be classified."""
     with contextlib.ExitStack() as stack:
         if arguments.html:
             try:
@@ -303,7 +307,7 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: progress.S
         if sheet:
             sheet.finish()
         if problems:
-            _say(f'{problems:,} of {len(paths):,} images could not be read')
+            _say(f'{problems:,} of {len(paths):,} images could not be classified')
     return problems
 
 

@@ -206,7 +206,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
     assert 'nowhere.jpg: no such file or folder.' in err
     (left_out,) = [line for line in err if 'left out' in line]
     assert left_out.startswith('left out: 1 that') and left_out.endswith('notes.txt')
-    assert f'{len(PROBLEMS)} of {len(found)} images could not be read' in err
+    assert f'{len(PROBLEMS)} of {len(found)} images could not be classified' in err
     assert not any('Traceback' in line for line in err)
     # Names come back to the byte.
     names = {os.fsencode(name) for name in found}
@@ -356,6 +356,24 @@ def test_no_more_than_a_few_batches_are_in_memory(tmp_path: Any) -> None:
     assert 7 <= model.most <= 3 * 7
 
 
+class Diverged(Counting):
+    """A stand-in for a network that finds no probabilities for the first image."""
+
+    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
+        super().classify(prepared)
+        return [np.array([number or np.nan, 0], np.float32) for number in prepared]
+
+
+def test_what_is_no_probability_is_named(tmp_path: Any) -> None:
+    for number in range(2):
+        (tmp_path / f'{number}.jpg').write_text(str(number))
+    paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
+    first, second = predict.predict(Diverged(), paths, top=1, batch_size=2)
+    assert first.problem == 'the network finds no probabilities, but NaN: its training has diverged'
+    assert json.loads(first.json()) == {'image': paths[0], 'error': first.problem}
+    assert not second.problem and second.likeliest[0].probability == 1
+
+
 def test_names_stand_for_files_folders_and_patterns(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ('b.jpg', 'a.png', 'x.bin', 'd/e/1.gif', 'd/0.JPG', 'd/x.txt', '.git/i.jpg', '[1].jpg'):
@@ -408,6 +426,9 @@ def test_mistakes_end_with_one_message(trained: Trained, tmp_path: Any, capfd: A
         ((str(empty), model), 'a folder without images'),
         (('nothing.jpg', model), 'nothing.jpg: no such file or folder.'),
         ((image, model, f'--html={tmp_path}/none/page.html'), 'cannot be written: No such file or directory'),
+        ((image, model, f'--html={empty}'), f'--html={empty}: is a folder; name a file for the page.'),
+        ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: is a folder'),
+        ((image, model, '--html='), '--html=: must be the path of a file.'),
         ((image, model, '--top=0'), '--top=0: must be at least 1.'),
         ((image, model, '--batch_size=-1'), '--batch_size=-1: must be at least 1.'),
         ((image,), '--model'),
