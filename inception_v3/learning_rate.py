@@ -54,8 +54,9 @@ def learning_rate(step: Any, config: Config) -> Any:
 
     The step schedule is base * decay ^ n in and after the n-th of `step_epochs`. The cosine schedule is
     base / 2 * (1 + cos(pi * t)), t being the part that is done of the steps up to `train_steps` (Loshchilov & Hutter,
-    "SGDR", equation 5, without restarts). The warm-up of both is that of Goyal et al., section 2.2: in the first
-    W = floor(warmup * E) steps the rate rises in equal parts, base * (step + 1) / W; the cosine begins after it.
+    "SGDR", equation 5, without restarts). The warm-up of both is gradual, as in Goyal et al., section 2.2, but from
+    0 on, not from the rate of one worker: in the first W = floor(warmup * E) steps the rate rises in equal parts,
+    base * (step + 1) / W; the cosine begins after it.
 
     None falls below 0.0001 base.
 
