@@ -13,6 +13,7 @@ from inception_v3 import topology
 from inception_v3.config import PRESETS, TYPE_NAMES, Config, ConfigError, plain_type, setting_of
 
 _HELP_WIDTH = 100
+_DEFAULT_PRESET = 'imagenet'
 # No number and no flag's name has more letters, and no file of flags more bytes.
 _LONGEST = 100
 _LARGEST_FILE = 1 << 20
@@ -29,14 +30,14 @@ class CommandLine(NamedTuple):
     Attributes:
       config: the preset with the flags that were given.
       given: the names of the fields that flags gave a value; they win over what a data set says of itself.
-      preset: the name of the preset.
+      preset: the name of the preset; None if none is named, which is as imagenet.
       verbose: whether TensorFlow's own log is wanted on the screen.
       help: whether the list of flags is wanted, and nothing else.
     """
 
     config: Config
     given: FrozenSet[str]
-    preset: str
+    preset: Optional[str]
     verbose: bool
     help: bool
 
@@ -46,13 +47,13 @@ class Given(NamedTuple):
 
     Attributes:
       fields: the values of the fields of `Config` that flags name.
-      preset: the name of the preset.
+      preset: as in `CommandLine`.
       verbose: as in `CommandLine`.
       help: as in `CommandLine`.
     """
 
     fields: Dict[str, Any]
-    preset: str
+    preset: Optional[str]
     verbose: bool
     help: bool
 
@@ -91,7 +92,7 @@ def define_boolean(
 
 def _define() -> flags.FlagValues:
     values = flags.FlagValues()
-    flags.DEFINE_enum('preset', 'imagenet', sorted(PRESETS), 'what the defaults are', flag_values=values)
+    flags.DEFINE_enum('preset', None, sorted(PRESETS), 'what the defaults are', flag_values=values)
     define_boolean('verbose', False, "show TensorFlow's own log too, and where an error arose", values)
     define_boolean('help', False, 'print this list', values, short_name='h')
     flags.DEFINE_string('flagfile', '', 'file with further flags, a line each', flag_values=values)
@@ -175,7 +176,7 @@ def _lines_of(path: str) -> List[str]:
 
 def with_preset(given: Given) -> Dict[str, Any]:
     """The fields of `Config` that are not at their defaults: the preset's, what naming a TPU implies, and the given."""
-    return {**PRESETS[given.preset], **_implied(given.fields), **given.fields}
+    return {**PRESETS[given.preset or _DEFAULT_PRESET], **_implied(given.fields), **given.fields}
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
@@ -231,7 +232,7 @@ def help_text(program: str, purpose: str, own_flags: Sequence[Tuple[str, str]] =
     parts = [
         f'{purpose}\n\nusage: python -m {program} [--flag=value ...]\n',
         *[_flag_help(flag, text) for flag, text in own_flags],
-        _flag_help('preset=imagenet', preset_help),
+        _flag_help(f'preset={_DEFAULT_PRESET}', preset_help),
         _flag_help('verbose=False', "show TensorFlow's own log too, and where an error arose"),
         _flag_help('flagfile=', 'file with further flags, a line each'),
     ]

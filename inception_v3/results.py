@@ -171,6 +171,12 @@ def read(model_dir: str) -> List[Evaluation]:
     return evaluations_in(os.path.join(model_dir, RESULTS_FILE))
 
 
+def read_unchanged(model_dir: str) -> List[Evaluation]:
+    """The evaluations with the training's own settings, in the order of the steps; of a step, the one made last."""
+    of_step = {evaluation.step: evaluation for evaluation in read(model_dir) if not evaluation.changed}
+    return [of_step[step] for step in sorted(of_step)]
+
+
 def evaluations_in(path: str) -> List[Evaluation]:
     """The evaluations in a file, a line each; other lines are passed over."""
     return read_lines(path, _evaluation_of)

@@ -70,13 +70,19 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
     """Reads runs, and sorts them into cases.
 
     Args:
-      model_dirs: their folders; one that is named twice is read once.
+      model_dirs: their folders; one that is named twice, in whatever way, is read once.
 
     Raises:
       ConfigError: a folder is not the model_dir of a run; all such are named.
       RemoteError: something is refused, or cannot be reached.
     """
-    folders = [*dict.fromkeys(folder.rstrip('/') or '/' for folder in model_dirs)]
+    if not all(model_dirs):
+        raise ConfigError('RUN: must be the model_dir of a run; here is an empty text.')
+    of_place: Dict[str, str] = {}
+    for model_dir in model_dirs:
+        # A run that counted twice would have no spread.
+        of_place.setdefault(_place(model_dir), model_dir.rstrip('/') or '/')
+    folders = [*of_place.values()]
     problems = [problem for problem in map(_problem, folders) if problem]
     if problems:
         raise ConfigError('\n'.join(problems))
@@ -108,6 +114,10 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
 def _settings(config: Config) -> Dict[str, str]:
     """What decides the case of a run, as written on a command line."""
     return {name: str(value) for name, value in dataclasses.asdict(config).items() if name not in _OF_A_RUN}
+
+
+def _place(folder: str) -> str:
+    return folder.rstrip('/') if remote.is_remote(folder) else os.path.realpath(folder)
 
 
 def _problem(folder: str) -> str:

@@ -57,8 +57,7 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
         if not str(folder).startswith('gs://') and not (flag == 'data_dir' and job.config.use_data == 'fake'):
             raise ConfigError(f'{job.name}: --{flag}={folder}: a job on a TPU needs a folder on gs://.')
     manifest = yaml.safe_load(_TEMPLATE.read_text())
-    name = _kubernetes_name(job.name)
-    manifest['metadata']['name'] = name
+    manifest['metadata']['name'] = _kubernetes_name(job)
     manifest['metadata']['labels'] = {'app': 'inception-v3-study'}
     (container,) = manifest['spec']['template']['spec']['containers']
     container['image'] = image
@@ -69,8 +68,8 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
     return manifest
 
 
-def _kubernetes_name(name: str) -> str:
-    """A name of the letters, digits and hyphens that Kubernetes allows; different names stay different."""
-    readable = re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')
-    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
+def _kubernetes_name(job: Job) -> str:
+    """A name of the letters, digits and hyphens that Kubernetes allows, different for each trial and its folder."""
+    readable = re.sub('[^a-z0-9]+', '-', job.name.lower()).strip('-')
+    digest = hashlib.sha256(f'{job.name} {job.config.model_dir}'.encode()).hexdigest()[:_DIGEST_LENGTH]
     return f'{readable[: _LONGEST_NAME - _DIGEST_LENGTH - 1].rstrip("-")}-{digest}'.lstrip('-')

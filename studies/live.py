@@ -36,7 +36,7 @@ class Progress:
       state: its state.
       doing: what a trial that runs does.
       status: of its training; None before it is known.
-      evaluation: the newest; None if there is none.
+      evaluation: of the highest step, as it was trained; None if there is none.
       reason: why it failed or was stopped; empty if it did neither.
       seconds: since it was started, or that it took; None if this sweep has not started it.
     """

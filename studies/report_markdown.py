@@ -2,7 +2,7 @@
 
 from typing import Callable, Dict, List, Tuple
 
-from studies import figures, findings, tables
+from studies import figures, findings, markdown, tables
 from studies.findings import Findings
 from studies.tables import Table
 
@@ -22,7 +22,7 @@ def text(found: Findings) -> str:
     """The text; its pictures are beside it."""
     finals, curves, schedule = (f'![{description}]({name})' for name, description, _ in _PICTURES)
     comparison = found.comparison
-    parts = [f'# {_escaped(comparison.title)}', comparison.question, *comparison.notes]
+    parts = [f'# {markdown.escaped(comparison.title)}', comparison.question, *comparison.notes]
     parts += [
         f'{tables.standing(found.runs)}; written {tables.now()}.',
         '## Results',
@@ -48,7 +48,7 @@ def _commands(found: Findings) -> List[str]:
     for each in found.cases:
         lines = [f'# {run.name}: {findings.state(run)}\n{run.command or ""}'.rstrip() for run in each.case.runs]
         parts.append(
-            f'<details><summary>{_escaped(each.case.name)}</summary>\n\n'
+            f'<details><summary>{markdown.escaped(each.case.name)}</summary>\n\n'
             + '\n'.join(['```sh', *lines, '```'])
             + '\n\n</details>'
         )
@@ -56,22 +56,4 @@ def _commands(found: Findings) -> List[str]:
 
 
 def _table(table: Table) -> str:
-    lines = [
-        table.header,
-        tuple('--:' if column >= table.numbers else ':--' for column in range(len(table.header))),
-        *(tuple(map(_escaped, row.cells)) for row in table.rows),
-    ]
-    return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
-
-
-def _escaped(text: str) -> str:
-    """Text that Markdown takes as it is: on one line, no column of a table, no tag of HTML, and no link."""
-    for sign, instead in (
-        ('\\', '\\\\'),
-        ('<', '&lt;'),
-        ('>', '&gt;'),
-        ('](', ']\\('),
-        *((s, f'\\{s}') for s in '|*_`'),
-    ):
-        text = text.replace(sign, instead)
-    return ' '.join(text.split())
+    return markdown.table(table.header, [row.cells for row in table.rows], table.numbers)

@@ -28,6 +28,7 @@ from benchmarks.measurement import MeasurementError
 from inception_v3 import progress, results
 from inception_v3.config import ConfigError
 from studies import revnet_memory_report as report
+from studies.arguments import number_of, numbers_of
 from studies.revnet_memory_measurement import (
     ENVIRONMENT,
     PUBLISHED,
@@ -201,19 +202,6 @@ def write(out: str, found: Results, plan: Plan) -> None:
 # The command.
 
 
-def _numbers(text: str) -> List[int]:
-    """The argument of a flag: whole numbers above 0, by commas."""
-    numbers = [int(number) for number in text.split(',')]
-    if min(numbers) < 1:
-        raise ValueError
-    return sorted({*numbers})
-
-
-def _number(text: str) -> int:
-    (number,) = _numbers(text)
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog='python -m studies.revnet_memory',
@@ -221,18 +209,23 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    # argparse names what is wrong by the name of its type.
-    _numbers.__name__, _number.__name__ = 'list of whole numbers above 0', 'whole number above 0'
     add = parser.add_argument
     add('--out', default=OUT, help=f'folder for {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} (default {OUT})')
     add('--network', default='revnet38', choices=[*PUBLISHED], help='what the blocks are of (default revnet38)')
-    add('--size', type=_number, help='height and width of the images, in pixels (default as the paper has them)')
-    add('--units', type=_numbers, default='1,2,4,8,16,32', help='blocks in each stage (default 1,2,4,8,16,32)')
-    add('--batch_sizes', type=_numbers, default='16,32', help='images in a step (default 16,32)')
-    add('--repeats', type=_number, default=3, help='rounds of time (default 3)')
-    add('--steps', type=_number, default=1, help='steps of a round, at least (default 1)')
-    add('--memory_gb', type=float, default=1.0, help='find the largest batch for so many GB; 0: do not (default 1)')
-    add('--memory_units', type=_number, default=8, help='blocks in each stage for that (default 8)')
+    add(
+        '--size',
+        type=number_of(int, 1),
+        help='height and width of the images, in pixels (default as the paper has them)',
+    )
+    add(
+        '--units', type=numbers_of(int, 1), default='1,2,4,8,16,32', help='blocks in each stage (default 1,2,4,8,16,32)'
+    )
+    add('--batch_sizes', type=numbers_of(int, 1), default='16,32', help='images in a step (default 16,32)')
+    add('--repeats', type=number_of(int, 1), default=3, help='rounds of time (default 3)')
+    add('--steps', type=number_of(int, 1), default=1, help='steps of a round, at least (default 1)')
+    memory_help = 'find the largest batch for so many GB; 0: do not (default 1)'
+    add('--memory_gb', type=number_of(float, 0), default=1.0, help=memory_help)
+    add('--memory_units', type=number_of(int, 1), default=8, help='blocks in each stage for that (default 8)')
     return parser
 
 
@@ -242,8 +235,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.out:
         parser.error('--out: must be the path of a folder')
-    if not 0 <= arguments.memory_gb < float('inf'):
-        parser.error(f'--memory_gb={arguments.memory_gb}: must be at least 0')
     size = arguments.size or PUBLISHED[arguments.network].size
     plan = Plan(
         [

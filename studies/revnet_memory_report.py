@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from benchmarks.comparison import Spread, spread
+from studies import markdown as to_markdown
 from studies.palette import sign_of
 from studies.revnet_memory_measurement import Largest, Measurement, Training
 
@@ -240,8 +241,7 @@ def markdown(results: Results, picture: str, notes: Sequence[str]) -> str:
         f'![memory and time of a step against depth]({picture})',
     ]
     for table in tables(results):
-        lines = [table.head, ['---'] * table.names + ['---:'] * (len(table.head) - table.names), *table.rows]
-        parts += [f'## {table.title}', '\n'.join(f'| {" | ".join(line)} |' for line in lines), *table.notes]
+        parts += [f'## {table.title}', to_markdown.table(table.head, table.rows, table.names), *table.notes]
     return '\n\n'.join(parts) + '\n'
 
 

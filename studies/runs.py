@@ -39,7 +39,7 @@ class Run:
     Attributes:
       name: what it is called in a report.
       model_dir: the folder.
-      command: the command line of the last start of training; None before there is one.
+      command: the command line of the last start of training; before there is one, that which is planned, if any.
       seed: of the configuration; None if there is none.
       config: of the last start of training; None before there is one, or if it cannot be read.
       evaluations: a step's last one, in the order of the steps; those with other settings than the training's are left
@@ -128,13 +128,14 @@ LOSS = Metric('training loss', '', '', 1, 4)
 THROUGHPUT = Metric('training', 'images/s', 'images/s', 1, 1)
 
 
-def read_run(model_dir: str, name: str, failure: Optional[str] = None) -> Run:
+def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: Optional[str] = None) -> Run:
     """Reads what a run has left; one that has not begun, or goes on, has left nothing, or less.
 
     Args:
       model_dir: its folder, which may be at gs:// or s3://, and may not be there yet.
       name: what it is to be called.
       failure: why it failed, if that is known to have happened.
+      planned: the command line that is to start it, if that is known.
 
     Raises:
       RemoteError: something is refused, or cannot be reached.
@@ -144,20 +145,14 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None) -> Run:
     return Run(
         name=name,
         model_dir=model_dir,
-        command=_command_line(begun[-1]) if begun else None,
+        command=_command_line(begun[-1]) if begun else planned,
         seed=config.seed if config else None,
         config=config,
-        evaluations=_evaluations(model_dir),
+        evaluations=tuple(results.read_unchanged(model_dir)),
         training=_training(model_dir, config.train_batch_size if config else None),
         environment=_environment(begun),
         failure=failure,
     )
-
-
-def _evaluations(model_dir: str) -> Tuple[Evaluation, ...]:
-    # Of a checkpoint that was evaluated twice, the later line stands.
-    of_step = {evaluation.step: evaluation for evaluation in results.read(model_dir) if not evaluation.changed}
-    return tuple(of_step[step] for step in sorted(of_step))
 
 
 def _command_line(start: Start) -> str:

@@ -22,7 +22,7 @@ import os
 import signal
 import sys
 import tempfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
 import tensorflow as tf
 from absl import app
@@ -31,6 +31,7 @@ from benchmarks import photographs, tables
 from inception_v3 import progress, results
 from studies import streaming_measurement as measurement
 from studies import streaming_report as report
+from studies.arguments import number_of, numbers_of
 from studies.streaming_measurement import BATCH_SIZE, DataSet, MeasurementError, measure
 from studies.streaming_report import Results
 
@@ -100,48 +101,32 @@ def _parser() -> argparse.ArgumentParser:
     files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
     parser.add_argument('--out', default=OUT, help=f'folder for {files}, made if need be (default {OUT})')
     parser.add_argument('--data_dir', help='folder of TFRecord files to take images from (default: made photographs)')
-    parser.add_argument('--images', type=_number(int, 1), default=1024, help='images that are stored (default 1024)')
+    parser.add_argument('--images', type=number_of(int, 1), default=1024, help='images that are stored (default 1024)')
     parser.add_argument(
-        '--images_per_shard', type=_number(int, 1), default=32, help='images in each tar or TFRecord file (default 32)'
+        '--images_per_shard',
+        type=number_of(int, 1),
+        default=32,
+        help='images in each tar or TFRecord file (default 32)',
     )
-    parser.add_argument('--repeats', type=_number(int, 1), default=3, help='rounds of measurements (default 3)')
+    parser.add_argument('--repeats', type=number_of(int, 1), default=3, help='rounds of measurements (default 3)')
     parser.add_argument(
-        '--seconds', type=_number(float, 0.01), default=1.5, help='length of each measurement, at least (default 1.5)'
+        '--seconds', type=number_of(float, 0.01), default=1.5, help='length of each measurement, at least (default 1.5)'
     )
     parser.add_argument(
         '--latencies',
-        type=_numbers(float, 0, _LONGEST_LATENCY),
+        type=numbers_of(float, 0, _LONGEST_LATENCY),
         default=[0.0, 10.0, 50.0, 100.0],
         metavar='MS,…',
         help='how long each request waits, in ms (default 0,10,50,100)',
     )
     parser.add_argument(
         '--read_ahead',
-        type=_numbers(int, 1, _MOST_READ_AHEAD),
+        type=numbers_of(int, 1, _MOST_READ_AHEAD),
         default=[1, 8, 32],
         metavar='FILES,…',
         help='files that are read at a time, --num_files_infeed of a run (default 1,8,32)',
     )
     return parser
-
-
-def _number(number_type: Callable[[str], Any], least: float, most: float = float('inf')) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
-        try:
-            value = number_type(text)
-        except ValueError:
-            value = None
-        if value is None or not least <= value <= most or value == float('inf'):
-            bounds = f'from {least:g}' + (f' to {most:g}' if most < float('inf') else ' on')
-            raise argparse.ArgumentTypeError(f'{text!r}: must be a number {bounds}')
-        return value
-
-    return parse
-
-
-def _numbers(number_type: Callable[[str], Any], least: float, most: float) -> Callable[[str], List[Any]]:
-    parse = _number(number_type, least, most)
-    return lambda text: [*dict.fromkeys(sorted(parse(part) for part in text.split(',')))]
 
 
 def _made(data: DataSet, arguments: argparse.Namespace) -> str:

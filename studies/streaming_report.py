@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from benchmarks.comparison import Spread, spread
 from inception_v3.config import Config
+from studies.markdown import table
 from studies.palette import sign_of
 from studies.streaming_measurement import FILES, TAR, TFRECORD, Measurement, Reading
 
@@ -171,18 +172,10 @@ def markdown(results: Results, made: str, figure_file: str) -> str:
         'taken out of the page cache.'
     )
     for section in sections(results):
-        rule = [':--' if column < section.words else '--:' for column in range(len(section.header))]
-        lines = [section.header, rule, *([_escaped(cell) for cell in row] for row in section.rows)]
-        parts += [f'## {section.title}', '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)]
+        parts += [f'## {section.title}', table(section.header, section.rows, section.words)]
         parts += ['\n'.join(f'- {line}' for line in section.lines)] if section.lines else []
     parts.append(f'![images per second of each way of storing, and against the latency of requests]({figure_file})')
     return '\n\n'.join(parts) + '\n'
-
-
-def _escaped(text: str) -> str:
-    for sign in '\\|*_`<':
-        text = text.replace(sign, f'\\{sign}')
-    return ' '.join(text.split())
 
 
 def figure(results: Results) -> bytes:

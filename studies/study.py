@@ -35,13 +35,13 @@ import os
 import re
 import sys
 import traceback
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union, get_type_hints
 
 import yaml
 from absl import app
 
 from data.messages import shown
-from inception_v3.config import PRESETS, Config
+from inception_v3.config import PRESETS, Config, plain_type
 from studies.runs import METRICS
 
 Value = Union[bool, int, float, str]
@@ -121,7 +121,7 @@ def _check_flags(where: str, flags: Any) -> None:
     """Makes sure of what a command line cannot tell: the types, and the flags that are not for a study to give."""
     if not isinstance(flags, Mapping):
         raise StudyError(f'{where}: must be flags and their values; here it is {shown(repr(flags))}.')
-    known = {field.name for field in dataclasses.fields(Config)}
+    known = get_type_hints(Config)
     for name, value in flags.items():
         if name in _RESERVED:
             raise StudyError(f'{where}: {name}: {_RESERVED[name]}.')
@@ -131,6 +131,9 @@ def _check_flags(where: str, flags: Any) -> None:
             raise StudyError(f'{where}: {shown(name)}: no such flag.{meant}')
         if not isinstance(value, (bool, int, float, str)):
             raise StudyError(f'{where}: {name}: must be a number, a text, True or False; here it is {shown(value)}.')
+        if isinstance(value, bool) and plain_type(known[name]) is str:
+            # YAML reads such words as no and on so.
+            raise StudyError(f'{where}: {name}: must be a text; here it is {value}. In YAML, put quotes around it.')
 
 
 def _named_after_flags(variants: List[Flags]) -> Axis:
@@ -204,7 +207,7 @@ class Study:
     name: str = ''
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
+        if not isinstance(self.preset, str) or self.preset not in PRESETS:
             raise StudyError(f'preset: {shown(self.preset)}: must be one of {", ".join(sorted(PRESETS))}.')
         _check_flags('flags', self.flags)
         if not _is_list_of(Axis, self.axes):
@@ -212,10 +215,14 @@ class Study:
         _check_seeds(self.seeds)
         if not _is_list_of(str, self.report) or not self.report or set(self.report) - set(METRICS):
             raise StudyError(f'report: must be a list of {", ".join(METRICS)}; here it is {shown(self.report)}.')
+        if len({*self.report}) < len(self.report):
+            raise StudyError(f'report: {shown(self.report)}: names one twice.')
         if self.step_ms is not None and not (_is_number(self.step_ms) and self.step_ms > 0):
             raise StudyError(f'step_ms: must be milliseconds, above 0; here it is {shown(self.step_ms)}.')
         if not isinstance(self.question, str) or not isinstance(self.name, str):
             raise StudyError('question and name: must be texts.')
+        if self.name in ('.', '..') or '/' in self.name:
+            raise StudyError(f'name: {shown(self.name)}: must be fit for the name of a folder.')
         if self.digits is not None:
             if not isinstance(self.digits, Small):
                 raise StudyError('digits: must be Small(…).')

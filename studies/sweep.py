@@ -54,6 +54,7 @@ from inception_v3.data_set import fit_to_data_set, splits_of
 from inception_v3.progress import duration
 from inception_v3.termination import RESUME
 from studies import gke, report, runs, trials
+from studies.arguments import number_of
 from studies.live import Display, Progress, counts
 from studies.study import Study, StudyError, load
 from studies.trials import State, Trial
@@ -197,13 +198,13 @@ def _stop(running: Sequence[Running], stopping: Stopping, display: Display) -> N
             trial.kill()
 
 
-def comparison_of(plan: Plan, all_progress: Sequence[Progress]) -> runs.Comparison:
-    """What the report is of: all cases, with what their trials have left so far."""
+def comparison_of(plan: Plan, all_progress: Sequence[Progress], program: Sequence[str]) -> runs.Comparison:
+    """What the report is of: all cases, with what their trials have left so far, or the commands that will run them."""
     failures = {p.trial.name: p.reason for p in all_progress if p.state is State.FAILED}
     cases = []
     for case in plan.study.cases():
         of_case = [
-            runs.read_run(trial.model_dir, trial.name, failures.get(trial.name))
+            runs.read_run(trial.model_dir, trial.name, failures.get(trial.name), trials.command(program, trial))
             for trial in plan.all_trials
             if trial.case == case.name
         ]
@@ -255,6 +256,8 @@ def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
     try:
         own, given = _divided(argv[1:])
         arguments = _parser().parse_args(own)
+        if arguments.out == '':
+            raise StudyError('--out=: must be the path of a folder.')
         plan = _plan(arguments, given)
         if arguments.emit:
             print(_jobs(plan, arguments.image), end='')
@@ -302,13 +305,14 @@ def _run(arguments: argparse.Namespace, plan: Plan, program: Sequence[str]) -> i
             progress.reason = outcome.reason if outcome else ''
         with contextlib.ExitStack() as running:
             place = running.enter_context(_place(arguments, program, plan.out))
+            _check_tpus([p.trial for p in selected if p.state is not State.DONE], place.slots)
             # After Ray, which answers SIGTERM in its own way.
             stopping = running.enter_context(Stopping())
             with Display(sys.stderr, all_progress) as display:
 
                 def tell() -> None:
                     try:
-                        report.write(plan.out, comparison_of(plan, all_progress))
+                        report.write(plan.out, comparison_of(plan, all_progress, program))
                     # The trials are worth more than what is told of them.
                     except Exception as error:
                         display.say(f'the report cannot be written: {type(error).__name__}: {error}')
@@ -346,10 +350,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--digits', action='store_true', help="the study's small version, on the digits")
     parser.add_argument('--list', action='store_true', help="print the trials' command lines and states, and run none")
     parser.add_argument('--filter', metavar='GLOB', help="only trials with such names (CASE/seed-N), as '*sgd*/seed-1'")
-    parser.add_argument('--limit', type=_count, metavar='N', help='only the first N trials that are not done')
+    parser.add_argument(
+        '--limit', type=number_of(int, 1), metavar='N', help='only the first N trials that are not done'
+    )
     parser.add_argument(
         '--workers',
-        type=_count,
+        type=number_of(int, 1),
         default=1,
         metavar='N',
         help='trials at a time, here, or on the smallest node of --ray (default 1)',
@@ -377,21 +383,12 @@ def _jobs(plan: Plan, image: Optional[str]) -> str:
     return gke.manifests(jobs, image)
 
 
-def _count(text: str) -> int:
-    try:
-        if int(text) > 0:
-            return int(text)
-    except ValueError:
-        pass
-    raise argparse.ArgumentTypeError(f'{shown(text)}: must be a whole number, at least 1')
-
-
 def _plan(arguments: argparse.Namespace, given: Sequence[str]) -> Plan:
     try:
         study = load(arguments.study)
         study = study.small() if arguments.digits else study
         study = study.with_flags(_flags_of(given))
-        out = arguments.out or os.path.join(OUT, study.name)
+        out = os.path.join(OUT, study.name) if arguments.out is None else arguments.out
         all_trials = trials.trials_of(study, out)
     except StudyError as error:
         raise StudyError(f'{arguments.study}: {error}')
@@ -409,7 +406,7 @@ def _plan(arguments: argparse.Namespace, given: Sequence[str]) -> Plan:
 
 def _flags_of(given: Sequence[str]) -> Mapping[str, Any]:
     read = flags.read(['sweep', *given])
-    if read.help or read.verbose or any(argument.lstrip('-').startswith('preset') for argument in given):
+    if read.help or read.verbose or read.preset:
         raise StudyError('after --: only flags of a run; a preset is for the study to name.')
     return read.fields
 
@@ -458,6 +455,17 @@ def _prepare_data(plan: Plan) -> None:
             raise
         except app.UsageError as error:
             raise StudyError(f'{plan.file}: case {trial.case}: {error}')
+
+
+def _check_tpus(waiting: Sequence[Trial], slots: int) -> None:
+    """Refuses to run several trials at a time where they would share a TPU, which is for one program."""
+    tpus = [t.config.tpu or t.config.master for t in waiting if t.config.use_tpu and not t.config.is_emulated]
+    shared = next((tpu for tpu in tpus if tpus.count(tpu) > 1), None)
+    if shared and slots > 1:
+        raise StudyError(
+            f'--tpu={shared}: is of several trials, and would run {slots} at a time, but a TPU runs one. Leave out '
+            '--workers, or name a TPU for each.'
+        )
 
 
 def _write_study(plan: Plan, program: Sequence[str]) -> None:

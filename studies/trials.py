@@ -190,8 +190,8 @@ def outcome_of(trial: Trial) -> Optional[Outcome]:
 
 
 def last_evaluation(trial: Trial) -> Optional[Evaluation]:
-    """A trial's newest evaluation; None if there is none."""
-    evaluations = results.read(trial.model_dir)
+    """A trial's evaluation of the highest step, as it was trained; None if there is none."""
+    evaluations = results.read_unchanged(trial.model_dir)
     return evaluations[-1] if evaluations else None
 
 
@@ -201,7 +201,7 @@ def state_of(trial: Trial) -> State:
     if not outcome:
         return State.STOPPED if results.recorded_config(trial.model_dir) else State.WAITING
     if outcome.state is State.DONE:
-        steps = [evaluation.step for evaluation in results.read(trial.model_dir)]
+        steps = [evaluation.step for evaluation in results.read_unchanged(trial.model_dir)]
         return State.DONE if trial.config.train_steps in steps else State.STOPPED
     return outcome.state
 
@@ -236,10 +236,16 @@ def strangers(out: str, trials: Iterable[Trial]) -> List[str]:
     own = {os.path.normpath(trial.folder) for trial in trials}
     top = os.path.join(out, TRIALS_FOLDER)
     found = []
-    for case in sorted(os.listdir(top)) if os.path.isdir(top) else ():
-        folders = [os.path.join(top, case, seed) for seed in sorted(os.listdir(os.path.join(top, case)))]
-        found += [folder for folder in folders if os.path.normpath(folder) not in own]
+    for case in _folders_in(top):
+        found += [folder for folder in _folders_in(case) if os.path.normpath(folder) not in own]
     return found
+
+
+def _folders_in(folder: str) -> List[str]:
+    """Those folders alone: file managers leave files of their own anywhere."""
+    if not os.path.isdir(folder):
+        return []
+    return [entry.path for entry in sorted(os.scandir(folder), key=lambda entry: entry.name) if entry.is_dir()]
 
 
 def reason_in(log: str) -> str:

@@ -15,7 +15,7 @@ def parse(*arguments: str) -> flags.CommandLine:
 
 
 def test_without_flags_it_is_the_documented_default() -> None:
-    assert parse() == flags.CommandLine(Config(), frozenset(), 'imagenet', False, False)
+    assert parse() == flags.CommandLine(Config(), frozenset(), None, False, False)
 
 
 def test_every_field_is_a_flag_with_its_type() -> None:

@@ -1,6 +1,7 @@
 """`python -m studies.compare`: any runs, sorted into cases."""
 
 import dataclasses
+import os
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ def test_runs_that_differ_by_their_seeds_are_a_case(tmp_path: Any) -> None:
             ('d', 1, 0.8, 0.2, 'RMS'),
         ]
     ]
-    cases = compare.compare([*folders, f'{tmp_path}/a/']).cases
+    os.symlink(f'{tmp_path}/a', f'{tmp_path}/link')
+    again = [f'{tmp_path}/a/', f'{tmp_path}/./c', f'{tmp_path}//d', f'{tmp_path}/link', os.path.relpath(folders[1])]
+    cases = compare.compare([*folders, *again]).cases
     assert [(case.name, [run.name[-1] for run in case.runs]) for case in cases] == [
         ('optimizer=sgd,learning_rate=0.1', ['a', 'c']),
         ('optimizer=RMS,learning_rate=0.1', ['b']),
@@ -71,6 +74,13 @@ def test_folders_that_are_no_runs(tmp_path: Any, capsys: Any) -> None:
     assert f'{tmp_path}/nowhere: is not the model_dir of a run' in told
     assert f'{tmp_path}/spoilt/config.json: --optimizer=best: must be' in told
     assert not (tmp_path / 'out').exists()
+
+
+def test_an_empty_text_is_no_run(tmp_path: Any, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        compare.main([write(f'{tmp_path}/run', 1, 0.5), ''])
+    assert ended.value.code == 2
+    assert 'RUN: must be the model_dir of a run; here is an empty text.' in capsys.readouterr().err
 
 
 def test_out_that_cannot_be_written_to(tmp_path: Any, capsys: Any) -> None:

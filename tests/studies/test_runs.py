@@ -68,6 +68,14 @@ def test_command_can_be_run_again(tmp_path: Any, monkeypatch: Any) -> None:
     assert read_run(str(tmp_path), 'run').command == 'python /elsewhere/main.py --seed=1'
 
 
+def test_a_run_that_has_not_begun_has_the_command_that_is_planned(tmp_path: Any, monkeypatch: Any) -> None:
+    planned = 'python -m inception_v3.main --seed=2'
+    assert read_run(str(tmp_path), 'run', planned=planned).command == planned
+    monkeypatch.setattr('sys.argv', ['/elsewhere/main.py', '--seed=1'])
+    recorded.write(str(tmp_path), Config(), [])
+    assert read_run(str(tmp_path), 'run', planned=planned).command == 'python /elsewhere/main.py --seed=1'
+
+
 def test_nothing_yet(tmp_path: Any) -> None:
     run = read_run(f'{tmp_path}/nothing', 'run', failure='error: no such TPU')
     assert (run.command, run.seed, run.config, run.evaluations, run.training) == (None, None, None, (), ())

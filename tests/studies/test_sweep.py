@@ -62,6 +62,8 @@ def test_a_sweep_runs_what_is_not_done_and_reports(digits_dir: str, tmp_path: pa
     assert [evaluation.step for evaluation in results.read(str(fine / 'model'))] == [6]
     assert (fine / 'model' / 'config.json').exists() and 'top-1' in (fine / 'log.txt').read_text()
     assert 'fine' in (tmp_path / 'out' / 'report.html').read_text()
+    for name in ('report.html', 'report.md'):
+        assert '--learning_rate=1e+30 ' in (tmp_path / 'out' / name).read_text()
     study = json.loads((tmp_path / 'out' / 'study.json').read_text())
     assert (study['name'], study['question'], study['cost']['steps']) == ('rates', 'Which?', 12)
     start = json.loads((fine / 'model' / 'starts.jsonl').read_text())
@@ -114,11 +116,36 @@ def test_the_list_is_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: A
         ),
         (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a folder of this machine'),
         (['--digits'], r'rates\.yaml: .*has no small version'),
+        (['--out='], r'--out=: must be the path of a folder'),
+        (['--limit=0'], r'--limit: 0: must be a whole number, at least 1'),
+        (['--', '--preset=imagenet'], r'after --: only flags of a run; a preset is for the study to name'),
+        (['--', '--flagfile={}/flags'], r'after --: only flags of a run; a preset is for the study to name'),
     ],
 )
 def test_what_cannot_be_done_is_told(tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir='nowhere')
-    assert re.search(message, mistake(capsys, file, f'--out={tmp_path}/out', *arguments))
+    (tmp_path / 'flags').write_text('--train_steps=9\n--preset=imagenet\n')
+    arguments = [argument.format(tmp_path) for argument in arguments]
+    try:
+        assert sweep_of(file, f'--out={tmp_path}/out', *arguments) == 2
+    except SystemExit as error:  # argparse's
+        assert error.code == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_tpu_is_for_one_trial_at_a_time(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+    file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir=digits_dir)
+    told = mistake(capsys, file, f'--out={tmp_path}/out', '--workers=2', '--', '--tpu=node')
+    assert (
+        '--tpu=node: is of several trials, and would run 2 at a time, but a TPU runs one. Leave out --workers' in told
+    )
+    assert not (tmp_path / 'out' / 'trials').exists()
+
+
+def test_flags_for_every_trial_may_have_any_value(tmp_path: pathlib.Path, capsys: Any) -> None:
+    file = study_file(tmp_path, '[]')
+    assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir', 'presets/x') == 0
+    assert '--data_dir=presets/x' in capsys.readouterr().out
 
 
 def test_what_the_program_would_refuse_is_told_before_anything_runs(tmp_path: pathlib.Path, capsys: Any) -> None:

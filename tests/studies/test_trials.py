@@ -29,7 +29,7 @@ def outcome(exit_code: int, reason: str = '') -> Outcome:
 
 
 def evaluation(step: int) -> Evaluation:
-    return Evaluation(step, f'model.ckpt-{step}', 'average', 0.5, 0.9, 1.5, 359, 1.0, results.now())
+    return Evaluation(step, f'model.ckpt-{step}', 'average', 0.5, 0.9, 1.5, 359, 1.0, '2026-01-01T00:00:00+00:00')
 
 
 def test_a_trial_is_a_complete_command_line_in_a_folder_of_its_own() -> None:
@@ -92,8 +92,16 @@ def test_the_state_of_a_trial_is_what_its_folder_tells(tmp_path: pathlib.Path) -
     done.write(trial.folder)
     results.append(trial.model_dir, evaluation(3))
     assert trials.state_of(trial) is State.STOPPED, 'its last step was not evaluated'
+    otherwise = evaluation(6)._replace(top_1=0.99, changed=('preprocessing: inception -> vgg',))
+    results.append(trial.model_dir, otherwise)
+    assert trials.state_of(trial) is State.STOPPED, 'its last step was not evaluated as it was trained'
+    assert trials.last_evaluation(trial) == evaluation(3)
     results.append(trial.model_dir, evaluation(6))
+    results.append(trial.model_dir, otherwise)
     assert trials.state_of(trial) is State.DONE
+    # An earlier checkpoint that is evaluated once more is not the last.
+    results.append(trial.model_dir, evaluation(3))
+    assert trials.last_evaluation(trial) == evaluation(6)
     assert trials.outcome_of(trial) == done
     (tmp_path / 'trials' / 'default' / 'seed-1' / trials.OUTCOME_FILE).write_text('{"exit_')
     assert trials.state_of(trial) is State.STOPPED
@@ -129,6 +137,9 @@ def test_folders_that_are_no_part_of_the_study_are_named(tmp_path: pathlib.Path)
     os.makedirs(trial.model_dir)
     other = tmp_path / 'trials' / 'default' / 'seed-9'
     shutil.copytree(trial.folder, str(other))
+    # What a file manager leaves is no folder.
+    for place in (tmp_path / 'trials', tmp_path / 'trials' / 'default'):
+        (place / '.DS_Store').write_text('')
     assert trials.strangers(str(tmp_path), [trial]) == [str(other)]
 
 
