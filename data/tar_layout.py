@@ -36,6 +36,11 @@ DIRECTORY = b'5'
 WITHOUT_DATA = b'123456'
 LONG_NAME = b'L'
 PAX = b'x'
+# GNU's files with holes. If the header's byte says so, and as long as those of the blocks after it do, another block
+# with places of the file's pieces follows, before its content.
+SPARSE = b'S'
+HEADER_GOES_ON = 482
+BLOCK_GOES_ON = 504
 EXTENSIONS = b'LKxg'
 
 POSIX_MAGIC = b'ustar\0'
@@ -305,7 +310,7 @@ class Shard:
                 yield here, Problem.DAMAGED
                 return
             size = 0 if kind in _each(WITHOUT_DATA) else size
-            start = place + BLOCK
+            start = self._content_start(place, header)
             place = start + -(-size // BLOCK) * BLOCK
             if start + size > self._size:
                 full_name = _name(header) if name is None else name
@@ -326,6 +331,15 @@ class Shard:
                 continue
             key = _key(full_name) if kind in _each(REGULAR) else None
             yield Member(full_name, key, start, size), Problem.FOREIGN if key is None else Problem.NONE
+
+    def _content_start(self, place: int, header: bytes) -> int:
+        """Where the content of a member begins that has its header at a place."""
+        start = place + BLOCK
+        goes_on = header[156:157] == SPARSE and header[HEADER_GOES_ON]
+        while goes_on and start + BLOCK <= self._size:
+            goes_on = self.read(start, BLOCK)[BLOCK_GOES_ON]
+            start += BLOCK
+        return start
 
     def _has_more(self, place: int) -> bool:
         """Whether anything but zeros follows."""

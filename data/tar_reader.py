@@ -16,9 +16,11 @@ from data.records import ParsedRecord
 from data.tar_layout import (
     BLANKS,
     BLOCK,
+    BLOCK_GOES_ON,
     DIRECTORY,
     EXTENSION_BYTES,
     EXTENSIONS,
+    HEADER_GOES_ON,
     IMAGE_EXTENSIONS,
     LABEL_BYTES,
     LABEL_EXTENSION,
@@ -28,6 +30,7 @@ from data.tar_layout import (
     PAX,
     POSIX_MAGIC,
     REGULAR,
+    SPARSE,
     WITHOUT_DATA,
     Problem,
 )
@@ -138,7 +141,8 @@ def _find(content: tf.Tensor) -> _Samples:
     # Sizes that are larger than the shard, or negative in a block that is no header, lead nowhere.
     sizes = tf.clip_by_value(sizes, 0, _size(raw) + 1)
     sizes = _select(_is_one_of(rows[:, 156], WITHOUT_DATA), 0, sizes)
-    after = places + 1 + (sizes + BLOCK - 1) // BLOCK
+    begins = _content_begins(blocks, places, rows)
+    after = begins + (sizes + BLOCK - 1) // BLOCK
 
     headers = _chain(places, after, count)
     is_zero = tf.reduce_all(tf.equal(tf.gather(rows, headers), 0), axis=1)
@@ -150,21 +154,21 @@ def _find(content: tf.Tensor) -> _Samples:
     stop_place = tf.concat([[0], tf.gather(after, headers)], 0)[-1]
     more = tf.reduce_any(tf.not_equal(raw[tf.minimum(stop_place * BLOCK, _size(raw)) :], 0))
 
-    places, after, sizes, rows, is_extension = (
-        tf.gather(each, headers) for each in (places, after, sizes, rows, is_extension)
+    places, begins, sizes, rows, is_extension = (
+        tf.gather(each, headers) for each in (places, begins, sizes, rows, is_extension)
     )
     pax = _Pax(*[tf.gather(each, headers) for each in pax])
     types = rows[:, 156]
     names = _names(raw, places, rows, sizes, pax)
-    is_truncated = (places + 1) * BLOCK + sizes > _size(raw)
+    starts = begins * BLOCK
+    is_truncated = starts + sizes > _size(raw)
     # An extension that is cut short stands for the member that it belongs to.
     is_member = tf.logical_or(is_truncated, tf.logical_not(tf.logical_or(is_extension, _is_folder(types, names))))
     members = tf.where(is_member)[:, 0]
-    places, types, sizes, is_truncated, is_extension = (
-        tf.gather(each, members) for each in (places, types, sizes, is_truncated, is_extension)
+    starts, types, sizes, is_truncated, is_extension = (
+        tf.gather(each, members) for each in (starts, types, sizes, is_truncated, is_extension)
     )
     names = _Texts(names.letters, tf.gather(names.start, members), tf.gather(names.length, members))
-    starts = (places + 1) * BLOCK
 
     # Members that stand together and share a key are a sample; one without a key is a sample of its own.
     key, extension = _key_and_extension(names)
@@ -218,6 +222,16 @@ def _find(content: tf.Tensor) -> _Samples:
         start=tf.concat([_select(fine, image_starts, 0), none], 0),
         size=tf.concat([_select(fine, image_bytes, 0), none], 0),
     )
+
+
+def _content_begins(blocks: tf.Tensor, places: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """The block where the content of each candidate for a header begins, int64 [candidates]."""
+    goes_on = _all(_is_one_of(rows[:, 156], SPARSE), rows[:, HEADER_GOES_ON] > 0)
+    # Where what a header says has ended, with the first block that does not go on, or with the shard.
+    ends = tf.where(tf.equal(blocks[:, BLOCK_GOES_ON], 0))[:, 0] + 1
+    count = _size(blocks) // BLOCK
+    end = tf.gather(tf.concat([ends, [count]], 0), tf.searchsorted(ends, places + 2, out_type=tf.int64))
+    return _select(goes_on, end, places + 1)
 
 
 def _chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 import io
 import pathlib
+import subprocess
 import tarfile
 from typing import Any, Iterator, List, Sequence, Tuple
 
@@ -271,6 +272,33 @@ def test_a_truncated_shard_gives_what_is_whole(
     path = tmp_path / 'a.tar'
     path.write_bytes(two_samples(tmp_path)[: int(blocks * BLOCK)])
     assert both(reader, str(path)) == found
+
+
+def test_files_with_holes_are_foreign_and_what_follows_is_read(reader: Reader, tmp_path: pathlib.Path) -> None:
+    # A header has room for four pieces, and each block after it for 21: there are none, one and two of those.
+    for name, pieces in (('1', 3), ('2', 20), ('3', 40)):
+        with open(str(tmp_path / f'{name}.jpg'), 'wb') as file:
+            for piece in range(pieces):
+                file.seek(piece << 16)
+                file.write(b'piece')
+        (tmp_path / f'{name}.cls').write_text(name)
+    (tmp_path / '4.jpg').write_bytes(b'four')
+    (tmp_path / '4.cls').write_text('4')
+    names = sorted(path.name for path in tmp_path.iterdir())
+    path = str(tmp_path / 'a.tar')
+    # What is read tells holes, on a file system that does not, too.
+    options = ['--format=gnu', '--sparse', '--hole-detection=raw']
+    subprocess.run(['tar', *options, '-C', str(tmp_path), '-cf', path, *names], check=True)
+    content = pathlib.Path(path).read_bytes()
+    assert len(content) < 100_000 and content.count(b'ustar  \0') == 8
+    each = [bad(Problem.NO_IMAGE), bad(Problem.FOREIGN)]
+    assert both(reader, path) == [*each, *each, *each, fine(4, b'four')]
+    # Cut short where the pieces of the second are told.
+    second = content.index(b'2.jpg')
+    for blocks in (1, 1.5, 2):
+        cut = tmp_path / 'cut.tar'
+        cut.write_bytes(content[: second + int(blocks * BLOCK)])
+        assert both(reader, str(cut)) == [*each, bad(Problem.NO_IMAGE), bad(Problem.TRUNCATED)], blocks
 
 
 def test_damage_and_what_follows_the_end_are_told(reader: Reader, tmp_path: pathlib.Path) -> None:

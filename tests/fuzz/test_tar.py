@@ -103,7 +103,7 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
         # The end of a shard is much of a small one: mostly, what is before it.
         used = max(1, len(bytes(changed).rstrip(b'\0')) // BLOCK + 1)
         block = draw.randrange(min(used, len(changed) // BLOCK)) * BLOCK
-        at = block + draw.choice([draw.randrange(BLOCK), draw.randrange(40), 100, 124, 148, 156, 257, 345])
+        at = block + draw.choice([draw.randrange(BLOCK), draw.randrange(40), 100, 124, 148, 156, 257, 345, 482, 504])
         kind = draw.randrange(9)
         if kind <= 1:
             changed[at] ^= 1 << draw.randrange(8)
