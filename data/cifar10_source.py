@@ -32,7 +32,12 @@ _BINARY, _PYTHON = ('.bin', '.txt'), ('', '')
 _LARGEST_FILE = 1 << 26
 
 # What a pickled array asks for when it is read.
-_OF_ARRAYS = (('numpy.core.multiarray', '_reconstruct'), ('numpy', 'ndarray'), ('numpy', 'dtype'))
+_OF_ARRAYS = (
+    ('numpy.core.multiarray', '_reconstruct'),
+    ('numpy._core.multiarray', '_reconstruct'),
+    ('numpy', 'ndarray'),
+    ('numpy', 'dtype'),
+)
 _AGAIN = 'Download it again, from https://www.cs.toronto.edu/~kriz/cifar.html.'
 
 
@@ -146,7 +151,7 @@ def _batch(content: bytes, where: str, is_binary: bool) -> Images:
         labels, flat = values[:, 0].astype(np.int64), values[:, 1:]
     else:
         batch = _unpickled(content, where)
-        stored, numbers = [batch.get(key) if isinstance(batch, dict) else None for key in (b'data', b'labels')]
+        stored, numbers = [_entry(batch, key) if isinstance(batch, dict) else None for key in ('data', 'labels')]
         pixels: Any = stored.content([_BATCH_IMAGES, _IMAGE_BYTES]) if isinstance(stored, _Stored) else None
         sound = isinstance(numbers, list) and len(numbers) == _BATCH_IMAGES and all(type(n) is int for n in numbers)
         if pixels is None or not sound:
@@ -171,12 +176,18 @@ def _class_names(content: bytes, where: str, is_binary: bool) -> List[str]:
         if is_binary:
             names = [line for line in content.decode().splitlines() if line.strip()]
         else:
-            names = [name.decode() for name in _unpickled(content, where)[b'label_names']]
-    except (TypeError, KeyError, AttributeError, UnicodeDecodeError):
+            stored = _entry(_unpickled(content, where), 'label_names')
+            names = [name if isinstance(name, str) else name.decode() for name in stored]
+    except (TypeError, AttributeError, UnicodeDecodeError):
         names = []
     if len(names) != CLASSES:
         raise DataError(f'{where}: does not hold the names of {CLASSES} classes. {_AGAIN}')
     return names
+
+
+def _entry(pickled: Any, key: str) -> Any:
+    """What a dictionary has for a text, as Python 2 wrote it, or Python 3."""
+    return pickled.get(key.encode(), pickled.get(key))
 
 
 class _Stored:
@@ -194,7 +205,8 @@ class _Stored:
         if not isinstance(self._state, tuple) or len(self._state) != 5:
             return None
         _, own_shape, dtype, is_transposed, content = self._state
-        is_bytes = isinstance(dtype, _Stored) and dtype._arguments[:1] == (b'u1',) and isinstance(content, bytes)
+        is_bytes = isinstance(dtype, _Stored) and dtype._arguments[:1] in ((b'u1',), ('u1',))
+        is_bytes = is_bytes and isinstance(content, bytes)
         if not is_bytes or is_transposed or own_shape != tuple(shape) or len(content) != np.prod(shape):
             return None
         return np.frombuffer(content, np.uint8).reshape(shape)
@@ -206,12 +218,21 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _OF_ARRAYS:
             return _Stored
+        if (module, name) == ('_codecs', 'encode'):
+            return _bytes_of
         raise DataError(f'asks for {module}.{name}, which could do harm, and which no file of CIFAR-10 asks for')
+
+
+def _bytes_of(letters: str, encoding: str) -> bytes:
+    """Bytes, as Python 3 writes them for Python 2: a letter each."""
+    if encoding != 'latin1':
+        raise ValueError(f'bytes in {encoding}')
+    return letters.encode('latin1')
 
 
 def _unpickled(content: bytes, where: str) -> Any:
     try:
-        # Written by Python 2, whose texts are bytes.
+        # Published as Python 2 wrote it, whose texts are bytes.
         return _Unpickler(io.BytesIO(content), encoding='bytes').load()
     except DataError as error:
         raise DataError(f'{where}: {shown(error, 200)}. It was not read. {_AGAIN}')

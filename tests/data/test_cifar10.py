@@ -106,6 +106,30 @@ def test_each_form_is_read_to_the_bit(form: str, published: Published) -> None:
     assert found.digest == hashed.hexdigest()
 
 
+def renamed(pickled: Any, to: Callable[[str], Any]) -> Any:
+    """The same with other texts."""
+    if isinstance(pickled, dict):
+        return {to(key): renamed(value, to) for key, value in pickled.items()}
+    if isinstance(pickled, list):
+        return [renamed(value, to) for value in pickled]
+    return to(pickled) if isinstance(pickled, str) else pickled
+
+
+@pytest.mark.parametrize('protocol', [2, 3, 4])
+@pytest.mark.parametrize('to', [str, str.encode])
+def test_what_python_3_has_pickled_is_read(
+    protocol: int, to: Callable[[str], Any], tmp_path: pathlib.Path, published: Published, monkeypatch: Any
+) -> None:
+    def write_pickle(path: pathlib.Path, value: Any) -> None:
+        path.write_bytes(pickle.dumps(renamed(value, to), protocol))
+
+    monkeypatch.setattr(cifar10_archives, 'write_pickle', write_pickle)
+    found = cifar10_source.read(str(cifar10_archives.write_python(tmp_path, published.images)))
+    assert found == cifar10_source.read(str(published.paths['binary']))._replace(splits=found.splits)
+    for split, expected in published.images.items():
+        np.testing.assert_array_equal(found.splits[split].pixels, expected.pixels)
+
+
 def test_an_archive_that_a_browser_has_unpacked_is_read(published: Published, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'cifar-10-binary.tar'
     with tarfile.open(path, 'w') as archive:
