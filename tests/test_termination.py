@@ -90,9 +90,11 @@ def test_without_steps_to_lose_it_ends_at_once_even_within_an_operation() -> Non
 
     with Termination(ended.set) as termination, tf.compat.v1.Session() as session:
         termination.release = released.set
-        threading.Timer(0.2, meanwhile).start()
+        signals = threading.Timer(0.2, meanwhile)
+        signals.start()
         # No handler of Python runs until it returns.
         session.run(operation)
+        signals.join()
     assert ended_within_operation == [True]
     assert released.is_set() and not termination.requested
 
