@@ -108,10 +108,13 @@ def of_tar(path: str, num_classes: int) -> Iterator[Entry]:
     """The samples of a tar shard, which have no boxes. Their fields are the extensions; all images have the same.
 
     Raises:
-      DataError: the shard cannot be read to its end.
+      DataError: the shard cannot be read to its end, or is too large for the input pipeline.
     """
     try:
         with tar_layout.Shard(path) as shard:
+            problem = tar_layout.size_problem(shard.size)
+            if problem:
+                raise records.DataError(problem)
             for position, sample in enumerate(shard.samples()):
                 if sample.is_last:
                     raise records.DataError(f'{sample.prefix}{sample.problem!s}')

@@ -27,6 +27,8 @@ LABEL_BYTES = 18
 NAME_BYTES = 4096
 # What a header that extends another has at the most.
 EXTENSION_BYTES = 1 << 20
+# What TensorFlow can count of a file that it has read as a whole.
+_LARGEST_SHARD = (1 << 31) - 1
 # Bytes that are read ahead here; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
 
@@ -122,8 +124,22 @@ def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]
     return sorted({f'{split}-{shard:0{len(number)}d}{of}.tar' for shard in range(shards)} - names)
 
 
+def size_problem(size: int) -> Optional[str]:
+    """Why the input pipeline cannot read a shard of so many bytes; None if it can."""
+    if size <= _LARGEST_SHARD:
+        return None
+    return (
+        f'{size:,} bytes, and the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Put its samples into '
+        'several, or make a TFRecord file of it, with python -m data.tar_shards write.'
+    )
+
+
 def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
-    """Makes sure that shards have more samples than may be skipped; as `data.records.check_not_empty`."""
+    """Makes sure that shards can be read, and have more samples than may be skipped.
+
+    Raises:
+      DataError, RemoteError: as `data.records.check_not_empty`; or one is too large.
+    """
 
     def begin(path: str, at_most: int) -> int:
         with Shard(path) as shard:
@@ -133,6 +149,10 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
         return sum(sample.problem not in _LAST for sample in first)
 
     records.check_more_than(skipped, paths, begin)
+    for path, size in zip(paths, records.sizes_of(paths)):
+        problem = size_problem(size)
+        if problem:
+            raise records.DataError(f'{path}: {problem}')
 
 
 def count_samples(paths: Sequence[str]) -> List[int]:
@@ -222,6 +242,9 @@ class Shard:
     Args:
       path: of the shard.
 
+    Attributes:
+      size: its bytes.
+
     Raises:
       RemoteError: now or later, it is refused, or cannot be reached.
       tf.errors.OpError: the same of a local one.
@@ -229,7 +252,7 @@ class Shard:
 
     def __init__(self, path: str):
         self._path = path
-        self._size = remote.size(path)
+        self.size = remote.size(path)
         self._file = tf.io.gfile.GFile(path, 'rb')
         self._content, self._start = b'', 0
 
@@ -241,10 +264,10 @@ class Shard:
 
     def read(self, start: int, size: int) -> bytes:
         """The bytes at a place; fewer where the shard ends. They are read ahead."""
-        size = max(0, min(size, self._size - start))
+        size = max(0, min(size, self.size - start))
         # To seek the end itself is an error.
         if size and not self._start <= start <= start + size <= self._start + len(self._content):
-            ahead = min(max(size, _READ_AHEAD), self._size - start)
+            ahead = min(max(size, _READ_AHEAD), self.size - start)
             with remote.explained(self._path, remote.READ):
                 self._file.seek(start)
                 self._content, self._start = self._file.read(ahead), start
@@ -252,7 +275,7 @@ class Shard:
                 # Where a refusal looks like the end of the file, this says who is refused.
                 remote.check_readable(self._path)
                 until = start + len(self._content)
-                raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self._size}.')
+                raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self.size}.')
         return self._content[start - self._start : start - self._start + size] if size else b''
 
     def samples(self) -> Iterator[Sample]:
@@ -312,7 +335,7 @@ class Shard:
             size = 0 if kind in _each(WITHOUT_DATA) else size
             start = self._content_start(place, header)
             place = start + -(-size // BLOCK) * BLOCK
-            if start + size > self._size:
+            if start + size > self.size:
                 full_name = _name(header) if name is None else name
                 key = _key(full_name) if kind in _each(REGULAR) else None
                 yield Member(full_name, key, start, size), Problem.TRUNCATED
@@ -336,14 +359,14 @@ class Shard:
         """Where the content of a member begins that has its header at a place."""
         start = place + BLOCK
         goes_on = header[156:157] == SPARSE and header[HEADER_GOES_ON]
-        while goes_on and start + BLOCK <= self._size:
+        while goes_on and start + BLOCK <= self.size:
             goes_on = self.read(start, BLOCK)[BLOCK_GOES_ON]
             start += BLOCK
         return start
 
     def _has_more(self, place: int) -> bool:
         """Whether anything but zeros follows."""
-        return any(any(self.read(start, _READ_AHEAD)) for start in range(place, self._size, _READ_AHEAD))
+        return any(any(self.read(start, _READ_AHEAD)) for start in range(place, self.size, _READ_AHEAD))
 
 
 def _each(kinds: bytes) -> Tuple[bytes, ...]:

@@ -35,6 +35,8 @@ from data.tar_layout import (
     Problem,
 )
 
+# Blocks that are looked at together.
+_PIECE = 1024
 # What a sample begins with when it is handed on: its label, in as many digits, or why it cannot be used.
 _LABEL_DIGITS = 20
 # The name of an extension that is compared: the longest of those that count, and a byte to tell longer ones.
@@ -50,6 +52,24 @@ class _Samples(NamedTuple):
     label: tf.Tensor
     start: tf.Tensor
     size: tf.Tensor
+
+
+class _Candidates(NamedTuple):
+    """Blocks that may be headers, each field [candidates].
+
+    Attributes:
+      place: int64, the block.
+      is_zero: bool, whether it is all zeros, as at the end of a shard.
+      type: uint8, of the member.
+      size: int64, what it says of that; -1 if that is no size.
+      goes_on: bool, whether other blocks with what it says stand between it and the content.
+    """
+
+    place: tf.Tensor
+    is_zero: tf.Tensor
+    type: tf.Tensor
+    size: tf.Tensor
+    goes_on: tf.Tensor
 
 
 class _Pax(NamedTuple):
@@ -130,22 +150,21 @@ def _find(content: tf.Tensor) -> _Samples:
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
     # Few blocks of images have one of these bytes here: what follows looks at few blocks.
     places = tf.where(_is_one_of(blocks[:, 257], MAGIC_BEGINS))[:, 0]
-    rows = tf.gather(blocks, places)
-    is_checked = _is_checked(rows)
-    sizes, has_size = _size_field(rows)
-    pax = _pax(raw, rows, places, sizes, is_checked)
-    sizes = _select(pax.size >= 0, pax.size, sizes)
-    is_extension = _is_one_of(rows[:, 156], EXTENSIONS)
+    candidates = _candidates(blocks, places)
+    places, types = candidates.place, candidates.type
+    pax = _pax(raw, candidates)
+    sizes = _select(pax.size >= 0, pax.size, candidates.size)
+    is_extension = _is_one_of(types, EXTENSIONS)
     fits = tf.logical_not(tf.logical_and(is_extension, sizes > EXTENSION_BYTES))
-    is_sound = _all(is_checked, _any(has_size, pax.size >= 0), fits)
-    # Sizes that are larger than the shard, or negative in a block that is no header, lead nowhere.
+    is_sound = tf.logical_and(sizes >= 0, fits)
+    # Sizes that are larger than the shard, or none, lead nowhere.
     sizes = tf.clip_by_value(sizes, 0, _size(raw) + 1)
-    sizes = _select(_is_one_of(rows[:, 156], WITHOUT_DATA), 0, sizes)
-    begins = _content_begins(blocks, places, rows)
+    sizes = _select(_is_one_of(types, WITHOUT_DATA), 0, sizes)
+    begins = _content_begins(blocks, candidates)
     after = begins + (sizes + BLOCK - 1) // BLOCK
 
     headers = _chain(places, after, count)
-    is_zero = tf.reduce_all(tf.equal(tf.gather(rows, headers), 0), axis=1)
+    is_zero = tf.gather(candidates.is_zero, headers)
     # What follows the first that is no header is none, either.
     stops = tf.where(_any(is_zero, tf.logical_not(tf.gather(is_sound, headers))))[:, 0]
     stop = tf.concat([stops, [_size(headers)]], 0)[0]
@@ -154,12 +173,11 @@ def _find(content: tf.Tensor) -> _Samples:
     stop_place = tf.concat([[0], tf.gather(after, headers)], 0)[-1]
     more = tf.reduce_any(tf.not_equal(raw[tf.minimum(stop_place * BLOCK, _size(raw)) :], 0))
 
-    places, begins, sizes, rows, is_extension = (
-        tf.gather(each, headers) for each in (places, begins, sizes, rows, is_extension)
+    places, begins, sizes, types, is_extension = (
+        tf.gather(each, headers) for each in (places, begins, sizes, types, is_extension)
     )
     pax = _Pax(*[tf.gather(each, headers) for each in pax])
-    types = rows[:, 156]
-    names = _names(raw, places, rows, sizes, pax)
+    names = _names(raw, places, tf.gather(blocks, places), sizes, pax)
     starts = begins * BLOCK
     is_truncated = starts + sizes > _size(raw)
     # An extension that is cut short stands for the member that it belongs to.
@@ -224,14 +242,14 @@ def _find(content: tf.Tensor) -> _Samples:
     )
 
 
-def _content_begins(blocks: tf.Tensor, places: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The block where the content of each candidate for a header begins, int64 [candidates]."""
-    goes_on = _all(_is_one_of(rows[:, 156], SPARSE), rows[:, HEADER_GOES_ON] > 0)
+def _content_begins(blocks: tf.Tensor, candidates: _Candidates) -> tf.Tensor:
+    """The block where the content of each candidate begins, int64 [candidates]."""
+    places = candidates.place
     # Where what a header says has ended, with the first block that does not go on, or with the shard.
     ends = tf.where(tf.equal(blocks[:, BLOCK_GOES_ON], 0))[:, 0] + 1
     count = _size(blocks) // BLOCK
     end = tf.gather(tf.concat([ends, [count]], 0), tf.searchsorted(ends, places + 2, out_type=tf.int64))
-    return _select(goes_on, end, places + 1)
+    return _select(candidates.goes_on, end, places + 1)
 
 
 def _chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
@@ -258,6 +276,45 @@ def _chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         shape_invariants=(tf.TensorShape([None]), tf.TensorShape([None])),
     )
     return tf.boolean_mask(headers, headers < candidates)
+
+
+def _candidates(blocks: tf.Tensor, places: tf.Tensor) -> _Candidates:
+    """Those of some blocks that are headers, or all zeros, wherever they stand.
+
+    In pieces: where images are small, most blocks are looked at, and what that takes is many times as large as they.
+
+    Args:
+      blocks: uint8 [blocks, 512].
+      places: int64 [some], the blocks that are looked at.
+    """
+    count = _size(places)
+
+    def of_piece(start: tf.Tensor) -> tf.Tensor:
+        piece = tf.minimum(start + tf.range(_PIECE, dtype=tf.int64), count - 1)
+        rows = tf.gather(blocks, tf.gather(places, piece))
+        size, has_size = _size_field(rows)
+        types = rows[:, 156]
+        return tf.stack(
+            [
+                tf.cast(each, tf.int64)
+                for each in (
+                    _is_checked(rows),
+                    tf.reduce_all(tf.equal(rows, 0), axis=1),
+                    types,
+                    _select(has_size, size, -1),
+                    _all(_is_one_of(types, SPARSE), rows[:, HEADER_GOES_ON] > 0),
+                )
+            ]
+        )
+
+    found = tf.map_fn(of_piece, tf.range(0, count, _PIECE), tf.int64, parallel_iterations=1, back_prop=False)
+    found = tf.reshape(tf.transpose(found, [1, 0, 2]), [found.shape[1], -1])[:, :count]
+    is_checked, is_zero = found[0] > 0, found[1] > 0
+    is_candidate = tf.logical_or(is_checked, is_zero)
+    places, is_zero, types, sizes, goes_on = (
+        tf.boolean_mask(each, is_candidate) for each in (places, is_zero, found[2], found[3], found[4] > 0)
+    )
+    return _Candidates(places, is_zero, tf.cast(types, tf.uint8), sizes, goes_on)
 
 
 def _is_checked(rows: tf.Tensor) -> tf.Tensor:
@@ -395,11 +452,12 @@ def _texts(raw: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, width: int) ->
     return _select(letters < lengths[:, tf.newaxis], text, 0)
 
 
-def _pax(raw: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, sizes: tf.Tensor, is_checked: tf.Tensor) -> _Pax:
+def _pax(raw: tf.Tensor, headers: _Candidates) -> _Pax:
     """What pax headers say, of all candidates for headers."""
-    owners = tf.where(tf.logical_and(tf.equal(rows[:, 156], ord(PAX)), is_checked))[:, 0]
+    places = headers.place
+    owners = tf.where(tf.equal(headers.type, ord(PAX)))[:, 0]
     candidates, blocks = _size(places), tf.gather(places, owners)
-    sizes = tf.clip_by_value(tf.gather(sizes, owners), 0, EXTENSION_BYTES)
+    sizes = tf.clip_by_value(tf.gather(headers.size, owners), 0, EXTENSION_BYTES)
     begins = (blocks + 1) * BLOCK
     # Of those that are headers, none is in what another says.
     ends = tf.minimum(begins + sizes, tf.concat([blocks[1:] * BLOCK, [_size(raw)]], 0))

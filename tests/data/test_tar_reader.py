@@ -1,8 +1,10 @@
 """Tar shards: the input pipeline's reader and Python's give the same, which tarfile and webdataset give, too."""
 
 import io
+import os
 import pathlib
 import subprocess
+import sys
 import tarfile
 from typing import Any, Iterator, List, Sequence, Tuple
 
@@ -311,6 +313,29 @@ def test_damage_and_what_follows_the_end_are_told(reader: Reader, tmp_path: path
     assert both(reader, str(path)) == [A, bad(Problem.DAMAGED)]
     path.write_bytes(b'\x1f\x8b' + bytes(range(256)) * 12)
     assert both(reader, str(path)) == [bad(Problem.DAMAGED)]
+
+
+@pytest.mark.slow
+def test_a_shard_of_small_images_takes_little_beside_itself(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    """All blocks of it may be headers, and half of them are."""
+    files = [(f'{number:05d}.{end}', b'1') for number in range(15_000) for end in ('jpg', 'cls')]
+    path = write_tar(tmp_path / 'a.tar', files)
+    assert os.path.getsize(path) > 30_000_000
+    program = (
+        'import resource, sys, tensorflow as tf\n'
+        'from data import tar_reader\n'
+        'path, size = sys.argv[1], tf.constant(0, tf.int64)\n'
+        'samples = tf.compat.v1.data.make_one_shot_iterator(tar_reader.read(path, size).skip(14_999)).get_next()\n'
+        'peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n'
+        'with tf.compat.v1.Session() as session:\n'
+        '    session.run(tf.zeros([]))\n'
+        '    before = peak()\n'
+        '    assert session.run(samples).endswith(b"1")\n'
+        'print(peak() - before)\n'
+    )
+    done = subprocess.run([sys.executable, '-c', program, path], stdout=subprocess.PIPE, check=True, text=True)
+    # In kilobytes; twice the shard itself is part of it.
+    assert int(done.stdout) < 240_000
 
 
 def test_a_sample_parses_to_its_image_and_label(photos: List[Photo]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import dataset_info, records, tar_layout
+from data import dataset_info, entries, records, tar_layout
 from data.fingerprint import SplitFingerprint, fingerprint
 from inception_v3 import main, preflight
 from inception_v3.config import Config, ConfigError
@@ -237,6 +237,21 @@ def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: path
     for name, what in (('train-00009.tar', 'a directory'), ('train-00008.tar', 'a link to what is not there')):
         with pytest.raises(records.DataError, match=f'{name}: cannot be read: {what}. It is named like a file'):
             tar_layout.check_not_empty([*paths, str(tmp_path / name)])
+
+
+def test_shards_of_two_gibibytes_are_refused_by_run_and_audit(tar_dir: str, tmp_path: pathlib.Path) -> None:
+    small, path = tar_layout.find_shards(tar_dir, 'train')[0], str(tmp_path / 'train-00000.tar')
+    shutil.copy(small, path)
+    message = r'2,147,483,648 bytes, and the input pipeline reads shards of up to 2,147,483,647\.'
+    # The zeros at its end may be as many as one likes; they take no room on the disk.
+    os.truncate(path, (1 << 31) - 1)
+    assert next(entries.of_tar(path, 11)).problem is None
+    tar_layout.check_not_empty([small, path])
+    os.truncate(path, 1 << 31)
+    with pytest.raises(records.DataError, match=f'{path}: {message}'):
+        tar_layout.check_not_empty([small, path])
+    with pytest.raises(records.DataError, match=message):
+        next(entries.of_tar(path, 11))
 
 
 # The input pipeline, and runs.
