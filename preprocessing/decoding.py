@@ -141,7 +141,8 @@ def _promised_pixels(encoded: tf.Tensor) -> tf.Tensor:
 def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
     """Decodes a part of an image: to the very pixels that decoding all of it and cutting the part out gives.
 
-    Of a JPEG, the rows above and below the crop, and the pixels beside it, are not made.
+    Of a JPEG, the rows above and below the crop, and the pixels beside it, are not made. Damage below the crop is not
+    noticed, but for a file that is cut short.
 
     Args:
       encoded: a string scalar, the bytes of a file that `decode_image` takes.
@@ -152,7 +153,7 @@ def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
       A uint8 tensor of shape [crop height, crop width, 3].
 
     Raises:
-      tf.errors.InvalidArgumentError: as `decode_image`.
+      tf.errors.InvalidArgumentError: as `decode_image`, if what is wrong is not below the crop.
     """
 
     def of_jpeg() -> tf.Tensor:
