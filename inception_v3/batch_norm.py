@@ -82,10 +82,10 @@ class BatchNorm:
         epsilon: float = EPSILON,
         moves_statistics: bool = True,
     ) -> tf.Tensor:
-        """Normalizes each channel; the dtype is kept, the moments are float32.
+        """Normalizes each channel; the dtype is kept, the moments are float32, or float64 of float64.
 
         Args:
-          inputs: [batch, height, width, channels], float32 or bfloat16.
+          inputs: [batch, height, width, channels], float32, float64 or bfloat16.
           scale_initializer: of the variable `gamma`, which multiplies what is normalized. None: there is none; the
             next layer's weights make it superfluous if nothing but a ReLU is between.
           epsilon: is added to the variance.
@@ -94,7 +94,9 @@ class BatchNorm:
         """
         depth = [inputs.shape[-1]]
         with tf.compat.v1.variable_scope('BatchNorm'):
-            gamma = tf.ones(depth)
+            # The sums over a batch need float32, whatever the activations are.
+            x = inputs if inputs.dtype == tf.float64 else tf.cast(inputs, tf.float32)
+            gamma = tf.ones(depth, x.dtype)
             if scale_initializer is not None:
                 gamma = tf.compat.v1.get_variable('gamma', depth, initializer=scale_initializer)
             beta = tf.compat.v1.get_variable('beta', depth, initializer=tf.zeros_initializer())
@@ -102,14 +104,10 @@ class BatchNorm:
             variance = tf.compat.v1.get_variable(
                 'moving_variance', depth, initializer=tf.ones_initializer(), trainable=False
             )
-            # The sums over a batch need float32, whatever the activations are.
-            x = tf.cast(inputs, tf.float32)
+            gamma, beta, shift, spread = (tf.cast(each, x.dtype) for each in (gamma, beta, mean, variance))
             if not self._is_training:
-                outputs, _, _ = tf.compat.v1.nn.fused_batch_norm(
-                    x, gamma, beta, mean, variance, epsilon=epsilon, is_training=False
-                )
-                return tf.cast(outputs, inputs.dtype)
-            outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, mean, epsilon)
+                return tf.cast(_normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
+            outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, shift, epsilon)
             if not moves_statistics:
                 return tf.cast(outputs, inputs.dtype)
             updates = [self._move(mean, batch_mean), self._move(variance, batch_variance)]
@@ -122,20 +120,31 @@ class BatchNorm:
             return tf.cast(outputs, inputs.dtype)
 
     def _normalize(
-        self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, moving_mean: tf.Variable, epsilon: float
+        self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, moving_mean: tf.Tensor, epsilon: float
     ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The normalized batch, and the mean and the unbiased variance for the moving statistics."""
-        if self._synchronized_over:
+        if self._synchronized_over or x.dtype == tf.float64:
             # The same for all cores of a group; without it, means far from 0 would cost the variance its digits.
             shift = tf.stop_gradient(moving_mean)
-            return _normalize_synchronized(x, gamma, beta, shift, self._synchronized_over, epsilon)
-        outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=epsilon)
+            groups = self._synchronized_over or [[0]]
+            outputs, mean, variance = _normalize_synchronized(x, gamma, beta, shift, groups, epsilon)
+        else:
+            outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=epsilon)
         if self._averaged_over:
             mean, variance = _mean_over(self._averaged_over, mean, variance)
         return outputs, mean, variance
 
     def _move(self, moving: tf.Variable, current: tf.Tensor) -> tf.Operation:
-        return tf.compat.v1.assign_sub(moving, (1 - self._decay) * (moving - current))
+        return tf.compat.v1.assign_sub(moving, (1 - self._decay) * (moving - tf.cast(current, moving.dtype)))
+
+
+def _normalize_with(
+    mean: tf.Tensor, variance: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float
+) -> tf.Tensor:
+    if x.dtype == tf.float64:
+        # TensorFlow's fused batch normalization has float32 alone.
+        return tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
+    return tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, epsilon=epsilon, is_training=False)[0]
 
 
 def _normalize_synchronized(

@@ -53,32 +53,41 @@ def test_there_is_no_scale_and_only_the_shift_is_trained() -> None:
 
 
 @pytest.mark.parametrize('groups', [None, [[0]]])
-def test_a_scale_multiplies_and_has_its_gradient(groups: Any) -> None:
+@pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
+def test_a_scale_multiplies_and_has_its_gradient(groups: Any, dtype: Any, rounding: float) -> None:
     scale, epsilon = np.float32([0.5, -2.0, 3.0]), 0.1
-    x = tf.constant(INPUTS)
-    outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x, tf.constant_initializer(scale), epsilon)
-    weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(np.float32)
+    x = tf.constant(INPUTS, dtype)
+    with tf.compat.v1.variable_scope('', dtype=tf.as_dtype(dtype)):
+        outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x, tf.constant_initializer(scale), epsilon)
+    weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(dtype)
     gamma, beta = (variables()[f'BatchNorm/{name}'] for name in ('gamma', 'beta'))
     with tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
         gradients = tf.gradients(tf.reduce_sum(outputs * weights), [x, gamma, beta])
         values, d_x, d_gamma, d_beta = session.run([outputs, *gradients])
-    inverse = 1 / np.sqrt(INPUTS.var((0, 1, 2)) + epsilon)
-    normalized = (INPUTS - INPUTS.mean((0, 1, 2))) * inverse
-    np.testing.assert_allclose(values, normalized * scale, atol=1e-5)
+    assert {each.dtype for each in (values, d_x, d_gamma, d_beta)} == {np.dtype(dtype)}
+    inputs = INPUTS.astype(np.float64)
+    inverse = 1 / np.sqrt(inputs.var((0, 1, 2)) + epsilon)
+    normalized = (inputs - inputs.mean((0, 1, 2))) * inverse
+    np.testing.assert_allclose(values, normalized * scale, atol=rounding)
     # Ioffe & Szegedy, section 3.
-    np.testing.assert_allclose(d_gamma, (weights * normalized).sum((0, 1, 2)), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(d_beta, weights.sum((0, 1, 2)), rtol=1e-4, atol=1e-4)
+    tolerance = 10 * rounding
+    np.testing.assert_allclose(d_gamma, (weights * normalized).sum((0, 1, 2)), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(d_beta, weights.sum((0, 1, 2)), rtol=tolerance, atol=tolerance)
     means = weights.mean((0, 1, 2)), (weights * normalized).mean((0, 1, 2))
-    np.testing.assert_allclose(d_x, scale * inverse * (weights - means[0] - normalized * means[1]), atol=1e-4)
+    np.testing.assert_allclose(d_x, scale * inverse * (weights - means[0] - normalized * means[1]), atol=tolerance)
 
 
-def test_without_training_a_scale_multiplies_too() -> None:
-    outputs = BatchNorm(False, DECAY)(tf.constant(INPUTS), tf.constant_initializer([0.5, -2.0, 3.0]), 0.1)
+@pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
+def test_without_training_a_scale_multiplies_too(dtype: Any, rounding: float) -> None:
+    with tf.compat.v1.variable_scope('', dtype=tf.as_dtype(dtype)):
+        inputs = tf.constant(INPUTS, dtype)
+        outputs = BatchNorm(False, DECAY)(inputs, tf.constant_initializer([0.5, -2.0, 3.0]), 0.1)
     with tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
         result = session.run(outputs)
-    np.testing.assert_allclose(result, INPUTS / np.sqrt(1.1) * [0.5, -2.0, 3.0], rtol=1e-5, atol=1e-5)
+    expected = INPUTS.astype(np.float64) / np.sqrt(1.1) * [0.5, -2.0, 3.0]
+    np.testing.assert_allclose(result, expected, rtol=rounding, atol=rounding)
 
 
 def test_bfloat16_activations_have_float32_moments() -> None:

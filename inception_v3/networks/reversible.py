@@ -138,7 +138,7 @@ def _after(first: Sequence[tf.Tensor], tensor: tf.Tensor) -> tf.Tensor:
     """
     with tf.control_dependencies(first):
         # XLA minds no control dependency, but it does not know that this is 0.
-        some = tf.stack([tf.reshape(each, [-1])[0] for each in first])
+        some = tf.stack([tf.cast(tf.reshape(each, [-1])[0], tensor.dtype) for each in first])
         return tensor + tf.minimum(tf.reduce_max(tf.abs(some)), 0.0)
 
 
