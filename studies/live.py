@@ -74,6 +74,8 @@ class Progress:
                 self.status, self._status_at, self.doing = status, time.monotonic(), 'training'
             elif 'preparing to train' in line:
                 self.doing = 'training'
+                # The time left is of the training before: what lies between is not in it.
+                self.status = self.status and self.status._replace(seconds_left=None)
             elif 'preparing to evaluate' in line:
                 self.doing = 'evaluating'
         size = _size(os.path.join(self.trial.model_dir, RESULTS_FILE))
@@ -107,7 +109,8 @@ class Progress:
     def cells(self) -> Tuple[str, ...]:
         """State, step, loss, top-1 and time left, as a table shows them."""
         step = '' if self.step is None else f'{self.step:,} of {self.trial.config.train_steps:,}'
-        loss = f'{self.status.loss:.4f}' if self.status else ''
+        # The loss is of that step, too, or it is left out.
+        loss = f'{self.status.loss:.4f}' if self.status and self.status.step == self.step else ''
         top_1 = f'{self.evaluation.top_1:.2%}' if self.evaluation else ''
         left = '' if self.seconds_left is None else duration(self.seconds_left)
         return self.doing or self.state.value, step, loss, top_1, left

@@ -70,12 +70,30 @@ def test_a_trial_is_followed_by_its_log_and_its_results(two_trials: List[Trial],
     evaluate(trial, 500, 0.25)
     append(trial, '12:02:30 preparing to evaluate step 500\n')
     progress.look()
-    assert progress.cells()[:4] == ('evaluating', '500 of 1,500', '2.2500', '25.00%')
-    assert str(progress).startswith('optimizer=sgd/seed-1: evaluating, step 500 of 1,500, loss 2.2500, top-1 25.00%')
+    assert progress.cells() == ('evaluating', '500 of 1,500', '', '25.00%', ''), 'the loss is of step 60'
+    assert str(progress).startswith('optimizer=sgd/seed-1: evaluating, step 500 of 1,500, top-1 25.00%')
     evaluate(trial, 1500, 0.75)
     clock[0] += 5
     progress.end(Outcome(0, '', '', '', 'here'))
-    assert progress.cells() == ('done', '1,500 of 1,500', '2.2500', '75.00%', '') and progress.seconds == 30
+    assert progress.cells() == ('done', '1,500 of 1,500', '', '75.00%', '') and progress.seconds == 30
+
+
+def test_between_two_trainings_no_time_is_left_of_the_first(two_trials: List[Trial], clock: List[float]) -> None:
+    trial = two_trials[0]
+    progress = Progress(trial, State.STOPPED)
+    progress.start()
+    append(trial, '12:00:00 step 500 of 1500, loss 2.5000, 100.0 images/s, 1:00 left\n')
+    append(trial, '12:00:01 preparing to evaluate step 500\n')
+    evaluate(trial, 500, 0.25)
+    progress.look()
+    assert progress.cells() == ('evaluating', '500 of 1,500', '2.5000', '25.00%', '')
+    clock[0] += 90
+    append(trial, '12:01:31 preparing to train, 1500 steps in all\n')
+    progress.look()
+    assert progress.cells() == ('training', '500 of 1,500', '2.5000', '25.00%', '')
+    append(trial, '12:01:50 step 502 of 1500, loss 2.2500, 100.0 images/s, 0:58 left\n')
+    progress.look()
+    assert progress.cells() == ('training', '502 of 1,500', '2.2500', '25.00%', '0:58')
 
 
 def test_elsewhere_plain_lines_come_now_and_then(two_trials: List[Trial], clock: List[float]) -> None:
