@@ -32,7 +32,7 @@ class Screen(logging.Handler):
         super().__init__()
         self._stream = stream
         self._live = stream.isatty()
-        self._line = ''
+        self._line = self._passed_over = ''
         self._shown_at: Optional[float] = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -41,13 +41,19 @@ class Screen(logging.Handler):
         self._stream.write(f'{_ERASE_LINE}{text}\n{self._line}' if self._live else f'{text}\n')
         self._stream.flush()
 
-    def update(self, text: str) -> None:
-        """Renews the live line, or writes a plain one, unless the last one is too recent."""
+    def update(self, text: str, at_once: bool = False) -> None:
+        """Renews the live line, or writes a plain one, unless the last one is too recent.
+
+        Args:
+          text: what is shown.
+          at_once: show it however recent the last one is.
+        """
         now = time.monotonic()
         interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
-        if self._shown_at is not None and now - self._shown_at < interval:
+        if not at_once and self._shown_at is not None and now - self._shown_at < interval:
+            self._passed_over = text
             return
-        self._shown_at = now
+        self._shown_at, self._passed_over = now, ''
         if self._live:
             self._line = text[: _terminal_width(self._stream) - 1]
             self._stream.write(_ERASE_LINE + self._line)
@@ -55,13 +61,18 @@ class Screen(logging.Handler):
         else:
             logger.info(text)
 
+    def catch_up(self) -> None:
+        """Shows what `update` was last given, if that was passed over."""
+        if self._passed_over:
+            self.update(self._passed_over, at_once=True)
+
     def clear(self) -> None:
         """Takes the live line away."""
         if self._line:
             self._line = ''
             self._stream.write(_ERASE_LINE)
             self._stream.flush()
-        self._shown_at = None
+        self._shown_at, self._passed_over = None, ''
 
 
 def _terminal_width(stream: TextIO) -> int:
@@ -228,6 +239,8 @@ class StepLines:
 class TrainingProgress(tf.estimator.SessionRunHook):
     """Shows step, loss, images/s and the time left.
 
+    However short a cycle is, its log has two lines of that: the first that knows the time left, and the last.
+
     Args:
       screen: where to.
       throughput: is told of each step.
@@ -252,6 +265,7 @@ class TrainingProgress(tf.estimator.SessionRunHook):
         self._last_step: Optional[int] = None
         self._last_time = 0.0
         self._rate: Optional[float] = None
+        self._has_shown_left = False
 
     def begin(self) -> None:
         """Finds the step and the loss, which Estimator puts last into the collection LOSSES."""
@@ -286,10 +300,12 @@ class TrainingProgress(tf.estimator.SessionRunHook):
             self._screen.clear()
             self._step_lines.visit(status, now)
         else:
-            self._screen.update(str(status))
+            self._screen.update(str(status), at_once=left is not None and not self._has_shown_left)
+            self._has_shown_left = left is not None
 
     def end(self, session: Any) -> None:
-        """Takes the line away."""
+        """Leaves the last status in a log, and takes the live line away."""
+        self._screen.catch_up()
         self._screen.clear()
 
 

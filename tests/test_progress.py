@@ -83,6 +83,42 @@ def test_training_shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
     assert shown(stream) == ''
 
 
+@pytest.mark.parametrize(
+    ('steps', 'told'),
+    [
+        (1, [(1, False)]),
+        (2, [(2, True)]),
+        (3, [(2, True), (3, True)]),
+        (10, [(2, True), (10, True)]),
+        (40, [(2, True), (17, True), (32, True), (40, True)]),
+    ],
+)
+def test_a_log_has_a_rate_and_the_last_step_of_every_cycle(
+    steps: int, told: List[Tuple[int, bool]], monkeypatch: Any, caplog: Any
+) -> None:
+    caplog.set_level(logging.INFO, progress.logger.name)
+    now = 0.0
+    monkeypatch.setattr(progress.time, 'monotonic', lambda: now)
+    screen = Screen(io.StringIO())
+    step = tf.compat.v1.train.get_or_create_global_step()
+    tf.compat.v1.losses.add_loss(tf.constant(1.5))
+    with tf.compat.v1.Session() as session:
+        for cycle in range(2):
+            caplog.clear()
+            hook = TrainingProgress(screen, Throughput(), 100, 64)
+            hook.begin()
+            context = tf.estimator.SessionRunContext(hook.before_run(None), session)
+            for done in range(1, steps + 1):
+                now += 1
+                step.load(steps * cycle + done, session)
+                hook.after_run(context, tf.estimator.SessionRunValues(1.5, None, None))
+            hook.end(session)
+            lines = [record.getMessage() for record in caplog.records]
+            assert lines[0] == 'preparing to train, 100 steps in all'
+            found = [status for status in map(Status.parse, lines[1:]) if status]
+            assert [(s.step - steps * cycle, s.seconds_left is not None) for s in found] == told
+
+
 @pytest.mark.parametrize(('seconds', 'text'), [(0, '0:00'), (59.6, '1:00'), (3599, '59:59'), (36061, '10:01:01')])
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
