@@ -1,11 +1,14 @@
 """The figures of a report, as PNG files."""
 
 import io
+import re
 from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import text_to_path
 
 from studies import findings, statistics, tables
 from studies.findings import CaseCurve, CaseFindings, Findings
@@ -16,14 +19,20 @@ from studies.statistics import Difference
 _WIDTH = 11.0  # inches
 _DPI = 130
 _TEXT, _FAINT, _GRID = '#1b1f24', '#57606a', '#e3e7ea'
-_LABEL_LENGTH = 66
+# Names are broken into lines, as wide as a panel or half a legend has room for; in points and inches.
+_NAME_SIZE = 9
+_NAME_WIDTH = 4.4
+_NAME_LINE = 0.15
+# A case's row, and what is above the first one, with a name of one line.
+_ROW, _ABOVE_ROWS = 0.46, 0.37
+_LEGEND_ROW = 0.22
 
 
 def finals(found: Findings) -> bytes:
     """What the cases ended with by the foremost metric, and how that differs from the first case's."""
     name = found.comparison.report[0]
     metric = METRICS[name]
-    figure, (left, right) = _panels(1, 2, height=1.1 + 0.46 * max(len(found.cases), 2))
+    figure, (left, right) = _panels(1, 2, height=1.1 + _row_height(found.cases) * max(len(found.cases), 2))
     values = [(metric.scale * np.array([*each.finals[name].values()])).tolist() for each in found.cases]
     _draw_ends(left, found.cases, values)
     left.set_xlabel(tables.with_unit(metric.label, metric.unit))
@@ -58,7 +67,7 @@ def curves(found: Findings) -> bytes:
 
 def schedule_and_speed(found: Findings) -> bytes:
     """The learning rate by step, and the images per second of the training."""
-    height = max(3.3, 1.1 + 0.46 * len(found.cases))
+    height = max(3.3, 1.1 + _row_height(found.cases) * len(found.cases))
     figure, (left, right) = _panels(1, 2, height=height + _legend_height(found))
     drawn = [(index, each) for index, each in enumerate(found.cases) if each.schedule]
     for place, (index, each) in enumerate(drawn):
@@ -153,7 +162,7 @@ def _draw_ends(axes: Any, cases: Sequence[CaseFindings], values: Sequence[Sequen
                 markerfacecolor='none',
                 color=sign.light,
             )
-    _name_rows(axes, [each.case.name for each in cases])
+    _name_rows(axes, cases)
     _say_if_empty(axes)
 
 
@@ -181,29 +190,64 @@ def _draw_differences(
         )
     axes.axvline(0, color=_FAINT, linewidth=1, linestyle=(0, (4, 3)))
     axes.set_xlabel(tables.with_unit(f'difference of {metric.label}', metric.difference_unit))
-    _name_rows(axes, [each.case.name for each in cases])
+    _name_rows(axes, cases)
     _say_if_empty(axes)
 
 
-def _name_rows(axes: Any, names: Sequence[str]) -> None:
+def _name_rows(axes: Any, cases: Sequence[CaseFindings]) -> None:
     """Names above their rows, the first row at the top: names may be as long as the figure is wide."""
-    axes.set_ylim(max(len(names), 1) - 0.5, -0.8)
+    labels, height = _labels(cases), _row_height(cases)
+    axes.set_ylim(max(len(cases), 1) - 0.5, -(_ABOVE_ROWS + height - _ROW) / height)
     axes.set_yticks([])
     axes.grid(axis='y', visible=False)
     axes.spines['left'].set_visible(False)
-    for row, name in enumerate(names):
+    for row, label in enumerate(labels):
         axes.axhline(row, color=_GRID, linewidth=0.8, zorder=0)
-        axes.text(
-            *(0.005, row - 0.24, _shortened(name)),
-            transform=axes.get_yaxis_transform(),
-            fontsize=9,
+        axes.annotate(
+            label,
+            *((0.005, row), (0, 8)),
+            xycoords=axes.get_yaxis_transform(),
+            textcoords='offset points',
+            fontsize=_NAME_SIZE,
             color=_FAINT,
             va='bottom',
         )
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LABEL_LENGTH else f'{name[: _LABEL_LENGTH - 1]}…'
+def _row_height(cases: Sequence[CaseFindings]) -> float:
+    return _ROW + _NAME_LINE * (_most_lines(cases) - 1)
+
+
+def _most_lines(cases: Sequence[CaseFindings]) -> int:
+    return max((len(label.splitlines()) for label in _labels(cases)), default=1)
+
+
+def _labels(cases: Sequence[CaseFindings]) -> List[str]:
+    """The cases' names in lines, whole: any part of one may be what tells it from the others."""
+    # A dollar sign would begin a formula.
+    return ['\n'.join(_broken(each.case.name)).replace('$', r'\$') for each in cases]
+
+
+def _broken(name: str) -> List[str]:
+    """A name in lines that are not too wide: broken between settings, else in a flag's name, else anywhere."""
+    lines = ['']
+    for setting in re.split('(?<=[,/ ])', name):
+        parts = [setting]
+        if _width(setting) > _NAME_WIDTH:
+            parts = re.split('(?<=[_=])', setting)
+        if max(map(_width, parts)) > _NAME_WIDTH:
+            parts = [*setting]
+        for part in parts:
+            if lines[-1] and _width(lines[-1] + part) > _NAME_WIDTH:
+                lines.append('')
+            lines[-1] += part
+    return lines
+
+
+def _width(text: str) -> float:
+    """How wide a text is, in inches."""
+    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=_NAME_SIZE), ismath=False)
+    return width / 72
 
 
 def _say_if_empty(axes: Any) -> None:
@@ -225,19 +269,29 @@ def _legend(figure: Figure, found: Findings) -> None:
         )
         for sign in map(sign_of, range(len(found.cases)))
     ]
-    names = [each.case.name for each in found.cases]
-    figure.legend(
-        handles, names, loc='lower center', ncol=_legend_columns(found), frameon=False, fontsize=9, handlelength=4
+    legend = figure.legend(
+        *(handles, [''] * len(handles)),
+        loc='lower center',
+        ncol=_legend_columns(found),
+        frameon=False,
+        fontsize=_NAME_SIZE,
+        handlelength=4,
     )
+    # Given with the lines, names that begin with an underscore are left out.
+    for text, label in zip(legend.get_texts(), _labels(found.cases)):
+        text.set_text(label)
 
 
 def _legend_columns(found: Findings) -> int:
-    longest = max((len(each.case.name) for each in found.cases), default=1)
-    return max(1, min(len(found.cases), int(_WIDTH * 12 // (longest + 10))))
+    lines = [line for each in found.cases for line in _broken(each.case.name)]
+    widest = max(map(_width, lines), default=0)
+    # Beside a name stand its line and the space to the next column.
+    return max(1, min(len(found.cases), int(_WIDTH // (widest + 0.9))))
 
 
 def _legend_height(found: Findings) -> float:
-    return 0.22 * -(-len(found.cases) // _legend_columns(found)) + 0.1
+    row = _LEGEND_ROW + _NAME_LINE * (_most_lines(found.cases) - 1)
+    return row * -(-len(found.cases) // _legend_columns(found)) + 0.1
 
 
 def _per_step(each: CaseFindings, found: Findings) -> float:

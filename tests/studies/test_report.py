@@ -3,15 +3,16 @@
 import itertools
 import math
 import re
-from typing import Any, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
 import skimage.color
 import skimage.io
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from inception_v3.config import Config
-from studies import findings, report, report_html, report_markdown, statistics, tables
+from studies import figures, findings, report, report_html, report_markdown, statistics, tables
 from studies.palette import sign_of
 from studies.runs import Case, Comparison, Run
 from tests.studies import recorded
@@ -120,6 +121,51 @@ def test_how_far_an_interval_is_to_be_trusted() -> None:
     told = ' '.join(tables.how_to_read(found))
     assert f'with 3 runs of a case, as here, it holds the true difference in about {81} %' in told
     assert statistics.coverage(3, paired=False) == 0.81
+
+
+GRID = [
+    f'learning_rate_decay_epochs={epochs},moving_average_decay={decay},weight_decay={weight_decay}'
+    for epochs in (2, 3)
+    for decay in (0.99, 0.995)
+    for weight_decay in (1e-4, 4e-5)
+]
+
+
+@pytest.mark.parametrize(
+    'names',
+    [
+        GRID,
+        ['short', 'W' * 149 + '1', 'W' * 149 + '2', *(f'{"a_long_flag" * 12}={value}' for value in (1, 2))],
+        ['_begins_with_an_underscore', '_and_so_does_this', '$a$', '$b$', '/runs/' * 25 + 'a', '/runs/' * 25 + 'b'],
+    ],
+)
+def test_names_are_whole_and_inside_of_their_panels(names: List[str], monkeypatch: Any) -> None:
+    drawn: List[Any] = []
+    write = figures._png
+
+    def kept(figure: Any, found: findings.Findings) -> bytes:
+        drawn.append(figure)
+        return write(figure, found)
+
+    monkeypatch.setattr(figures, '_png', kept)
+    found = findings.find(Comparison('', '', tuple(recorded.case(name, [0.5, 0.6]) for name in names)))
+    for draw in (figures.finals, figures.curves, figures.schedule_and_speed):
+        draw(found)
+        figure = drawn.pop()
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        figure.draw(renderer)
+        for axes in figure.axes:
+            boxes = [text.get_window_extent(renderer) for text in axes.texts]
+            panel = axes.get_window_extent(renderer)
+            assert all(box.x0 >= panel.x0 and box.x1 <= panel.x1 and box.y1 <= panel.y1 for box in boxes)
+            assert all(lower.y1 <= upper.y0 for upper, lower in zip(boxes, boxes[1:]))
+            if boxes:
+                assert [text.get_text().replace('\n', '').replace(r'\$', '$') for text in axes.texts] == names
+        for legend in figure.legends:
+            assert [text.get_text().replace('\n', '').replace(r'\$', '$') for text in legend.get_texts()] == names
+            box = legend.get_window_extent(renderer)
+            assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0
+            assert box.y1 <= min(axes.get_tightbbox(renderer).y0 for axes in figure.axes)
 
 
 def test_batch_sizes_are_compared_by_epoch() -> None:
