@@ -1,6 +1,7 @@
 """Compares runs: draws the report of a sweep for the model_dirs of any runs.
 
-Runs that differ by nothing but their seeds are one case; cases are named after the settings in which they differ.
+Runs that differ by nothing but their seeds are one case; cases are named after the settings in which they differ, or
+after the folders of their runs if the settings are too many for a name.
 Writes report.html, a page that needs nothing else, and report.md with its pictures.
 """
 
@@ -13,6 +14,7 @@ if __name__ == '__main__':
 
 import argparse
 import dataclasses
+import itertools
 import os
 import sys
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -27,6 +29,8 @@ from studies.runs import Case, Comparison, Run, read_run
 
 OUT = os.path.join('runs', 'studies', 'compare')
 _INTERRUPTED = 130
+# Letters of a case's name: two lines in a figure.
+_LONGEST_NAME = 80
 
 # What may differ between the runs of a case: the seed, and where a run is made and kept. That many threads sum up a
 # step on a machine shows in the last bits only.
@@ -93,6 +97,8 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
 def cases_of(runs: Sequence[Run]) -> List[Case]:
     """Puts runs that differ by nothing but their seeds together, in the order in which they come.
 
+    Cases are named after the settings in which they differ, or after their folders if that would make long names.
+
     Args:
       runs: each with its configuration.
     """
@@ -101,14 +107,43 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
     grouped: Dict[Tuple[str, ...], List[Run]] = {}
     for run, of_run in zip(runs, settings):
         grouped.setdefault(tuple(of_run[name] for name in differing), []).append(run)
+    names = [','.join(f'{name}={value}' for name, value in zip(differing, values)) or 'all runs' for values in grouped]
+    if max(map(len, names), default=0) > _LONGEST_NAME:
+        names = _names_by_folder([[run.name for run in those] for those in grouped.values()])
     return [
-        Case(
-            ','.join(f'{name}={value}' for name, value in zip(differing, values)) or 'all runs',
-            dict(zip(differing, values)),
-            tuple(those),
-        )
-        for values, those in grouped.items()
+        Case(name, dict(zip(differing, values)), tuple(those)) for name, (values, those) in zip(names, grouped.items())
     ]
+
+
+def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
+    """A name for each case: the folder that has all its runs and no other, else its first run and how many more.
+
+    What all folders begin or end with is left out.
+
+    Args:
+      folders: of the runs, by case; all of them differ.
+    """
+    paths = [[folder.split('/') for folder in of_case] for of_case in folders]
+    everyone = [path for of_case in paths for path in of_case]
+    first = _common([path[:-1] for path in everyone])
+    last = _common([path[first + 1 :][::-1] for path in everyone])
+    names = []
+    for of_case in paths:
+        path, *others = of_case
+        shared = path[: _common(of_case)]
+        inside = [each for each in everyone if each[: len(shared)] == shared]
+        if others and len(shared) > first and len(inside) == len(of_case):
+            names.append('/'.join(shared[first:]))
+        else:
+            name = '/'.join(path[first : len(path) - last]) or '/'
+            names.append(f'{name} and {len(others)} more' if others else name)
+    return names
+
+
+def _common(paths: Sequence[Sequence[str]]) -> int:
+    """How many parts all paths have in common, from the first on."""
+    same = itertools.takewhile(lambda parts: len({*parts}) == 1, zip(*paths))
+    return len([*same])
 
 
 def _settings(config: Config) -> Dict[str, str]:

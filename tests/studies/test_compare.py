@@ -2,13 +2,13 @@
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, Dict, List
 
 import pytest
 
 from inception_v3.config import Config
-from studies import compare
-from studies.runs import Case
+from studies import compare, findings, tables
+from studies.runs import Case, Comparison
 from tests.studies import recorded
 
 SMALL = Config(use_tpu=False, train_steps=300)
@@ -39,6 +39,40 @@ def test_runs_that_differ_by_their_seeds_are_a_case(tmp_path: Any) -> None:
         ('optimizer=RMS,learning_rate=0.2', ['d']),
     ]
     assert cases[2].settings == {'optimizer': 'RMS', 'learning_rate': '0.2'}
+
+
+@pytest.mark.parametrize(
+    ('folders', 'names'),
+    [
+        # One run a case. What all begin and end with tells nothing.
+        ({'/runs/inception/model': 0, '/runs/resnet/model': 1}, ['inception', 'resnet']),
+        ({'gs://bucket/a': 0, 'runs/b': 1, '/runs/b': 2}, ['gs://bucket/a', 'runs/b', '/runs/b']),
+        ({'/model': 0, '/model/model': 1, '/': 2}, ['model', 'model/model', '/']),
+        # Several: the folder that has them, unless it has those of others, too.
+        (
+            {'/s/a,b=1/seed-1/model': 0, '/s/a,b=2/seed-1/model': 1, '/s/a,b=1/seed-2/model': 0},
+            ['a,b=1', 'a,b=2/seed-1'],
+        ),
+        ({'s/one': 0, 's/two': 1, 's/three': 0, 's/four': 1}, ['one and 1 more', 'two and 1 more']),
+        ({'s/a/1': 0, 's/a/2': 0, 's/a/3': 1, 's/b/1': 2}, ['a/1 and 1 more', 'a/3', 'b/1']),
+        ({'s/a': 0, 's/a/1': 0, 's/b': 1}, ['a', 'b']),
+    ],
+)
+def test_cases_that_differ_in_much_are_named_after_their_folders(folders: Dict[str, int], names: List[str]) -> None:
+    much: List[Dict[str, Any]] = [
+        {},
+        {'network': 'resnet50', 'learning_rate': 0.1, 'optimizer': 'momentum', 'weight_decay': 1e-4},
+        {'network': 'resnet50', 'learning_rate': 0.2, 'optimizer': 'sgd', 'preprocessing': 'vgg'},
+    ]
+    runs = [
+        recorded.run(folder, [0.5], config=dataclasses.replace(SMALL, save_summary_steps=1 + index, **much[index]))
+        for folder, index in folders.items()
+    ]
+    cases = compare.cases_of(runs)
+    assert [case.name for case in cases] == names
+    assert cases[0].settings['optimizer'] == 'RMS' and cases[1].settings['network'] == 'resnet50'
+    found = findings.find(Comparison('', '', tuple(cases)))
+    assert tables.finals(found).header[:2] == ('case', 'flags')
 
 
 def test_where_a_run_is_made_makes_no_case() -> None:
