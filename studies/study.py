@@ -24,6 +24,9 @@ or a YAML file with the same names:
     seeds: 3
     step_ms: 815
     digits: {flags: {train_steps: 300}, axes: [{grid: {train_batch_size: [32, 128]}}]}
+
+A third kind of axis varies flags together: zipped(train_batch_size=[1024, 4096], train_steps=[213000, 53250]), in YAML
+zip: {train_batch_size: [1024, 4096], train_steps: [213000, 53250]}.
 """
 
 import dataclasses
@@ -83,13 +86,16 @@ def grid(**values: Sequence[Value]) -> Axis:
     return _named_after_flags([dict(zip(values, combination)) for combination in itertools.product(*values.values())])
 
 
-def together(**values: Sequence[Value]) -> Axis:
-    """An axis along which flags vary together: the first values of all, then the second values, and so on."""
-    _check_lists('together', values)
+def zipped(**values: Sequence[Value]) -> Axis:
+    """An axis along which flags vary together: the first values of all, then the second values, and so on.
+
+    In YAML it is `zip`, which is another function in Python.
+    """
+    _check_lists('zip', values)
     lengths = {name: len(listed) for name, listed in values.items()}
     if len(set(lengths.values())) > 1:
         counts = ', '.join(f'{name} has {length}' for name, length in lengths.items())
-        raise StudyError(f'together: all flags must have as many values; {counts}.')
+        raise StudyError(f'zip: all flags must have as many values; {counts}.')
     return _named_after_flags([dict(zip(values, combination)) for combination in zip(*values.values())])
 
 
@@ -104,7 +110,7 @@ def cases(named: Mapping[str, Flags]) -> Axis:
     return Axis(tuple(named.items()))
 
 
-_AXES: Dict[str, Callable[..., Axis]] = {'grid': grid, 'together': together, 'cases': cases}
+_AXES: Dict[str, Callable[..., Axis]] = {'grid': grid, 'zip': zipped, 'cases': cases}
 
 
 def _check_lists(kind: str, values: Mapping[str, Any]) -> None:
@@ -211,7 +217,7 @@ class Study:
             raise StudyError(f'preset: {shown(self.preset)}: must be one of {", ".join(sorted(PRESETS))}.')
         _check_flags('flags', self.flags)
         if not _is_list_of(Axis, self.axes):
-            raise StudyError('axes: must be a list of grid(…), together(…) and cases(…).')
+            raise StudyError('axes: must be a list of grid(…), zipped(…) and cases(…).')
         _check_seeds(self.seeds)
         if not _is_list_of(str, self.report) or not self.report or set(self.report) - set(METRICS):
             raise StudyError(f'report: must be a list of {", ".join(METRICS)}; here it is {shown(self.report)}.')

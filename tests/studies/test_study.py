@@ -5,19 +5,19 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from studies.study import Axis, Small, Study, StudyError, cases, grid, load, together
+from studies.study import Axis, Small, Study, StudyError, cases, grid, load, zipped
 
 PYTHON = '''"""Does warm-up
 help?
 """
 
-from studies.study import Small, Study, cases, grid, together
+from studies.study import Small, Study, cases, grid, zipped
 
 STUDY = Study(
     flags={'use_learning_rate_warmup': False, 'data_dir': 'images'},
     axes=[
         grid(optimizer=['sgd', 'RMS']),
-        together(train_batch_size=[1024, 4096], train_steps=[213000, 53250]),
+        zipped(train_batch_size=[1024, 4096], train_steps=[213000, 53250]),
         cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}}),
     ],
     seeds=(3, 5),
@@ -34,7 +34,7 @@ question: |-
 flags: {use_learning_rate_warmup: no, data_dir: images}
 axes:
   - grid: {optimizer: [sgd, RMS]}
-  - together: {train_batch_size: [1024, 4096], train_steps: [213000, 53250]}
+  - zip: {train_batch_size: [1024, 4096], train_steps: [213000, 53250]}
   - cases: {plain: , warm-up: {use_learning_rate_warmup: yes}}
 seeds: [3, 5]
 report: [top_5]
@@ -65,8 +65,8 @@ def test_a_grid_is_every_combination() -> None:
     }
 
 
-def test_what_is_together_varies_together_and_names_tell_what_differs() -> None:
-    assert named([together(train_batch_size=[8, 16], train_steps=[20, 10], optimizer=['sgd', 'sgd'])]) == {
+def test_what_is_zipped_varies_together_and_names_tell_what_differs() -> None:
+    assert named([zipped(train_batch_size=[8, 16], train_steps=[20, 10], optimizer=['sgd', 'sgd'])]) == {
         'train_batch_size=8,train_steps=20': {'train_batch_size': 8, 'train_steps': 20, 'optimizer': 'sgd'},
         'train_batch_size=16,train_steps=10': {'train_batch_size': 16, 'train_steps': 10, 'optimizer': 'sgd'},
     }
@@ -138,8 +138,14 @@ def test_a_small_version_has_the_axes_and_seeds_of_the_study_unless_it_names_its
         ('a.yaml', 'axis: []', r'a study: axis: is no part of it. Its parts are preset,'),
         ('a.yaml', 'digits: {flag: {}}', r'digits: flag: is no part of it. Its parts are flags, axes, seeds'),
         ('a.yaml', 'flags: {width: 75, width: 76}', r'line 1: width: is given twice'),
-        ('a.yaml', 'axes: {grid: {}}', r'axes: must be a list of grid, together, cases'),
-        ('a.yaml', 'axes: [{product: {}}]', r'axes: each must be one of grid, together, cases'),
+        ('a.yaml', 'axes: {grid: {}}', r'axes: must be a list of grid, zip, cases'),
+        ('a.yaml', 'axes: [{product: {}}]', r'axes: each must be one of grid, zip, cases'),
+        ('a.yaml', 'axes: [{together: {width: [75]}}]', r'axes: each must be one of grid, zip, cases'),
+        (
+            'a.py',
+            'from studies.study import *\nSTUDY = Study(axes=[1])',
+            r'must be a list of grid\(…\), zipped\(…\) and cases',
+        ),
         ('a.yaml', 'axes: [{grid: [1]}]', r'grid: must be flags, with a list of values each'),
         ('a.yaml', 'axes: [{grid: {}}]', r'grid: must name flags'),
         ('a.yaml', 'axes: [{grid: {width: 75}}]', r'grid: width: must be a list of values; here it is 75'),
@@ -163,7 +169,11 @@ def test_a_small_version_has_the_axes_and_seeds_of_the_study_unless_it_names_its
         ('a.yaml', 'digits: {flags: {wodth: 1}}', r'digits: flags: wodth: no such flag\. Is width meant\?'),
         ('a.yaml', 'axes: [{grid: {width: [75]}}, {grid: {width: [76]}}]', r'axes: width: varies in two axes'),
         ('a.yaml', 'axes: [{grid: {width: [75, 76, 76]}}]', r'axes: two cases are width=76'),
-        ('a.yaml', 'axes: [{together: {width: [75, 76], height: [75]}}]', r'width has 2, height has 1'),
+        (
+            'a.yaml',
+            'axes: [{zip: {width: [75, 76], height: [75]}}]',
+            r'zip: all flags must have as many values; width has 2, height has 1',
+        ),
         ('a.yaml', f'axes: [{{cases: {{{"a" * 200}: {{}}}}}}]', r'more than 150 letters for the name of a folder'),
     ],
 )
