@@ -36,7 +36,7 @@ from data.tar_layout import (
 )
 
 # Blocks that are looked at together.
-_PIECE = 1024
+_PIECE = 256
 # What a sample begins with when it is handed on: its label, in as many digits, or why it cannot be used.
 _LABEL_DIGITS = 20
 # The name of an extension that is compared: the longest of those that count, and a byte to tell longer ones.
