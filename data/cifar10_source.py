@@ -9,13 +9,12 @@ import io
 import os
 import pickle
 import tarfile
-import zlib
 from typing import Any, Dict, List, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from data import records, remote
+from data import archives, records, remote
 from data.messages import shown
 from data.records import DataError
 
@@ -28,8 +27,6 @@ _BATCHES = {records.TRAIN: [f'data_batch_{number}' for number in range(1, 6)], r
 _META = 'batches.meta'
 # What the two versions add to these names: of the batches, and of the file with the classes' names.
 _BINARY, _PYTHON = ('.bin', '.txt'), ('', '')
-# No file of either version has half as many bytes.
-_LARGEST_FILE = 1 << 26
 
 # What a pickled array asks for when it is read.
 _OF_ARRAYS = (
@@ -122,24 +119,10 @@ def _files(source: str) -> Dict[str, bytes]:
     if content is None:
         raise DataError(f'{source}: no such file or folder.')
     try:
-        return _archived(content, wanted)
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(f'{source}: damaged, or no tar archive ({shown(error)}). {_AGAIN}')
-
-
-def _archived(content: bytes, wanted: Any) -> Dict[str, bytes]:
-    files = {}
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in iter(archive.next, None):
-            name = os.path.basename(member.name)
-            if member.isfile() and name in wanted:
-                if member.size > _LARGEST_FILE:
-                    raise tarfile.ReadError(f'{member.name} has {member.size:,} bytes')
-                files[name] = archive.extractfile(member).read()  # type: ignore[union-attr]
-        # Up to the checksum of what was compressed.
-        while archive.fileobj.read(1 << 20):  # type: ignore[union-attr]
-            pass
-    return files
+        found = archives.files_in(content, lambda name: os.path.basename(name) in wanted)
+        return {os.path.basename(name): of_file for name, of_file in found}
+    except tarfile.ReadError as error:
+        raise DataError(f'{source}: damaged, or no tar archive ({error}). {_AGAIN}')
 
 
 def _batch(content: bytes, where: str, is_binary: bool) -> Images:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
-from data import remote
+from data import archives, remote
 from data.messages import shown
 from data.records import Box, DataError
 
@@ -21,10 +21,10 @@ _CLASS_ARCHIVE = re.compile(r'(n\d{8})\.tar')
 _VALIDATION_NAME = re.compile(r'ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
 _IMAGE_ENDINGS = ('.jpeg', '.jpg')
 _ARCHIVE_ENDINGS = ('.tar', '.tar.gz', '.tgz')
+_ANNOTATION_ENDING = '.xml'
 # In the development kit.
 _GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
 _META = 'data/meta.mat'
-_TAR_BLOCK = 512
 _CSV_COLUMNS = ['filename', *Box._fields]
 _CSV_LINE = ','.join(_CSV_COLUMNS)
 # How far from the image a corner in a CSV file may be, in images, before it is taken for pixels.
@@ -104,11 +104,7 @@ def _members(path: str, file: BinaryIO, start: int, end: int, synset: str, forei
     """The images in bytes `start` to `end` of a file, which are a tar archive; of a class, if there is a synset."""
     file.seek(start)
     try:
-        archive = tarfile.TarFile(path, fileobj=file)
-        for member in iter(archive.next, None):
-            archive.members.clear()  # type: ignore[attr-defined]  # It would keep all that it has seen.
-            if member.offset >= end:
-                return
+        for member in archives.members(archives.opened(file, 'r:')):
             if member.offset_data + member.size > end:
                 raise DataError(f'{path}: is cut short in {member.name}. Download it again.')
             parent, name = os.path.split(member.name)
@@ -123,12 +119,11 @@ def _members(path: str, file: BinaryIO, start: int, end: int, synset: str, forei
                 yield from _members(path, file, first, first + member.size, class_archive.group(1), foreign)
             elif not member.isdir():
                 foreign.append(f'{path}: {member.name}')
-        # tarfile takes what is no header for the end of the archive.
-        file.seek(archive.offset)
-        if any(file.read(_TAR_BLOCK)) and archive.offset < end:
-            raise tarfile.ReadError(f'no header at byte {archive.offset:,}')
-    except tarfile.TarError as error:
-        raise DataError(f'{path}: damaged, or no uncompressed tar archive ({error}). Download it again.')
+    except (DataError, OSError):
+        raise
+    except Exception as error:  # What is damaged fails in any way.
+        reason = shown(error) or type(error).__name__
+        raise DataError(f'{path}: damaged, or no uncompressed tar archive ({reason}). Download it again.')
 
 
 def _files_in(folder: str, subfolder: 're.Pattern[str]') -> Iterator[Tuple[str, str]]:
@@ -270,21 +265,17 @@ def _text(path: str) -> str:
 def _devkit_file(path: str, name: str) -> bytes:
     if not path.endswith(_ARCHIVE_ENDINGS):
         return read_file(os.path.join(path, name))
-    for member, content in _archived_files(path):
-        if member.endswith(name):
-            return content
-    raise DataError(f'{path}: not the development kit of ImageNet-2012: {name} is not in it.')
+    found = [*_archived_files(path, name)]
+    if not found:
+        raise DataError(f'{path}: not the development kit of ImageNet-2012: {name} is not in it.')
+    return found[0][1]
 
 
-def _archived_files(path: str) -> Iterator[Tuple[str, bytes]]:
-    """The names and contents of the files in a small archive."""
+def _archived_files(path: str, ending: str) -> Iterator[Tuple[str, bytes]]:
+    """The names and contents of the files in a small archive whose names have an ending."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(read_file(path)), mode='r|*') as archive:
-            for member in iter(archive.next, None):
-                archive.members.clear()  # type: ignore[attr-defined]  # It would keep all that it has seen.
-                if member.isfile():
-                    yield member.name, archive.extractfile(member).read()  # type: ignore[union-attr]
-    except (tarfile.TarError, EOFError, OSError) as error:
+        yield from archives.files_in(read_file(path), lambda name: name.endswith(ending))
+    except tarfile.ReadError as error:
         raise DataError(f'{path}: damaged, or no tar archive ({error}). Download it again.')
 
 
@@ -320,27 +311,26 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
     if path.lower().endswith('.csv'):
         yield from _csv_boxes(path)
         return
-    files = _archived_files(path) if path.endswith(_ARCHIVE_ENDINGS) else _xml_files(path)
+    files = _archived_files(path, _ANNOTATION_ENDING) if path.endswith(_ARCHIVE_ENDINGS) else _xml_files(path)
     found = False
     for name, content in files:
-        if name.endswith('.xml'):
-            found = True
-            try:
-                boxes = _xml_boxes(content)
-            except (xml.etree.ElementTree.ParseError, ValueError, AttributeError, TypeError, LookupError) as error:
-                # LookupError: it says that it is in an encoding that nobody knows.
-                bad.append(f'{name} ({error})')
-                continue
-            # The name of the file: some annotations say that they are of '%s'.
-            stem = os.path.splitext(os.path.basename(name))[0]
-            yield from ((stem, box) for box in boxes)
+        found = True
+        try:
+            boxes = _xml_boxes(content)
+        except (xml.etree.ElementTree.ParseError, ValueError, AttributeError, TypeError, LookupError) as error:
+            # LookupError: it says that it is in an encoding that nobody knows.
+            bad.append(f'{name} ({error})')
+            continue
+        # The name of the file: some annotations say that they are of '%s'.
+        stem = os.path.splitext(os.path.basename(name))[0]
+        yield from ((stem, box) for box in boxes)
     if not found:
         raise DataError(f'{path}: no annotations, which are .xml files in it or in a folder per class; or name a .csv.')
 
 
 def _xml_files(folder: str) -> Iterator[Tuple[str, bytes]]:
     for parent, name in _files_in(folder, re.compile(rf'{_SYNSET.pattern}|val')):
-        if name.endswith('.xml'):
+        if name.endswith(_ANNOTATION_ENDING):
             path = os.path.join(parent, name)
             yield path, read_file(path)
 

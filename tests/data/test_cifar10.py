@@ -3,8 +3,10 @@
 import collections
 import fcntl
 import filecmp
+import gzip
 import hashlib
 import json
+import lzma
 import os
 import pathlib
 import pickle
@@ -22,7 +24,7 @@ import tensorflow as tf
 from data import cifar10, cifar10_source, conversion, dataset_info, records, tar_layout, tar_reader
 from data.records import DataError
 from preprocessing.decoding import decode_image
-from tests.data import cifar10_archives
+from tests.data import cifar10_archives, imagenet_archives
 from tests.data.cifar10_archives import NAMES, Originals
 
 # In place of 10,000. What has to do with the real number is tested with it.
@@ -263,6 +265,26 @@ def pickled(name: str, value: Any) -> Callable[[pathlib.Path], None]:
     return lambda path: cifar10_archives.write_pickle(path / name, value)
 
 
+def compressed_otherwise(change: Callable[[bytes], bytes]) -> Callable[[pathlib.Path], None]:
+    """The archive in another compression, changed."""
+
+    def pack(path: pathlib.Path) -> None:
+        path.write_bytes(change(lzma.compress(gzip.decompress(path.read_bytes()), preset=0)))
+
+    return pack
+
+
+def size_below_nothing(path: pathlib.Path) -> None:
+    """In the header of the second batch."""
+    archive = gzip.decompress(path.read_bytes())
+    path.write_bytes(imagenet_archives.with_size(archive, archive.index(b'cifar-10-batches-bin/data_batch_2'), -512))
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes(byte ^ 0x55 for byte in content[middle : middle + 4]) + content[middle + 4 :]
+
+
 ROWS = np.zeros([BATCH, 3072], np.uint8)
 LABELS = [0] * BATCH
 
@@ -273,6 +295,9 @@ LABELS = [0] * BATCH
         ('binary.tar.gz', cut('', 100000), ['damaged', 'Download it again']),
         ('binary.tar.gz', cut('', 0), ['damaged']),
         ('binary.tar.gz', replace_at('', 200000, -1), ['damaged']),
+        ('binary.tar.gz', compressed_otherwise(flipped), ['damaged', 'Corrupt input data']),
+        ('binary.tar.gz', compressed_otherwise(lambda content: content[: len(content) // 2]), ['damaged', 'ended']),
+        ('binary.tar.gz', size_below_nothing, ['damaged', ' says -512 bytes']),
         # The checksum at the end.
         ('python.tar.gz', replace_at('', -5, -1), ['damaged', 'CRC']),
         ('binary', cut('data_batch_3.bin', 3073 * (BATCH - 1)), ['data_batch_3.bin: 181,307 bytes, and not 184,380']),

@@ -1,8 +1,10 @@
 """ImageNet's archives as record files: small ones of the real shape, through Beam's own processes."""
 
+import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -19,7 +21,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import dataset_info, imagenet, imagenet_shards, records
+from data import dataset_info, imagenet, imagenet_shards, imagenet_source, records
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.imagenet_plan import Source
 from data.record_checker import RecordChecker
@@ -403,6 +405,104 @@ def test_archives_cut_short_or_damaged_are_refused(archives: Archives, tmp_path:
     assert f'{path}: damaged, or no uncompressed tar archive' in refusal(archives, tmp_path / 'out')
 
 
+@pytest.mark.parametrize('size', [-512, -1024, -1536, -1, -100000])
+def test_a_size_below_nothing_is_damage(archives: Archives, tmp_path: pathlib.Path, size: int) -> None:
+    path = archives.folder / 'ILSVRC2012_img_val.tar'
+    whole = path.read_bytes()
+    place = whole.index(archives.validation[3][0].encode())
+    path.write_bytes(imagenet_archives.with_size(whole, place, size))
+    assert refusal(archives, tmp_path / 'out') == (
+        f'{path}: damaged, or no uncompressed tar archive (the header at byte {place:,} says {size:,} bytes). '
+        'Download it again.'
+    )
+
+
+def test_images_without_the_end_of_their_archive_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+    path = archives.folder / 'ILSVRC2012_img_val.tar'
+    place = path.read_bytes().index(archives.validation[3][0].encode())
+    cut(path, place)
+    assert f'(no header at byte {place:,})' in refusal(archives, tmp_path / 'out')
+
+
+# What makes a header that extends another one, a long name's or POSIX's, and what holds pieces of a file with holes.
+@pytest.mark.parametrize('kind', [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.GNUTYPE_SPARSE])
+@pytest.mark.parametrize('size', [-512, -(2**40), 2**62])
+def test_a_size_that_no_member_can_have_is_damage(
+    archives: Archives, tmp_path: pathlib.Path, kind: bytes, size: int
+) -> None:
+    whole = imagenet_archives.tar([('n01440764/n01440764_1.xml', imagenet_archives.annotation('n01440764', []))] * 3)
+    place = whole.index(b'n01440764/', 512)
+    changed = imagenet_archives.with_size(whole[: place + 156] + kind + whole[place + 157 :], place, size)
+    for name, content in (('boxes.tar', changed), ('boxes.tar.gz', gzip.compress(changed))):
+        (archives.folder / name).write_bytes(content)
+        message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(archives.folder / name)])
+        assert message.startswith(f'{archives.folder / name}: damaged, or no tar archive (')
+
+
+def with_pax(size: int) -> bytes:
+    """An archive of annotations, the second of whose headers is extended by one that says a size."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode='w', format=tarfile.PAX_FORMAT) as archive:
+        for number in range(3):
+            member = tarfile.TarInfo(f'{number}.xml')
+            member.pax_headers = {'size': str(size)} if number == 1 else {}
+            archive.addfile(member)
+    return content.getvalue()
+
+
+def header_damaged(archive: bytes) -> bytes:
+    return flipped(archive, archive.index(b'n01440764_3') + 3)
+
+
+def cut_at_a_header(archive: bytes) -> bytes:
+    return archive[: archive.index(b'n01440764/n01440764_3')]
+
+
+def with_another_corner(archive: bytes) -> bytes:
+    """Compressed, with another number in the middle, of which the checksum alone tells."""
+    stored = gzip.compress(archive, 0)
+    return stored.replace(b'<xmin>3</xmin>', b'<xmin>9</xmin>')
+
+
+@pytest.mark.parametrize(
+    ('name', 'damage', 'expected'),
+    [
+        ('boxes.tar', header_damaged, 'no header at byte '),
+        ('boxes.tgz', lambda archive: gzip.compress(header_damaged(archive)), 'no header at byte '),
+        ('boxes.tar', cut_at_a_header, 'no header at byte '),
+        ('boxes.tgz', lambda archive: gzip.compress(cut_at_a_header(archive)), 'no header at byte '),
+        ('boxes.tar', lambda archive: archive[: archive.index(b'</annotation>')], 'unexpected end of data'),
+        ('boxes.tgz', lambda archive: flipped(gzip.compress(archive), -6), 'CRC check failed'),
+        ('boxes.tgz', with_another_corner, 'CRC check failed'),
+        ('boxes.tgz', lambda archive: gzip.compress(archive)[:-8], 'Compressed file ended before'),
+        ('boxes.tgz', lambda archive: lzma.compress(archive)[:-40], 'Compressed file ended before'),
+        ('boxes.tgz', lambda archive: flipped(lzma.compress(archive, preset=0), -100), 'could not be opened'),
+        ('boxes.tar', lambda archive: with_pax(-512), 'says -512 bytes'),
+        ('boxes.tar', lambda archive: with_pax(2**70), 'bytes'),
+        ('boxes.tar', lambda archive: b'', 'could not be opened'),
+    ],
+)
+def test_boxes_of_a_damaged_archive_are_refused(
+    archives: Archives, tmp_path: pathlib.Path, name: str, damage: Any, expected: str
+) -> None:
+    train = archives.train['n01440764']
+    boxes = [imagenet_archives.annotation('n01440764', [(number, 2, 30, 40)]) for number in range(6)]
+    files = [(f'n01440764/n01440764_{number}.xml', content) for number, content in enumerate(boxes)]
+    sound = imagenet_archives.tar(files)
+    path = archives.folder / name
+    path.write_bytes(sound)
+    assert len([*imagenet_source.read_boxes(str(path), [])]) == len(train) == 6
+    path.write_bytes(damage(sound))
+    message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(path)])
+    assert message.startswith(f'{path}: damaged, or no tar archive (') and expected in message
+
+
+def test_a_development_kit_is_read_to_its_checksum(archives: Archives, tmp_path: pathlib.Path) -> None:
+    path = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
+    path.write_bytes(flipped(path.read_bytes(), -6))
+    assert refusal(archives, tmp_path / 'out').startswith(f'{path}: damaged, or no tar archive (CRC check failed')
+
+
 @pytest.mark.parametrize(
     ('content', 'expected'),
     [
@@ -428,6 +528,7 @@ META_7_3 = b'MATLAB 7.3 MAT-file'.ljust(124) + b'\x00\x02IM'
 
 
 def flipped(content: bytes, place: int) -> bytes:
+    place %= len(content)
     return content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
 
 
