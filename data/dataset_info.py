@@ -89,7 +89,7 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
         content = remote.read(path)
         if content is None:
             return None
-        info = DatasetInfo(**json.loads(content.decode()))
+        info = DatasetInfo(**json.loads(content.decode('utf-8-sig')))
         problem = info.problem()
         if problem:
             raise ValueError(problem)

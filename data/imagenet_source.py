@@ -257,7 +257,8 @@ def is_devkit(path: str) -> bool:
 
 def _text(path: str) -> str:
     try:
-        return read_file(path).decode()
+        # Some editors begin a text with a mark of its encoding.
+        return read_file(path).decode('utf-8-sig')
     except UnicodeDecodeError:
         raise DataError(f'{path}: no text. An archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
 
@@ -272,9 +273,9 @@ def _devkit_file(path: str, name: str) -> bytes:
 
 
 def _archived_files(path: str, ending: str) -> Iterator[Tuple[str, bytes]]:
-    """The names and contents of the files in a small archive whose names have an ending."""
+    """The names and contents of the files in a small archive whose names have an ending, of all but its case."""
     try:
-        yield from archives.files_in(read_file(path), lambda name: name.endswith(ending))
+        yield from archives.files_in(read_file(path), lambda name: name.lower().endswith(ending.lower()))
     except tarfile.ReadError as error:
         raise DataError(f'{path}: damaged, or no tar archive ({error}). Download it again.')
 
@@ -330,7 +331,7 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
 
 def _xml_files(folder: str) -> Iterator[Tuple[str, bytes]]:
     for parent, name in _files_in(folder, re.compile(rf'{_SYNSET.pattern}|val')):
-        if name.endswith(_ANNOTATION_ENDING):
+        if name.lower().endswith(_ANNOTATION_ENDING):
             path = os.path.join(parent, name)
             yield path, read_file(path)
 

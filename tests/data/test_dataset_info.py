@@ -36,6 +36,12 @@ def test_a_description_comes_back(tmp_path: pathlib.Path) -> None:
     }
 
 
+def test_a_description_may_begin_with_a_mark_of_its_encoding(tmp_path: pathlib.Path) -> None:
+    INFO.write(str(tmp_path))
+    write(tmp_path, (tmp_path / 'dataset.json').read_text().encode('utf-8-sig'))
+    assert dataset_info.read(str(tmp_path)) == INFO
+
+
 def test_an_older_description_has_no_fingerprint(tmp_path: pathlib.Path) -> None:
     write(tmp_path, json.dumps(without('fingerprint')).encode())
     assert dataset_info.read(str(tmp_path)) == dataclasses.replace(INFO, fingerprint='')

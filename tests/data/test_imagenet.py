@@ -324,6 +324,25 @@ def test_boxes_in_csv(archives: Archives, tmp_path: pathlib.Path) -> None:
     np.testing.assert_allclose(found[second].boxes, [(0.25, 0.25, 0.75, 0.5)], atol=1e-7)
 
 
+@pytest.mark.parametrize('header', ['', 'filename,xmin,ymin,xmax,ymax\n'])
+def test_csv_as_excel_writes_it(archives: Archives, tmp_path: pathlib.Path, header: str) -> None:
+    name, _ = archives.train['n04266014'][0]
+    path = archives.folder / 'boxes.csv'
+    path.write_bytes(f'{header}{name},0.25,0.25,0.75,0.5\n'.replace('\n', '\r\n').encode('utf-8-sig'))
+    convert(archives, tmp_path / 'out', bounding_boxes=[str(path)])
+    assert stored(tmp_path / 'out', records.TRAIN)[name].boxes == [(0.25, 0.25, 0.75, 0.5)]
+
+
+def test_texts_may_begin_with_a_mark_of_their_encoding(archives: Archives, tmp_path: pathlib.Path) -> None:
+    names = ''.join(f'{synset}\t{text}\n' for synset, text in TEXTS.items())
+    (archives.folder / 'names.txt').write_bytes(names.encode('utf-8-sig'))
+    labels = archives.folder / 'synsets.txt'
+    labels.write_bytes(labels.read_text().encode('utf-8-sig'))
+    convert(archives, tmp_path / 'out', validation_labels='synsets.txt', synset_names='names.txt')
+    convert(archives, tmp_path / 'of the kit')
+    assert files_of(tmp_path / 'out') == files_of(tmp_path / 'of the kit')
+
+
 @pytest.mark.parametrize('row', ['n1.JPEG,10,20,30,40', 'n1.JPEG,0.1,0.2,0.3', 'n1.JPEG,a,b,c,d', 'n1,0,nan,1,1'])
 def test_csv_that_is_no_boxes_is_refused(archives: Archives, tmp_path: pathlib.Path, row: str) -> None:
     path = archives.folder / 'boxes.csv'
@@ -369,6 +388,20 @@ def test_an_annotation_in_an_unknown_encoding_is_unusable(archives: Archives, tm
     path.write_bytes(imagenet_archives.tar(files, 'w:gz'))
     said = convert(archives, tmp_path / 'out', bounding_boxes=[str(path)])
     assert said[0] == '1 annotations are unusable, and are left out: strange.xml (unknown encoding: utf8x)'
+    np.testing.assert_allclose(stored(tmp_path / 'out', records.TRAIN)[name].boxes, [(0.1, 0.1, 0.5, 0.5)], atol=1e-7)
+
+
+@pytest.mark.parametrize('place', ['boxes.tar', 'folder'])
+def test_annotations_may_end_in_capitals(archives: Archives, tmp_path: pathlib.Path, place: str) -> None:
+    name, _ = archives.train['n01440764'][0]
+    path, inside = archives.folder / place, f'n01440764/{name[:-5]}.XML'
+    content = imagenet_archives.annotation('n01440764', [(8, 6, 40, 30)])
+    if place == 'folder':
+        (path / 'n01440764').mkdir(parents=True)
+        (path / inside).write_bytes(content)
+    else:
+        path.write_bytes(imagenet_archives.tar([(inside, content)]))
+    convert(archives, tmp_path / 'out', bounding_boxes=[str(path)])
     np.testing.assert_allclose(stored(tmp_path / 'out', records.TRAIN)[name].boxes, [(0.1, 0.1, 0.5, 0.5)], atol=1e-7)
 
 
