@@ -131,6 +131,7 @@ def make(
         for split, path in paths.items()
     }
     for split, found in images.items():
+        _check_once(found, f'--{split}={paths[split]}')
         if len(found) != expected[split]:
             raise DataError(
                 f'--{split}={paths[split]}: {len(found):,} images are there, and not {expected[split]:,}. '
@@ -179,6 +180,23 @@ def make(
     counts['of no image here'] = sum(map(len, boxes.values()))
     class_names = ['background', *(names[synset] for synset in synsets)]
     return Plan(settings, sizes, class_names, dict(counts), foreign, bad_annotations)
+
+
+def _check_once(images: Iterable[Image], where: str) -> None:
+    """Makes sure that each image of a class is there once: boxes are given to one, and which one is meant is not known.
+
+    Raises:
+      DataError: one is there more often.
+    """
+    by_name = sorted(images, key=lambda image: (image.filename, image.synset))
+    for image, following in zip(by_name, by_name[1:]):
+        if (image.filename, image.synset) == (following.filename, following.synset):
+            paths = ' and '.join(sorted({image.path, following.path}))
+            among = f' among the images of {image.synset}' if image.synset else ''
+            raise DataError(
+                f'{where}: {image.filename} is there more than once{among}: in {paths}. Keep one, in a folder or an '
+                'archive without the others.'
+            )
 
 
 def clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> List[Box]:

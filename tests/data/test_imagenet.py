@@ -598,6 +598,29 @@ def test_a_gap_among_the_validation_images_is_refused(archives: Archives, tmp_pa
     assert 'ILSVRC2012_val_00000004.JPEG is where ILSVRC2012_val_00000003.JPEG should be' in message
 
 
+def test_an_image_that_is_there_twice_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+    images = archives.train['n01440764']
+    name, _ = images[3]
+    # As `tar -r` adds another version of a file.
+    twice = archives._replace(train={**archives.train, 'n01440764': [*images, (name, images[4][1])]}).write()
+    path = archives.folder / 'ILSVRC2012_img_train.tar'
+    assert refusal(twice, tmp_path / 'out') == (
+        f'--train={path}: {name} is there more than once among the images of n01440764: in {path}. Keep one, in a '
+        'folder or an archive without the others.'
+    )
+    # An archive beside what was unpacked of it.
+    archives.write().extract(archives.folder)
+    beside = archives.folder / 'train' / 'n01440764.tar'
+    beside.write_bytes(imagenet_archives.tar([images[3]]))
+    message = refusal(archives, tmp_path / 'out', train='train', validation='val')
+    assert f'in {beside} and {archives.folder / "train" / "n01440764" / name}. Keep one' in message
+    # In another class it is another image.
+    of_two = {'n01440764': [('1.JPEG', images[3][1])], 'n02123045': [('1.JPEG', images[4][1])]}
+    of_two = {synset: [*archives.train[synset], *of_two.get(synset, [])] for synset in archives.train}
+    archives._replace(train=of_two).write()
+    assert '26 images are there, and not 24' in refusal(archives, tmp_path / 'out')
+
+
 def test_what_is_not_there_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     for name in ('train', 'validation', 'validation_labels', 'synset_names'):
         message = refusal(archives, tmp_path / 'out', **{name: 'nowhere'})
