@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import numpy as np
 
-from data import dataset_info, records, remote, shard_audit
+from data import conversion, dataset_info, records, remote, shard_audit
 from data.audit_findings import judge
 from data.fingerprint import fingerprint
 from data.formats import FORMATS, Format
@@ -140,7 +140,8 @@ def _find(data_dir: str, files: Format) -> Tuple[Dict[str, List[str]], List[str]
 
 def _other_files(data_dir: str, paths: Dict[str, List[str]]) -> List[str]:
     """The names in the folder that belong to no data set."""
-    known = {os.path.basename(path) for split in SPLITS for path in paths[split]} | {dataset_info.FILE_NAME}
+    known = {os.path.basename(path) for split in SPLITS for path in paths[split]}
+    known |= {dataset_info.FILE_NAME, conversion.REPORT_NAME}
     return [name for name in remote.names_in(data_dir) or () if name.rstrip('/') not in known]
 
 
@@ -254,6 +255,12 @@ def _duplicates(splits: Dict[str, Split]) -> Dict[str, Any]:
     # The worst ones first, and those in the order of the files.
     several = several[np.lexsort((order[starts[several]], ~between[several], ~differ[several]))]
 
+    def named(group: np.ndarray) -> np.ndarray:
+        """The first of the places of a group, in order; those that differ in split or label from all before first."""
+        _, firsts = np.unique(np.stack([in_train[group], labels[group]]), return_index=True, axis=1)
+        others = np.setdiff1d(np.arange(len(group)), firsts)
+        return group[np.sort(np.concatenate([np.sort(firsts), others])[:LISTED_AT_MOST])]
+
     def place(index: int) -> Dict[str, Any]:
         return {
             'split': records.TRAIN if in_train[index] else records.VALIDATION,
@@ -271,7 +278,7 @@ def _duplicates(splits: Dict[str, Split]) -> Dict[str, Any]:
         # Different images that have more than one label.
         'of_several_labels': int(differ.sum()),
         'first': [
-            [place(index) for index in order[starts[group] : starts[group] + sizes[group]][:LISTED_AT_MOST]]
+            [place(index) for index in named(order[starts[group] : starts[group] + sizes[group]])]
             for group in several[:LISTED_AT_MOST]
         ],
     }

@@ -95,10 +95,13 @@ def _doubts_of_identity(report: Report) -> List[str]:
     if prints['agree'] is False:
         return [f'{FILE_NAME} has the fingerprint of other data: {prints["dataset_json"]}.']
     if report['name'] is None:
-        train, validation = (report['splits'][split]['records'] for split in (records.TRAIN, records.VALIDATION))
+        flags = {'--num_train_images': records.TRAIN, '--num_eval_images': records.VALIDATION}
+        counts = {flag: report['splits'][split]['records'] for flag, split in flags.items()}
+        # A run takes no 0, and that there is not one record is a finding of its own.
+        given = ' '.join(f'{flag}={count}' for flag, count in counts.items() if count)
         return [
             f'no {FILE_NAME} that can be read: a run takes the numbers of images and classes for those of ImageNet. '
-            f'Give --num_train_images={train} --num_eval_images={validation}, and --num_classes.'
+            f'Give {given}{", and " if given else ""}--num_classes.'
         ]
     return []
 
@@ -124,31 +127,30 @@ def _doubts_of_copies(report: Report) -> List[str]:
     copies = report['duplicates']
     train, validation = records.TRAIN, records.VALIDATION
 
-    def splits(group: Sequence[Report]) -> List[str]:
-        return [place['split'] for place in group]
+    def differing(group: Sequence[Report], what: str) -> List[Report]:
+        firsts: Dict[Any, Report] = {}
+        for place in group:
+            firsts.setdefault(place[what], place)
+        return [*firsts.values()]
 
-    kinds: Tuple[Tuple[int, str, Callable[[Sequence[Report]], bool]], ...] = (
-        (
-            copies['of_several_labels'],
-            'images under several labels',
-            lambda group: len({place['label'] for place in group}) > 1,
-        ),
+    def within(group: Sequence[Report], split: str) -> List[Report]:
+        return [place for place in group if place['split'] == split]
+
+    # With the places of a group that show it, if there are several.
+    kinds: Tuple[Tuple[int, str, Callable[[Sequence[Report]], List[Report]]], ...] = (
+        (copies['of_several_labels'], 'images under several labels', lambda group: differing(group, 'label')),
         (
             copies['between'],
             'validation images that are training images, too, and flatter the result',
-            lambda group: len({*splits(group)}) > 1,
+            lambda group: differing(group, 'split'),
         ),
-        (copies[train], f'{train} images that are copies of others', lambda group: splits(group).count(train) > 1),
-        (
-            copies[validation],
-            f'{validation} images that are copies of others',
-            lambda group: splits(group).count(validation) > 1,
-        ),
+        (copies[train], f'{train} images that are copies of others', lambda group: within(group, train)),
+        (copies[validation], f'{validation} images that are copies of others', lambda group: within(group, validation)),
     )
     doubts = []
-    for count, what, is_one in kinds:
-        examples = [group for group in copies['first'] if is_one(group)][:NAMED_AT_MOST]
+    for count, what, showing in kinds:
         if count:
+            examples = [shown for shown in map(showing, copies['first']) if len(shown) > 1][:NAMED_AT_MOST]
             places = [' = '.join(f'{p["path"]}, record {p["position"]}' for p in g[:NAMED_AT_MOST]) for g in examples]
             doubts.append(f'{what}: {count:,}, such as {"; ".join(places)}')
     return doubts

@@ -243,6 +243,8 @@ def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: path
     os.remove(data_dir / 'train-00002-of-00003')
     (data_dir / 'train-00000-of-00003.bak').write_bytes(b'')
     (data_dir / 'notes').mkdir()
+    # What the conversions of this program leave is known.
+    (data_dir / 'conversion.json').write_bytes(b'{}')
     report = report_of(data_dir)
     assert report['can_be_trained_on']
     assert report['splits']['train']['missing_files'] == ['train-00002-of-00003']
@@ -318,7 +320,13 @@ def test_without_a_description_the_flags_to_give_are_told(pieces: List[Photo], t
     report = report_of(data_dir, num_classes=6)
     assert report['fingerprint']['agree'] is None
     (warning,) = report['warnings']
-    assert '--num_train_images=15 --num_eval_images=5' in warning
+    assert warning.endswith(' Give --num_train_images=15 --num_eval_images=5, and --num_classes.')
+    write(data_dir, records.VALIDATION, [], 2)
+    (warning,) = (w for w in report_of(data_dir, num_classes=6)['warnings'] if '--num_' in w)
+    assert warning.endswith(' Give --num_train_images=15, and --num_classes.')
+    write(data_dir, records.TRAIN, [], 3)
+    (warning,) = report_of(data_dir, num_classes=6)['warnings']
+    assert warning.endswith(' Give --num_classes.')
 
 
 # Classes, copies, boxes, and what records say.
@@ -362,6 +370,28 @@ def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_pat
     first = f'{data_dir}/train-00000-of-00003, record 1 = {data_dir}/train-00002-of-00003, record 4'
     assert f'images under several labels: 1, such as {first}\n' in texts
     assert 'train images that are copies of others: 3, such as ' in texts
+
+
+def test_copies_are_told_by_places_that_show_them(
+    pieces: List[Photo], tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    # More copies than are listed, and what differs comes after them.
+    monkeypatch.setattr(audit, 'LISTED_AT_MOST', 8)
+    train = [pieces[0]] * 30 + [pieces[0]._replace(label=3)]
+    data_dir = written(tmp_path, train, [pieces[0]._replace(label=2), *pieces[15:], pieces[15]])
+    report = report_of(data_dir)
+    listed = [(place['split'], place['position'], place['label']) for place in report['duplicates']['first'][0]]
+    assert listed == [*(('train', n, 1) for n in range(6)), ('train', 10, 3), ('validation', 0, 2)]
+    first, second = f'{data_dir}/train-00000-of-00003, record', f'{data_dir}/validation-0000'
+    other = f'{data_dir}/train-00002-of-00003, record 10'
+    assert report['warnings'][-4:] == [
+        f'images under several labels: 1, such as {first} 0 = {other} = {second}0-of-00002, record 0',
+        f'validation images that are training images, too, and flatter the result: 1, such as {first} 0 = '
+        f'{second}0-of-00002, record 0',
+        f'train images that are copies of others: 30, such as {first} 0 = {first} 1 = {first} 2',
+        f'validation images that are copies of others: 1, such as {second}0-of-00002, record 1 = '
+        f'{second}1-of-00002, record 3',
+    ]
 
 
 def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
