@@ -8,9 +8,13 @@ from absl import flags as absl_flags
 
 from benchmarks import photographs
 from data.formats import FORMATS
+from data.messages import shown
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
+
+# Far beyond what can be measured, and what can be computed with.
+_SMALLEST, _LARGEST = 1e-9, 1e9
 
 
 class OwnFlag(NamedTuple):
@@ -60,7 +64,7 @@ def number(name: str, text: str, number_type: type) -> Any:
     """The number above 0 that a flag's text says.
 
     Raises:
-      ConfigError: it says none.
+      ConfigError: it says none, or one that nothing here can be of.
     """
     try:
         value = number_type(text)
@@ -68,6 +72,9 @@ def number(name: str, text: str, number_type: type) -> Any:
         value = math.nan
     if not 0 < value < math.inf:
         raise ConfigError(f'--{name}={text}: must be {TYPE_NAMES[number_type]} above 0.')
+    if not _SMALLEST <= value <= _LARGEST:
+        least = 1 if number_type is int else f'{_SMALLEST:g}'
+        raise ConfigError(f'--{name}={shown(text)}: must be {TYPE_NAMES[number_type]}, {least} to {_LARGEST:,.0f}.')
     return value
 
 
