@@ -171,9 +171,13 @@ def _add_to_tar(archive: tarfile.TarFile, key: str, example: tf.train.Example) -
 
 
 def _write(examples: Iterator[tf.train.Example], path: str, to_tar: bool, first: int) -> SplitFingerprint:
-    """Writes a file, and returns the fingerprint of what is in it; `first` is the number of its first image."""
+    """Writes a file, and returns the fingerprint of what is in it; `first` is the number of its first image.
+
+    Raises:
+      DataError: it cannot be written, or what it is made of cannot be read.
+    """
     written = SplitFingerprint()
-    with contextlib.ExitStack() as stack:
+    with _told(path), contextlib.ExitStack() as stack:
         if to_tar:
             archive = stack.enter_context(tarfile.open(path, 'w', format=tarfile.USTAR_FORMAT))
         else:
@@ -187,6 +191,17 @@ def _write(examples: Iterator[tf.train.Example], path: str, to_tar: bool, first:
             else:
                 writer.write(example.SerializeToString(deterministic=True))
     return written
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Turns what the system refuses while a file is written into a message."""
+    try:
+        yield
+    except OSError as error:
+        # A disk that is full names no file.
+        what = 'written' if error.filename in (None, path) else 'read'
+        raise records.DataError(f'{error.filename or path}: cannot be {what}: {error.strerror}. Nothing was written.')
 
 
 def convert(source: str, target: str, max_bad_records: int, say: Callable[[str], None]) -> None:
@@ -280,6 +295,8 @@ def main() -> int:
     listing = commands.add_parser('list', help='the samples of shards, a line each')
     listing.add_argument('shards', nargs='+', metavar='SHARD')
     arguments = parser.parse_args()
+    if arguments.command == 'write' and arguments.max_bad_records < 0:
+        parser.error(f'--max_bad_records={arguments.max_bad_records}: must be at least 0.')
     try:
         if arguments.command == 'write':
             convert(

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -26,9 +27,9 @@ from tests.test_input_pipeline import Host, labels_of, read
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def tar_shards(*arguments: Any) -> 'subprocess.CompletedProcess[str]':
+def tar_shards(*arguments: Any, **others: Any) -> 'subprocess.CompletedProcess[str]':
     command = [sys.executable, '-W', 'ignore', '-m', 'data.tar_shards', *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, **others)
 
 
 @pytest.fixture(scope='module')
@@ -169,6 +170,36 @@ def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
     assert first.split() == ['0', 'x/a', 'label', '7', 'jpg', '5', 'cls', '1']
     assert second.startswith('1  b  png 4  no label')
     assert tar_shards('list', tmp_path / 'none.tar').returncode == 2
+
+
+def one_of_each(data_dir: pathlib.Path, photos: List[Photo]) -> pathlib.Path:
+    """A data set of records of a photograph for each split."""
+    data_dir.mkdir()
+    for split in (records.TRAIN, records.VALIDATION):
+        with tf.io.TFRecordWriter(records.shard_path(str(data_dir), split, 0, 1)) as writer:
+            writer.write(photo_example(photos[0]).SerializeToString())
+    return data_dir
+
+
+@pytest.mark.parametrize('form', ['records', 'tar'])
+def test_a_full_disk_is_a_message(form: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    source = one_of_each(tmp_path / 'records', photos)
+    if form == 'tar':
+        assert tar_shards('write', source, tmp_path / 'tar').returncode == 0
+        source = tmp_path / 'tar'
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
+
+    done = tar_shards('write', source, tmp_path / 'target', preexec_fn=limit)
+    assert done.returncode == 2 and 'Traceback' not in done.stderr
+    assert 'error: ' in done.stderr and 'File too large' in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} <= {'records', 'tar'}
+
+
+def test_fewer_bad_records_than_none_are_refused(tmp_path: pathlib.Path) -> None:
+    done = tar_shards('write', tmp_path, tmp_path / 'target', '--max_bad_records=-1')
+    assert done.returncode == 2 and 'error: --max_bad_records=-1: must be at least 0.\n' in done.stderr
 
 
 @pytest.mark.parametrize('arguments', [('write', 'nowhere', 'target'), ('list', 'nowhere.tar'), ('list',), ()])
