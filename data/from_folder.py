@@ -24,9 +24,6 @@ from preprocessing.decoding import decode_image
 
 EXTENSIONS = ('.jpg', '.jpeg', '.png')
 _NAMED_AT_MOST = 10
-# What tells formats apart, whatever a file's name says.
-_FORMATS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
-
 
 # The folders of images that are divided already; the second may have either name.
 _TRAIN_FOLDER = 'train'
@@ -258,9 +255,14 @@ class _ImageReader:
     def example(self, image: ImageFile, label: int) -> tf.train.Example:
         """The example of an image."""
         encoded, height, width = self.read(image.path)
-        image_format = next((name for start, name in _FORMATS.items() if encoded.startswith(start)), 'JPEG')
         return records.make_example(
-            encoded, image_format, label, image.class_name, height, width, os.path.basename(image.path)
+            encoded,
+            records.format_of(encoded),
+            label,
+            image.class_name,
+            height,
+            width,
+            os.path.basename(image.path),
         )
 
 

@@ -35,6 +35,10 @@ FRAME_BYTES = _LENGTH_BYTES + 4 + 4
 _TOO_LONG = 2**31
 # A data set on this machine of as many bytes is looked through in seconds for such a length, before it is read.
 _LOOKED_THROUGH = 16 << 30
+# How tar shards are named, after their split.
+_TAR_NAMES = r'-\d+(-of-\d+)?\.tar'
+# What tells images apart that are no JPEG files, whatever they are named.
+_FORMATS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
 # Questions put to a remote file system at the same time.
 _PARALLEL_REQUESTS = 32
 
@@ -118,7 +122,7 @@ def make_example(
 
     Args:
       encoded: the image file's bytes.
-      image_format: 'JPEG' or 'PNG'.
+      image_format: 'JPEG', 'PNG' or 'GIF'.
       label: the class, from 1 on; 0 is the background.
       text: the name of the class.
       height: height of the image, in pixels.
@@ -155,6 +159,11 @@ def make_example(
         for corner, values in zip(Box._fields, zip(*boxes)):
             feature[f'image/object/bbox/{corner}'] = of_floats(*values)
     return tf.train.Example(features=tf.train.Features(feature=feature))
+
+
+def format_of(encoded: bytes) -> str:
+    """The format of an image that can be decoded, for `make_example`."""
+    return next((name for start, name in _FORMATS.items() if encoded.startswith(start)), 'JPEG')
 
 
 def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
@@ -276,13 +285,18 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
         raise DataError(
             f'--data_dir={data_dir}: no {split} files, which are named like {example}; '
             + (f'it holds {", ".join(others[:5])}.' if others else 'it is empty.')
-            + (' --data_format=tar reads tar files.' if any(name.endswith('.tar') for name in names) else '')
+            + (' --data_format=tar reads tar files.' if any(is_tar_shard(name, split) for name in names) else '')
         )
     sets = sorted({each or '' for each in found.values()})
     if len(sets) > 1:
         kinds = ' and '.join(each or 'unnumbered' for each in sets)
         raise DataError(f'--data_dir={data_dir}: the {split} files are of several data sets, {kinds}. Keep one.')
     return [os.path.join(data_dir, name) for name in sorted(found)]
+
+
+def is_tar_shard(name: str, split: str) -> bool:
+    """Whether a file is named like a tar shard of a split, as `data.tar_layout` looks for them."""
+    return bool(re.fullmatch(split + _TAR_NAMES, name))
 
 
 def _shards_of(path: str) -> int:

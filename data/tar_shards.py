@@ -29,7 +29,6 @@ from preprocessing.decoding import decode_image
 # What a tar file keeps of a record besides its image and label, so that it can be one again.
 _OTHERS_EXTENSION = 'json'
 _EXTENSIONS_BY_MAGIC = {b'\xff\xd8': 'jpg', b'\x89PNG': 'png'}
-_FORMATS_BY_EXTENSION = {'jpg': 'JPEG', 'png': 'PNG'}
 _ENCODED, _LABEL = 'image/encoded', 'image/class/label'
 # Of a source that does not describe its classes: each becomes a name in `dataset.json`.
 _CLASSES_AT_MOST = 1_000_000
@@ -88,8 +87,7 @@ class _Images:
     def example(self, encoded: bytes, label: int, filename: str) -> tf.train.Example:
         """A record of an image of which nothing else is known."""
         encoded, (height, width, _) = self._session.run([self._png, self._shape], {self._encoded: encoded})
-        image_format = _FORMATS_BY_EXTENSION[_extension_of(encoded) or 'jpg']
-        return records.make_example(encoded, image_format, label, '', int(height), int(width), filename)
+        return records.make_example(encoded, records.format_of(encoded), label, '', int(height), int(width), filename)
 
 
 def _extension_of(encoded: bytes) -> Optional[str]:
@@ -221,12 +219,13 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
     """
     records.check_can_be_made(target)
     names = remote.names_in(source) or []
-    to_tar = not any(name.endswith('.tar') for name in names)
+    all_splits = (records.TRAIN, records.VALIDATION)
+    to_tar = not any(records.is_tar_shard(name, split) for name in names for split in all_splits)
     find, examples_of = (
         (records.find_shards, _examples_of_records) if to_tar else (tar_layout.find_shards, _examples_of_tar)
     )
     # Of neither, the usual complaint.
-    splits = [s for s in (records.TRAIN, records.VALIDATION) if any(name.startswith(f'{s}-') for name in names)]
+    splits = [s for s in all_splits if any(name.startswith(f'{s}-') for name in names)]
     paths = {split: find(source, split) for split in splits or [records.TRAIN]}
     info = dataset_info.read(source)
     totals = {}

@@ -434,3 +434,10 @@ def test_what_is_no_record_file_is_named(tmp_path: pathlib.Path) -> None:
     path.mkdir()
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: .*[Dd]irectory'):
         records.check_not_empty([str(path)])
+
+
+def test_tar_files_are_pointed_at_where_they_are_shards_of_the_split(tmp_path: pathlib.Path) -> None:
+    for name in ('backup.tar', 'train.tar', 'validation-00000.tar'):
+        (tmp_path / name).touch()
+    assert complaint(tmp_path, records.TRAIN).endswith('it holds backup.tar, train.tar, validation-*.tar.')
+    assert complaint(tmp_path, records.VALIDATION).endswith(' --data_format=tar reads tar files.')

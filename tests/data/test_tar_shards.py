@@ -1,6 +1,7 @@
 """Tar shards as a data set: made and shown by the command, found, and trained and evaluated from."""
 
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import sys
 from typing import Any, List
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 
@@ -195,6 +197,34 @@ def test_a_full_disk_is_a_message(form: str, photos: List[Photo], tmp_path: path
     assert done.returncode == 2 and 'Traceback' not in done.stderr
     assert 'error: ' in done.stderr and 'File too large' in done.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {'records', 'tar'}
+
+
+def test_a_foreign_tar_file_does_not_turn_the_conversion_around(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    source = one_of_each(tmp_path / 'records', photos)
+    (source / 'backup.tar').touch()
+    done = tar_shards('write', source, tmp_path / 'tar')
+    assert done.returncode == 0, done.stderr
+    assert '1 train images in 1 tar files' in done.stderr and (tmp_path / 'tar' / 'train-00000-of-00001.tar').exists()
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'empty' / 'backup.tar').touch()
+    done = tar_shards('write', tmp_path / 'empty', tmp_path / 'target')
+    assert done.returncode == 2 and 'it holds backup.tar.' in done.stderr and '--data_format' not in done.stderr
+
+
+def test_images_have_their_own_format_and_not_that_of_their_name(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'tar').mkdir()
+    kinds = ['GIF', 'PNG', 'JPEG']
+    files = []
+    for number, kind in enumerate(kinds):
+        content = io.BytesIO()
+        PIL.Image.fromarray(photos[0].pixels).save(content, kind)
+        files += [(f'{number}.jpg', content.getvalue()), (f'{number}.cls', b'1')]
+    write_tar(tmp_path / 'tar' / 'train-00000.tar', files)
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
+    assert done.returncode == 0, done.stderr
+    found = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
+    formats = [example.features.feature['image/format'].bytes_list.value[0].decode() for example in found]
+    assert formats == kinds
 
 
 def test_fewer_bad_records_than_none_are_refused(tmp_path: pathlib.Path) -> None:
