@@ -43,6 +43,12 @@ class Entry(NamedTuple):
         return record_checker.BadRecord(path, self.position, f'{self.prefix}{problem}')
 
 
+def _check_is_file(path: str) -> None:
+    what = records.no_file(path)
+    if what:
+        raise records.DataError(f'cannot be read: {what}.')
+
+
 def of_records(path: str, num_classes: int) -> Iterator[Entry]:
     """The records of a TFRecord file, their checksums verified.
 
@@ -50,6 +56,7 @@ def of_records(path: str, num_classes: int) -> Iterator[Entry]:
       DataError: the file cannot be read to its end.
     """
     reached = 0
+    _check_is_file(path)
     try:
         # On s3://, TensorFlow takes a file that is refused for an empty one; this asks why.
         remote.check_readable(path)
@@ -110,6 +117,7 @@ def of_tar(path: str, num_classes: int) -> Iterator[Entry]:
     Raises:
       DataError: the shard cannot be read to its end, or is too large for the input pipeline.
     """
+    _check_is_file(path)
     try:
         with tar_layout.Shard(path) as shard:
             problem = tar_layout.size_problem(shard.size)

@@ -242,6 +242,10 @@ class _ImageReader:
 
     def read(self, path: str) -> Tuple[bytes, int, int]:
         """The bytes, the height and the width of an image file."""
+        what = records.no_file(path)
+        if what and os.path.exists(path):
+            # Who opens a pipe waits for ever.
+            raise records.DataError(f'{path} ({what})')
         try:
             with open(path, 'rb') as file:
                 encoded = file.read()

@@ -350,10 +350,7 @@ def check_more_than(skipped: int, paths: Sequence[str], begin: Callable[[str, in
     Raises:
       DataError, RemoteError: as `check_not_empty`.
     """
-    for path in paths:
-        if not remote.is_remote(path) and not os.path.isfile(path):
-            what = 'a directory' if os.path.isdir(path) else 'a link to what is not there'
-            raise DataError(f'{path}: cannot be read: {what}. It is named like a file of the data set.')
+    check_are_files(paths)
     found = 0
     for path in paths:
         try:
@@ -369,6 +366,27 @@ def check_more_than(skipped: int, paths: Sequence[str], begin: Callable[[str, in
     raise DataError(
         f'{where}: {found} records, all of which --max_bad_records={skipped} lets be skipped, for ever. Allow fewer.'
     )
+
+
+def check_are_files(paths: Sequence[str]) -> None:
+    """Makes sure that what is named like the files of a data set is files; who reads a named pipe waits for ever.
+
+    Raises:
+      DataError: something else is.
+    """
+    for path in paths:
+        what = no_file(path)
+        if what:
+            raise DataError(f'{path}: cannot be read: {what}. It is named like a file of the data set.')
+
+
+def no_file(path: str) -> Optional[str]:
+    """What there is in the place of a file on this machine; None if it is one, or nothing, or is elsewhere."""
+    if remote.is_remote(path) or os.path.isfile(path) or not os.path.lexists(path):
+        return None
+    if os.path.isdir(path):
+        return 'a directory'
+    return 'a pipe or a device, and no file' if os.path.exists(path) else 'a link to what is not there'
 
 
 def _check_lengths(paths: Sequence[str]) -> None:

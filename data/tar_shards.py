@@ -227,6 +227,8 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
     # Of neither, the usual complaint.
     splits = [s for s in all_splits if any(name.startswith(f'{s}-') for name in names)]
     paths = {split: find(source, split) for split in splits or [records.TRAIN]}
+    for of_split in paths.values():
+        records.check_are_files(of_split)
     info = dataset_info.read(source)
     totals = {}
     with records.new_data_dir(target) as unfinished, contextlib.closing(

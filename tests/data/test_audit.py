@@ -256,6 +256,24 @@ def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: path
     assert others == 'other files, which are not looked at: 2: notes, train-00000-of-00003.bak'
 
 
+@pytest.mark.parametrize(('data_format', 'ending'), [('tfrecord', '-of-00001'), ('tar', '.tar')])
+def test_a_pipe_that_is_named_like_a_file_is_an_error(
+    data_format: str, ending: str, pieces: List[Photo], tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / 'in').mkdir()
+    write(tmp_path / 'in', records.VALIDATION, [photo_example(photo) for photo in pieces[15:]], 1)
+    data_dir = tmp_path / 'in'
+    if data_format == 'tar':
+        data_dir = tmp_path / 'tar'
+        tar_shards.convert(str(tmp_path / 'in'), str(data_dir), 0, print)
+        (data_dir / 'validation-00000-of-00001.tar').rename(data_dir / 'validation-00000.tar')
+    pipe = data_dir / f'train-00000{ending}'
+    os.mkfifo(str(pipe))
+    report = report_of(data_dir, data_format=data_format)
+    assert report['errors'][0] == f'{pipe}, record 0: cannot be read: a pipe or a device, and no file.'
+    assert report['splits']['validation']['records'] == 5
+
+
 def test_a_split_without_files_and_one_without_records_are_errors(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     write(data_dir, records.VALIDATION, [], 2)

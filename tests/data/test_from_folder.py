@@ -272,6 +272,12 @@ def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
     assert not (folder.parent / 'records').exists()
 
 
+def test_a_pipe_among_the_images_is_refused_by_name(folder: pathlib.Path) -> None:
+    pipe = folder / 'cat' / 'p.jpg'
+    os.mkfifo(str(pipe))
+    assert refusal(folder).startswith(f'1 images cannot be read: {pipe} (a pipe or a device, and no file). Mend or ')
+
+
 def test_unreadable_images_are_skipped_if_asked(folder: pathlib.Path) -> None:
     spoilt = spoil(folder)
     data_dir, said = import_folder(folder, skip_unreadable=True)

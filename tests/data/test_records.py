@@ -434,6 +434,10 @@ def test_what_is_no_record_file_is_named(tmp_path: pathlib.Path) -> None:
     path.mkdir()
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: .*[Dd]irectory'):
         records.check_not_empty([str(path)])
+    path.rmdir()
+    os.mkfifo(str(path))
+    with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: a pipe or a device'):
+        records.check_not_empty([str(path)])
 
 
 def test_tar_files_are_pointed_at_where_they_are_shards_of_the_split(tmp_path: pathlib.Path) -> None:

@@ -211,6 +211,19 @@ def test_a_foreign_tar_file_does_not_turn_the_conversion_around(photos: List[Pho
     assert done.returncode == 2 and 'it holds backup.tar.' in done.stderr and '--data_format' not in done.stderr
 
 
+def test_a_pipe_that_is_named_like_a_file_is_refused(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    source = one_of_each(tmp_path / 'records', photos)
+    pipe = source / 'train-00000-of-00001'
+    pipe.unlink()
+    for path in (pipe, tmp_path / 'tar' / 'train-00000.tar'):
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(str(path))
+        done = tar_shards('write', path.parent, tmp_path / 'target')
+        assert done.returncode == 2
+        assert f'{path}: cannot be read: a pipe or a device, and no file. It is named like' in done.stderr
+        assert not (tmp_path / 'target').exists()
+
+
 def test_images_have_their_own_format_and_not_that_of_their_name(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     (tmp_path / 'tar').mkdir()
     kinds = ['GIF', 'PNG', 'JPEG']
