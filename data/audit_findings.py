@@ -36,16 +36,20 @@ def _errors(split: str, described: Report) -> List[str]:
     if described['files'] and not described['records']:
         errors.append(f'there is not one record in the {split} files.')
     kinds = [
-        ('bad_fields', 'records that cannot be used', 'Training'),
-        ('undecodable', 'images that cannot be decoded', 'Training'),
+        ('bad_fields', 'records that cannot be used', 'Training stops at them'),
+        (
+            'undecodable',
+            'images that cannot be decoded',
+            'Training stops at them, or, in a damaged JPEG, at crops that reach the damage',
+        ),
     ]
     if split == records.TRAIN:
-        kinds.append(('bad_boxes', _BAD_BOXES, 'With --use_annotated_bbox, training'))
-    for key, what, who in kinds:
+        kinds.append(('bad_boxes', _BAD_BOXES, 'With --use_annotated_bbox, training stops at them'))
+    for key, what, consequence in kinds:
         found = described[key]
         if found['count']:
             errors.append(
-                f'{split} {what}: {found["count"]:,}. {who} stops at them, unless --max_bad_records allows as many. '
+                f'{split} {what}: {found["count"]:,}. {consequence}, unless --max_bad_records allows as many. '
                 + _named(found)
             )
     return errors
