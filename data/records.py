@@ -35,8 +35,8 @@ FRAME_BYTES = _LENGTH_BYTES + 4 + 4
 _TOO_LONG = 2**31
 # A data set on this machine of as many bytes is looked through in seconds for such a length, before it is read.
 _LOOKED_THROUGH = 16 << 30
-# How tar shards are named, after their split.
-_TAR_NAMES = r'-\d+(-of-\d+)?\.tar'
+# The names of tar shards, after their split.
+TAR_NAMES = r'-\d+(-of-\d+)?\.tar'
 # What tells images apart that are no JPEG files, whatever they are named.
 _FORMATS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
 # Questions put to a remote file system at the same time.
@@ -296,7 +296,7 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
 
 def is_tar_shard(name: str, split: str) -> bool:
     """Whether a file is named like a tar shard of a split, as `data.tar_layout` looks for them."""
-    return bool(re.fullmatch(split + _TAR_NAMES, name))
+    return bool(re.fullmatch(split + TAR_NAMES, name))
 
 
 def _shards_of(path: str) -> int:

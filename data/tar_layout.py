@@ -87,8 +87,6 @@ _WORDS = {
 }
 
 
-# The names of a split's shards, after its own.
-_NAMES = r'-(?:\d+)(-of-\d+)?\.tar$'
 # After these, nothing more is read.
 _LAST = (Problem.TRUNCATED, Problem.DAMAGED, Problem.NO_END, Problem.AFTER_END)
 
@@ -104,7 +102,7 @@ def find_shards(data_dir: str, split: str) -> List[str]:
     Raises:
       DataError, RemoteError: as `data.records.find_shards`.
     """
-    paths = records.list_shards(data_dir, split, _NAMES, f'{split}-00000.tar')
+    paths = records.list_shards(data_dir, split, f'{records.TAR_NAMES}$', f'{split}-00000.tar')
     if len({len(path) for path in paths}) > 1:
         kinds = ' and '.join(os.path.basename(path) for path in (min(paths, key=len), max(paths, key=len)))
         raise records.DataError(
