@@ -143,7 +143,7 @@ def perform(run: Run) -> Measurement:
         cpu, clock = _cpu_seconds(), time.perf_counter()
         images = sum(_images_in(session.run(next_batch), run) for _ in range(batches))
         cpu, clock = _cpu_seconds() - cpu, time.perf_counter() - clock
-    return Measurement(images, 1000 * cpu / images, images / clock, _peak_bytes() / 1e6)
+    return Measurement(images, 1000 * cpu / images, images / clock, peak_bytes() / 1e6)
 
 
 def _images_in(element: Any, run: Run) -> int:
@@ -159,7 +159,8 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """The most resident memory that this process has had."""
     # Not getrusage's ru_maxrss, which a process inherits from the one that started it.
     with open('/proc/self/status') as status:
         (line,) = (line for line in status if line.startswith('VmHWM:'))

@@ -4,14 +4,13 @@ import faulthandler
 import importlib.util
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 from typing import Iterator
 
 import PIL.Image
 
-_KIB = 1 << 10
+from benchmarks.measurement import peak_bytes
 
 
 def run(module: str, cases: int, folder: pathlib.Path) -> None:
@@ -40,7 +39,7 @@ def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -
             os.pwrite(place.fileno(), b'%d' % case, 0)
             faulthandler.dump_traceback_later(seconds, exit=True)
             yield case
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _KIB
+            peak = peak_bytes() >> 20
             before = before or peak
             assert peak - before <= mebibytes, f'case {case}: the peak of the memory grew by {peak - before} MiB'
     faulthandler.cancel_dump_traceback_later()
