@@ -76,12 +76,15 @@ def report_path(work_dir: str, shard: str) -> str:
 
 
 def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
-    """What was made of a shard; None if it is not finished."""
+    """What was made of a shard; None if it is not finished, or what was kept of that is damaged."""
     content = remote.read(report_path(work_dir, shard))
     if content is None:
         return None
-    file_bytes, (images, total), converted, unreadable = json.loads(content.decode())
-    return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable)
+    try:
+        file_bytes, (images, total), converted, unreadable = json.loads(content.decode())
+        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable)
+    except (ValueError, TypeError):
+        return None
 
 
 def forget(work_dir: str, shards: Iterable[str]) -> None:

@@ -671,10 +671,21 @@ def test_a_stopped_conversion_goes_on(archives: Archives, tmp_path: pathlib.Path
         assert (tmp_path / 'out' / name).read_text() == (tmp_path / 'at once' / name).read_text()
 
 
-def test_a_finished_file_that_was_cut_short_is_made_again(archives: Archives, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    ('name', 'length'),
+    [
+        ('train-00000-of-00003', 1000),
+        ('conversion/train-00000-of-00003.report', 0),
+        ('conversion/train-00000-of-00003.report', 1),
+        ('conversion/train-00000-of-00003.report', 50),
+    ],
+)
+def test_a_finished_file_that_was_cut_short_is_made_again(
+    archives: Archives, tmp_path: pathlib.Path, name: str, length: int
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
-    cut(tmp_path / 'out' / 'train-00000-of-00003', 1000)
+    cut(tmp_path / 'out' / name, length)
     said = convert(archives, tmp_path / 'out')
     assert said[0] == '1 of 5 record files were finished before'
     convert(archives, tmp_path / 'at once')
