@@ -35,6 +35,8 @@ class MotoS3:
     def __init__(self) -> None:
         self.faults = Faults()
         self._moto = DomainDispatcherApplication(create_backend_app, 's3')
+        # Of requests at the same moment, it mixes what they send or are sent.
+        self._one_at_a_time = threading.Lock()
         self._server = make_server('127.0.0.1', 0, self._serve, threaded=True, request_handler=_QuietHandler)
         self.address = f'127.0.0.1:{self._server.server_port}'
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -80,7 +82,8 @@ class MotoS3:
 
         refusal = self.faults.status(operation, path)
         if not refusal:
-            return self._moto(environ, start)
+            with self._one_at_a_time:
+                return [*self._moto(environ, start)]
         # The body of the request, which would be taken for the next request otherwise.
         environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
         code = _CODES.get(refusal, 'Refused')
