@@ -1,6 +1,6 @@
 """Inception v3 for Cloud TPU, on TensorFlow 1.15."""
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 EXTRAS = {
     # The embedded data set of `--preset=digits`.
@@ -44,16 +44,7 @@ setup(
     description='The reference implementation of Inception v3 on Cloud TPU',
     license='Apache-2.0',
     python_requires='>=3.7,<3.8',
-    packages=[
-        'inception_v3',
-        'inception_v3.emulation',
-        'inception_v3.networks',
-        'preprocessing',
-        'data',
-        'studies',
-        'studies.shipped',
-        'benchmarks',
-    ],
+    packages=find_packages(exclude=['tests', 'tests.*']),
     package_data={'studies': ['page/*']},
     install_requires=[
         'tensorflow>=1.15.5,<1.16',

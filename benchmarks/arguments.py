@@ -7,8 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from absl import flags as absl_flags
 
 from benchmarks import photographs
+from console.messages import shown
 from data.formats import FORMATS
-from data.messages import shown
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError
 from inception_v3.data_set import fit_to_data_set

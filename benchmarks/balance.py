@@ -1,7 +1,5 @@
 """Says who waits, the host or the device: python -m benchmarks.balance --step_ms=815 --cores=96 [any flags]."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import json
 import os
 import sys
@@ -11,10 +9,10 @@ from benchmarks import arguments, charts, comparison, program, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError, interleave
 from benchmarks.timeline import HOST, Balance
+from console.screen import Screen
 from data import records
 from inception_v3.config import ConfigError
 from inception_v3.flags import CommandLine
-from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'step_ms': OwnFlag(float, None, 'time of a training step on the device, in ms: of a profile, for this batch'),

@@ -4,8 +4,6 @@ The finishing of a batch alone: flip, colour and scaling, for a TPU with the unp
 images, which is nothing.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import dataclasses
 import json
 import resource
@@ -17,11 +15,11 @@ import tensorflow as tf
 
 from benchmarks import arguments, program, tables
 from benchmarks.arguments import OwnFlag
-from inception_v3 import transfer
+from console.screen import Screen
+from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.flags import CommandLine
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {name: arguments.MEASURING[name] for name in ('repeats', 'json')}
 _BATCHES = 8
@@ -51,7 +49,7 @@ def _measure(config: Config, batch_size: int) -> float:
         )
         session.run(tf.compat.v1.local_variables_initializer())
         there = tf.nest.map_structure(tf.identity, batch)
-        finished = transfer.received(there, config.transpose_enabled, config).op
+        finished = infeed.received(there, config.transpose_enabled, config).op
         session.run(finished)
         before = _cpu_seconds()
         for _ in range(_BATCHES):

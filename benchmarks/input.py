@@ -1,7 +1,5 @@
 """Measures the input pipeline: python -m benchmarks.input [--variants=train,eval | --sweep=batch_size] [any flags]."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import contextlib
 import dataclasses
 import json
@@ -14,11 +12,11 @@ from benchmarks import arguments, charts, comparison, photographs, program, tabl
 from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
 from benchmarks.measurement import Failed, Measured, interleave
+from console.screen import Screen
 from data import records, remote
-from inception_v3 import results
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine
-from inception_v3.progress import Screen
+from inception_v3.model_dir import source
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'variants': OwnFlag(
@@ -127,7 +125,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
     if own['json']:
         content = {
             'where': where,
-            'versions': results.versions(),
+            'versions': source.versions(),
             'config': json.loads(config.to_json()),
             'rows': [row.as_dict() for row in rows],
             'failed': tables.failures(failed),

@@ -5,8 +5,6 @@ the pipeline's. The process is this module, `python -m benchmarks.measurement`: 
 standard input, and prints a `Measurement` as JSON.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import contextlib
 import dataclasses
 import json

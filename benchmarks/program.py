@@ -8,14 +8,15 @@ from absl import app
 
 from benchmarks import arguments
 from benchmarks.measurement import MeasurementError
-from inception_v3 import flags, progress
+from console.screen import Screen, failure, set_up_logging
+from inception_v3 import flags
 
 FAILED = 1
 MISTAKE = 2
 INTERRUPTED = 130
 
 # From the program's own flags, the rest of the command line, and where progress is shown, to the exit code.
-Perform = Callable[[Dict[str, Any], flags.CommandLine, progress.Screen], int]
+Perform = Callable[[Dict[str, Any], flags.CommandLine, Screen], int]
 
 
 def run(argv: Sequence[str], name: str, purpose: str, own_flags: Dict[str, arguments.OwnFlag], perform: Perform) -> int:
@@ -28,13 +29,13 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: Dict[str, argum
       own_flags: those that are not a run's.
       perform: does it, and prints the results.
     """
-    screen = progress.Screen(sys.stderr)
+    screen = Screen(sys.stderr)
     try:
         own, command_line = arguments.parse(argv, own_flags)
         if command_line.help:
             print(arguments.help_text(name, purpose, own_flags))
             return 0
-        progress.set_up_logging(screen, command_line.verbose)
+        set_up_logging(screen, command_line.verbose)
         return perform(own, command_line, screen)
     except MeasurementError as error:
         return _fail(screen, str(error), FAILED)
@@ -44,10 +45,10 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: Dict[str, argum
         screen.clear()
         return INTERRUPTED
     except (OSError, tf.errors.OpError) as error:
-        return _fail(screen, progress.failure(error), FAILED)
+        return _fail(screen, failure(error), FAILED)
 
 
-def _fail(screen: progress.Screen, message: str, code: int) -> int:
+def _fail(screen: Screen, message: str, code: int) -> int:
     screen.clear()
     print(f'error: {message}', file=sys.stderr)
     return code

@@ -4,8 +4,6 @@ Training with and without a seed, in turn, each in a process of its own: the ord
 the seed, and the sums that are made in a fixed order. Without a preset or --data_dir, it is that of --preset=digits.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import dataclasses
 import json
 import os
@@ -22,13 +20,13 @@ from benchmarks import arguments, program, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import spread
 from benchmarks.measurement import MeasurementError
+from console.screen import Screen
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
 from inception_v3.flags import CommandLine
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 100, 'training steps to measure, after those of the warm-up'),

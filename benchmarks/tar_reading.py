@@ -1,7 +1,5 @@
 """Measures training's input from tar shards beside the same images as TFRecords: python -m benchmarks.tar_reading."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import dataclasses
 import json
 import os
@@ -13,10 +11,10 @@ from benchmarks import arguments, program, tables
 from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import Spread, spread
 from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, MeasurementError, Run, interleave
+from console.screen import Screen
 from data import dataset_info, records, remote, tar_shards
 from inception_v3.config import ConfigError
 from inception_v3.flags import CommandLine
-from inception_v3.progress import Screen
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'tar_dir': OwnFlag(str, None, 'the same images as tar shards; default: DATA_DIR-tar, made if it is missing'),

@@ -4,7 +4,7 @@ import io
 import tarfile
 from typing import Any, BinaryIO, Callable, Iterator, Tuple
 
-from data.messages import shown
+from console.messages import shown
 
 _BLOCK = 512
 # What is read as a whole has not half as many bytes in any archive that is published.

@@ -6,8 +6,6 @@ tar shards, as a run with that flag reads them. The exit code is 0 when the data
 looked, 1 when training would fail, and 2 when there is no data set to audit.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import argparse
 import collections
 import concurrent.futures

@@ -16,8 +16,6 @@ A conversion that was stopped goes on with the same command: finished shards are
 all cores, and kept in memory for its copies.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import argparse
 import functools
 import io

@@ -14,8 +14,8 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from console.messages import shown
 from data import archives, records, remote
-from data.messages import shown
 from data.records import DataError
 
 SIDE = 32

@@ -7,8 +7,8 @@ from typing import List, Optional
 
 import tensorflow as tf
 
+from console.messages import shown
 from data import remote
-from data.messages import shown
 from data.records import DataError
 
 FILE_NAME = 'dataset.json'

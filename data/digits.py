@@ -4,8 +4,6 @@
 Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import argparse
 import dataclasses
 import functools

@@ -5,8 +5,8 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 import numpy as np
 import tensorflow as tf
 
+from console.messages import shown
 from data import record_checker, records, remote, tar_layout
-from data.messages import shown
 
 _NO_BOXES = np.zeros([0, 4], np.float32)
 # The name of a tar shard's images among the fields, whatever their extension.

@@ -4,8 +4,6 @@ The images lie in FOLDER/CLASS/, or in FOLDER/train/CLASS/ and FOLDER/validation
 if they are divided already. Classes are numbered from 1 on, by name; 0 is the background.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import argparse
 import dataclasses
 import functools

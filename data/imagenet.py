@@ -11,8 +11,6 @@ A conversion that was stopped goes on with the same command: finished files are 
 takes --runner=RUNNER and, after --, what Beam is to know besides; there, all folders are in gs:// or s3://.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import argparse
 import collections
 import concurrent.futures

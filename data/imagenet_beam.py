@@ -3,8 +3,6 @@
 Beam's local processes would outlive a killed program for a while, and each would show tracebacks when interrupted.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import contextlib
 import json
 import logging
@@ -74,7 +72,7 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
             **os.environ,
             # Beam leaves folders there.
             'TMPDIR': temporary,
-            # What `before_tensorflow` keeps quiet is said before that can be loaded, in Beam's processes.
+            # What `console.tensorflow_settings` keeps quiet is said before that can be loaded, in Beam's processes.
             'PYTHONWARNINGS': 'ignore:Python 3.7 is no longer supported',
         }
         with open(os.path.join(temporary, 'log'), 'w+', errors='replace') as log:

@@ -1,7 +1,5 @@
 """What the processes that convert ImageNet do: a shard's images, as planned, become a record file."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import contextlib
 import functools
 import json

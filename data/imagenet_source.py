@@ -12,8 +12,8 @@ from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
+from console.messages import shown
 from data import archives, remote
-from data.messages import shown
 from data.records import Box, DataError
 
 _SYNSET = re.compile(r'n\d{8}')

@@ -1,7 +1,5 @@
 """What is in one file of a data set: the part of the audit that many processes do at the same time."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import collections
 import os
 import signal
@@ -9,11 +7,11 @@ from typing import Any, Counter, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
+from console.messages import shown
 from data import record_checker, records
 from data.fingerprint import SplitFingerprint
 from data.formats import FORMATS
 from data.image_header import ImageHeader, read_header
-from data.messages import shown
 from data.split import digest
 from preprocessing.decoding import decode_image
 

@@ -16,8 +16,8 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 
 import tensorflow as tf
 
+from console.messages import shown
 from data import record_checker, records, remote
-from data.messages import shown
 
 BLOCK = 512
 IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')

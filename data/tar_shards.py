@@ -4,8 +4,6 @@ python -m data.tar_shards write SOURCE TARGET   the same images as tar shards, o
 python -m data.tar_shards list SHARD ...        the samples of shards: place, key, label, files and their bytes
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import argparse
 import contextlib
 import dataclasses
@@ -19,10 +17,10 @@ from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 import tensorflow as tf
 from google.protobuf import json_format
 
+from console.messages import shown
 from data import dataset_info, ppm, record_checker, records, remote, tar_layout
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.messages import shown
 from data.tar_layout import LABEL_EXTENSION, SampleChecker, Shard
 from preprocessing.decoding import decode_image
 

@@ -10,15 +10,27 @@ from typing import Iterator, Optional
 import tensorflow as tf
 from absl import app
 
+from console.screen import Screen, logger
 from data import records, remote
 from data.formats import FORMATS
-from inception_v3 import batch_norm, best_checkpoint, disk, results, topology
-from inception_v3.bad_records import BadRecords
-from inception_v3.checkpoints import (
+from inception_v3 import batch_norm, disk
+from inception_v3.config import Config
+from inception_v3.data_set import check_files, description_of, notes_on_files, splits_of
+from inception_v3.estimator import make_estimator
+from inception_v3.export import export_saved_model, remove_unfinished_export
+from inception_v3.hooks.divergence import DivergedError, DivergenceHook
+from inception_v3.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
+from inception_v3.hooks.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
+from inception_v3.hooks.saving import CheckpointFitsHook, CheckpointHook
+from inception_v3.hooks.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
+from inception_v3.hooks.termination import TerminatedError, Termination
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir import best_checkpoint
+from inception_v3.model_dir.bad_records import BadRecords
+from inception_v3.model_dir.checkpoints import (
     PASSED_OVER,
     CheckpointError,
-    CheckpointFitsHook,
-    CheckpointHook,
     DamagedError,
     check_fits,
     check_holds_averages,
@@ -30,25 +42,18 @@ from inception_v3.checkpoints import (
     step_before,
     step_of,
 )
-from inception_v3.config import Config
-from inception_v3.data_set import check_files, description_of, notes_on_files, splits_of
-from inception_v3.divergence import DivergedError, DivergenceHook
-from inception_v3.emulation.estimator import notice
-from inception_v3.estimator import make_estimator
-from inception_v3.export import export_saved_model, remove_unfinished_export
-from inception_v3.first_steps import RecordFirstStepsHook
-from inception_v3.input_pipeline import InputPipeline
-from inception_v3.learning_rate import learning_rate
-from inception_v3.leftovers import remove_leftovers
+from inception_v3.model_dir.evaluations import Evaluation, append_evaluation, changed_since_training, read_evaluations
+from inception_v3.model_dir.files import check_writable, now
+from inception_v3.model_dir.first_steps import RecordFirstStepsHook
+from inception_v3.model_dir.leftovers import remove_leftovers
+from inception_v3.model_dir.starts import RecordStartHook
+from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.progress import EvaluationProgress, Screen, StepLines, Throughput, TrainingProgress, logger
-from inception_v3.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
-from inception_v3.starts import RecordStartHook
-from inception_v3.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
-from inception_v3.termination import TerminatedError, Termination
-from inception_v3.trainer_lock import TrainerLock
+from inception_v3.summary import summary_of
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.estimator import notice
 
 # Seconds between looks at whether checkpoints can still be read, while one is waited for.
 _CHECK_INTERVAL = 60
@@ -76,7 +81,7 @@ class Run:
         # Hooks save and write summaries, and are better at it.
         self._estimator = make_estimator(config, class_names, writes=False)
         self._model_dir = str(config.model_dir)
-        self._lock = TrainerLock(self._model_dir, results.now())
+        self._lock = TrainerLock(self._model_dir, now())
         self._termination = termination or Termination(lambda: None)
         self._began_at: Optional[int] = None
         self._throughput = Throughput()
@@ -123,9 +128,9 @@ class Run:
           TerminatedError: it was asked to end, and the last step is saved.
         """
         config = self._config
-        results.check_writable('model_dir', self._model_dir)
+        check_writable('model_dir', self._model_dir)
         if config.export_dir:
-            results.check_writable('export_dir', config.export_dir)
+            check_writable('export_dir', config.export_dir)
         with contextlib.ExitStack() as whole_run:
             whole_run.enter_context(self._remote_failures_explained())
             if config.mode != 'eval':
@@ -153,7 +158,7 @@ class Run:
             logger.info('%d records could not be used:', len(skipped))
         for bad_record in skipped:
             logger.info('skipped %s', bad_record)
-        return results.summary(
+        return summary_of(
             config,
             self._data_set,
             evaluation,
@@ -243,7 +248,7 @@ class Run:
         logger.info('%s is at step %d of %d: nothing is left to train', self._model_dir, step, config.train_steps)
         return True
 
-    def _train_and_evaluate(self) -> Optional[results.Evaluation]:
+    def _train_and_evaluate(self) -> Optional[Evaluation]:
         """Trains and evaluates in turn, from wherever an earlier command was interrupted."""
         config = self._config
         step, evaluation = self._step(), None
@@ -260,24 +265,26 @@ class Run:
             step, evaluation = self._step(), self._evaluate(self._checkpoint())
         return evaluation
 
-    def _last_evaluation_of(self, step: int) -> Optional[results.Evaluation]:
+    def _last_evaluation_of(self, step: int) -> Optional[Evaluation]:
         """What an earlier command recorded of a step, if it evaluated the same weights in the same way."""
         config = self._config
         fingerprint = self._data_set.fingerprint if self._data_set else ''
-        changed = results.changed_since_training(config, self._checkpoint())
+        changed = changed_since_training(config, self._checkpoint())
         same = (step, self._weights, config.eval_images, fingerprint, changed)
         recorded = [
-            e for e in results.read(self._model_dir) if (e.step, e.weights, e.images, e.fingerprint, e.changed) == same
+            e
+            for e in read_evaluations(self._model_dir)
+            if (e.step, e.weights, e.images, e.fingerprint, e.changed) == same
         ]
         return recorded[-1] if recorded else None
 
-    def _keep_if_best(self, checkpoint: str, evaluation: results.Evaluation) -> None:
+    def _keep_if_best(self, checkpoint: str, evaluation: Evaluation) -> None:
         if self._config.keep_best:
             best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
 
-    def _most_accurate(self, evaluation: results.Evaluation) -> results.Evaluation:
+    def _most_accurate(self, evaluation: Evaluation) -> Evaluation:
         """The first of those with the best top-1 that this run has recorded, and that can be compared with the last."""
-        recorded = results.read(self._model_dir)
+        recorded = read_evaluations(self._model_dir)
         comparable = [each for each in recorded if not best_checkpoint.differences_of_kind(evaluation, each)]
         return max(comparable, key=lambda each: each.top_1, default=evaluation)
 
@@ -382,9 +389,9 @@ class Run:
             find_shards = FORMATS[self._config.data_format].find_shards
             for split in splits_of(self._config):
                 remote.check_readable(find_shards(self._config.data_dir, split)[0])
-        results.check_writable('model_dir', self._model_dir)
+        check_writable('model_dir', self._model_dir)
 
-    def _evaluate(self, checkpoint: str) -> results.Evaluation:
+    def _evaluate(self, checkpoint: str) -> Evaluation:
         config = self._config
         start = time.monotonic()
         step = step_of(checkpoint)
@@ -405,7 +412,7 @@ class Run:
                 hooks=hooks,
                 checkpoint_path=checkpoint,
             )
-        evaluation = results.Evaluation(
+        evaluation = Evaluation(
             step=step,
             checkpoint=os.path.basename(checkpoint),
             weights=self._weights,
@@ -414,8 +421,8 @@ class Run:
             cross_entropy=float(metrics['cross_entropy']),
             images=int(metrics['images']),
             seconds=round(time.monotonic() - start, 3),
-            time=results.now(),
-            changed=results.changed_since_training(config, checkpoint),
+            time=now(),
+            changed=changed_since_training(config, checkpoint),
             data_set=self._data_set.name if self._data_set else '',
             fingerprint=self._data_set.fingerprint if self._data_set else '',
         )
@@ -429,7 +436,7 @@ class Run:
             raise TrainingError(
                 f'{checkpoint}: its cross-entropy is {evaluation.cross_entropy}; training has diverged.'
             )
-        results.append(self._model_dir, evaluation)
+        append_evaluation(self._model_dir, evaluation)
         self._evaluation_summaries.write(evaluation)
         logger.info(
             'step %d: top-1 %.2f %%, top-5 %.2f %%, cross-entropy %.4f, %d images, %s weights',
@@ -447,7 +454,7 @@ class Run:
         self._keep_if_best(checkpoint, evaluation)
         return evaluation
 
-    def _follow(self) -> Optional[results.Evaluation]:
+    def _follow(self) -> Optional[Evaluation]:
         """Evaluates the checkpoints of another run as they appear, until that of the last step."""
         config = self._config
         evaluation = None

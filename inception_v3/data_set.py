@@ -4,13 +4,13 @@ import dataclasses
 import os
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
+from console.messages import shown
+from console.screen import logger
 from data import dataset_info, digits, records
 from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
-from data.messages import shown
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine
-from inception_v3.progress import logger
 
 # Files that one message names.
 _NAMED_AT_MOST = 10

@@ -4,10 +4,11 @@ from typing import Any, Dict, Optional, Sequence
 
 import tensorflow as tf
 
-from inception_v3 import seeding, topology
+from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
-from inception_v3.emulation.estimator import EmulatedTPUEstimator
 from inception_v3.model_fn import inception_model_fn
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
 
 def make_estimator(

@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from data import remote
-from inception_v3 import transfer
+from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_fn import EXPORT_SIGNATURE
@@ -19,7 +19,7 @@ def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInp
     """Takes a batch of encoded images, and prepares each as evaluation does."""
 
     def prepare(encoded: tf.Tensor) -> tf.Tensor:
-        return transfer.as_evaluated(resize_for_eval(encoded, config), config)
+        return infeed.as_evaluated(resize_for_eval(encoded, config), config)
 
     image_bytes = tf.compat.v1.placeholder(tf.string, [None], EXPORT_SIGNATURE)
     images = tf.map_fn(prepare, image_bytes, tf.float32, parallel_iterations=_PARALLEL_IMAGES)

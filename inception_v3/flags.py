@@ -8,9 +8,10 @@ from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, T
 
 from absl import flags
 
-from data.messages import shown
-from inception_v3 import topology
-from inception_v3.config import PRESETS, TYPE_NAMES, Config, ConfigError, plain_type, setting_of
+from console.messages import shown
+from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
+from inception_v3.presets import PRESETS
+from inception_v3.tpu import topology
 
 _HELP_WIDTH = 100
 _DEFAULT_PRESET = 'imagenet'

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from data import order, records
 from data.formats import FORMATS
-from inception_v3 import transfer
-from inception_v3.bad_records import name_bad_records
+from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
+from inception_v3.model_dir.bad_records import name_bad_records
 from preprocessing import inception_preprocessing, vgg_preprocessing
 from preprocessing.decoding import Crop, decode_crop, decode_image, image_shape
 from preprocessing.stateless import StatelessUniform, Uniform
@@ -36,7 +36,7 @@ class Sample(NamedTuple):
 
     whole: tf.Tensor
     crop: Crop
-    features: transfer.Features
+    features: infeed.Features
     label: tf.Tensor
 
 
@@ -61,7 +61,7 @@ def _central_window(shape: tf.Tensor, config: Config) -> vgg_preprocessing.Windo
 
 def preprocess_for_train(
     encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
-) -> transfer.Features:
+) -> infeed.Features:
     """Distorts an encoded image, a string scalar, for training, with what `uniform` draws.
 
     Returns:
@@ -71,9 +71,7 @@ def preprocess_for_train(
     return _distort(encoded, shape, draw_distortion(shape, bbox, config, uniform), config)
 
 
-def _distort(
-    encoded: tf.Tensor, shape: tf.Tensor, distortion: transfer.Distortion, config: Config
-) -> transfer.Features:
+def _distort(encoded: tf.Tensor, shape: tf.Tensor, distortion: infeed.Distortion, config: Config) -> infeed.Features:
     size = (config.height, config.width)
     if isinstance(distortion, vgg_preprocessing.Distortion):
         window = vgg_preprocessing.draw_window(shape, distortion, *size)
@@ -81,10 +79,10 @@ def _distort(
     else:
         pixels = decode_crop(encoded, shape, distortion.crop)
         resized = inception_preprocessing.apply_resize(pixels, *size, distortion.resize_method)
-    return transfer.for_training(resized, distortion, config)
+    return infeed.for_training(resized, distortion, config)
 
 
-def _crop_of(shape: tf.Tensor, distortion: transfer.Distortion, config: Config) -> Crop:
+def _crop_of(shape: tf.Tensor, distortion: infeed.Distortion, config: Config) -> Crop:
     if isinstance(distortion, vgg_preprocessing.Distortion):
         return vgg_preprocessing.draw_window(shape, distortion, config.height, config.width).crop
     return distortion.crop
@@ -92,7 +90,7 @@ def _crop_of(shape: tf.Tensor, distortion: transfer.Distortion, config: Config) 
 
 def draw_distortion(
     shape: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
-) -> transfer.Distortion:
+) -> infeed.Distortion:
     """Draws all that is random about a training image of a shape, int32 [3], with boxes, float32 [1, boxes, 4]."""
     if config.preprocessing == 'vgg':
         return vgg_preprocessing.draw_distortion(*vgg_resize_range(config), config.random_flip, uniform)
@@ -253,15 +251,13 @@ class InputPipeline:
         is_here = not config.use_tpu or config.is_emulated
         return min(config.num_parallel_calls, len(os.sched_getaffinity(0))) if is_here else config.num_parallel_calls
 
-    def _preprocess(
-        self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
-    ) -> Tuple[transfer.Features, tf.Tensor]:
+    def _preprocess(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[infeed.Features, tf.Tensor]:
         """One record, and the key of what is random about it, to what is sent of its image, and its label."""
         config = self._config
         encoded, bbox, label = self._parse(serialized)
         if self._is_training:
             return preprocess_for_train(encoded, bbox, config, _uniform(key)), label
-        return transfer.for_evaluation(resize_for_eval(encoded, config), config), label
+        return infeed.for_evaluation(resize_for_eval(encoded, config), config), label
 
     def _parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """One record to its encoded image, its boxes and its label."""
@@ -300,12 +296,12 @@ class InputPipeline:
         else:
             is_vgg = config.preprocessing == 'vgg'
             crop = _central_window(shape, config).crop if is_vgg else inception_preprocessing.central_crop(shape)
-            features = transfer.for_evaluation(resize_for_eval(encoded, config), config)
+            features = infeed.for_evaluation(resize_for_eval(encoded, config), config)
         return Sample(decode_image(encoded), crop, features, label)
 
     def _preprocess_or_skip(
         self, paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor
-    ) -> Tuple[transfer.Features, tf.Tensor]:
+    ) -> Tuple[infeed.Features, tf.Tensor]:
         """As `_preprocess`, of several records; those that cannot be used are left out, named, and counted.
 
         An operation that fails cannot be caught in a graph; a data set that ignores errors can hold it. That takes
@@ -329,15 +325,15 @@ class InputPipeline:
         """Made-up images, each another, labelled with all classes in turn: for measuring and for dry runs."""
         config = self._config
 
-        def make(epoch: tf.Tensor, index: tf.Tensor) -> Tuple[transfer.Features, tf.Tensor]:
+        def make(epoch: tf.Tensor, index: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
             seed = tf.stack([index, tf.constant(0, tf.int64)])
             pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=255.0)
             label = tf.cast(index % config.num_classes, tf.int32)
             if not self._is_training:
-                return transfer.for_evaluation(pixels, config), label
+                return infeed.for_evaluation(pixels, config), label
             shape, box = tf.constant([config.height, config.width, 3]), inception_preprocessing.whole_image_box()
             key = None if config.seed is None else order.key_of(config.seed, epoch, index)
-            return transfer.for_training(pixels, draw_distortion(shape, box, config, _uniform(key)), config), label
+            return infeed.for_training(pixels, draw_distortion(shape, box, config, _uniform(key)), config), label
 
         count, begin, end = config.eval_images, tf.constant(0, tf.int64), config.eval_images
         if self._is_training:
@@ -399,10 +395,10 @@ def _zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors(tf.nest.map_structure(zeros, shapes, types))
 
 
-def _with_batch_last(features: transfer.Features) -> transfer.Features:
+def _with_batch_last(features: infeed.Features) -> infeed.Features:
     """Images [batch, ...] to [..., batch]; the numbers of their distortions stay as they are."""
     if isinstance(features, dict):
-        return {**features, transfer.IMAGES: _with_batch_last(features[transfer.IMAGES])}
+        return {**features, infeed.IMAGES: _with_batch_last(features[infeed.IMAGES])}
     return tf.transpose(features, [*range(1, features.shape.ndims), 0])
 
 

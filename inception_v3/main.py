@@ -10,17 +10,16 @@ if __name__ == '__main__':
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import tensorflow as tf
 from absl import app
 
+from console.screen import Screen, failure, set_up_logging
 from data.remote import UnreachableError
-from inception_v3 import cycles, flags, progress, seeding
+from inception_v3 import cycles, flags, seeding
 from inception_v3.data_set import fit_to_data_set
-from inception_v3.recovery import InterruptedTrainingError
-from inception_v3.termination import RESUME, TerminatedError, Termination
-from inception_v3.trainer_lock import LockedError
+from inception_v3.hooks.recovery import InterruptedTrainingError
+from inception_v3.hooks.termination import RESUME, TerminatedError, Termination
+from inception_v3.model_dir.trainer_lock import LockedError
 
 # Exit codes. What failed may go well when it is done again; what the user has to change does not.
 _FAILED = 1
@@ -41,7 +40,7 @@ exit codes:
 def main(argv: Sequence[str]) -> int:
     """Runs a command line, and returns its exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    screen = progress.Screen(sys.stderr)
+    screen = Screen(sys.stderr)
     verbose = False
 
     def end_at_once() -> None:
@@ -53,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
             print(flags.help_text('inception_v3.main', _PURPOSE))
             return 0
         verbose = command_line.verbose
-        progress.set_up_logging(screen, verbose)
+        set_up_logging(screen, verbose)
         config = seeding.with_settled_threads(fit_to_data_set(command_line))
         with Termination(end_at_once) as termination:
             print(cycles.Run(config, screen, termination).execute())
@@ -69,10 +68,10 @@ def main(argv: Sequence[str]) -> int:
     except (OSError, tf.errors.OpError) as error:
         if verbose:
             raise
-        return _fail(screen, progress.failure(error), _FAILED)
+        return _fail(screen, failure(error), _FAILED)
 
 
-def _fail(screen: progress.Screen, message: str, code: int) -> int:
+def _fail(screen: Screen, message: str, code: int) -> int:
     screen.clear()
     print(f'error: {message}', file=sys.stderr, flush=True)
     return code

@@ -4,14 +4,14 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from inception_v3 import metrics, moving_average, seeding, transfer
+from inception_v3 import infeed, metrics, moving_average, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
+from inception_v3.hooks.summaries import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks.layers import conv_for
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.optimizers import make_optimizer
-from inception_v3.summaries import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
 
 # Szegedy et al., section 4.
 AUXILIARY_WEIGHT = 0.4
@@ -24,7 +24,7 @@ _PREDICT = tf.estimator.ModeKeys.PREDICT
 
 
 def inception_model_fn(
-    features: transfer.Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
+    features: infeed.Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
 ) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
     """Builds the graph of a training step, an evaluation step or a prediction.
 
@@ -39,7 +39,7 @@ def inception_model_fn(
     # Resource variables are read when the graph says so, on a CPU as on a TPU.
     scope = tf.compat.v1.get_variable_scope()
     with tf.compat.v1.variable_scope(scope, use_resource=True, custom_getter=seeding.variable_getter(config)):
-        images = transfer.received(features, config.transpose_enabled and mode != _PREDICT, config)
+        images = infeed.received(features, config.transpose_enabled and mode != _PREDICT, config)
         logits, auxiliary_logits = _network(images, mode, config)
         if mode == _PREDICT:
             return _prediction(logits, config, class_names)

@@ -5,8 +5,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from inception_v3.checkpoints import check_holds_averages
 from inception_v3.config import Config
+from inception_v3.model_dir.checkpoints import check_holds_averages
 
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:

@@ -7,8 +7,9 @@ from typing import NamedTuple, Optional
 import tensorflow as tf
 
 from data import remote
-from inception_v3 import results, starts
-from inception_v3.checkpoints import (
+from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir import starts
+from inception_v3.model_dir.checkpoints import (
     CheckpointError,
     check_fits,
     check_holds_averages,
@@ -17,7 +18,7 @@ from inception_v3.checkpoints import (
     latest_checkpoint,
     step_of,
 )
-from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir.files import CONFIG_FILE, text_of
 from inception_v3.moving_average import averaging_saver
 
 
@@ -68,8 +69,8 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     path = latest_checkpoint(model_dir) if checkpoint is None else _named(model_dir, checkpoint)
     if not path:
         raise CheckpointError(f'{model_dir}: there is no checkpoint in it.')
-    beside = os.path.join(os.path.dirname(path), results.CONFIG_FILE)
-    text = results.text_of(beside)
+    beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
+    text = text_of(beside)
     if not text:
         raise ConfigError(f'{beside}: does not exist, or is empty; it says how the checkpoint beside it was trained.')
     try:

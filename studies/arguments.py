@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, Callable, List
 
-from data.messages import shown
+from console.messages import shown
 
 _KINDS = {int: 'a whole number', float: 'a number'}
 

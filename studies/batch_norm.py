@@ -5,8 +5,6 @@ variance of the means, and the decay of one replica in eight. Writes all numbers
 studies/README.md tells what they show.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import argparse
 import json
 import os
@@ -14,8 +12,9 @@ import sys
 
 import tensorflow as tf
 
-from inception_v3 import results
 from inception_v3.config import ConfigError
+from inception_v3.model_dir import source
+from inception_v3.model_dir.files import check_writable
 from studies import batch_norm_report as report
 from studies.batch_norm_experiments import PUBLISHED, Results, Settings, as_dict, measure
 
@@ -26,7 +25,7 @@ FIGURE_FILE = 'batch_norm.png'
 
 def write(out: str, measured: Results) -> None:
     """Writes the figure, and the numbers with the published ones and the versions, into a folder."""
-    content = {'published': as_dict(PUBLISHED), 'measured': as_dict(measured), 'versions': results.versions()}
+    content = {'published': as_dict(PUBLISHED), 'measured': as_dict(measured), 'versions': source.versions()}
     with tf.io.gfile.GFile(os.path.join(out, JSON_FILE), 'w') as file:
         file.write(json.dumps(content, indent=2, ensure_ascii=False) + '\n')
     with tf.io.gfile.GFile(os.path.join(out, FIGURE_FILE), 'wb') as file:
@@ -52,7 +51,7 @@ def main() -> None:
     except ImportError:
         parser.error("the figure is drawn by matplotlib, which is not installed: pip install '.[studies]'")
     try:
-        results.check_writable('out', arguments.out)
+        check_writable('out', arguments.out)
         print('measuring; this takes less than a minute', file=sys.stderr)
         measured = measure(Settings())
         print(report.text(measured))

@@ -12,10 +12,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Se
 import numpy as np
 import tensorflow as tf
 
-from inception_v3 import topology
 from inception_v3.batch_norm import EPSILON, batch_norm_for
 from inception_v3.config import Config
-from inception_v3.emulation.cores import EmulatedCores
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.cores import EmulatedCores
 
 # The published experiment, but for the decay, which it does not tell; `readings` has the reason for this one.
 REPLICAS = 8

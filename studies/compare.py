@@ -5,8 +5,6 @@ after the folders of their runs if the settings are too many for a name.
 Writes report.html, a page that needs nothing else, and report.md with its pictures.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 from studies import extras
 
 if __name__ == '__main__':
@@ -21,9 +19,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
+from console.screen import Screen, set_up_logging
 from data import remote
-from inception_v3 import progress, results
 from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir.files import CONFIG_FILE, check_writable, text_of
 from studies import report
 from studies.runs import Case, Comparison, Run, read_run
 
@@ -53,10 +52,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.out:
         parser.error('--out: must be the path of a folder')
-    progress.set_up_logging(progress.Screen(sys.stderr), verbose=False)
+    set_up_logging(Screen(sys.stderr), verbose=False)
     try:
         comparison = compare(arguments.runs)
-        results.check_writable('out', arguments.out)
+        check_writable('out', arguments.out)
         report.write(arguments.out, comparison)
     except ConfigError as error:
         parser.error(str(error))
@@ -157,8 +156,8 @@ def _place(folder: str) -> str:
 
 def _problem(folder: str) -> str:
     """What keeps a folder from being read as a run; nothing, if nothing does."""
-    path = os.path.join(folder, results.CONFIG_FILE)
-    text = results.text_of(path)
+    path = os.path.join(folder, CONFIG_FILE)
+    text = text_of(path)
     if text:
         try:
             Config.from_json(text)
@@ -166,9 +165,9 @@ def _problem(folder: str) -> str:
             return f'{path}: {error}'
         return ''
     inside = [name.rstrip('/') for name in remote.names_in(folder) or ()]
-    nested = [name for name in inside if remote.exists(os.path.join(folder, name, results.CONFIG_FILE))]
+    nested = [name for name in inside if remote.exists(os.path.join(folder, name, CONFIG_FILE))]
     advice = f'; {os.path.join(folder, nested[0])} is one' if nested else ''
-    return f'{folder}: is not the model_dir of a run: it has no {results.CONFIG_FILE}{advice}.'
+    return f'{folder}: is not the model_dir of a run: it has no {CONFIG_FILE}{advice}.'
 
 
 if __name__ == '__main__':

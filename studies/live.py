@@ -9,8 +9,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from inception_v3.progress import Status, duration
-from inception_v3.results import RESULTS_FILE, Evaluation
+from console.screen import duration
+from inception_v3.hooks.progress import Status
+from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation
 from studies import trials
 from studies.trials import Outcome, State, Trial
 

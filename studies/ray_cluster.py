@@ -14,9 +14,9 @@ import ray
 from ray.exceptions import RayError, TaskCancelledError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from data.messages import shown
-from inception_v3 import trainer_lock
-from inception_v3.termination import RESUME
+from console.messages import shown
+from inception_v3.hooks.termination import RESUME
+from inception_v3.model_dir import trainer_lock
 from studies import trials, workers
 from studies.study import StudyError
 from studies.trials import Outcome, Trial

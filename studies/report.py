@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 
 from data import remote
-from inception_v3 import results
+from inception_v3.model_dir.files import write_whole
 from studies import findings, report_html, report_markdown
 from studies.runs import Comparison
 
@@ -34,5 +34,5 @@ def write(out: str, comparison: Comparison) -> None:
         for name, content in pictures.items():
             with tf.io.gfile.GFile(os.path.join(out, name), 'wb') as file:
                 file.write(content)
-    results.write_whole(os.path.join(out, MARKDOWN_FILE), text)
-    results.write_whole(os.path.join(out, PAGE_FILE), page)
+    write_whole(os.path.join(out, MARKDOWN_FILE), text)
+    write_whole(os.path.join(out, PAGE_FILE), page)

@@ -36,7 +36,7 @@ def page(found: Findings) -> str:
         state=findings.state,
         flags_of=tables.flags_of,
         by_epoch=findings.has_several_batch_sizes(found),
-        written=tables.now(),
+        written=tables.current_minute(),
         finals=tables.finals(found),
         differences=tables.differences(found),
         failed=tables.failed(found),

@@ -24,7 +24,7 @@ def text(found: Findings) -> str:
     comparison = found.comparison
     parts = [f'# {markdown.escaped(comparison.title)}', comparison.question, *comparison.notes]
     parts += [
-        f'{tables.standing(found.runs)}; written {tables.now()}.',
+        f'{tables.standing(found.runs)}; written {tables.current_minute()}.',
         '## Results',
         'At the last step of training: mean ± sample standard deviation of the runs that got there.',
         _table(tables.finals(found)),

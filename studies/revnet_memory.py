@@ -6,8 +6,6 @@ measurements as JSON, tables as Markdown, and a figure. The same command goes on
 studies/README.md tells what came of it.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 from studies import extras
 
 if __name__ == '__main__':
@@ -25,8 +23,10 @@ from absl import app
 
 from benchmarks import tables
 from benchmarks.measurement import MeasurementError
-from inception_v3 import progress, results
+from console.screen import Screen, failure, set_up_logging
 from inception_v3.config import ConfigError
+from inception_v3.model_dir import source
+from inception_v3.model_dir.files import check_writable, text_of, write_whole
 from studies import revnet_memory_report as report
 from studies.arguments import number_of, numbers_of
 from studies.revnet_memory_measurement import (
@@ -69,7 +69,7 @@ class Plan(NamedTuple):
     searches: List[Search]
 
 
-def perform(plan: Plan, found: Results, screen: progress.Screen, save: Callable[[], None]) -> None:
+def perform(plan: Plan, found: Results, screen: Screen, save: Callable[[], None]) -> None:
     """Measures what is not measured yet.
 
     Args:
@@ -92,7 +92,7 @@ def perform(plan: Plan, found: Results, screen: progress.Screen, save: Callable[
             save()
 
 
-def _look(search: Search, found: Results, screen: progress.Screen) -> None:
+def _look(search: Search, found: Results, screen: Screen) -> None:
     """Looks for the largest batch."""
     what = f'{search.memory_mb / 1e3:g} GB, {"reversible" if search.is_reversible else "plain"}'
 
@@ -122,7 +122,7 @@ def settings_of(network: str, size: int, plan: Plan) -> Dict[str, Any]:
         'repeats': plan.repeats,
         'environment': ENVIRONMENT,
         'machine': tables.machine(),
-        'source': results.versions()['source'],
+        'source': source.versions()['source'],
     }
 
 
@@ -139,7 +139,7 @@ def to_json(found: Results, settings: Dict[str, Any]) -> str:
             for search, largest in found.largest.items()
         ],
         'failed': found.failed,
-        'versions': results.versions(),
+        'versions': source.versions(),
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + '\n'
 
@@ -170,7 +170,7 @@ def from_json(text: str, settings: Dict[str, Any]) -> Results:
 
 def _begun(out: str, settings: Dict[str, Any]) -> Results:
     """The results of a folder, which may be none."""
-    text = results.text_of(os.path.join(out, JSON_FILE))
+    text = text_of(os.path.join(out, JSON_FILE))
     if not text:
         return Results(settings['network'], settings['size'])
     try:
@@ -196,7 +196,7 @@ def write(out: str, found: Results, plan: Plan) -> None:
     with tf.io.gfile.GFile(os.path.join(out, FIGURE_FILE), 'wb') as file:
         file.write(report.figure(found))
     text = report.markdown(found, FIGURE_FILE, _notes(plan))
-    results.write_whole(os.path.join(out, MARKDOWN_FILE), text)
+    write_whole(os.path.join(out, MARKDOWN_FILE), text)
 
 
 # The command.
@@ -250,11 +250,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             if arguments.memory_gb
         ],
     )
-    screen = progress.Screen(sys.stderr)
-    progress.set_up_logging(screen, verbose=False)
+    screen = Screen(sys.stderr)
+    set_up_logging(screen, verbose=False)
     try:
         config_of(plan.trainings[0], arguments.out)
-        results.check_writable('out', arguments.out)
+        check_writable('out', arguments.out)
         settings = settings_of(arguments.network, size, plan)
         found = _begun(arguments.out, settings)
     except app.UsageError as error:
@@ -262,13 +262,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     code = 0
     try:
         path = os.path.join(arguments.out, JSON_FILE)
-        perform(plan, found, screen, lambda: results.write_whole(path, to_json(found, settings)))
+        perform(plan, found, screen, lambda: write_whole(path, to_json(found, settings)))
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except (OSError, app.UsageError, tf.errors.OpError) as error:
         # What is measured is shown, wherever it cannot be written.
         code = _FAILED
-        print(f'error: {progress.failure(error)}', file=sys.stderr)
+        print(f'error: {failure(error)}', file=sys.stderr)
     screen.clear()
     if not (found.measured or found.failed):
         parser.exit(code, 'nothing was measured\n')
@@ -279,7 +279,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         write(arguments.out, found, plan)
     except (OSError, app.UsageError, tf.errors.OpError) as error:
-        parser.exit(_FAILED, f'--out={arguments.out}: cannot be written to: {progress.failure(error)}\n')
+        parser.exit(_FAILED, f'--out={arguments.out}: cannot be written to: {failure(error)}\n')
     print(f'written: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {arguments.out}')
     return code or (_FAILED if found.failed else 0)
 

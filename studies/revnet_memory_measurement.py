@@ -5,8 +5,6 @@ images, of a RevNet with as many blocks as are wanted. It stops at marks, where 
 it has taken until then, the kernel tells; nothing is of its own counting.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import contextlib
 import ctypes
 import functools

@@ -9,10 +9,11 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 import tensorflow as tf
 
 from data import remote
-from inception_v3 import results, starts
 from inception_v3.config import Config
-from inception_v3.results import Evaluation
-from inception_v3.starts import Start
+from inception_v3.model_dir import starts
+from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
+from inception_v3.model_dir.files import recorded_config
+from inception_v3.model_dir.starts import Start
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
     Raises:
       RemoteError: something is refused, or cannot be reached.
     """
-    config = results.recorded_config(model_dir)
+    config = recorded_config(model_dir)
     begun = starts.read(model_dir)
     return Run(
         name=name,
@@ -148,7 +149,7 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
         command=_command_line(begun[-1]) if begun else planned,
         seed=config.seed if config else None,
         config=config,
-        evaluations=tuple(results.read_unchanged(model_dir)),
+        evaluations=tuple(read_unchanged(model_dir)),
         training=_training(model_dir, config.train_batch_size if config else None),
         environment=_environment(begun),
         failure=failure,

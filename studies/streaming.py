@@ -9,8 +9,6 @@ Prints tables, and writes them as Markdown with a figure, and all numbers as JSO
 show. A training step is no part of it: what is measured is what the input pipeline can deliver.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 from studies import extras
 
 if __name__ == '__main__':
@@ -28,7 +26,9 @@ import tensorflow as tf
 from absl import app
 
 from benchmarks import photographs, tables
-from inception_v3 import progress, results
+from console.screen import Screen, failure, set_up_logging
+from inception_v3.model_dir import source
+from inception_v3.model_dir.files import check_writable, write_whole
 from studies import streaming_measurement as measurement
 from studies import streaming_report as report
 from studies.arguments import number_of, numbers_of
@@ -53,23 +53,23 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.out:
         parser.error('--out: must be the path of a folder')
-    screen = progress.Screen(sys.stderr)
-    progress.set_up_logging(screen, verbose=False)
+    screen = Screen(sys.stderr)
+    set_up_logging(screen, verbose=False)
     try:
-        results.check_writable('out', arguments.out)
+        check_writable('out', arguments.out)
         if not arguments.data_dir:
             screen.update('looking for the photographs, or making them')
             photographs.make(photographs.DATA_DIR)
         with tempfile.TemporaryDirectory(prefix='streaming-') as folder:
             screen.update(f'storing {arguments.images:,} images in three ways')
-            source = arguments.data_dir or photographs.DATA_DIR
-            data = measurement.write(source, folder, arguments.images, arguments.images_per_shard)
+            photos = arguments.data_dir or photographs.DATA_DIR
+            data = measurement.write(photos, folder, arguments.images, arguments.images_per_shard)
             found = Results(arguments.latencies, arguments.read_ahead, {}, {})
             about = {
                 'made': _made(data, arguments),
                 'settings': vars(arguments),
                 'content_bytes': data.content_bytes,
-                'versions': results.versions(),
+                'versions': source.versions(),
             }
             try:
                 for _ in _measure(found, data, arguments, screen.update):
@@ -83,7 +83,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         parser.error(str(error))
     except (OSError, tf.errors.OpError) as error:
         screen.clear()
-        parser.exit(_MEASUREMENT_FAILED, f'error: {progress.failure(error)}\n')
+        parser.exit(_MEASUREMENT_FAILED, f'error: {failure(error)}\n')
     except KeyboardInterrupt:
         screen.clear()
         print('interrupted; what was measured before is kept', file=sys.stderr)
@@ -176,7 +176,7 @@ def _write_numbers(out: str, found: Results, about: Dict[str, Any]) -> None:
             for reading in found.readings()
         ],
     }
-    results.write_whole(os.path.join(out, JSON_FILE), json.dumps(content, indent=2, ensure_ascii=False) + '\n')
+    write_whole(os.path.join(out, JSON_FILE), json.dumps(content, indent=2, ensure_ascii=False) + '\n')
 
 
 def _show(out: str, found: Results, about: Dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ def _show(out: str, found: Results, about: Dict[str, Any]) -> None:
         tables.show(section.header, section.rows, section.words)
         print('\n'.join(section.lines))
     _write_numbers(out, found, about)
-    results.write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, about['made'], FIGURE_FILE))
+    write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, about['made'], FIGURE_FILE))
     with tf.io.gfile.GFile(os.path.join(out, FIGURE_FILE), 'wb') as file:
         file.write(report.figure(found))
     print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')

@@ -8,8 +8,6 @@ pipeline's, and no measurement has to load TensorFlow again.
 Before each, the files are taken out of the page cache: a data set as large as ImageNet would not be there, either.
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import contextlib
 import itertools
 import multiprocessing
@@ -25,8 +23,9 @@ import tensorflow as tf
 from absl import app
 
 from data import records, tar_shards
-from inception_v3.config import PRESETS, Config
+from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, preprocess_for_train
+from inception_v3.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
 from studies import object_store
 from studies.object_store import ObjectStore, Tally

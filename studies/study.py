@@ -43,8 +43,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import yaml
 from absl import app
 
-from data.messages import shown
-from inception_v3.config import PRESETS, Config, plain_type
+from console.messages import shown
+from inception_v3.config import Config, plain_type
+from inception_v3.presets import PRESETS
 from studies.runs import METRICS
 
 Value = Union[bool, int, float, str]

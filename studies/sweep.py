@@ -24,8 +24,6 @@ exit codes:
   130  ended by Ctrl-C; the same command goes on
 """
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 from studies import extras
 
 if __name__ == '__main__':
@@ -46,13 +44,14 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence,
 import tensorflow as tf
 from absl import app
 
+from console.messages import shown
+from console.screen import duration
 from data import remote
 from data.formats import FORMATS
-from data.messages import shown
-from inception_v3 import flags, results
+from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set, splits_of
-from inception_v3.progress import duration
-from inception_v3.termination import RESUME
+from inception_v3.hooks.termination import RESUME
+from inception_v3.model_dir.files import check_writable, text_of, write_whole
 from studies import gke, report, runs, trials
 from studies.arguments import number_of
 from studies.live import Display, Progress, counts
@@ -290,7 +289,7 @@ def _list(plan: Plan, program: Sequence[str]) -> None:
 def _run(arguments: argparse.Namespace, plan: Plan, program: Sequence[str]) -> int:
     if remote.is_remote(plan.out):
         raise StudyError(f'--out={plan.out}: must be a folder of this machine, or one that it shares with others.')
-    results.check_writable('out', plan.out)
+    check_writable('out', plan.out)
     lock = os.open(plan.out, os.O_RDONLY)
     try:
         _lock(lock, plan.out)
@@ -423,7 +422,7 @@ def _lock(folder: int, out: str) -> None:
 
 def _check_folder(plan: Plan) -> None:
     """Refuses a folder of another study, or of the same one with other flags; names what is no part of it."""
-    content = results.text_of(os.path.join(plan.out, trials.STUDY_FILE))
+    content = text_of(os.path.join(plan.out, trials.STUDY_FILE))
     try:
         name = json.loads(content)['name'] if content else plan.study.name
     except (KeyError, TypeError, ValueError):
@@ -481,7 +480,7 @@ def _write_study(plan: Plan, program: Sequence[str]) -> None:
         'commands': {trial.name: trials.command(program, trial) for trial in plan.all_trials},
     }
     text = json.dumps(content, indent=2, ensure_ascii=False) + '\n'
-    results.write_whole(os.path.join(plan.out, trials.STUDY_FILE), text)
+    write_whole(os.path.join(plan.out, trials.STUDY_FILE), text)
 
 
 def _fail(message: str, code: int) -> int:

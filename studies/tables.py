@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from inception_v3 import results
+from inception_v3.model_dir.files import now
 from studies import findings, statistics
 from studies.findings import Findings
 from studies.runs import METRICS, THROUGHPUT, Case, Metric, Run
@@ -45,9 +45,9 @@ def flags_of(settings: Mapping[str, str]) -> str:
     return ' '.join(f'--{name}={value}' for name, value in settings.items())
 
 
-def now() -> str:
+def current_minute() -> str:
     """The time, to the minute."""
-    return results.now()[:16].replace('T', ' ') + ' UTC'
+    return now()[:16].replace('T', ' ') + ' UTC'
 
 
 def standing(runs: Sequence[Run]) -> str:

@@ -9,11 +9,13 @@ import signal
 import socket
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from data.messages import shown
-from inception_v3 import flags, results
-from inception_v3.config import PRESETS, Config, ConfigError, differences
-from inception_v3.results import Evaluation
-from inception_v3.termination import RESUME
+from console.messages import shown
+from inception_v3 import flags
+from inception_v3.config import Config, ConfigError, differences
+from inception_v3.hooks.termination import RESUME
+from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
+from inception_v3.model_dir.files import now, recorded_config, text_of, write_whole
+from inception_v3.presets import PRESETS
 from studies.study import Study, StudyError
 
 TRIALS_FOLDER = 'trials'
@@ -103,7 +105,7 @@ class Outcome(NamedTuple):
 
     def write(self, folder: str) -> None:
         """Writes it into a trial's folder, whole or not at all."""
-        results.write_whole(os.path.join(folder, OUTCOME_FILE), json.dumps(self._asdict(), indent=2) + '\n')
+        write_whole(os.path.join(folder, OUTCOME_FILE), json.dumps(self._asdict(), indent=2) + '\n')
 
 
 class Cost(NamedTuple):
@@ -178,20 +180,20 @@ def script(program: Sequence[str], trial: Trial) -> str:
 
 def not_run(reason: str, exit_code: int = 1) -> Outcome:
     """What is to be said of a trial that was not run, or whose outcome could not be kept."""
-    return Outcome(exit_code, reason, results.now(), results.now(), socket.gethostname())
+    return Outcome(exit_code, reason, now(), now(), socket.gethostname())
 
 
 def outcome_of(trial: Trial) -> Optional[Outcome]:
     """How a trial has ended last; None if it has not, or was lost."""
     try:
-        return Outcome(**json.loads(results.text_of(os.path.join(trial.folder, OUTCOME_FILE))))
+        return Outcome(**json.loads(text_of(os.path.join(trial.folder, OUTCOME_FILE))))
     except (TypeError, ValueError):
         return None
 
 
 def last_evaluation(trial: Trial) -> Optional[Evaluation]:
     """A trial's evaluation of the highest step, as it was trained; None if there is none."""
-    evaluations = results.read_unchanged(trial.model_dir)
+    evaluations = read_unchanged(trial.model_dir)
     return evaluations[-1] if evaluations else None
 
 
@@ -199,9 +201,9 @@ def state_of(trial: Trial) -> State:
     """How far a trial that does not run has come: it is done when its last step has been evaluated, too."""
     outcome = outcome_of(trial)
     if not outcome:
-        return State.STOPPED if results.recorded_config(trial.model_dir) else State.WAITING
+        return State.STOPPED if recorded_config(trial.model_dir) else State.WAITING
     if outcome.state is State.DONE:
-        steps = [evaluation.step for evaluation in results.read_unchanged(trial.model_dir)]
+        steps = [evaluation.step for evaluation in read_unchanged(trial.model_dir)]
         return State.DONE if trial.config.train_steps in steps else State.STOPPED
     return outcome.state
 
@@ -214,7 +216,7 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
     """
     changed: Dict[str, List[str]] = {}
     for trial in trials:
-        recorded = results.recorded_config(trial.model_dir)
+        recorded = recorded_config(trial.model_dir)
         if not recorded:
             continue
         own = [name for name in _SETTLED if name not in trial.command_line.given]

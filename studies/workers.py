@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, Callable, Optional, Sequence
 
-from inception_v3 import results
+from inception_v3.model_dir.files import now
 from studies import trials
 from studies.trials import Outcome, Trial
 
@@ -110,7 +110,7 @@ class Process(Running):
 
     def __init__(self, trial: Trial, program: Sequence[str]):
         self._trial = trial
-        self._start = results.now()
+        self._start = now()
         os.makedirs(trial.folder, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(trial.folder, trials.OUTCOME_FILE))
@@ -140,7 +140,7 @@ class Process(Running):
             reason = f'ended by {signal.Signals(-code).name}'
         elif code:
             reason = trials.reason_in(self._printed()) or f'exit code {code}'
-        outcome = Outcome(code, reason, self._start, results.now(), socket.gethostname())
+        outcome = Outcome(code, reason, self._start, now(), socket.gethostname())
         outcome.write(self._trial.folder)
         return outcome
 

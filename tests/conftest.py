@@ -1,7 +1,5 @@
 """What tests share: real images as record files, and small configurations."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import dataclasses
 import functools
 import time
@@ -13,12 +11,12 @@ import skimage.data
 import tensorflow as tf
 from tensorflow.python.util import deprecation
 
+from console.screen import logger
 from data import digits, records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.progress import logger
 
 # As in the programs (`set_up_logging`), for the time that it takes.
 deprecation._PRINT_DEPRECATION_WARNINGS = False

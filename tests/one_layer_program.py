@@ -1,7 +1,5 @@
 """The program itself, with one layer in place of its network: a run of it takes seconds, most of them its start."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import sys
 
 from inception_v3 import main

@@ -10,15 +10,18 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from console.screen import Screen, logger
 from data import cifar10, cifar10_source, records
-from inception_v3 import best_checkpoint, progress, results
-from inception_v3.config import PRESETS, Config
+from inception_v3.config import Config
 from inception_v3.cycles import Run
+from inception_v3.hooks.progress import Status
 from inception_v3.learning_rate import learning_rate
-from inception_v3.progress import Screen, Status
+from inception_v3.model_dir import best_checkpoint
+from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
+from inception_v3.presets import PRESETS
 from tests.data import cifar10_archives
+from tests.model_dir.test_evaluations import EVALUATION
 from tests.test_cycles import execute
-from tests.test_results import EVALUATION
 
 STEP = re.compile(r'device \S+, epoch \d+, step .* GlobalRate .* images/s')
 EPOCH = re.compile(r'epoch (\d+): time ([\d.]+) s, (\d+) images, GlobalRate ([\d,.]+) images/s, over (\d) replicas? .*')
@@ -69,7 +72,7 @@ def test_the_preset_is_the_published_example() -> None:
 
 
 def test_each_step_and_epoch_has_its_line(data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None) -> None:
-    caplog.set_level(logging.INFO, progress.logger.name)
+    caplog.set_level(logging.INFO, logger.name)
     summary = execute(small(data_dir, tmp_path, train_steps=3))
     told = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
     found = [(status.step, status.epoch, status.device, bool(status.images_per_second)) for status in told if status]
@@ -83,7 +86,7 @@ def test_each_step_and_epoch_has_its_line(data_dir: str, tmp_path: pathlib.Path,
     # Nothing else tells of steps.
     assert not [line for line in lines(caplog) if Status.parse(line) and not STEP.match(line)]
 
-    (evaluation,) = results.read(str(tmp_path))
+    (evaluation,) = read_evaluations(str(tmp_path))
     assert f'Max Accuracy  {evaluation.top_1:.2%} at step 3\n' in summary
     assert re.search(r'^total time    \d:\d\d$', summary, re.MULTILINE)
     kept = best_checkpoint.read(str(tmp_path))
@@ -100,7 +103,7 @@ def test_the_accuracy_of_earlier_commands_counts_if_it_can_be_compared(data_dir:
         last._replace(step=4, top_1=1.0, images=5),
         last,
     ):
-        results.append(str(tmp_path), evaluation)
+        append_evaluation(str(tmp_path), evaluation)
     assert run._most_accurate(last).step == 2
 
 
@@ -108,7 +111,7 @@ def test_the_accuracy_of_earlier_commands_counts_if_it_can_be_compared(data_dir:
 def test_on_a_tpu_there_is_a_line_for_each_loop(
     data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None
 ) -> None:
-    caplog.set_level(logging.INFO, progress.logger.name)
+    caplog.set_level(logging.INFO, logger.name)
     on_tpu = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
     execute(small(data_dir, tmp_path, **on_tpu))
     told = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
@@ -118,4 +121,4 @@ def test_on_a_tpu_there_is_a_line_for_each_loop(
     ]
     epochs = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
     assert [(match[1], match[3], match[5]) for match in epochs] == [('1', '24', '2'), ('2', '16', '2')]
-    assert [evaluation.step for evaluation in results.read(str(tmp_path))] == [3, 5]
+    assert [evaluation.step for evaluation in read_evaluations(str(tmp_path))] == [3, 5]

@@ -7,8 +7,9 @@ from typing import Any, Dict
 import pytest
 
 from data import dataset_info
-from inception_v3.config import PRESETS, Config, ConfigError, differences, setting_of
+from inception_v3.config import Config, ConfigError, differences, setting_of
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.presets import PRESETS
 
 # Origin: the documented flags and their defaults. New flags of this project are in NEW.
 DOCUMENTED: Dict[str, Any] = {

@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from console.screen import Screen
 from data import dataset_info, records
 from data.records import DataError
-from inception_v3 import results, starts
-from inception_v3.checkpoints import CheckpointError, step_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.cycles import Run, TrainingError
 from inception_v3.data_set import check_files
+from inception_v3.model_dir import starts
+from inception_v3.model_dir.checkpoints import CheckpointError, step_of
+from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.progress import Screen
 from tests.conftest import ONE_LAYER, Photo, make_small_config, photo_example
 from tests.data.test_records import set_boxes
 
@@ -69,8 +70,8 @@ def copied(finished: Tuple[Config, str], tmp_path: Any) -> Config:
     return dataclasses.replace(config, model_dir=str(tmp_path / 'model'), export_dir=None)
 
 
-def evaluations(config: Config) -> List[results.Evaluation]:
-    return results.read(str(config.model_dir))
+def evaluations(config: Config) -> List[Evaluation]:
+    return read_evaluations(str(config.model_dir))
 
 
 def steps(config: Config) -> List[int]:

@@ -15,7 +15,7 @@ import yaml
 from inception_v3 import flags
 from inception_v3.config import ConfigError
 from inception_v3.estimator import make_estimator
-from inception_v3.termination import RESUME
+from inception_v3.hooks.termination import RESUME
 
 ROOT = pathlib.Path(__file__).parent.parent
 TPU_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'

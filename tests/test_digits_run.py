@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inception_v3.config import PRESETS, Config
+from inception_v3.config import Config
+from inception_v3.presets import PRESETS
 from tests.test_cycles import classify, validation_set
 
 

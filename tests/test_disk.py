@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from inception_v3 import disk
-from inception_v3.checkpoints import check_sound
+from inception_v3.model_dir.checkpoints import check_sound
 
 # Fills the disk when the run has its first checkpoint; makes room again, and gives the same command one step to go.
 SCRIPT = """

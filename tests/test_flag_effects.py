@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from console.screen import Screen
 from data import records
-from inception_v3 import cycles, estimator, input_pipeline, results
+from inception_v3 import cycles, estimator, input_pipeline
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir.evaluations import Evaluation
+from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.progress import Screen
 from tests.conftest import evaluate
+from tests.model_dir.test_evaluations import EVALUATION
 from tests.test_config import DOCUMENTED
-from tests.test_results import EVALUATION
 
 MODES = tf.estimator.ModeKeys
 FAST_COLOR_DRAWS = ('brightness', 'cb', 'cr')
@@ -211,7 +213,7 @@ def course(config: Config, patch: Any) -> List[Any]:
         done.append(f'follow every {min_interval_secs} s, give up after {timeout if timeout_fn() else None} s')
         return iter(['model.ckpt-2000'])
 
-    def evaluation(self: Any, checkpoint: str) -> results.Evaluation:
+    def evaluation(self: Any, checkpoint: str) -> Evaluation:
         done.append('evaluate')
         return EVALUATION._replace(step=2000)
 
@@ -250,7 +252,7 @@ def shards(config: Config, patch: Any) -> int:
 
 
 def written_to(config: Config, patch: Any) -> List[str]:
-    results.check_writable('model_dir', str(config.model_dir))
+    check_writable('model_dir', str(config.model_dir))
     return sorted(os.listdir(os.path.dirname(str(config.model_dir))))
 
 

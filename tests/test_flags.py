@@ -7,7 +7,8 @@ from typing import Any, List
 import pytest
 
 from inception_v3 import flags
-from inception_v3.config import PRESETS, Config, ConfigError, setting_of
+from inception_v3.config import Config, ConfigError, setting_of
+from inception_v3.presets import PRESETS
 
 
 def parse(*arguments: str) -> flags.CommandLine:

@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Optional, Set
 import pytest
 import tensorflow as tf
 
-from inception_v3 import results
-from inception_v3.checkpoints import check_sound
+from inception_v3.model_dir.checkpoints import check_sound
+from inception_v3.model_dir.evaluations import read_evaluations
 
 KILLS = 50
 # Seconds into a life at which it is killed, at most; and until a life has to have ended by itself.
@@ -85,7 +85,7 @@ class Folder:
         return {name: reader.get_tensor(name).tobytes() for name in reader.get_variable_to_shape_map()}
 
     def evaluations(self) -> Dict[int, Any]:
-        return {e.step: (e.top_1, e.top_5, e.cross_entropy) for e in results.read(str(self.model_dir))}
+        return {e.step: (e.top_1, e.top_5, e.cross_entropy) for e in read_evaluations(str(self.model_dir))}
 
     def left(self) -> List[str]:
         """The names in the folders, but those of summaries and checkpoints."""

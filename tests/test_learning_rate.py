@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inception_v3.config import PRESETS, Config
+from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
+from inception_v3.presets import PRESETS
 from tests.conftest import evaluate
 
 BATCHES = [256, 1000, 1024, 4096, 16384]

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from inception_v3 import moving_average
-from inception_v3.checkpoints import CheckpointError
 from inception_v3.config import Config
+from inception_v3.model_dir.checkpoints import CheckpointError
 from inception_v3.moving_average import LoadEMAHook
 
 NAME = 'w/ExponentialMovingAverage'

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from console.screen import Screen
 from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.progress import Screen
 from tests.conftest import make_small_config
 
 Values = Dict[str, np.ndarray]

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inception_v3 import seeding, topology
+from inception_v3 import seeding
 from inception_v3.config import Config
-from inception_v3.emulation.cores import EmulatedCores
 from inception_v3.networks import layers
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.cores import EmulatedCores
 from tests.conftest import evaluate
 
 KEEP = 0.8

@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from inception_v3 import first_steps, results
+from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.cycles import Run
-from inception_v3.image_summaries import OUTLINE_COLOR
+from inception_v3.hooks.image_summaries import OUTLINE_COLOR
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir import first_steps
+from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.progress import Screen
 from tests.conftest import ONE_LAYER, Photo, evaluate, make_small_config
 from tests.test_cycles import forget
 
@@ -123,7 +124,7 @@ def tags_of(address: str, plugin: str) -> Dict[str, Dict[str, Any]]:
 
 
 def test_evaluations_are_those_of_the_results_without_padding(watched: Watched) -> None:
-    recorded = results.read(str(watched.before.model_dir))
+    recorded = read_evaluations(str(watched.before.model_dir))
     assert [evaluation.step for evaluation in recorded] == [2, 4, 4]
     assert recorded[1].cross_entropy != recorded[2].cross_entropy
     for tag in ('top_1', 'top_5', 'cross_entropy'):

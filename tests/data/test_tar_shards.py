@@ -19,9 +19,10 @@ import tensorflow as tf
 
 from data import dataset_info, entries, records, tar_layout
 from data.fingerprint import SplitFingerprint, fingerprint
-from inception_v3 import main, preflight
+from inception_v3 import main
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
+from inception_v3.preflight import __main__ as preflight
 from tests.conftest import Photo, photo_example
 from tests.data.test_tar_reader import write_tar
 from tests.test_input_pipeline import Host, labels_of, read

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from data import dataset_info, remote
 from data.dataset_info import DatasetInfo
-from inception_v3 import flags, results
-from inception_v3.config import PRESETS, Config, ConfigError, plain_type, setting_of
+from inception_v3 import flags
+from inception_v3.config import Config, ConfigError, plain_type, setting_of
 from inception_v3.data_set import fit_to_data_set, makes_digits
+from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
+from inception_v3.presets import PRESETS
 
 FEW, MANY = 120, 10_000
 # For a case, and for the peak of the memory, which may grow by so many.
@@ -30,7 +32,7 @@ FIELDS = [field.name for field in dataclasses.fields(Config)]
 SETTINGS = {field.name: setting_of(field) for field in dataclasses.fields(Config)}
 TYPES = {name: plain_type(each) for name, each in get_type_hints(Config).items() if name in FIELDS}
 DESCRIPTION = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
-EVALUATION = results.Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.5, 10, 2.0, '2026-01-01', ('a: 1 -> 2',))
+EVALUATION = Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.5, 10, 2.0, '2026-01-01', ('a: 1 -> 2',))
 
 # What a line of a message looks like: it names the flag, and says what is wrong with it, or what is allowed.
 LINES = re.compile(
@@ -268,9 +270,9 @@ def check_description(text: str) -> None:
 def check_results(text: str) -> None:
     good = json.dumps(EVALUATION._asdict())
     lines = [good, text.replace('\n', ' '), good]
-    pathlib.Path(results.RESULTS_FILE).write_bytes('\n'.join(lines).encode('utf-8', 'surrogatepass'))
+    pathlib.Path(RESULTS_FILE).write_bytes('\n'.join(lines).encode('utf-8', 'surrogatepass'))
     with bounded():
-        found = results.read('.')
+        found = read_evaluations('.')
     assert found[0] == found[-1] == EVALUATION and 2 <= len(found) <= 3
     for evaluation in found:
         assert [type(value) for value in evaluation][:3] == [int, str, str]

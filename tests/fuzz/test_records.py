@@ -1,7 +1,5 @@
 """Damaged TFRecord files: the input pipelines, the checker and the audit end well, and say the same of each record."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import io
 import multiprocessing
 import os

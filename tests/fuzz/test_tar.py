@@ -1,7 +1,5 @@
 """Damaged tar shards: the input pipeline's reader and Python's give the same, and what is called fine can be used."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import io
 import multiprocessing
 import pathlib

@@ -5,22 +5,20 @@ from typing import Dict, List
 
 import pytest
 
+from tests.model_dir.test_best_checkpoint import NAMING, OPERATIONS
 from tests.remote.conftest import Store
 from tests.remote.faults import WRITE
-from tests.test_best_checkpoint import NAMING, OPERATIONS
 
 # In a process that can reach the store, what the tests of local folders do.
 _KILL = """
 import sys
-from data import before_tensorflow
-from tests.test_best_checkpoint import check_killed
+from tests.model_dir.test_best_checkpoint import check_killed
 check_killed(sys.argv[1], [int(moment) for moment in sys.argv[2:]])
 """
 _OFFER = """
 import json, sys
-from data import before_tensorflow
 from absl import app
-from tests.test_best_checkpoint import evaluated, kept, offer
+from tests.model_dir.test_best_checkpoint import evaluated, kept, offer
 try:
     offer(sys.argv[1], evaluated(int(sys.argv[2]), float(sys.argv[3])))
     said = ''

@@ -12,7 +12,6 @@ from tests.remote.test_refusals import SMALL
 
 # The conversion, of batches of four images.
 _CONVERT = """
-from data import before_tensorflow
 from data import cifar10, cifar10_source
 cifar10_source._BATCH_IMAGES = 4
 cifar10.main()

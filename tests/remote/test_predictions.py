@@ -11,7 +11,6 @@ from tests.remote.conftest import Store
 
 _CLASSIFY_AND_REPORT = """
 import sys
-from data import before_tensorflow
 from inception_v3 import evaluate_report, predict
 from inception_v3.networks.registry import NETWORKS
 from tests.conftest import ONE_LAYER

@@ -72,7 +72,7 @@ def test_a_folder_that_does_not_exist_is_no_refusal(store: Store, photo_dir: str
 def test_a_bucket_that_may_not_be_described_can_be_listed(gs: Store) -> None:
     gs.put('train-00000-of-00001', b'')
     gs.faults.add(403, f'^{gs.bucket}$', [BUCKET])
-    listed = gs.python('-c', f'from data import before_tensorflow, remote; print(remote.names_in("{gs.url}"))')
+    listed = gs.python('-c', f'from data import remote; print(remote.names_in("{gs.url}"))')
     assert listed.stdout == "['train-00000-of-00001']\n", listed.stderr
 
 

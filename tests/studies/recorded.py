@@ -5,9 +5,10 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 import tensorflow as tf
 
-from inception_v3 import results, starts
 from inception_v3.config import Config
-from inception_v3.results import Evaluation
+from inception_v3.model_dir import starts
+from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
+from inception_v3.model_dir.files import CONFIG_FILE, append_line, write_whole
 from studies.runs import Case, Run, TrainingPoint
 
 OF_300_STEPS = Config(train_steps=300)
@@ -66,11 +67,11 @@ def case(name: str, finals: Sequence[float], **changes: Any) -> Case:
 def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> None:
     """Writes the files of a run."""
     tf.io.gfile.makedirs(model_dir)
-    results.write_whole(os.path.join(model_dir, results.CONFIG_FILE), config.to_json())
+    write_whole(os.path.join(model_dir, CONFIG_FILE), config.to_json())
     started = starts.this_start(config, None)._asdict()
-    results.append_line(os.path.join(model_dir, starts.STARTS_FILE), started)
+    append_line(os.path.join(model_dir, starts.STARTS_FILE), started)
     for each in evaluations:
-        results.append(model_dir, each)
+        append_evaluation(model_dir, each)
 
 
 def write_events(model_dir: str, suffix: str, first: float, steps: Sequence[int], losses: Sequence[float]) -> str:

@@ -8,8 +8,8 @@ from typing import Any, List
 
 import pytest
 
-from inception_v3 import results
-from inception_v3.results import Evaluation
+from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
+from inception_v3.model_dir.files import now
 from studies import live, trials
 from studies.live import Display, Progress
 from studies.study import Study, grid
@@ -45,8 +45,8 @@ def append(trial: Trial, text: str) -> None:
 
 
 def evaluate(trial: Trial, step: int, top_1: float) -> None:
-    values = Evaluation(step, f'model.ckpt-{step}', 'average', top_1, 1.0, 0.5, 359, 1.0, results.now())
-    results.append(trial.model_dir, values)
+    values = Evaluation(step, f'model.ckpt-{step}', 'average', top_1, 1.0, 0.5, 359, 1.0, now())
+    append_evaluation(trial.model_dir, values)
 
 
 def test_a_trial_is_followed_by_its_log_and_its_results(two_trials: List[Trial], clock: List[float]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from inception_v3 import trainer_lock
+from inception_v3.model_dir import trainer_lock
 from tests.studies.test_sweep import WholeSweep, study_file
 from tests.studies.test_workers import wait_for
 

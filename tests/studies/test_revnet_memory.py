@@ -14,8 +14,8 @@ import PIL.Image
 import pytest
 
 from benchmarks.measurement import MeasurementError
+from console.screen import Screen
 from inception_v3.config import ConfigError
-from inception_v3.progress import Screen
 from studies import revnet_memory, revnet_memory_report
 from studies.palette import sign_of
 from studies.revnet_memory import Plan

@@ -1,7 +1,5 @@
 """Runs read again from what they have left."""
 
-from data import before_tensorflow  # noqa: F401, I001  first: before TensorFlow is loaded
-
 import json
 import os
 import shlex
@@ -10,9 +8,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from inception_v3 import main, results
+from inception_v3 import main
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir.evaluations import RESULTS_FILE
 from studies.runs import METRICS, read_run
 from tests.studies import recorded
 
@@ -91,7 +90,7 @@ def test_evaluations_that_count(tmp_path: Any) -> None:
         recorded.evaluation(200, 0.9, changed=('moving_average: True -> False',)),
     ]
     recorded.write(str(tmp_path), Config(), evaluations)
-    with open(tmp_path / results.RESULTS_FILE, 'a') as file:
+    with open(tmp_path / RESULTS_FILE, 'a') as file:
         file.write('{"step": 300, "top')
     run = read_run(str(tmp_path), 'run')
     assert [(each.step, each.top_1) for each in run.evaluations] == [(100, 0.1), (200, 0.3)]

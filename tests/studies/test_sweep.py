@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import yaml
 
-from inception_v3 import results
+from inception_v3.model_dir.evaluations import read_evaluations
 from studies import sweep, trials
 from studies.live import Display, Progress
 from studies.study import Study
@@ -59,7 +59,7 @@ def test_a_sweep_runs_what_is_not_done_and_reports(digits_dir: str, tmp_path: pa
     assert re.match(r'The loss .* in step \d, at a learning rate of', reason)
     for place in (output.out, output.err, (wild / 'log.txt').read_text()):
         assert reason in place
-    assert [evaluation.step for evaluation in results.read(str(fine / 'model'))] == [6]
+    assert [evaluation.step for evaluation in read_evaluations(str(fine / 'model'))] == [6]
     assert (fine / 'model' / 'config.json').exists() and 'top-1' in (fine / 'log.txt').read_text()
     assert 'fine' in (tmp_path / 'out' / 'report.html').read_text()
     for name in ('report.html', 'report.md'):
@@ -299,7 +299,7 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     shutil.copy(str(second / 'command.sh'), str(alone))
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
     subprocess.run([str(alone / 'command.sh')], check=True, env={**os.environ, 'PATH': path}, stderr=subprocess.DEVNULL)
-    mine, others = (results.read(str(folder / 'model'))[-1] for folder in (alone, second))
+    mine, others = (read_evaluations(str(folder / 'model'))[-1] for folder in (alone, second))
     assert mine.step == others.step == 500
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
 

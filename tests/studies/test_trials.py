@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from inception_v3 import flags, results
+from inception_v3 import flags
 from inception_v3.config import Config
-from inception_v3.results import Evaluation
+from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
+from inception_v3.model_dir.files import CONFIG_FILE, now, write_whole
 from studies import trials
 from studies.study import Study, StudyError, cases, grid
 from studies.trials import Outcome, State, Trial
@@ -25,7 +26,7 @@ def trial_in(folder: pathlib.Path, **own_flags: Any) -> Trial:
 
 
 def outcome(exit_code: int, reason: str = '') -> Outcome:
-    return Outcome(exit_code, reason, results.now(), results.now(), 'here')
+    return Outcome(exit_code, reason, now(), now(), 'here')
 
 
 def evaluation(step: int) -> Evaluation:
@@ -83,24 +84,24 @@ def test_the_state_of_a_trial_is_what_its_folder_tells(tmp_path: pathlib.Path) -
     assert trials.state_of(trial) is State.WAITING
     os.makedirs(trial.model_dir)
     # Killed before it was through: there is no outcome.
-    results.write_whole(os.path.join(trial.model_dir, results.CONFIG_FILE), trial.config.to_json())
+    write_whole(os.path.join(trial.model_dir, CONFIG_FILE), trial.config.to_json())
     assert trials.state_of(trial) is State.STOPPED
     for code, state in [(75, State.STOPPED), (130, State.STOPPED), (1, State.FAILED), (-9, State.FAILED)]:
         outcome(code).write(trial.folder)
         assert trials.state_of(trial) is state
     done = outcome(0)
     done.write(trial.folder)
-    results.append(trial.model_dir, evaluation(3))
+    append_evaluation(trial.model_dir, evaluation(3))
     assert trials.state_of(trial) is State.STOPPED, 'its last step was not evaluated'
     otherwise = evaluation(6)._replace(top_1=0.99, changed=('preprocessing: inception -> vgg',))
-    results.append(trial.model_dir, otherwise)
+    append_evaluation(trial.model_dir, otherwise)
     assert trials.state_of(trial) is State.STOPPED, 'its last step was not evaluated as it was trained'
     assert trials.last_evaluation(trial) == evaluation(3)
-    results.append(trial.model_dir, evaluation(6))
-    results.append(trial.model_dir, otherwise)
+    append_evaluation(trial.model_dir, evaluation(6))
+    append_evaluation(trial.model_dir, otherwise)
     assert trials.state_of(trial) is State.DONE
     # An earlier checkpoint that is evaluated once more is not the last.
-    results.append(trial.model_dir, evaluation(3))
+    append_evaluation(trial.model_dir, evaluation(3))
     assert trials.last_evaluation(trial) == evaluation(6)
     assert trials.outcome_of(trial) == done
     (tmp_path / 'trials' / 'default' / 'seed-1' / trials.OUTCOME_FILE).write_text('{"exit_')
@@ -110,12 +111,12 @@ def test_the_state_of_a_trial_is_what_its_folder_tells(tmp_path: pathlib.Path) -
 def test_what_was_run_with_other_flags_is_refused(tmp_path: pathlib.Path) -> None:
     trial = trial_in(tmp_path)
     os.makedirs(trial.model_dir)
-    path = os.path.join(trial.model_dir, results.CONFIG_FILE)
+    path = os.path.join(trial.model_dir, CONFIG_FILE)
     # What a run settles by itself is no change, nor is a folder that was moved.
     settled = {'num_train_images': 7, 'intra_op_threads': 2, 'model_dir': 'elsewhere'}
-    results.write_whole(path, _changed(trial.config, **settled).to_json())
+    write_whole(path, _changed(trial.config, **settled).to_json())
     trials.check_unchanged([trial])
-    results.write_whole(path, _changed(trial.config, learning_rate=0.5, optimizer='sgd').to_json())
+    write_whole(path, _changed(trial.config, learning_rate=0.5, optimizer='sgd').to_json())
     with pytest.raises(StudyError) as error:
         trials.check_unchanged([trial])
     assert str(error.value) == (
@@ -123,7 +124,7 @@ def test_what_was_run_with_other_flags_is_refused(tmp_path: pathlib.Path) -> Non
         '-> 0.06). Give the study another --out, or remove the folders of what is to be run again.'
     )
     with pytest.raises(StudyError, match='intra_op_threads: 2 -> 1'):
-        results.write_whole(path, _changed(trial.config, **settled).to_json())
+        write_whole(path, _changed(trial.config, **settled).to_json())
         trials.check_unchanged([trial_in(tmp_path, intra_op_threads=1)])
 
 

@@ -1,0 +1,1 @@
+"""Evaluates a checkpoint again, with a report on its mistakes."""

@@ -1,0 +1,156 @@
+"""The pictures of an evaluation's errors: the confusion matrix, and the reliability diagram."""
+
+import io
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.patheffects import Normal, Stroke
+from matplotlib.ticker import StrMethodFormatter
+
+from inception_v3.evaluate_report.analysis import BINS, Bin
+
+DOTS_PER_INCH = 150
+# Of more classes, there is no room for names and numbers; of the least of them, none for names but in small type.
+_LABELLED_AT_MOST = 30
+_LONGEST_NAME = 18
+
+
+class Look(NamedTuple):
+    """Colours of a figure: those of the page that it is in."""
+
+    paper: str
+    ink: str
+    faint: str
+    good: str
+    bad: str
+    most: str
+
+
+LIGHT = Look('#ffffff', '#1b1f24', '#8a939d', '#0072b2', '#c44f00', '#003a70')
+DARK = Look('#14171b', '#e6e9ed', '#7b8590', '#56b4e9', '#f0904e', '#9bd6ff')
+
+
+def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) -> bytes:
+    """Draws a confusion matrix as PNG, of the classes that occur.
+
+    Colours are fractions of a label's images; up to 30 classes have their names and numbers.
+
+    Args:
+      confusion: int64 [num_classes, num_classes], images by label and predicted class.
+      names: of all classes.
+      look: its colours.
+    """
+    occurring = np.flatnonzero(confusion.sum(axis=0) + confusion.sum(axis=1))
+    counts = confusion[np.ix_(occurring, occurring)]
+    shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+    is_labelled = len(occurring) <= _LABELLED_AT_MOST
+    side = max(4.5, 0.42 * len(occurring)) if is_labelled else 9.5
+    figure, axes = _axes(side + 1.6, side, look)
+    colours = LinearSegmentedColormap.from_list('share', [look.paper, look.good, look.most])
+    # The square root shows single images beside whole classes.
+    image = axes.imshow(shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), interpolation='nearest')
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
+    bar.set_label("fraction of the label's images", color=look.ink)
+    bar.ax.set_yticklabels(['0', '1 %', '10 %', '25 %', '50 %', '100 %'])
+    bar.ax.tick_params(colors=look.ink)
+    bar.outline.set_edgecolor(look.faint)
+    axes.set_xlabel('likeliest class', color=look.ink)
+    axes.set_ylabel('label', color=look.ink)
+    if is_labelled:
+        shown = [_short(names[label]) for label in occurring]
+        is_long = max(map(len, shown)) > 3
+        axes.set_xticks(range(len(shown)))
+        axes.set_xticklabels(shown, rotation=90 if is_long else 0)
+        axes.set_yticks(range(len(shown)))
+        axes.set_yticklabels(shown)
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                share = np.sqrt(shares[row, column])
+                # On colours in the middle, the paper's colour reads best.
+                colour = look.ink if share < 0.45 else look.paper
+                axes.text(column, row, f'{count:,}', ha='center', va='center', color=colour, fontsize=8)
+    else:
+        ticks = np.linspace(0, len(occurring) - 1, 11).astype(int)
+        for set_ticks, set_labels in (
+            (axes.set_xticks, axes.set_xticklabels),
+            (axes.set_yticks, axes.set_yticklabels),
+        ):
+            set_ticks(ticks)
+            set_labels([str(label) for label in occurring[ticks]])
+    return _png(figure)
+
+
+def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
+    """Draws the top-1 of images against their confidence, and how many there are of each, as PNG.
+
+    Args:
+      bins: the images by their confidence.
+      error: the expected calibration error.
+      look: its colours.
+    """
+    figure, axes = _axes(6.2, 6.4, look)
+    axes.remove()
+    above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={'height_ratios': [3, 1], 'hspace': 0.08})
+    for each in (above, below):
+        _dress(each, look)
+        each.grid(color=look.faint, alpha=0.25, linewidth=0.6)
+        each.set_axisbelow(True)
+    used = [b for b in bins if b.images]
+    centres, width = [(b.lower + b.upper) / 2 for b in used], 1 / BINS
+    tops = [b.top_1 for b in used]
+    above.bar(centres, tops, width, color=look.good, edgecolor=look.paper, label='top-1')
+    above.hlines(
+        [b.confidence for b in used],
+        [b.lower for b in used],
+        [b.upper for b in used],
+        color=look.bad,
+        linewidth=3,
+        label='mean confidence',
+        path_effects=[Stroke(linewidth=5, foreground=look.paper), Normal()],
+    )
+    above.plot([0, 1], [0, 1], '--', color=look.faint, linewidth=1, zorder=0.5)
+    above.set(xlim=(0, 1), ylim=(0, 1))
+    above.set_ylabel('top-1 of the images', color=look.ink)
+    legend = above.legend(
+        loc='lower right', bbox_to_anchor=(1, 1), ncol=2, frameon=False, fontsize=9, columnspacing=1, handlelength=1.2
+    )
+    for text in legend.get_texts():
+        text.set_color(look.ink)
+    above.set_title(f'expected calibration error {error:.2%}', color=look.ink, fontsize=9, loc='left')
+    below.bar(centres, [b.images for b in used], width, color=look.faint, edgecolor=look.paper)
+    below.set_yscale('log')
+    below.yaxis.set_major_formatter(StrMethodFormatter('{x:,.0f}'))
+    below.set_ylim(bottom=0.5)
+    below.set_ylabel('images', color=look.ink)
+    below.set_xlabel('confidence: probability of the likeliest class', color=look.ink)
+    return _png(figure)
+
+
+def _axes(width: float, height: float, look: Look) -> Any:
+    figure = Figure(figsize=(width, height), facecolor=look.paper)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    _dress(axes, look)
+    return figure, axes
+
+
+def _dress(axes: Any, look: Look) -> None:
+    axes.set_facecolor(look.paper)
+    axes.tick_params(colors=look.ink)
+    for spine in axes.spines.values():
+        spine.set_color(look.faint)
+
+
+def _png(figure: Figure) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format='png', dpi=DOTS_PER_INCH, bbox_inches='tight', facecolor=figure.get_facecolor())
+    return content.getvalue()
+
+
+def _short(name: str) -> str:
+    # A dollar sign begins a formula.
+    shown = name.replace('$', r'\$')
+    return shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + '…'

@@ -1,0 +1,1 @@
+"""Session hooks of training and evaluation."""

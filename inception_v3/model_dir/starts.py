@@ -1,0 +1,135 @@
+"""Each start of training, as `starts.jsonl` in model_dir keeps it: from where, with what, and on what."""
+
+import dataclasses
+import os
+import platform
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import tensorflow as tf
+
+from console.screen import logger
+from data import remote
+from data.dataset_info import DatasetInfo
+from inception_v3.config import Config, ConfigError, differences
+from inception_v3.model_dir import source
+from inception_v3.model_dir.checkpoints import latest_checkpoint, step_of
+from inception_v3.model_dir.files import CONFIG_FILE, append_line, now, read_lines, text_of, write_whole
+
+STARTS_FILE = 'starts.jsonl'
+
+
+class Start(NamedTuple):
+    """A start of training: one line of `starts.jsonl`.
+
+    Attributes:
+      step: the steps done before.
+      checkpoint: what it went on from, relative to model_dir; empty at step 0.
+      time: UTC, ISO 8601.
+      command: the program and its arguments.
+      directory: the working directory, which relative paths are in.
+      config: the fields of the configuration that are not at their defaults.
+      data_set: the name of the data set, as `dataset.json` has it; empty if there is none.
+      fingerprint: of the data set, as `dataset.json` has it; empty if there is none.
+      versions: of what a result depends on, as `results.versions` has them.
+      host: the `name` of the machine, its `processor`, and the `cores` that this process may use.
+    """
+
+    step: int
+    checkpoint: str
+    time: str
+    command: List[str]
+    directory: str
+    config: Dict[str, Any]
+    data_set: str
+    fingerprint: str
+    versions: Dict[str, Any]
+    host: Dict[str, Any]
+
+
+def this_start(config: Config, data_set: Optional[DatasetInfo]) -> Start:
+    """What a start of training with this configuration, now and here, is recorded as."""
+    model_dir = str(config.model_dir)
+    checkpoint = latest_checkpoint(model_dir)
+    versions = source.versions()
+    command = versions.pop('command')
+    return Start(
+        step=step_of(checkpoint) if checkpoint else 0,
+        checkpoint=os.path.relpath(checkpoint, model_dir) if checkpoint else '',
+        time=now(),
+        command=command,
+        directory=os.getcwd(),
+        config=not_default(config),
+        data_set=data_set.name if data_set else '',
+        fingerprint=data_set.fingerprint if data_set else '',
+        versions=versions,
+        host=this_host(),
+    )
+
+
+def not_default(config: Config) -> Dict[str, Any]:
+    """The fields of a configuration that are not at their defaults."""
+    default = Config()
+    values = dataclasses.asdict(config)
+    return {name: value for name, value in values.items() if value != getattr(default, name)}
+
+
+def this_host() -> Dict[str, Any]:
+    """The name of this machine, its processor, and the cores that this process may use."""
+    return {'name': platform.node(), 'processor': _processor(), 'cores': len(os.sched_getaffinity(0))}
+
+
+def _processor() -> str:
+    try:
+        with open('/proc/cpuinfo') as file:
+            names = [line.partition(':')[2].strip() for line in file if line.startswith('model name')]
+    except OSError:
+        names = []
+    return names[0] if names else platform.machine()
+
+
+def read(model_dir: str) -> List[Start]:
+    """The starts of a run, the first one first; a line cut short is passed over.
+
+    Raises:
+      RemoteError: they are refused, or cannot be reached.
+    """
+    return read_lines(os.path.join(model_dir, STARTS_FILE), lambda values: Start(**values))
+
+
+class RecordStartHook(tf.estimator.SessionRunHook):
+    """Writes the configuration into model_dir, and adds a line to its starts, when training first begins.
+
+    A folder that another configuration has written to is taken, and the differences are logged: going on with more
+    steps is meant so. What does not get as far as training leaves both files as they were.
+
+    Args:
+      config: of the run.
+      data_set: what its data set says of itself.
+    """
+
+    def __init__(self, config: Config, data_set: Optional[DatasetInfo]):
+        self._config = config
+        self._data_set = data_set
+        self._recorded = False
+
+    def begin(self) -> None:
+        """Writes both files, unless an earlier cycle of the same command has."""
+        if self._recorded:
+            return
+        path = os.path.join(str(self._config.model_dir), CONFIG_FILE)
+        if remote.exists(path):
+            _log_differences(path, self._config)
+        write_whole(path, self._config.to_json())
+        start = this_start(self._config, self._data_set)
+        append_line(os.path.join(str(self._config.model_dir), STARTS_FILE), start._asdict())
+        self._recorded = True
+
+
+def _log_differences(path: str, config: Config) -> None:
+    try:
+        changed = differences(Config.from_json(text_of(path)), config)
+    except ConfigError as error:
+        logger.info('%s is replaced; it could not be read: %s', path, error)
+        return
+    if changed:
+        logger.info('the configuration differs from that in %s: %s', path, '; '.join(changed))

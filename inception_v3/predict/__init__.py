@@ -1,0 +1,1 @@
+"""Classifies image files with a trained model."""

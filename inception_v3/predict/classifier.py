@@ -1,0 +1,203 @@
+"""Classifiers of encoded images: a run's checkpoint, or a SavedModel, with what evaluation does to an image."""
+
+import abc
+import contextlib
+import os
+from typing import Any, List, Optional, Sequence, Union
+
+import numpy as np
+import tensorflow as tf
+
+from console.screen import logger
+from data import remote
+from inception_v3 import infeed, trained_model
+from inception_v3.config import ConfigError
+from inception_v3.data_set import description_of
+from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.model_dir.files import CONFIG_FILE
+from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
+from inception_v3.predict.image_files import UnreadableError, why_undecodable
+from inception_v3.trained_model import TrainedModel
+
+_LIST_OF_CHECKPOINTS = 'checkpoint'
+
+
+# What comes of an image: the probabilities of its classes, float32 [num_classes], or why there are none.
+Outcome = Union[np.ndarray, UnreadableError]
+
+
+class Classifier(abc.ABC):
+    """A classifier of encoded images: JPEG, PNG, and GIF of one picture.
+
+    `prepare` an image, from any thread; then `classify` some that were prepared.
+
+    Attributes:
+      name: what it is, for people.
+      class_names: by class; empty where a class has none.
+    """
+
+    name: str
+    class_names: Sequence[str]
+
+    @abc.abstractmethod
+    def prepare(self, encoded: bytes) -> Any:
+        """What `classify` needs of an image file.
+
+        Raises:
+          UnreadableError: it cannot be decoded.
+        """
+
+    @abc.abstractmethod
+    def classify(self, prepared: Sequence[Any]) -> List[Outcome]:
+        """The probabilities of the classes of a batch of images."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Lets go of TensorFlow's resources."""
+
+
+class CheckpointClassifier(Classifier):
+    """The network with the weights that a run evaluates, in float32.
+
+    Args:
+      model: a checkpoint of the run.
+
+    Raises:
+      CheckpointError: it cannot be used.
+      DataError: the description of its data set cannot be read.
+    """
+
+    def __init__(self, model: TrainedModel):
+        config = model.config
+        self.name = f'{model.checkpoint}, {model.weights} weights'
+        self.class_names = _names_of(model)
+        with tf.Graph().as_default() as graph:
+            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._image = infeed.as_evaluated(resize_for_eval(self._encoded, config), config)
+            self._images = tf.compat.v1.placeholder(tf.float32, [None, config.height, config.width, 3])
+            spec = inception_model_fn(self._images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
+            self._probabilities = spec.predictions['probabilities']
+            self._session = tf.compat.v1.Session(graph=graph)
+            model.restore(self._session)
+
+    def prepare(self, encoded: bytes) -> np.ndarray:
+        """The image that the network gets to see, float32 [height, width, 3]."""
+        try:
+            return self._session.run(self._image, {self._encoded: encoded})
+        except tf.errors.InvalidArgumentError as error:
+            raise UnreadableError(why_undecodable(encoded, _first_line(error)))
+
+    def classify(self, prepared: Sequence[np.ndarray]) -> List[Outcome]:
+        """Runs the network."""
+        return [*self._session.run(self._probabilities, {self._images: np.stack(prepared)})]
+
+    def close(self) -> None:
+        """Closes the session."""
+        self._session.close()
+
+
+class SavedModelClassifier(Classifier):
+    """A SavedModel that this program has exported, with its own preprocessing.
+
+    Args:
+      path: its folder.
+
+    Raises:
+      ConfigError: it cannot be read, or does not take encoded images.
+    """
+
+    def __init__(self, path: str):
+        self.name = f'SavedModel {path}'
+        with tf.Graph().as_default() as graph:
+            self._session = tf.compat.v1.Session(graph=graph)
+            try:
+                tags = [tf.saved_model.SERVING]
+                signatures = tf.compat.v1.saved_model.load(self._session, tags, path).signature_def
+            except (OSError, RuntimeError, tf.errors.OpError) as error:
+                text = _first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
+                raise ConfigError(f'--model={path}: the SavedModel cannot be read: {text}')
+            if EXPORT_SIGNATURE not in signatures:
+                raise ConfigError(
+                    f'--model={path}: has no signature {EXPORT_SIGNATURE}, which the SavedModels of this program have; '
+                    f'it has {", ".join(sorted(signatures)) or "none"}.'
+                )
+        signature = signatures[EXPORT_SIGNATURE]
+        self._image_bytes = signature.inputs[EXPORT_SIGNATURE].name
+        self._probabilities = signature.outputs['probabilities'].name
+        num_classes = signature.outputs['probabilities'].tensor_shape.dim[1].size
+        self.class_names = [''] * num_classes
+        if 'class_names' in signature.outputs:
+            # It names the likeliest class of an image; told that these are all of them, it names all.
+            likeliest = {signature.outputs['classes'].name: np.arange(num_classes)}
+            names = self._session.run(signature.outputs['class_names'].name, likeliest)
+            self.class_names = [name.decode('utf-8', 'surrogateescape') for name in names]
+
+    def prepare(self, encoded: bytes) -> bytes:
+        """The image file: the SavedModel decodes it."""
+        return encoded
+
+    def classify(self, prepared: Sequence[bytes]) -> List[Outcome]:
+        """Runs the SavedModel, on one after the other if some cannot be decoded."""
+        try:
+            return [*self._session.run(self._probabilities, {self._image_bytes: [*prepared]})]
+        except tf.errors.InvalidArgumentError as error:
+            if len(prepared) == 1:
+                return [UnreadableError(why_undecodable(prepared[0], _first_line(error)))]
+        return [outcome for encoded in prepared for outcome in self.classify([encoded])]
+
+    def close(self) -> None:
+        """Closes the session."""
+        self._session.close()
+
+
+def load(path: str) -> Classifier:
+    """The classifier in a folder: a SavedModel, the newest of an export_dir, or the newest checkpoint of a model_dir.
+
+    Raises:
+      ConfigError: there is none of these, or one that cannot be used.
+      CheckpointError: a model_dir has no checkpoint, or one that cannot be used.
+      DataError: the description of its data set cannot be read.
+      RemoteError: something is refused, or cannot be reached.
+    """
+    if _is_saved_model(path):
+        return SavedModelClassifier(path)
+    # TensorFlow's list of a folder on this machine fails on names that are no UTF-8.
+    names = remote.names_in(path) if remote.is_remote(path) else os.listdir(path) if os.path.isdir(path) else None
+    if names is None:
+        raise ConfigError(f'--model={path}: no such folder.')
+    if {_LIST_OF_CHECKPOINTS, CONFIG_FILE} & {*names}:
+        return CheckpointClassifier(trained_model.find(path))
+    exported = _newest_saved_model(path, names)
+    if not exported:
+        raise ConfigError(
+            f'--model={path}: is neither the model_dir of a run nor a SavedModel, nor has it SavedModels in folders '
+            'that are named by the time.'
+        )
+    return SavedModelClassifier(exported)
+
+
+def _is_saved_model(path: str) -> bool:
+    return tf.compat.v1.saved_model.loader.maybe_saved_model_directory(path)
+
+
+def _newest_saved_model(export_dir: str, names: Sequence[str]) -> Optional[str]:
+    # Remote folders are listed with a slash at the end.
+    times = sorted((name.rstrip('/') for name in names if name.rstrip('/').isdigit()), key=int, reverse=True)
+    paths = (os.path.join(export_dir, time) for time in times)
+    return next((path for path in paths if _is_saved_model(path)), None)
+
+
+def _names_of(model: TrainedModel) -> List[str]:
+    """The names of a network's classes, as the run's data set has them, if it is still there."""
+    config = model.config
+    info = None
+    with contextlib.suppress(remote.RemoteError):
+        info = description_of(config) if config.data_dir else None
+    if not info:
+        logger.info('the classes have no names here: there is no dataset.json in %s', config.data_dir or 'no data_dir')
+    names = info.class_names if info else []
+    return [*names, *[''] * (config.num_classes - len(names))]
+
+
+def _first_line(error: tf.errors.OpError) -> str:
+    return error.message.partition('\n')[0]

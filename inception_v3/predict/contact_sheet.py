@@ -1,0 +1,116 @@
+"""A page of classified images: thumbnails, and the likeliest classes with their probabilities."""
+
+import os
+from types import TracebackType
+from typing import List, Optional, Sequence, TextIO, Tuple, Type
+
+import tensorflow as tf
+
+from inception_v3 import html
+from inception_v3.config import ConfigError
+from preprocessing.decoding import decode_image
+
+# Pixels of a thumbnail's longer side: sharp enough for screens with two to a point of the page.
+_SIDE = 320
+_JPEG_QUALITY = 80
+
+_BEGIN = html.template("""{{ layout.begin(title) }}
+<p class="faint path">by {{ classifier }}</p>
+<div class="cards">
+""")
+_CARD = html.template("""<figure class="card" style="margin: 0">
+{% if thumbnail %}<img src="{{ thumbnail }}" alt="">{% endif %}
+<figcaption><div class="path">{{ name }}</div>
+<ul class="bars">{% for class_name, probability in likeliest %}{{ layout.bar(class_name, probability) }}
+{% endfor %}</ul></figcaption>
+</figure>
+""")
+_END = html.template("""</div>
+{% if problems %}
+<h2>Not classified: {{ '{:,}'.format(problems | length) }}</h2>
+<ul>{% for problem in problems %}<li class="path">{{ problem }}</li>
+{% endfor %}</ul>
+{% endif %}
+<p class="faint">{{ '{:,}'.format(images) }} classified{{ ending }}.</p>
+</body>
+</html>
+""")
+
+
+class Thumbnails:
+    """Makes thumbnails of image files: small JPEG files of all of an image, upright as it was classified."""
+
+    def __init__(self) -> None:
+        with tf.Graph().as_default() as graph:
+            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            pixels = decode_image(self._encoded)
+            sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
+            size = tf.cast(tf.math.ceil(sides * tf.minimum(1.0, _SIDE / tf.reduce_max(sides))), tf.int32)
+            small = tf.compat.v1.image.resize_area(pixels[tf.newaxis], size)[0]
+            self._thumbnail = tf.image.encode_jpeg(tf.cast(small + 0.5, tf.uint8), quality=_JPEG_QUALITY)
+            self._session = tf.compat.v1.Session(graph=graph)
+
+    def make(self, encoded: bytes) -> bytes:
+        """The thumbnail of an image file that can be decoded."""
+        return self._session.run(self._thumbnail, {self._encoded: encoded})
+
+    def close(self) -> None:
+        """Lets go of TensorFlow's resources."""
+        self._session.close()
+
+
+class ContactSheet:
+    """Writes the page while images are classified; it is whole, and in its place, when the context ends.
+
+    Args:
+      path: of the page.
+      classifier: the name of what classifies.
+
+    Raises:
+      ConfigError: it cannot be written.
+    """
+
+    def __init__(self, path: str, classifier: str):
+        if os.path.isdir(path) or path.endswith('/'):
+            raise ConfigError(f'--html={path}: is a folder; name a file for the page.')
+        self._path = path
+        self._unfinished = f'{path}.unfinished'
+        try:
+            self._file: TextIO = open(self._unfinished, 'w', encoding='utf-8')  # noqa: SIM115
+        except OSError as error:
+            raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
+        self._images = 0
+        self._problems: List[str] = []
+        self._ending = ', and then interrupted'
+        self._file.write(_BEGIN.render(title='Predictions', classifier=classifier))
+
+    def add(self, name: str, thumbnail: bytes, likeliest: Sequence[Tuple[str, float]]) -> None:
+        """Adds an image.
+
+        Args:
+          name: of the image.
+          thumbnail: a JPEG file; empty if there is none.
+          likeliest: classes and their probabilities, the likeliest first.
+        """
+        self._images += 1
+        source = html.data_uri(thumbnail, 'image/jpeg') if thumbnail else ''
+        self._file.write(_CARD.render(name=name, thumbnail=source, likeliest=likeliest))
+
+    def add_problem(self, problem: str) -> None:
+        """Adds what could not be classified, and why."""
+        self._problems.append(problem)
+
+    def finish(self) -> None:
+        """Says that all is there."""
+        self._ending = ''
+
+    def __enter__(self) -> 'ContactSheet':
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        """Ends the page, whatever has ended the classification: what is done is shown."""
+        with self._file as file:
+            file.write(_END.render(problems=self._problems, images=self._images, ending=self._ending))
+        os.replace(self._unfinished, self._path)

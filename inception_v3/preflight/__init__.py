@@ -1,0 +1,1 @@
+"""Checks, without a TPU, whether a run may start on one."""

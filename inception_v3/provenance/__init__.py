@@ -1,0 +1,1 @@
+"""The origin of a run: its configuration, data, versions and commands."""

@@ -1,0 +1,1 @@
+"""Cloud TPU topologies, and a TPU emulated on the CPU."""

@@ -1,0 +1,1 @@
+"""TPU cores emulated on virtual devices of the CPU."""

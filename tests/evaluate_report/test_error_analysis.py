@@ -1,0 +1,216 @@
+"""What an evaluation gets wrong, against scikit-learn and against sums by hand; its pictures and its page."""
+
+import time
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import tensorflow as tf
+
+from inception_v3.evaluate_report import figures, page
+from inception_v3.evaluate_report.analysis import BINS, ErrorAnalysis
+from inception_v3.evaluate_report.report import ErrorReport, Place
+from inception_v3.metrics import PADDING_LABEL
+from inception_v3.model_dir.evaluations import Evaluation
+from tests.browser import browser
+from tests.predict.test_predict import read_page
+
+CLASSES = 7
+
+
+def made_up(images: int, seed: int = 0) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, logits that tend to them, and pixels that are the image's number."""
+    random = np.random.RandomState(seed)
+    labels = random.randint(1, CLASSES, images).astype(np.int32)
+    logits = random.normal(0, 1.5, [images, CLASSES]).astype(np.float32)
+    logits[np.arange(images), labels] += 1.5
+    pixels = (
+        np.zeros([images, 2, 3, 3], np.uint8) + np.arange(images, dtype=np.uint8)[:, np.newaxis, np.newaxis, np.newaxis]
+    )
+    return labels, logits, pixels
+
+
+def analysed(labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, mistakes: int = 5) -> ErrorAnalysis:
+    """In batches of 16, the last of which is filled up."""
+    analysis = ErrorAnalysis(CLASSES, mistakes)
+    missing = -len(labels) % 16
+    padded = (
+        np.concatenate([labels, np.full(missing, PADDING_LABEL, np.int32)]),
+        np.concatenate([logits, 100 * np.ones([missing, CLASSES], np.float32)]),
+        np.concatenate([pixels, np.zeros([missing, 2, 3, 3], np.uint8)]),
+    )
+    for begin in range(0, len(padded[0]), 16):
+        analysis.add(*(part[begin : begin + 16] for part in padded))
+    return analysis
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+
+
+def test_classes_and_confusions_are_those_of_scikit_learn() -> None:
+    labels, logits, pixels = made_up(200)
+    analysis = analysed(labels, logits, pixels)
+    predicted = logits.argmax(axis=1)
+    expected = sklearn.metrics.confusion_matrix(labels, predicted, labels=range(CLASSES))
+    np.testing.assert_array_equal(analysis.confusion, expected)
+    assert analysis.images == 200
+    top_5 = (np.argsort(-logits, axis=1)[:, :5] == labels[:, np.newaxis]).any(axis=1)
+    for c in analysis.classes:
+        own = labels == c.label
+        assert c.images == own.sum()
+        assert c.predicted == (predicted == c.label).sum()
+        if c.label:
+            assert c.top_1 == pytest.approx((predicted[own] == c.label).mean())
+            assert c.top_5 == pytest.approx(top_5[own].mean())
+        else:
+            # The background has no images.
+            assert c.top_1 is None and c.top_5 is None
+    assert sum(pair.images for pair in analysis.confusions) == (predicted != labels).sum()
+    counts = [pair.images for pair in analysis.confusions]
+    assert counts == sorted(counts, reverse=True)
+    first = analysis.confusions[0]
+    assert first.images == ((labels == first.label) & (predicted == first.predicted)).sum()
+
+
+def test_of_equal_logits_the_label_is_the_likeliest_as_in_the_metrics() -> None:
+    logits = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32)
+    analysis = ErrorAnalysis(3, 5)
+    analysis.add(np.array([0, 1, 0]), logits, np.zeros([3, 1, 1, 3], np.uint8))
+    np.testing.assert_array_equal(analysis.confusion, [[1, 1, 0], [0, 1, 0], [0, 0, 0]])
+    assert [mistake.number for mistake in analysis.mistakes] == [2]
+
+
+def test_the_calibration_error_is_the_sum_over_the_bins() -> None:
+    labels, logits, pixels = made_up(500)
+    analysis = analysed(labels, logits, pixels)
+    confidences, right = softmax(logits).max(axis=1), logits.argmax(axis=1) == labels
+    error = 0.0
+    for index, b in enumerate(analysis.bins):
+        inside = (confidences > index / BINS) & (confidences <= (index + 1) / BINS)
+        assert b.images == inside.sum()
+        if b.images:
+            assert b.confidence == pytest.approx(confidences[inside].mean())
+            assert b.top_1 == pytest.approx(right[inside].mean())
+            error += inside.mean() * abs(right[inside].mean() - confidences[inside].mean())
+    assert analysis.expected_calibration_error == pytest.approx(error)
+    assert error > 0.01
+
+
+def test_the_calibration_error_of_known_cases() -> None:
+    # 3 of 4 right with a confidence of 3/4: calibrated. 0 of 4 with the same: off by 3/4.
+    logits = np.tile(np.log(np.array([[3, 1]], np.float32)), [4, 1])
+    for labels, error in (([0, 0, 0, 1], 0), ([1, 1, 1, 1], 0.75)):
+        analysis = ErrorAnalysis(2, 0)
+        analysis.add(np.array(labels), logits, np.zeros([4, 1, 1, 3], np.uint8))
+        assert analysis.expected_calibration_error == pytest.approx(error, abs=1e-7)
+        assert not analysis.mistakes
+    # Certain to the last bit is in the last bin.
+    analysis.add(np.array([0]), np.array([[1000, 0]], np.float32), np.zeros([1, 1, 1, 3], np.uint8))
+    assert analysis.bins[-1][2:] == (1, 1.0, 1.0)
+
+
+def test_the_most_confident_mistakes_are_kept_the_worst_first() -> None:
+    labels, logits, pixels = made_up(200)
+    probabilities = softmax(logits)
+    wrong = np.flatnonzero(logits.argmax(axis=1) != labels)
+    worst = wrong[np.argsort(-probabilities[wrong].max(axis=1), kind='stable')][:5]
+    mistakes = analysed(labels, logits, pixels).mistakes
+    assert [mistake.number for mistake in mistakes] == worst.tolist()
+    for mistake in mistakes:
+        number = mistake.number
+        assert mistake.label == labels[number]
+        assert mistake.predicted == logits[number].argmax()
+        assert mistake.confidence == pytest.approx(probabilities[number].max(), rel=1e-5)
+        assert mistake.probability == pytest.approx(probabilities[number, labels[number]], rel=1e-5)
+        assert [c for c, _ in mistake.likeliest] == np.argsort(-logits[number])[:5].tolist()
+        assert mistake.pixels.base is None and (mistake.pixels == number).all()
+    # Of equals, the first.
+    analysis = ErrorAnalysis(2, 2)
+    analysis.add(np.ones(5, int), np.tile([[1.0, 0.0]], [5, 1]), np.zeros([5, 1, 1, 3], np.uint8))
+    assert [mistake.number for mistake in analysis.mistakes] == [0, 1]
+
+
+def pixels_of(png: bytes) -> np.ndarray:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.image.decode_png(png, channels=3))
+
+
+@pytest.mark.parametrize('look', [figures.LIGHT, figures.DARK])
+def test_the_pictures_show_what_there_is_in_the_colours_of_the_page(look: figures.Look) -> None:
+    def count(png: bytes, colour: str) -> int:
+        rgb = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+        return int((pixels_of(png) == rgb).all(axis=2).sum())
+
+    right, wrong = np.diag([9, 9, 9]), np.array([[0, 9, 0], [0, 0, 9], [9, 0, 0]])
+    for confusion in (right, wrong):
+        png = figures.confusion_matrix(confusion, ['a', 'b', 'c'], look)
+        image = pixels_of(png)
+        # Most is of the page's colour; the three whole cells are of the strongest.
+        assert count(png, look.paper) > image.shape[0] * image.shape[1] / 3
+        assert count(png, look.most) > image.shape[0] * image.shape[1] / 20
+    labels, logits, pixels = made_up(200)
+    analysis = analysed(labels, logits, pixels)
+    png = figures.reliability_diagram(analysis.bins, 0.1, look)
+    assert count(png, look.good) > 10000 and count(png, look.bad) > 500
+
+
+def report_of(analysis: ErrorAnalysis, names: List[str]) -> ErrorReport:
+    evaluation = Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.25, analysis.images, 1.0, 'now')
+    places = [Place(f'data/<{mistake.number}>', mistake.number) for mistake in analysis.mistakes]
+    return ErrorReport('runs/a&b', evaluation, analysis, names, places, ['A note.'])
+
+
+def page_of(report: ErrorReport) -> str:
+    looks = (figures.LIGHT, figures.DARK)
+    light, dark = (page.figures_of(report, look) for look in looks)
+    return page.html_of(report, light, dark)
+
+
+@pytest.mark.slow
+def test_a_thousand_classes_are_a_matter_of_seconds(tmp_path: Any) -> None:
+    random = np.random.RandomState(0)
+    analysis, pixels = ErrorAnalysis(1001, 10), np.zeros([50, 8, 8, 3], np.uint8)
+    for begin in range(0, 3000, 50):
+        labels = np.arange(begin, begin + 50) % 1000 + 1
+        analysis.add(labels, random.normal(0, 1, [50, 1001]).astype(np.float32), pixels)
+    report = report_of(analysis, ['background', *(f'name $_{{{label}}}' for label in range(1, 1001))])
+    start = time.process_time()
+    (tmp_path / 'page.html').write_text(page_of(report))
+    assert time.process_time() - start < 20
+    # A dot of the picture, at least, for a class.
+    confusion, _ = page.figures_of(report, figures.LIGHT)
+    assert min(pixels_of(confusion).shape[:2]) > 1001
+    shown = read_page(tmp_path / 'page.html')
+    # Two pictures, each for light and for dark, and the mistakes.
+    assert len(shown.images) == 4 + 10
+    assert 'name $_{7}' in shown.text
+
+
+def test_the_page_sorts_and_filters_its_classes(tmp_path: Any) -> None:
+    names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', 'eel', 'bee eater']
+    analysis = analysed(*made_up(300))
+    path = tmp_path / 'page.html'
+    script = """
+const order = () => [...body.rows].filter(row => !row.hidden).map(row => row.cells[1].textContent).join('|');
+const seen = [order()];
+heads[1].click(); seen.push(order());
+heads[1].click(); seen.push(order());
+heads[2].click(); seen.push(order());
+filter.value = 'BEE'; filter.dispatchEvent(new Event('input')); seen.push(order());
+return seen;
+"""
+    path.write_text(page_of(report_of(analysis, names)))
+    read_page(path)
+    with browser() as opened:
+        opened.open(str(path))
+        lists = [text.split('|') for text in opened.run(script)]
+        assert opened.complaints() == []
+    described = [c for c in analysis.classes if c.images]
+    by_top_1 = sorted(described, key=lambda c: c.top_1 or 0)
+    assert lists[0] == [names[c.label] for c in by_top_1]
+    assert sorted(lists[1]) == sorted(names[1:]) and lists[2] == lists[1][::-1]
+    by_images = {names[c.label]: c.images for c in described}
+    assert [by_images[name] for name in lists[3]] == sorted(by_images.values())
+    assert sorted(lists[4]) == ['bee', 'bee eater']

@@ -1,0 +1,320 @@
+"""The report on a run's evaluation: its numbers are the run's own, and what scikit-learn makes of its predictions."""
+
+import dataclasses
+import glob
+import json
+import os
+import shutil
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import tensorflow as tf
+
+from data import records, tar_layout, tar_shards
+from inception_v3 import infeed, trained_model
+from inception_v3.config import Config
+from inception_v3.evaluate_report import __main__ as evaluate_report
+from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
+from inception_v3.networks.registry import NETWORKS
+from tests.conftest import ONE_LAYER, Photo, evaluate, make_small_config
+from tests.predict.test_predict import read_page
+from tests.test_cycles import classify, execute, validation_set
+
+
+@pytest.fixture(autouse=True)
+def _of_one_layer(one_layer: None) -> None:
+    """The network does not matter here."""
+
+
+@pytest.fixture(scope='module')
+def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
+    """A run that has exported."""
+    folder = tmp_path_factory.mktemp('trained')
+    config = make_small_config(
+        digits_dir,
+        model_dir=str(folder / 'model'),
+        export_dir=str(folder / 'export'),
+        learning_rate=0.3,
+        batch_norm_decay=0.1,
+        moving_average_decay=0.5,
+        train_steps=8,
+        train_steps_per_eval=4,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+        execute(config)
+    return config
+
+
+def run(capfd: Any, *arguments: str) -> Tuple[int, str, List[str]]:
+    """The exit code, standard output, and the lines of standard error but for its progress."""
+    capfd.readouterr()
+    try:
+        code = evaluate_report.main(arguments)
+    except SystemExit as error:  # argparse's
+        code = int(str(error.code))
+    out, err = capfd.readouterr()
+    lines = [line for line in err.splitlines() if line[:1] != ' ' and not line.startswith('usage:')]
+    return code, out, [line for line in lines if 'evaluat' not in line or 'error' in line]
+
+
+def read_report(folder: str) -> Dict[str, Any]:
+    with open(os.path.join(folder, 'report.json')) as file:
+        return json.load(file)
+
+
+def same_scores(report: Dict[str, Any], evaluation: Evaluation) -> None:
+    """Makes sure that a report's evaluation is the run's own."""
+    scored = report['evaluation']
+    for name in ('top_1', 'top_5', 'cross_entropy'):
+        assert scored[name] == pytest.approx(getattr(evaluation, name), rel=1e-5)
+    for name in ('step', 'checkpoint', 'weights', 'images', 'changed', 'data_set'):
+        assert scored[name] == json.loads(json.dumps(getattr(evaluation, name)))
+    matrix = confusion_of(report)
+    assert matrix.sum() == evaluation.images
+    assert np.trace(matrix) / evaluation.images == pytest.approx(evaluation.top_1, rel=1e-6)
+
+
+def confusion_of(report: Dict[str, Any]) -> np.ndarray:
+    matrix = np.zeros([len(report['classes'])] * 2, int)
+    for c in report['classes']:
+        matrix[c['label'], c['label']] = round((c['top_1'] or 0) * c['images'])
+    for pair in report['confusions']:
+        matrix[pair['label'], pair['predicted']] = pair['images']
+    return matrix
+
+
+def record_at(path: str, position: int) -> Tuple[bytes, int]:
+    """The image and the label of a record."""
+    feature = tf.train.Example.FromString([*records.serialized_in(path)][position]).features.feature
+    return feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
+
+
+def test_its_numbers_are_those_of_the_run_and_of_scikit_learn(trained: Config, capfd: Any) -> None:
+    model_dir = str(trained.model_dir)
+    before = sorted(os.listdir(model_dir))
+    # 359 images in batches of 50: the last is filled up.
+    code, out, err = run(capfd, model_dir, '--batch_size=50', '--mistakes=20')
+    assert (code, err) == (0, [])
+    folder = os.path.join(model_dir, 'evaluation_report')
+    assert sorted(os.listdir(model_dir)) == sorted([*before, 'evaluation_report'])
+    assert sorted(os.listdir(folder)) == ['confusion.png', 'reliability.png', 'report.html', 'report.json']
+    report, evaluation = read_report(folder), read_evaluations(model_dir)[-1]
+    assert evaluation.step == 8
+    same_scores(report, evaluation)
+    assert report['evaluation']['fingerprint'] == evaluation.fingerprint != ''
+
+    (exported,) = glob.glob(os.path.join(str(trained.export_dir), '*'))
+    encoded, labels = zip(*validation_set(trained))
+    outputs = classify(exported, [*encoded])
+    predicted, probabilities = outputs['classes'], outputs['probabilities']
+    expected = sklearn.metrics.confusion_matrix(labels, predicted, labels=range(11))
+    np.testing.assert_array_equal(confusion_of(report), expected)
+    confidences, right = probabilities.max(axis=1), predicted == labels
+    error = 0.0
+    for b in report['bins']:
+        inside = (confidences > b['lower']) & (confidences <= b['upper'])
+        assert b['images'] == inside.sum()
+        if b['images']:
+            error += inside.mean() * abs(right[inside].mean() - confidences[inside].mean())
+    assert report['expected_calibration_error'] == pytest.approx(error, rel=1e-4)
+
+    worst = np.sort(confidences[~right])[::-1][:20]
+    assert [m['confidence'] for m in report['mistakes']] == pytest.approx(worst.tolist(), rel=1e-5)
+    places = [record_at(m['path'], m['position']) for m in report['mistakes']]
+    found = classify(exported, [encoded for encoded, _ in places])
+    for mistake, (_, label), row, most in zip(
+        report['mistakes'], places, found['probabilities'], found['classes'].tolist()
+    ):
+        assert (mistake['label'], mistake['predicted']) == (label, most)
+        assert mistake['confidence'] == pytest.approx(row.max(), rel=1e-5)
+        assert mistake['probability_of_label'] == pytest.approx(row[label], rel=1e-5)
+
+    page = read_page(os.path.join(folder, 'report.html'))
+    assert len(page.images) == 4 + 20
+    said = out.splitlines()
+    assert said[0].split() == ['top-1', f'{evaluation.top_1:.2%}']
+    assert f'{evaluation.top_1:.2%}' in page.text
+    assert said[-1].split() == ['report', os.path.join(folder, 'report.html')]
+    assert 'The run itself has recorded' in out
+
+
+def test_a_checkpoint_and_a_folder_may_be_named(trained: Config, tmp_path: Any, capfd: Any) -> None:
+    model_dir = str(trained.model_dir)
+    first, _ = read_evaluations(model_dir)
+    out = str(tmp_path / 'out')
+    assert run(capfd, model_dir, '--checkpoint=model.ckpt-4', f'--out={out}', '--mistakes=0')[0] == 0
+    report = read_report(out)
+    same_scores(report, first)
+    assert report['mistakes'] == []
+    model = trained_model.find(model_dir, os.path.join(model_dir, 'model.ckpt-4'))
+    assert (model.step, model.weights) == (4, 'average')
+
+
+@pytest.fixture(scope='module')
+def photo_run(photo_dir: str, tmp_path_factory: Any) -> Config:
+    """A run of one step, after which nearly all is wrong, with settings far from the default."""
+    config = make_small_config(
+        photo_dir,
+        model_dir=str(tmp_path_factory.mktemp('photo_run') / 'run'),
+        num_train_images=5,
+        num_eval_images=5,
+        num_classes=6,
+        train_batch_size=4,
+        eval_batch_size=3,
+        train_steps=1,
+        height=80,
+        width=96,
+        preprocessing='vgg',
+        transfer='uint8',
+        transpose_enabled=True,
+        moving_average=False,
+        eval_total_size=4,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+        execute(config)
+    return config
+
+
+def copied(config: Config, folder: str, **changes: Any) -> str:
+    """A copy of a run's model_dir, in which its configuration is another."""
+    model_dir = shutil.copytree(str(config.model_dir), folder)
+    with open(os.path.join(model_dir, 'config.json'), 'w') as file:
+        file.write(dataclasses.replace(config, **changes).to_json())
+    return model_dir
+
+
+@pytest.mark.parametrize('data_format', ['tfrecord', pytest.param('tar', marks=pytest.mark.slow)])
+def test_it_evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any, data_format: str) -> None:
+    data_dir = photo_run.data_dir
+    if data_format == 'tar':
+        data_dir = str(tmp_path / 'tar')
+        tar_shards.convert(photo_run.data_dir, data_dir, 0, print)
+    # As if it had been trained there.
+    model_dir = copied(photo_run, str(tmp_path / 'run'), data_dir=data_dir, data_format=data_format)
+    code, _, err = run(capfd, model_dir)
+    assert (code, err) == (0, [])
+    report = read_report(os.path.join(model_dir, 'evaluation_report'))
+    (evaluation,) = read_evaluations(model_dir)
+    assert (evaluation.images, evaluation.weights) == (4, 'raw')
+    same_scores(report, evaluation)
+    assert len(report['mistakes']) == round((1 - evaluation.top_1) * 4) > 0
+    for mistake in report['mistakes']:
+        path, position = mistake['path'], mistake['position']
+        if data_format == 'tar':
+            with tar_layout.Shard(path) as shard:
+                label = [*shard.samples()][position].label
+        else:
+            _, label = record_at(path, position)
+        assert label == mistake['label']
+
+
+@pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'transfer': 'uint8'}, {'precision': 'bfloat16'}])
+def test_pictures_are_of_the_pixels_that_the_network_saw(
+    small_config: Config, photos: Sequence[Photo], changes: Dict[str, Any]
+) -> None:
+    config = dataclasses.replace(small_config, height=80, width=96, **changes)
+    resized = resize_for_eval(tf.constant(photos[0].encoded), config)
+    sent = infeed.for_evaluation(resized, config)[tf.newaxis]
+    shown, expected = evaluate(infeed.pixels_of(infeed.received(sent, False, config), config)[0], resized)
+    # bfloat16 has 8 bits of a fraction.
+    tolerance = 0.5 if config.precision == 'bfloat16' else 0.001
+    assert np.abs(shown - np.round(expected)).max() <= 1
+    assert np.abs(shown - expected).mean() < 0.5 + tolerance
+    assert np.abs(shown - expected).max() <= 0.5 + 2 * tolerance
+
+
+def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
+    photo_run: Config, tmp_path: Any, capfd: Any
+) -> None:
+    data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
+    path = records.find_shards(data_dir, records.VALIDATION)[0]
+    all_records = [*records.serialized_in(path)]
+    example = tf.train.Example.FromString(all_records[0])
+    example.features.feature['image/encoded'].bytes_list.value[:] = [b'no image']
+    with tf.io.TFRecordWriter(path) as writer:
+        for number, serialized in enumerate(all_records):
+            writer.write(serialized if number else example.SerializeToString())
+    model_dir = copied(photo_run, str(tmp_path / 'run'), max_bad_records=1, eval_total_size=0)
+    out = str(tmp_path / 'out')
+    before = sorted(os.listdir(model_dir))
+    code, said, _ = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={out}')
+    assert code == 0
+    assert sorted(os.listdir(model_dir)) == before
+    assert 'Records that could not be used: 1.' in said and path in said
+    assert f'data_dir: {photo_run.data_dir} -> {data_dir}' in said
+    report = read_report(out)
+    assert report['evaluation']['images'] == 4
+    places = {(mistake['path'], mistake['position']) for mistake in report['mistakes']}
+    assert len(places) == len(report['mistakes']) > 0 and (path, 0) not in places
+    for mistake in report['mistakes']:
+        assert record_at(mistake['path'], mistake['position'])[1] == mistake['label']
+
+    # Without leave, it is a mistake, which is named.
+    model_dir = copied(photo_run, str(tmp_path / 'strict'))
+    code, _, err = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={tmp_path}/not')
+    assert code == 2
+    assert any(path in line and 'cannot be decoded' in line for line in err)
+    assert os.listdir(str(tmp_path / 'not')) == []
+
+
+def test_mistakes_end_with_one_message(trained: Config, photo_dir: str, tmp_path: Any, capfd: Any) -> None:
+    model_dir = str(trained.model_dir)
+    empty = tmp_path / 'empty'
+    empty.mkdir()
+    begun = tmp_path / 'begun'
+    begun.mkdir()
+    shutil.copy(os.path.join(model_dir, 'config.json'), str(begun))
+    file = tmp_path / 'file'
+    file.write_text('')
+    more_classes = shutil.copytree(photo_dir, str(tmp_path / 'more'))
+    info_path = os.path.join(more_classes, 'dataset.json')
+    with open(info_path) as opened:
+        info = json.load(opened)
+    with open(info_path, 'w') as opened:
+        json.dump({**info, 'num_classes': 12, 'class_names': ['x'] * 12}, opened)
+    cases: List[Tuple[List[str], str]] = [
+        ([str(tmp_path / 'none')], f'{tmp_path}/none: there is no checkpoint in it.'),
+        ([str(begun)], f'{begun}: there is no checkpoint in it.'),
+        ([model_dir, '--checkpoint=model.ckpt-5'], '--checkpoint=model.ckpt-5: there is no such checkpoint'),
+        ([model_dir, f'--data_dir={empty}'], str(empty)),
+        ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, the background included; the network has 11.'),
+        ([model_dir, '--data_format=tar'], trained.data_dir),
+        ([model_dir, f'--out={file}'], f'--out={file}: cannot be written to'),
+        ([model_dir, '--out='], '--out: must be the path of a folder; here it is empty.'),
+        ([model_dir, '--data_dir='], '--data_dir: must be the path of a folder; here it is empty.'),
+        ([''], 'MODEL_DIR: must be the path of a folder; here it is empty.'),
+        ([model_dir, '--batch_size=0'], '--batch_size=0: must be at least 1.'),
+        ([model_dir, '--mistakes=-1'], '--mistakes=-1: must be at least 0.'),
+        ([], 'model_dir'),
+    ]
+    for arguments, message in cases:
+        code, out, err = run(capfd, *arguments)
+        assert (code, out) == (2, ''), arguments
+        assert len(err) == 1 and message in err[0], (arguments, err)
+
+
+@pytest.mark.slow
+def test_made_up_images_have_neither_names_nor_places(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+    model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
+    code, out, err = run(capfd, model_dir, '--mistakes=2')
+    assert (code, err) == (0, [])
+    assert 'class ' in out
+    report = read_report(os.path.join(model_dir, 'evaluation_report'))
+    assert report['evaluation']['images'] == 4
+    assert {mistake['path'] for mistake in report['mistakes']} == {None}
+
+
+def test_a_run_of_made_up_images_is_shown_those_that_are_named(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+    model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
+    code, out, _ = run(capfd, model_dir, f'--data_dir={photo_run.data_dir}', '--mistakes=2')
+    assert code == 0
+    assert 'use_data: fake -> real' in out
+    report = read_report(os.path.join(model_dir, 'evaluation_report'))
+    assert {os.path.dirname(mistake['path']) for mistake in report['mistakes']} == {photo_run.data_dir}
+    code, _, err = run(capfd, model_dir, f'--data_dir={tmp_path}/nowhere')
+    assert code == 2 and f'{tmp_path}/nowhere' in err[0]

@@ -1,0 +1,96 @@
+"""Training that diverges: it really does, by its learning rate, and what is kept of it is good."""
+
+import dataclasses
+import io
+import os
+from typing import Any, List
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from console.screen import Screen
+from inception_v3 import cycles
+from inception_v3.config import Config
+from inception_v3.cycles import Run, TrainingError
+from inception_v3.hooks import saving
+from inception_v3.model_dir import checkpoints
+from tests.conftest import make_small_config
+
+EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
+
+
+def make_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
+    values = {'mode': 'train', 'optimizer': 'sgd', 'seed': 1, 'intra_op_threads': 1, 'train_steps': 40, **changes}
+    return make_small_config(data_dir, model_dir=str(tmp_path / 'model'), **values)
+
+
+def steps_listed(config: Config) -> List[int]:
+    state = tf.train.get_checkpoint_state(config.model_dir)
+    return [int(path.rpartition('-')[2]) for path in state.all_model_checkpoint_paths]
+
+
+@pytest.fixture
+def saving_every_step(monkeypatch: Any) -> None:
+    """A checkpoint after every run of the session, as if steps were as long as the time between checkpoints."""
+
+    class EveryRun(saving.CheckpointHook):
+        def __init__(self, *arguments: Any):
+            super().__init__(*arguments)
+            self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
+
+    monkeypatch.setattr(cycles, 'CheckpointHook', EveryRun)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('changes', [{}, EMULATED])
+@pytest.mark.parametrize(
+    ('rate', 'shown'),
+    [(1e30, 'The (loss is not a number|weights are not finite) any more'), (1e5, 'The loss has exploded to')],
+)
+def test_what_diverges_is_stopped_and_a_good_checkpoint_kept(
+    changes: Any, rate: float, shown: str, digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
+) -> None:
+    config = make_config(digits_dir, tmp_path, **changes)
+    Run(dataclasses.replace(config, train_steps=2), Screen(io.StringIO())).execute()
+    diverging = dataclasses.replace(config, learning_rate=rate)
+    with pytest.raises(
+        TrainingError, match=rf'{shown}.* in step \d+, at a learning rate of .*--learning_rate'
+    ) as error:
+        Run(diverging, Screen(io.StringIO())).execute()
+    newest = steps_listed(config)[-1]
+    assert f'The checkpoint of step {newest} is kept' in str(error.value)
+    assert newest >= 2
+    # It is not only finite: the loss of the weights in it is one from which training goes on.
+    again = dataclasses.replace(config, learning_rate=1e-3, train_steps=newest + 2)
+    Run(again, Screen(io.StringIO())).execute()
+    assert steps_listed(config)[-1] == newest + 2
+
+
+def test_a_checkpoint_is_passed_over_that_gave_the_bad_loss(
+    digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
+) -> None:
+    config = make_config(digits_dir, tmp_path, learning_rate=1e5)
+    with pytest.raises(TrainingError, match=r'The loss has exploded') as error:
+        Run(config, Screen(io.StringIO())).execute()
+    newest = steps_listed(config)[-1]
+    bad = newest + 1
+    assert f'in step {bad}, ' in str(error.value)
+    assert f'The checkpoint of step {bad}, which gave it, was moved into {config.model_dir}/passed_over' in str(
+        error.value
+    )
+    assert f'model.ckpt-{bad}.index' in os.listdir(os.path.join(str(config.model_dir), 'passed_over'))
+    checkpoints.check_sound(os.path.join(str(config.model_dir), 'passed_over', f'model.ckpt-{bad}'))
+
+
+def test_weights_that_are_not_finite_are_never_saved_though_their_loss_is_not_seen(
+    digits_dir: str, tmp_path: Any, one_layer: None
+) -> None:
+    # The loss of the only step is that of the first weights. The rate is four times that per 256 images: infinite.
+    config = make_config(digits_dir, tmp_path, learning_rate=1e38, train_batch_size=1024, train_steps=1)
+    with pytest.raises(TrainingError, match=r'The weights are not finite any more in step 0'):
+        Run(config, Screen(io.StringIO())).execute()
+    assert steps_listed(config) == [0]
+    assert not [name for name in os.listdir(str(config.model_dir)) if name.startswith('model.ckpt-1')]
+    reader = tf.train.load_checkpoint(config.model_dir)
+    assert all(np.isfinite(reader.get_tensor(name)).all() for name in reader.get_variable_to_shape_map())

@@ -1,0 +1,202 @@
+"""Images for TensorBoard: what the pipeline makes of the very records, whatever the way to the device."""
+
+import dataclasses
+import io
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from console.screen import Screen
+from data import tar_shards
+from data.records import DataError
+from inception_v3 import infeed
+from inception_v3.config import Config, ConfigError
+from inception_v3.cycles import Run
+from inception_v3.hooks import image_summaries
+from inception_v3.hooks.image_summaries import OUTLINE_COLOR
+from inception_v3.input_pipeline import InputPipeline
+from tests.conftest import Photo, encode_jpeg, evaluate, make_small_config
+from tests.test_cycles import write_records
+
+NAMES = ['background', *'abcde']
+VGG_MEANS = [123.68, 116.78, 103.94]
+
+
+@pytest.fixture
+def config(photo_dir: str) -> Config:
+    return make_small_config(
+        photo_dir, num_train_images=5, num_eval_images=5, num_classes=6, image_summaries=3, seed=5, train_batch_size=3
+    )
+
+
+def drawn(config: Config, is_training: bool, step: int = 0) -> Dict[str, np.ndarray]:
+    """Pixels by tag, in order."""
+    summary = image_summaries.draw(config, is_training, NAMES, step)
+    pixels = evaluate(*[tf.image.decode_png(value.image.encoded_image_string) for value in summary.value])
+    for value, image in zip(summary.value, pixels):
+        assert image.shape == (value.image.height, value.image.width, value.image.colorspace)
+    return {value.tag: image for value, image in zip(summary.value, pixels)}
+
+
+def fed(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, np.ndarray]:
+    """What a step's network sees: images and labels."""
+    options = tf.compat.v1.ConfigProto()
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=options) as session:
+        global_step = tf.compat.v1.train.create_global_step()
+        dataset = InputPipeline(is_training, config)({'batch_size': 3})
+        iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+        features, labels = iterator.get_next()
+        images = tf.cast(infeed.received(features, config.transpose_enabled, config), tf.float32)
+        global_step.load(step, session)
+        session.run(iterator.initializer)
+        return session.run([images, labels])
+
+
+AS_WORDS = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shards': 1}
+
+
+# The default is that of the run in test_tensorboard.py.
+@pytest.mark.parametrize(
+    ('changes', 'is_training'),
+    [
+        ({'transfer': 'uint8', 'transpose_enabled': True}, True),
+        ({'preprocessing': 'vgg'}, False),
+        pytest.param({'preprocessing': 'vgg'}, True, marks=pytest.mark.slow),
+        pytest.param({**AS_WORDS, 'preprocessing': 'vgg'}, True, marks=pytest.mark.slow),
+        pytest.param(AS_WORDS, False, marks=pytest.mark.slow),
+        pytest.param(
+            {'use_fast_color_distort': False, 'fast_mode': False, 'use_annotated_bbox': True},
+            True,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({'precision': 'bfloat16'}, True, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_they_are_what_the_network_sees_of_these_records(
+    config: Config, changes: Dict[str, Any], is_training: bool
+) -> None:
+    config = dataclasses.replace(config, **changes)
+    images, labels = fed(config, is_training, step=7)
+    found = drawn(config, is_training, step=7)
+    names = [f'{n:02d} label {label} ({NAMES[label]})' for n, label in enumerate(labels, 1)]
+    kind, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
+    assert [*found] == [f'{kind}/{name}, {what}' for name in names for what in ('before', after)]
+    expected = images + VGG_MEANS if config.preprocessing == 'vgg' else (images + 1) * 127.5
+    for name, image in zip(names, expected):
+        seen = found[f'{kind}/{name}, {after}'].astype(np.float64)
+        # Both are rounded, and halves may go either way.
+        np.testing.assert_allclose(seen, image, rtol=0, atol=0.5 + 1e-3)
+
+
+def outlined(whole: np.ndarray) -> Tuple[slice, slice]:
+    """Where the outlined box is."""
+    rows, columns = np.nonzero((whole == OUTLINE_COLOR).all(axis=2))
+    return slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1)
+
+
+def test_the_outline_is_of_the_crop_that_is_trained_on(config: Config, photos: List[Photo]) -> None:
+    config = dataclasses.replace(config, cb_distortion_range=0.0, cr_distortion_range=0.0)
+    found = drawn(config, True)
+    boxes = []
+    for tag in [tag for tag in found if tag.endswith('before')]:
+        decoded = evaluate(tf.image.decode_jpeg(photos[NAMES.index(tag[-len('a), before')]) - 1].encoded))
+        box = outlined(found[tag])
+        boxes.append(box)
+        crop = evaluate(tf.compat.v1.image.resize(decoded[box][np.newaxis], [75, 75]))[0]
+        seen = found[tag.replace('before', 'distorted')]
+        clear = (seen > 0) & (seen < 255)
+        # All that is left is one shift of the brightness.
+        spread = min(np.std((seen - each)[clear]) for each in (crop, crop[:, ::-1]))
+        assert spread < 0.5
+        outside = np.ones(decoded.shape[:2], bool)
+        outside[box] = False
+        np.testing.assert_array_equal(found[tag][outside], decoded[outside])
+    assert len(set(map(str, boxes))) == 3
+
+
+def test_large_images_are_made_smaller_with_their_outline(config: Config, photos: List[Photo], tmp_path: Any) -> None:
+    large = np.repeat(np.repeat(photos[1].pixels, 4, 0), 6, 1)
+    example = tf.train.Example()
+    example.features.feature['image/encoded'].bytes_list.value.append(encode_jpeg(large))
+    example.features.feature['image/class/label'].int64_list.value.append(1)
+    write_records(tmp_path, 'validation', [example.SerializeToString()])
+    found = drawn(dataclasses.replace(config, data_dir=str(tmp_path)), False)
+    # One record, of 2,048 x 3,072 pixels, though three images were asked for.
+    whole, _ = found.values()
+    assert whole.shape == (683, 1024, 3)
+    rows, columns = outlined(whole)
+    assert (rows.start, rows.stop) == pytest.approx((683 / 16, 683 * 15 / 16), abs=1)
+    assert (columns.start, columns.stop) == pytest.approx((1024 / 16, 1024 * 15 / 16), abs=1)
+
+
+@pytest.mark.slow
+def test_tar_shards_are_drawn_from_likewise(config: Config, photo_dir: str, tmp_path: Any) -> None:
+    tar_dir = str(tmp_path / 'tar')
+    tar_shards.convert(photo_dir, tar_dir, 0, lambda text: None)
+    tar = dataclasses.replace(config, data_dir=tar_dir, data_format='tar')
+    images, labels = fed(tar, True)
+    found = drawn(tar, True)
+    assert [int(tag.split()[2]) for tag in [*found][::2]] == labels.tolist()
+    np.testing.assert_allclose([*found.values()][1], (images[0] + 1) * 127.5, rtol=0, atol=0.501)
+
+
+def test_records_that_may_be_skipped_are_left_out(config: Config, photos: List[Photo], tmp_path: Any) -> None:
+    good = tf.train.Example()
+    good.features.feature['image/encoded'].bytes_list.value.append(photos[0].encoded)
+    good.features.feature['image/class/label'].int64_list.value.append(2)
+    write_records(tmp_path, 'validation', [b'nonsense', good.SerializeToString()])
+    bad = dataclasses.replace(config, data_dir=str(tmp_path), seed=None, model_dir=str(tmp_path / 'model'))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        drawn(bad, False)
+    found = drawn(dataclasses.replace(bad, max_bad_records=1), False)
+    assert [*found] == ['eval_images/01 label 2 (b), before', 'eval_images/01 label 2 (b), cropped']
+
+
+def test_names_are_fit_for_a_tag() -> None:
+    names = ['', 'a/b', 'c\udcff', 'd' * 200]
+    tags = [image_summaries.tag_name(label, names) for label in range(5)]
+    assert tags[:3] == ['label 0', 'label 1 (a|b)', r'label 2 (c\udcff)']
+    assert tags[3:] == [f'label 3 ({"d" * 20}...{"d" * 20})', 'label 4']
+
+
+def test_made_up_images_are_not_drawn() -> None:
+    with pytest.raises(ConfigError, match='--image_summaries=1: needs --use_data=real'):
+        Config(use_data='fake', image_summaries=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    'changes', [{}, {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 2}], ids=str
+)
+def test_drawing_changes_nothing_that_is_trained(
+    config: Config, changes: Dict[str, Any], tmp_path: Any, one_layer: None
+) -> None:
+    checkpoints = []
+    for count in (0, 3):
+        model_dir = str(tmp_path / str(count))
+        drawing = dataclasses.replace(
+            config,
+            **changes,
+            train_batch_size=4,
+            model_dir=model_dir,
+            mode='train',
+            train_steps=3,
+            image_summaries=count,
+        )
+        Run(drawing, Screen(io.StringIO())).execute()
+        checkpoints.append(tf.train.load_checkpoint(f'{model_dir}/model.ckpt-3'))
+    without, drawn_with = checkpoints
+    assert without.get_variable_to_shape_map() == drawn_with.get_variable_to_shape_map()
+    for name in without.get_variable_to_shape_map():
+        assert without.get_tensor(name).tobytes() == drawn_with.get_tensor(name).tobytes()
+
+
+def test_a_bad_record_that_is_to_be_drawn_is_named(config: Config, tmp_path: Any, one_layer: None) -> None:
+    write_records(tmp_path, 'train', [b'nonsense'])
+    bad = dataclasses.replace(config, data_dir=str(tmp_path), mode='train', model_dir=str(tmp_path / 'model'))
+    with pytest.raises(DataError, match=r'train-00000-of-00001, record 0: not a tf\.train\.Example'):
+        Run(bad, Screen(io.StringIO())).execute()

@@ -1,0 +1,223 @@
+"""The live line and the log, as a terminal and as a file see them."""
+
+import io
+import logging
+import math
+import re
+from typing import Any, List, Optional, Tuple
+
+import pytest
+import tensorflow as tf
+
+from console.screen import Screen, duration, logger
+from inception_v3.hooks import progress
+from inception_v3.hooks.progress import Status, StepLines, Throughput, TrainingProgress
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(stream: io.StringIO) -> str:
+    """What is on the screen in the end: an erased line is gone."""
+    return '\n'.join(line.rpartition('\r\x1b[K')[2] for line in stream.getvalue().split('\n'))
+
+
+def log(screen: Screen, text: str) -> None:
+    screen.emit(logging.LogRecord('inception_v3', logging.INFO, '', 0, text, None, None))
+
+
+def test_on_a_terminal_one_line_is_renewed_below_the_log(monkeypatch: Any) -> None:
+    monkeypatch.setattr(progress, '_LIVE_INTERVAL', 0)
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.update('step 1')
+    screen.update('step 2')
+    assert shown(stream) == 'step 2'
+    log(screen, 'checkpoint written')
+    assert shown(stream) == 'checkpoint written\nstep 2'
+    screen.clear()
+    assert shown(stream) == 'checkpoint written\n'
+
+
+def test_a_line_is_not_longer_than_the_terminal(monkeypatch: Any) -> None:
+    monkeypatch.setattr(progress, '_terminal_width', lambda stream: 10)
+    stream = Terminal()
+    Screen(stream).update('123456789012345')
+    assert shown(stream) == '123456789'
+
+
+def test_elsewhere_plain_lines_come_now_and_then(monkeypatch: Any, caplog: Any) -> None:
+    stream = io.StringIO()
+    screen = Screen(stream)
+    monkeypatch.setattr(logger, 'handlers', [screen])
+    # Through setLevel: a logger remembers what it was asked while its level was another one.
+    caplog.set_level(logging.INFO, logger.name)
+    for step in range(100):
+        screen.update(f'step {step}')
+    assert stream.getvalue() == 'step 0\n'
+    assert '\x1b' not in stream.getvalue()
+
+
+def test_training_shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
+    monkeypatch.setattr(progress, '_LIVE_INTERVAL', 0)
+    clock = iter([float(second) for second in range(100)])
+    monkeypatch.setattr(progress.time, 'monotonic', lambda: next(clock))
+    stream, throughput = Terminal(), Throughput()
+    step = tf.compat.v1.train.get_or_create_global_step()
+    tf.compat.v1.losses.add_loss(tf.constant(1.5))
+    hook = TrainingProgress(Screen(stream), throughput, 10, batch_size=64)
+    advance = step.assign_add(1)
+    with tf.compat.v1.train.SingularMonitoredSession(hooks=[hook]) as session:
+        for _ in range(3):
+            session.run(advance)
+        line = shown(stream)
+    match = re.fullmatch(r'step (\d+) of 10, loss 1\.5000, ([\d.]+) images/s, 0:(\d\d) left', line)
+    assert match
+    assert throughput.images == 2 * 64 and throughput.images_per_second
+    assert throughput.images_per_second == pytest.approx(128 / throughput.seconds)
+    assert float(match[2]) == pytest.approx(throughput.images_per_second, abs=0.1)
+    assert int(match[3]) == round((10 - int(match[1])) * 64 / throughput.images_per_second)
+    assert shown(stream) == ''
+
+
+@pytest.mark.parametrize(
+    ('steps', 'told'),
+    [
+        (1, [(1, False)]),
+        (2, [(2, True)]),
+        (3, [(2, True), (3, True)]),
+        (10, [(2, True), (10, True)]),
+        (40, [(2, True), (17, True), (32, True), (40, True)]),
+    ],
+)
+def test_a_log_has_a_rate_and_the_last_step_of_every_cycle(
+    steps: int, told: List[Tuple[int, bool]], monkeypatch: Any, caplog: Any
+) -> None:
+    caplog.set_level(logging.INFO, logger.name)
+    now = 0.0
+    monkeypatch.setattr(progress.time, 'monotonic', lambda: now)
+    screen = Screen(io.StringIO())
+    step = tf.compat.v1.train.get_or_create_global_step()
+    tf.compat.v1.losses.add_loss(tf.constant(1.5))
+    with tf.compat.v1.Session() as session:
+        for cycle in range(2):
+            caplog.clear()
+            hook = TrainingProgress(screen, Throughput(), 100, 64)
+            hook.begin()
+            context = tf.estimator.SessionRunContext(hook.before_run(None), session)
+            for done in range(1, steps + 1):
+                now += 1
+                step.load(steps * cycle + done, session)
+                hook.after_run(context, tf.estimator.SessionRunValues(1.5, None, None))
+            hook.end(session)
+            lines = [record.getMessage() for record in caplog.records]
+            assert lines[0] == 'preparing to train, 100 steps in all'
+            found = [status for status in map(Status.parse, lines[1:]) if status]
+            assert [(s.step - steps * cycle, s.seconds_left is not None) for s in found] == told
+
+
+@pytest.mark.parametrize(('seconds', 'text'), [(0, '0:00'), (59.6, '1:00'), (3599, '59:59'), (36061, '10:01:01')])
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ('line', 'status'),
+    [
+        ('step 7 of 10, loss 1.5000', Status(7, 10, 1.5, None, None)),
+        ('step 7 of 10, loss nan', None),
+        ('step 0 of 213000, loss 12.3456, 1,234.5 images/s, 10:01:01 left', Status(0, 213000, 12.3456, 1234.5, 36061)),
+        ('step 9 of 10, loss 0.0000, 0.1 images/s, 0:09 left', Status(9, 10, 0, 0.1, 9)),
+        (
+            'device CPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 2.0 images/s',
+            Status(1, 10, 1.5, None, None, 'CPU:0', 1, 2.0),
+        ),
+        (
+            'device TPU:0, epoch 3, step 9 of 10, loss 1.5000, Rate 48,718.0, GlobalRate 3,456.7 images/s, 0:01 left',
+            Status(9, 10, 1.5, 48718, 1, 'TPU:0', 3, 3456.7),
+        ),
+    ],
+)
+def test_a_line_is_read_as_it_was_written(line: str, status: Optional[Status]) -> None:
+    read = Status.parse(f'12:34:56 {line}')
+    if status is None:
+        assert read and math.isnan(read.loss)
+        return
+    assert read == status and str(read) == line
+
+
+class Clock:
+    """Training whose visits come at given times, in seconds; nothing else takes any."""
+
+    def __init__(self, monkeypatch: Any, caplog: Any, step_lines: StepLines):
+        caplog.set_level(logging.INFO, logger.name)
+        self._caplog = caplog
+        self._step_lines = step_lines
+        self._now = 0.0
+        monkeypatch.setattr(progress.time, 'monotonic', lambda: self._now)
+
+    def train(self, begin: float, visits: List[Tuple[float, int]]) -> List[str]:
+        """The lines of a cycle: it begins at a time, and at others the host visits it after so many steps."""
+        self._caplog.clear()
+        hook = TrainingProgress(Screen(io.StringIO()), Throughput(), 10, 64, self._step_lines)
+        self._now = begin
+        step = tf.compat.v1.train.get_or_create_global_step()
+        tf.compat.v1.losses.add_loss(tf.constant(1.5))
+        hook.begin()
+        with tf.compat.v1.Session() as session:
+            hook.after_create_session(session, None)
+            context = tf.estimator.SessionRunContext(hook.before_run(None), session)
+            for self._now, done in visits:
+                step.load(done, session)
+                hook.after_run(context, tf.estimator.SessionRunValues(1.5, None, None))
+        return [r.getMessage() for r in self._caplog.records if not r.getMessage().startswith('preparing')]
+
+
+def test_rates_are_those_computed_by_hand(monkeypatch: Any, caplog: Any) -> None:
+    clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 2, batch_size=64, epoch_images=160, step=0))
+    # 64 images a step. In the last visit, 0.95 * 64 + 0.05 * 32; and three steps have all 160 images.
+    assert clock.train(10, [(12, 1), (13, 2), (15, 3)]) == [
+        'device TPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 32.0 images/s',
+        'device TPU:0, epoch 1, step 2 of 10, loss 1.5000, Rate 64.0, GlobalRate 42.7 images/s, 0:08 left',
+        'device TPU:0, epoch 1, step 3 of 10, loss 1.5000, Rate 62.4, GlobalRate 38.4 images/s, 0:07 left',
+        'epoch 1: time 5.0 s, 192 images, GlobalRate 38.4 images/s, over 2 replicas together',
+    ]
+    # After an evaluation of 85 seconds. The fifth step ends at 320 images.
+    assert clock.train(100, [(101, 4), (101.5, 5)]) == [
+        'device TPU:0, epoch 2, step 4 of 10, loss 1.5000, GlobalRate 64.0 images/s',
+        'device TPU:0, epoch 2, step 5 of 10, loss 1.5000, Rate 128.0, GlobalRate 85.3 images/s, 0:03 left',
+        'epoch 2: time 1.5 s, 128 images, GlobalRate 85.3 images/s, over 2 replicas together',
+    ]
+
+
+def test_an_epoch_goes_on_over_evaluations(monkeypatch: Any, caplog: Any) -> None:
+    # A command that goes on after step 4, in the second epoch of 192 images.
+    clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=192, step=4))
+    assert clock.train(0, [(2, 5)]) == ['device CPU:0, epoch 2, step 5 of 10, loss 1.5000, GlobalRate 32.0 images/s']
+    assert clock.train(50, [(51, 6)]) == [
+        'device CPU:0, epoch 2, step 6 of 10, loss 1.5000, GlobalRate 42.7 images/s',
+        'epoch 2: time 3.0 s, 128 images, GlobalRate 42.7 images/s, over 1 replica together',
+    ]
+
+
+def test_several_epochs_may_end_in_a_loop(monkeypatch: Any, caplog: Any) -> None:
+    clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 8, batch_size=64, epoch_images=60, step=0))
+    assert clock.train(0, [(2, 3)])[-1] == (
+        'epochs 1 to 3: time 2.0 s, 192 images, GlobalRate 96.0 images/s, over 8 replicas together'
+    )
+
+
+def test_steps_that_are_done_again_count_again(monkeypatch: Any, caplog: Any) -> None:
+    clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=640, step=0))
+    # The session was lost after the third step, and the last checkpoint is of the first: 3 + 0 + 1 steps in 4 seconds.
+    lines = clock.train(0, [(1, 1), (2, 3), (3, 1), (4, 2)])
+    assert 'step 2 of 10' in lines[-1] and 'GlobalRate 64.0 images/s' in lines[-1]
+
+
+@pytest.mark.parametrize('line', ['', 'step 7 of 10', 'step 500: top-1 98.89 %', 'step 7 of 10, loss 1.5000, more'])
+def test_other_lines_are_no_status(line: str) -> None:
+    assert Status.parse(line) is None

@@ -1,0 +1,136 @@
+"""What is written for TensorBoard, when and where: hooks and files, without a run."""
+
+import dataclasses
+import glob
+import os
+from typing import Any, Dict, List
+
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.hooks import summaries
+from inception_v3.hooks.summaries import EvaluationSummaries, TrainingSummaries
+from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir.evaluations import append_evaluation
+from tests.model_dir.test_evaluations import EVALUATION
+
+
+@pytest.fixture
+def config(tmp_path: Any) -> Config:
+    """A run of 50 steps an epoch, whose learning rate falls at each, with a point every 4 steps."""
+    return Config(
+        use_tpu=False,
+        model_dir=str(tmp_path / 'model'),
+        train_batch_size=64,
+        num_train_images=3200,
+        learning_rate_decay_epochs=1,
+        save_summary_steps=4,
+    )
+
+
+def shown(folder: Any) -> Dict[str, Dict[int, float]]:
+    """The curves in a folder's event files, as TensorBoard reads them."""
+    curves: Dict[str, Dict[int, float]] = {}
+    for path in sorted(glob.glob(os.path.join(str(folder), 'events.*'))):
+        for event in tf.compat.v1.train.summary_iterator(path):
+            if event.session_log.status == tf.compat.v1.SessionLog.START:
+                curves = {tag: {s: v for s, v in curve.items() if s < event.step} for tag, curve in curves.items()}
+            for value in event.summary.value:
+                assert event.step not in curves.setdefault(value.tag, {})
+                curves[value.tag][event.step] = value.simple_value
+    return curves
+
+
+def make_older(folder: str) -> None:
+    """Names the event files in a folder, which have the second in their names, as those of an earlier command."""
+    for path in glob.glob(os.path.join(folder, 'events.*')):
+        os.rename(path, path.replace('tfevents.', 'tfevents.0'))
+
+
+def train(hook: TrainingSummaries, begin: int, loops: List[int], monkeypatch: Any) -> None:
+    """A session that begins at a step, and does so many steps between visits of the host, each in a tenth of a second.
+
+    The loss is the number of the step.
+    """
+    now = [1000.0]
+    monkeypatch.setattr(summaries.time, 'monotonic', lambda: now[0])
+    with tf.Graph().as_default():
+        step = tf.compat.v1.train.get_or_create_global_step()
+        done = tf.compat.v1.placeholder(tf.int64, [])
+        advance = step.assign_add(done)
+        tf.compat.v1.losses.add_loss(tf.cast(advance, tf.float32) - 1)
+        start = step.assign(begin)
+        with tf.compat.v1.train.SingularMonitoredSession(hooks=[_At(start), hook]) as session:
+            for loop in loops:
+                now[0] += 0.1 * loop
+                session.run(advance, {done: loop})
+    hook.flush()
+
+
+class _At(tf.estimator.SessionRunHook):
+    def __init__(self, start: tf.Tensor):
+        self._start = start
+
+    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+        session.run(self._start)
+
+
+def test_a_point_is_at_the_steps_done_before_it(config: Config, monkeypatch: Any) -> None:
+    train(TrainingSummaries(config, ()), 0, [1] * 60, monkeypatch)
+    curves = shown(config.model_dir)
+    at = [*range(0, 60, 4)]
+    assert curves['loss'] == {step: step for step in at}
+    assert curves['epoch'] == {step: pytest.approx(step / 50) for step in at}
+    assert curves['learning_rate'] == {step: pytest.approx(learning_rate(step, config)) for step in at}
+    assert curves['learning_rate'][48] > curves['learning_rate'][52]
+    # Ten steps a second, of 64 images; the first step has nothing before it.
+    assert curves['images_per_second'] == {step: pytest.approx(640, rel=1e-4) for step in at[1:]}
+
+
+def test_on_a_tpu_a_point_is_written_when_the_host_is_next_visited(config: Config, monkeypatch: Any) -> None:
+    train(TrainingSummaries(config, ()), 0, [3, 3, 3, 1, 1, 9, 2], monkeypatch)
+    # The loops end with steps 2, 5, 8, 9, 10, 19 and 21; those in between have no multiple of 4.
+    assert [*shown(config.model_dir)['loss']] == [2, 5, 8, 19, 21]
+
+
+def test_what_goes_on_makes_void_what_was_beyond_its_checkpoint(config: Config, monkeypatch: Any) -> None:
+    train(TrainingSummaries(config, ()), 0, [1] * 22, monkeypatch)
+    other = dataclasses.replace(config, learning_rate=1.0)
+    train(TrainingSummaries(other, ()), 14, [1] * 4, monkeypatch)
+    rates = shown(config.model_dir)['learning_rate']
+    assert [*rates] == [0, 4, 8, 12, 16]
+    assert rates[12] == pytest.approx(learning_rate(12, config))
+    assert rates[16] == pytest.approx(learning_rate(16, other))
+
+
+def test_beside_a_host_call_only_the_speed_is_left_to_write(config: Config, monkeypatch: Any) -> None:
+    asked = dataclasses.replace(config, skip_host_call=False)
+    train(TrainingSummaries(asked, ()), 0, [1] * 9, monkeypatch)
+    make_older(f'{config.model_dir}/host')
+    train(TrainingSummaries(asked, ()), 6, [1] * 9, monkeypatch)
+    assert shown(config.model_dir) == {}
+    assert {tag: [*curve] for tag, curve in shown(f'{config.model_dir}/host').items()} == {
+        'images_per_second': [4, 8, 12]
+    }
+
+
+def test_a_step_that_is_evaluated_again_has_its_last_values(config: Config) -> None:
+    def evaluate(writer: EvaluationSummaries, step: int, top_1: float) -> None:
+        evaluation = EVALUATION._replace(step=step, top_1=top_1)
+        append_evaluation(str(config.model_dir), evaluation)
+        writer.write(evaluation)
+
+    tf.io.gfile.makedirs(str(config.model_dir))
+    writer = EvaluationSummaries(config, ())
+    for step, top_1 in ((100, 0.1), (200, 0.2), (300, 0.3), (200, 0.4)):
+        evaluate(writer, step, top_1)
+    assert shown(f'{config.model_dir}/eval')['top_1'] == pytest.approx({100: 0.1, 200: 0.4, 300: 0.3})
+    make_older(f'{config.model_dir}/eval')
+    writer = EvaluationSummaries(config, ())
+    evaluate(writer, 300, 0.5)
+    evaluate(writer, 400, 0.6)
+    curves = shown(f'{config.model_dir}/eval')
+    assert curves['top_1'] == pytest.approx({100: 0.1, 200: 0.4, 300: 0.5, 400: 0.6})
+    assert curves.keys() == {'top_1', 'top_5', 'cross_entropy'}
+    assert curves['cross_entropy'][400] == pytest.approx(EVALUATION.cross_entropy)

@@ -1,0 +1,142 @@
+"""SIGTERM: real signals, to this process, and to a whole program."""
+
+import dataclasses
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable, List
+
+import pytest
+import tensorflow as tf
+
+from console.screen import Screen
+from inception_v3.config import Config
+from inception_v3.cycles import Run
+from inception_v3.disk import DiskError
+from inception_v3.hooks import termination as termination_module
+from inception_v3.hooks.termination import RESUME, TerminatedError, Termination
+from inception_v3.model_dir.trainer_lock import CLAIM_FILE
+from tests.conftest import make_small_config
+
+EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError('it does not come')
+
+
+class Later(threading.Thread):
+    """Does something when there is a file."""
+
+    def __init__(self, path: str, action: Callable[[], None]):
+        super().__init__(daemon=True)
+        self._path = path
+        self._action = action
+        self.start()
+
+    def run(self) -> None:
+        wait_for(lambda: os.path.exists(self._path))
+        time.sleep(0.5)
+        self._action()
+
+
+def endless(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
+    values = {'mode': 'train', 'train_steps': 10**6, 'learning_rate': 1e-3, **changes}
+    return make_small_config(data_dir, model_dir=str(tmp_path / 'model'), **values)
+
+
+@pytest.mark.parametrize('changes', [{}, EMULATED])
+def test_training_ends_with_its_last_step_saved_and_goes_on_from_there(
+    digits_dir: str, tmp_path: Any, one_layer: None, changes: Any
+) -> None:
+    config = endless(digits_dir, tmp_path, **changes)
+    handler = signal.getsignal(signal.SIGTERM)
+    Later(f'{config.model_dir}/model.ckpt-0.index', terminate)
+    with Termination(lambda: pytest.fail('too early')) as termination, pytest.raises(TerminatedError) as error:
+        Run(config, Screen(io.StringIO()), termination).execute()
+    step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
+    assert f'after step {step} of 1000000, which is saved; the same command goes on' in str(error.value)
+    assert step > 0 and step % (config.iterations if config.use_tpu else 1) == 0
+    assert not os.path.exists(os.path.join(str(config.model_dir), CLAIM_FILE))
+    assert signal.getsignal(signal.SIGTERM) == handler
+    if not changes:
+        Run(dataclasses.replace(config, train_steps=step + 1), Screen(io.StringIO())).execute()
+        assert tf.train.latest_checkpoint(config.model_dir).endswith(f'-{step + 1}')
+
+
+def test_without_steps_to_lose_it_ends_at_once_even_within_an_operation() -> None:
+    ended, released = threading.Event(), threading.Event()
+    ended_within_operation: List[bool] = []
+    queue = tf.queue.FIFOQueue(1, tf.int32)
+    operation, end_operation = queue.dequeue(), queue.enqueue(0)
+
+    def meanwhile() -> None:
+        terminate()
+        ended_within_operation.append(ended.wait(60))
+        session.run(end_operation)
+
+    with Termination(ended.set) as termination, tf.compat.v1.Session() as session:
+        termination.release = released.set
+        signals = threading.Timer(0.2, meanwhile)
+        signals.start()
+        # No handler of Python runs until it returns.
+        session.run(operation)
+        signals.join()
+    assert ended_within_operation == [True]
+    assert released.is_set() and not termination.requested
+
+
+def test_a_second_signal_ends_at_once_unless_it_is_the_first_passed_on(monkeypatch: Any) -> None:
+    ended: List[bool] = []
+    with Termination(lambda: ended.append(True)) as termination:
+        termination.steps_to_lose(True)
+        terminate()
+        wait_for(lambda: termination.requested)
+        terminate()
+        time.sleep(0.2)
+        assert not ended
+        monkeypatch.setattr(termination_module, '_SAME_REQUEST', 0.1)
+        terminate()
+        wait_for(lambda: bool(ended))
+
+
+def test_a_program_exits_with_the_code_that_says_resume(digits_dir: str, tmp_path: Any) -> None:
+    model_dir = str(tmp_path / 'model')
+    arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']
+    program = subprocess.Popen(
+        [sys.executable, '-m', 'tests.one_layer_program', *arguments, f'--export_dir={tmp_path}/export'],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for(lambda: os.path.exists(f'{model_dir}/model.ckpt-0.index'))
+        time.sleep(0.5)
+        program.send_signal(signal.SIGTERM)
+        _, err = program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert program.returncode == RESUME == 75, err
+    assert 'the step under way is finished' in err or 'ended by SIGTERM' in err
+    assert 'Traceback' not in err and 'the same command goes on' in err
+    assert not os.path.exists(f'{model_dir}/{CLAIM_FILE}')
+
+
+def test_a_folder_that_vanishes_during_a_run_is_told(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+    config = endless(digits_dir, tmp_path, save_checkpoints_secs=1)
+    Later(f'{config.model_dir}/model.ckpt-0.index', lambda: shutil.rmtree(str(config.model_dir)))
+    with pytest.raises(DiskError, match=r'--model_dir=\S+: is gone, since this run began\. Bring it back'):
+        Run(config, Screen(io.StringIO())).execute()
+    assert not os.path.exists(str(config.model_dir))

@@ -1,0 +1,292 @@
+"""The best checkpoint: which one it is, that no interruption spoils it, and that it is a model_dir."""
+
+import dataclasses
+import glob
+import os
+import shutil
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+import pytest
+import tensorflow as tf
+
+from data import remote
+from inception_v3.config import Config
+from inception_v3.model_dir import best_checkpoint
+from inception_v3.model_dir.checkpoints import CheckpointError, step_of
+from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
+from tests.conftest import make_small_config
+from tests.model_dir.test_evaluations import EVALUATION
+from tests.model_dir.test_starts import save
+from tests.test_cycles import evaluations, execute
+
+
+def evaluated(step: int, top_1: float, **others: Any) -> Evaluation:
+    return EVALUATION._replace(step=step, checkpoint=f'model.ckpt-{step}', top_1=top_1, **others)
+
+
+def offer(model_dir: str, evaluation: Evaluation) -> None:
+    """Makes a checkpoint, and has it kept if it is the best."""
+    save(model_dir, evaluation.step)
+    best_checkpoint.keep(model_dir, os.path.join(model_dir, evaluation.checkpoint), evaluation)
+
+
+def kept(model_dir: str) -> Evaluation:
+    """The evaluation of what is kept, whose files are read, by TensorFlow's means."""
+    best = best_checkpoint.read(model_dir)
+    assert best is not None
+    assert tf.train.latest_checkpoint(os.path.join(model_dir, 'best')) == best.checkpoint
+    assert step_of(best.checkpoint) == best.evaluation.step
+    return best.evaluation
+
+
+def names(model_dir: str) -> List[str]:
+    return sorted(name.rstrip('/') for name in tf.io.gfile.listdir(os.path.join(model_dir, 'best')))
+
+
+def test_the_better_one_takes_the_place_and_of_equals_the_earlier_stays(tmp_path: Any) -> None:
+    model_dir = str(tmp_path)
+    assert best_checkpoint.read(model_dir) is None
+    expected = [(1, 0.5, 1), (2, 0.25, 1), (3, 0.5, 1), (4, 0.75, 4), (5, 0.7, 4)]
+    for step, top_1, best in expected:
+        offer(model_dir, evaluated(step, top_1))
+        assert kept(model_dir).step == best
+        assert names(model_dir) == ['checkpoint', f'step-{best}']
+    # Another checkpoint of the same step: of a run that began anew.
+    for top_1 in (0.8, 0.9):
+        offer(model_dir, evaluated(4, top_1))
+        assert kept(model_dir).top_1 == top_1
+        assert len(names(model_dir)) == 2
+
+
+@pytest.mark.parametrize(
+    'other',
+    [{'weights': 'raw'}, {'images': 9}, {'fingerprint': 'f'}, {'changed': ('preprocessing: inception -> vgg',)}],
+)
+def test_what_was_evaluated_otherwise_is_not_compared(tmp_path: Any, caplog: Any, other: Dict[str, Any]) -> None:
+    caplog.set_level('INFO')
+    model_dir = str(tmp_path)
+    offer(model_dir, evaluated(1, 0.5))
+    offer(model_dir, evaluated(2, 0.9, **other))
+    assert kept(model_dir).step == 1
+    assert 'step 2 is not compared with the best so far, step 1' in caplog.text
+    assert f'{next(iter(other))}: ' in caplog.text
+
+
+class Killed(BaseException):
+    """The end of the process, as far as what it writes is concerned."""
+
+
+class _Operations:
+    """What changes files, counted; the one at `fatal` is done by half, and nothing is done after it."""
+
+    def __init__(self, patch: Any, fatal: Optional[int]):
+        self.count = 0
+        self._fatal = fatal
+        gfile = tf.io.gfile
+        self._patch, self._copy, self._file, self._rmtree = patch, gfile.copy, gfile.GFile, gfile.rmtree
+        self._replace('makedirs', lambda path: None)
+        self._replace('rename', self._rename_half)
+        self._replace('copy', self._copy_half)
+        self._replace('rmtree', self._remove_half)
+        self._replace('GFile', self._write_half, lambda path, mode: mode in ('w', 'a'))
+
+    def _replace(self, name: str, half: Callable, counts: Callable = lambda *unused, **others: True) -> None:
+        original = getattr(tf.io.gfile, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            if counts(*arguments, **options):
+                if self.count == self._fatal:
+                    half(*arguments, **options)
+                    raise Killed
+                self.count += 1
+            return original(*arguments, **options)
+
+        self._patch.setattr(tf.io.gfile, name, counted)
+
+    def _copy_half(self, source: str, target: str, overwrite: bool) -> None:
+        with self._file(source, 'rb') as file:
+            content = file.read()
+        with self._file(target, 'wb') as file:
+            file.write(content[: len(content) // 2])
+
+    def _rename_half(self, source: str, target: str, overwrite: bool) -> None:
+        # A remote store has no renaming: TensorFlow makes a copy, and removes the original.
+        if remote.is_remote(source):
+            self._copy(source, target, overwrite)
+
+    def _remove_half(self, folder: str) -> None:
+        tf.io.gfile.remove(os.path.join(folder, sorted(tf.io.gfile.listdir(folder))[0]))
+
+    def _write_half(self, path: str, mode: str) -> None:
+        with self._file(path, mode) as file:
+            file.write('{"step": 2')
+
+
+class Outcome(NamedTuple):
+    """What a killed process left: the step of the best, what was in its folder, and what was after the next one."""
+
+    step: int
+    left: List[str]
+    afterwards: List[str]
+
+
+def killed(model_dir: str, fatal: int, patch: Any) -> Outcome:
+    """Kills the replacement of a best checkpoint within one of its operations, and then keeps the next one."""
+    offer(model_dir, evaluated(1, 0.25))
+    save(model_dir, 2)
+    operations = _Operations(patch, fatal)
+    with pytest.raises(Killed):
+        best_checkpoint.keep(model_dir, os.path.join(model_dir, 'model.ckpt-2'), evaluated(2, 0.5))
+    assert operations.count == fatal
+    patch.undo()
+    best, left = kept(model_dir), names(model_dir)
+    assert best.top_1 == best.step / 4
+    offer(model_dir, evaluated(3, 0.75))
+    assert kept(model_dir).step == 3
+    return Outcome(best.step, left, names(model_dir))
+
+
+# A folder, the checkpoint's two files, the evaluation and then the list in two operations each, the old folder's end.
+OPERATIONS = 8
+NAMING = 6
+
+
+def check_killed(root: str, moments: Sequence[int]) -> None:
+    """Kills it within each of some operations in turn."""
+    with pytest.MonkeyPatch.context() as patch:
+        for fatal in moments:
+            outcome = killed(os.path.join(root, str(fatal)), fatal, patch)
+            # The second half of the renaming removes what remote stores have copied.
+            named = fatal > NAMING or (fatal == NAMING and remote.is_remote(root))
+            assert outcome.step == (2 if named else 1), outcome
+            # Whatever was left behind is there no more after the next.
+            assert fatal == 0 or len(outcome.left) > 2, outcome
+            assert outcome.afterwards == ['checkpoint', 'step-3'], outcome
+
+
+def test_a_replacement_has_so_many_moments(tmp_path: Any, monkeypatch: Any) -> None:
+    offer(str(tmp_path), evaluated(1, 0.25))
+    save(str(tmp_path), 2)
+    operations = _Operations(monkeypatch, None)
+    best_checkpoint.keep(str(tmp_path), str(tmp_path / 'model.ckpt-2'), evaluated(2, 0.5))
+    assert operations.count == OPERATIONS
+
+
+def test_a_kill_at_any_moment_leaves_the_old_one_or_the_new_one_whole(tmp_path: Any) -> None:
+    check_killed(str(tmp_path), range(OPERATIONS))
+
+
+def test_what_others_put_beside_it_stays(tmp_path: Any) -> None:
+    model_dir = str(tmp_path)
+    offer(model_dir, evaluated(1, 0.5))
+    (tmp_path / 'best' / 'eval').mkdir()
+    (tmp_path / 'best' / 'results.jsonl').write_text('')
+    (tmp_path / 'best' / 'step-1-of-mine').mkdir()
+    offer(model_dir, evaluated(2, 0.6))
+    assert names(model_dir) == ['checkpoint', 'eval', 'results.jsonl', 'step-1-of-mine', 'step-2']
+
+
+def test_a_checkpoint_that_vanishes_meanwhile_is_not_kept(tmp_path: Any, monkeypatch: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    model_dir = str(tmp_path)
+    offer(model_dir, evaluated(1, 0.5))
+    copy = tf.io.gfile.copy
+
+    def overtaken(*arguments: Any, **options: Any) -> None:
+        copy(*arguments, **options)
+        # As a trainer does.
+        for path in glob.glob(str(tmp_path / 'model.ckpt-2.*')):
+            os.remove(path)
+
+    monkeypatch.setattr(tf.io.gfile, 'copy', overtaken)
+    offer(model_dir, evaluated(2, 0.6))
+    assert kept(model_dir).step == 1
+    assert 'model.ckpt-2 vanished before it could be kept' in caplog.text
+
+
+def test_a_copy_that_is_not_whole_is_not_taken(tmp_path: Any, monkeypatch: Any) -> None:
+    model_dir = str(tmp_path)
+    offer(model_dir, evaluated(1, 0.5))
+
+    def cut_short(source: str, target: str, overwrite: bool) -> None:
+        shutil.copy(source, target)
+        os.truncate(target, os.path.getsize(source) // 2)
+
+    monkeypatch.setattr(tf.io.gfile, 'copy', cut_short)
+    with pytest.raises(Exception, match=r'model\.ckpt-2.*could not be copied whole'):
+        offer(model_dir, evaluated(2, 0.6))
+    assert kept(model_dir).step == 1
+
+
+def test_a_spoilt_one_is_named_before_anything_is_trained(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+    offer(str(tmp_path), evaluated(1, 0.5))
+    path = tmp_path / 'best' / 'step-1' / 'evaluation.json'
+    path.write_text('{"step": 1')
+    config = make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=2, keep_best=True)
+    with pytest.raises(CheckpointError, match=rf'{path}: does not hold the evaluation .* move {tmp_path}/best away'):
+        execute(config)
+
+
+def content(checkpoint: str) -> Dict[str, bytes]:
+    """The files of a checkpoint, but its graph, which Estimator writes again when it goes on."""
+    found = {}
+    for path in [*glob.glob(f'{checkpoint}.index'), *glob.glob(f'{checkpoint}.data-*')]:
+        with open(path, 'rb') as file:
+            found[os.path.basename(path)] = file.read()
+    return found
+
+
+def test_a_run_keeps_its_best_which_is_a_model_dir(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+    model_dir = str(tmp_path / 'run')
+    config = make_small_config(
+        digits_dir,
+        model_dir=model_dir,
+        train_steps=6,
+        train_steps_per_eval=3,
+        batch_norm_decay=0.5,
+        moving_average_decay=0.5,
+        keep_best=True,
+    )
+    summary = execute(config)
+    recorded = evaluations(config)
+    # The first of those with the highest top-1.
+    best = max(recorded, key=lambda evaluation: evaluation.top_1)
+    assert kept(model_dir) == best
+    kept_files = content(f'{model_dir}/best/step-{best.step}/model.ckpt-{best.step}')
+    assert len(kept_files) == 2 and kept_files == content(f'{model_dir}/model.ckpt-{best.step}')
+    assert f'{best.top_1:.2%} top-1 at step {best.step}, in {model_dir}/best' in summary
+
+    # A command that was killed before it kept what it had evaluated: the next one makes up for that.
+    shutil.rmtree(f'{model_dir}/best')
+    execute(config)
+    assert evaluations(config) == recorded
+    assert kept(model_dir) == recorded[-1]
+
+    # A follower keeps it, too, and forgets none.
+    follower = dataclasses.replace(config, mode='eval', moving_average=False)
+    execute(follower)
+    assert kept(model_dir) == recorded[-1]
+    shutil.rmtree(f'{model_dir}/best')
+    execute(follower)
+    assert (kept(model_dir).step, kept(model_dir).weights) == (6, 'raw')
+
+    # It is evaluated where it is.
+    in_place = dataclasses.replace(follower, model_dir=f'{model_dir}/best', keep_best=False, train_steps=1)
+    execute(in_place)
+    (again,) = evaluations(in_place)
+    assert (again.step, again.top_1) == (6, kept(model_dir).top_1)
+    # It knows how it was trained.
+    assert again.changed == ('moving_average: True -> False',)
+
+    # Training goes on in a copy, which keeps what it started from.
+    copied = dataclasses.replace(config, model_dir=str(tmp_path / 'copy'), train_steps=7)
+    shutil.copytree(f'{model_dir}/best', str(copied.model_dir))
+    execute(copied)
+    assert [evaluation.step for evaluation in evaluations(copied)[1:]] == [6, 7]
+    assert content(f'{copied.model_dir}/step-6/model.ckpt-6') == content(f'{model_dir}/model.ckpt-6')
+
+
+def test_training_alone_keeps_nothing(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+    config: Config = make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1, mode='train', keep_best=True)
+    assert 'top-1' not in execute(config)
+    assert not os.path.exists(str(tmp_path / 'best')) and read_evaluations(str(tmp_path)) == []

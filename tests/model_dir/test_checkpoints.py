@@ -1,0 +1,204 @@
+"""Checkpoints that are damaged, on disk, as a disk damages them; and their list."""
+
+import dataclasses
+import io
+import os
+import random
+import shutil
+from typing import Any, Dict, List
+
+import pytest
+import tensorflow as tf
+
+from console.screen import Screen
+from inception_v3.config import Config
+from inception_v3.cycles import Run
+from inception_v3.hooks import saving
+from inception_v3.model_dir.checkpoints import CheckpointError, DamagedError, check_sound, go_back, latest_checkpoint
+from tests.conftest import make_small_config
+
+NAME = 'model.ckpt-{}'
+
+
+def execute(config: Config) -> str:
+    return Run(config, Screen(io.StringIO())).execute()
+
+
+def save(model_dir: Any, *steps: int) -> None:
+    """Checkpoints of a model of one variable, saved by the hook that the program saves with."""
+    with tf.Graph().as_default():
+        step = tf.compat.v1.train.get_or_create_global_step()
+        tf.compat.v1.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
+        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVERS, tf.compat.v1.train.Saver())
+        hook = saving.CheckpointHook(str(model_dir), 1000, 1, True)
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            for number in steps:
+                step.load(number, session)
+                hook._summary_writer = tf.compat.v1.summary.FileWriterCache.get(str(model_dir))
+                hook._save(session, number)
+
+
+def listed(model_dir: Any) -> List[str]:
+    state = tf.train.get_checkpoint_state(str(model_dir))
+    return [os.path.basename(path) for path in state.all_model_checkpoint_paths]
+
+
+def flip(path: str, position: int, bit: int = 0) -> None:
+    with open(path, 'r+b') as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ (1 << bit)]))
+
+
+def data_of(model_dir: Any, step: int) -> str:
+    return os.path.join(str(model_dir), f'{NAME.format(step)}.data-00000-of-00001')
+
+
+def index_of(model_dir: Any, step: int) -> str:
+    return os.path.join(str(model_dir), f'{NAME.format(step)}.index')
+
+
+def test_the_newest_five_are_listed_and_kept(tmp_path: Any) -> None:
+    save(tmp_path, *range(1, 8))
+    assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
+    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+    left = {name.split('.')[1] for name in os.listdir(str(tmp_path)) if name.startswith('model')}
+    assert left == {f'ckpt-{step}' for step in range(3, 8)}
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+
+
+def test_what_is_there_already_is_not_written_again(tmp_path: Any) -> None:
+    save(tmp_path, 1, 2)
+    before = os.stat(index_of(tmp_path, 2)).st_mtime_ns
+    save(tmp_path, 2)
+    assert os.stat(index_of(tmp_path, 2)).st_mtime_ns == before
+
+
+def values_of(checkpoint: str) -> Dict[str, bytes]:
+    reader = tf.train.load_checkpoint(checkpoint)
+    return {name: reader.get_tensor(name).tobytes() for name in reader.get_variable_to_shape_map()}
+
+
+@pytest.mark.parametrize(('of', 'never_read'), [(data_of, 0), (index_of, 0.5)])
+def test_any_flipped_bit_is_found_or_changes_nothing(tmp_path: Any, of: Any, never_read: float) -> None:
+    save(tmp_path, 1)
+    path, checkpoint = of(tmp_path, 1), str(tmp_path / 'model.ckpt-1')
+    check_sound(checkpoint)
+    expected, found, draw = values_of(checkpoint), 0, random.Random(1)
+    for _ in range(60):
+        position, bit = draw.randrange(os.path.getsize(path)), draw.randrange(8)
+        flip(path, position, bit)
+        try:
+            check_sound(checkpoint)
+            assert values_of(checkpoint) == expected
+        except DamagedError as error:
+            assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(
+                error
+            ) and '--skip_damaged_checkpoints' in str(error)
+            found += 1
+        flip(path, position, bit)
+    # The end of an index is padding, and a list of blocks that it does not have.
+    assert found >= 60 * (1 - never_read)
+
+
+@pytest.mark.parametrize('of', [data_of, index_of])
+@pytest.mark.parametrize('left', [0, 0.5])
+def test_a_file_cut_short_or_gone_is_found(tmp_path: Any, of: Any, left: float) -> None:
+    save(tmp_path, 1)
+    os.truncate(of(tmp_path, 1), int(left * os.path.getsize(of(tmp_path, 1))))
+    with pytest.raises(DamagedError):
+        check_sound(str(tmp_path / 'model.ckpt-1'))
+    os.remove(of(tmp_path, 1))
+    with pytest.raises(DamagedError, match='not all there'):
+        check_sound(str(tmp_path / 'model.ckpt-1'))
+
+
+def test_going_back_passes_over_what_is_damaged_and_names_it(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    save(tmp_path, 1, 2, 3, 4)
+    flip(data_of(tmp_path, 4), 100)
+    os.remove(index_of(tmp_path, 3))
+    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
+    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    passed = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
+    passed.remove('model.ckpt-3.index')
+    assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == passed
+    told = [message for message in caplog.messages if 'passed over' in message]
+    assert (
+        len(told) == 2
+        and 'model.ckpt-4: is damaged (model.ckpt-4.data-00000-of-00001: Check' in told[0]
+        and 'model.ckpt-3: is dam' in told[1]
+    )
+    # Training comes to these steps again.
+    save(tmp_path, 3, 4)
+    check_sound(str(tmp_path / 'model.ckpt-4'))
+    assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
+
+
+def test_going_back_does_without_a_list_and_leaves_all_where_none_is_whole(tmp_path: Any) -> None:
+    assert go_back(str(tmp_path)) is None
+    save(tmp_path, 1, 2)
+    (tmp_path / 'checkpoint').write_text('')
+    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
+    for step in (1, 2):
+        flip(data_of(tmp_path, step), 9)
+    with pytest.raises(CheckpointError, match=r'none of its checkpoints is whole. .*model\.ckpt-2'):
+        go_back(str(tmp_path))
+    assert os.path.exists(data_of(tmp_path, 2)) and not os.path.exists(str(tmp_path / 'passed_over'))
+
+
+def test_going_back_keeps_to_an_older_one_that_the_list_was_made_to_name(tmp_path: Any) -> None:
+    save(tmp_path, 1, 2)
+    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-1"\n')
+    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
+    assert os.path.exists(data_of(tmp_path, 2))
+
+
+def test_a_run_goes_on_from_the_one_before_if_it_is_asked_to(
+    digits_dir: str, tmp_path: Any, one_layer: None, caplog: Any
+) -> None:
+    caplog.set_level('INFO')
+    config = make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), mode='train', seed=3, train_steps=2)
+    execute(config)
+    config = dataclasses.replace(config, train_steps=3)
+    execute(config)
+    expected = values_of(str(config.model_dir))
+    flip(data_of(config.model_dir, 3), os.path.getsize(data_of(config.model_dir, 3)) - 5)
+    for mode in ('train', 'train_and_eval', 'eval'):
+        with pytest.raises(DamagedError, match=r'model\.ckpt-3: is damaged'):
+            execute(dataclasses.replace(config, mode=mode, min_eval_interval=0, eval_timeout=1))
+    following = dataclasses.replace(config, mode='eval', min_eval_interval=0, eval_timeout=1)
+    with pytest.raises(CheckpointError, match='none was evaluated'):
+        execute(dataclasses.replace(following, skip_damaged_checkpoints=True))
+    assert 'passed over: ' in caplog.text
+    execute(dataclasses.replace(config, skip_damaged_checkpoints=True))
+    assert f'going on from {config.model_dir}/model.ckpt-2' in caplog.text
+    assert values_of(str(config.model_dir)) == expected
+
+
+def test_what_a_killed_run_has_left_is_removed(tmp_path: Any) -> None:
+    from inception_v3.model_dir.leftovers import remove_leftovers
+
+    save(tmp_path, 1, 2, 3)
+    kept = sorted(os.listdir(str(tmp_path)))
+    shutil.copytree(str(tmp_path), str(tmp_path / 'model.ckpt-5_temp_0123456789abcdef'))
+    for name in ('model.ckpt-5.data-00000-of-00001', 'model.ckpt-0.meta', 'model.ckpt-4.index', '.probe-77'):
+        (tmp_path / name).write_text('half')
+    shutil.copy(data_of(tmp_path, 3), data_of(tmp_path, 4))
+    (tmp_path / 'saving.unfinished').write_text('model.ckpt-5 model.ckpt-4 model.ckpt-0 model.ckpt-3')
+    for name in ('checkpoint.tmp0123456789abcdef0123456789abcdef', 'config.json.unfinished', 'trainer.json.tmpab12'):
+        (tmp_path / name).write_text('half')
+    for step in (0, 3):
+        (tmp_path / f'model.ckpt-{step}.meta.tmpfdd39494f2c44edea53d0c4b6d843c94').write_text('half')
+    # Whole, if not on the list; not ours; and damaged, but on the list: all that is for a user to decide.
+    for path in (data_of(tmp_path, 1), index_of(tmp_path, 1)):
+        shutil.copy(path, path.replace('ckpt-1.', 'ckpt-9.'))
+    (tmp_path / 'notes.txt').write_text('mine')
+    os.truncate(index_of(tmp_path, 2), 0)
+    remove_leftovers(str(tmp_path))
+    mine = ['model.ckpt-9.data-00000-of-00001', 'model.ckpt-9.index', 'notes.txt']
+    assert sorted(os.listdir(str(tmp_path))) == sorted(kept + mine)

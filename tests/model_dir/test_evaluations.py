@@ -1,0 +1,115 @@
+"""What a run writes beside its checkpoints."""
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+import pytest
+
+from data.dataset_info import DatasetInfo
+from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir.evaluations import (
+    RESULTS_FILE,
+    Evaluation,
+    append_evaluation,
+    changed_since_training,
+    read_evaluations,
+)
+from inception_v3.model_dir.files import check_writable
+from inception_v3.model_dir.starts import RecordStartHook
+from inception_v3.summary import summary_of
+
+DIGITS = DatasetInfo('digits', 'scikit-learn', 1438, 359, 11, list('_0123456789'), '0123456789abcdef')
+EVALUATION = Evaluation(7, 'model.ckpt-7', 'average', 0.75, 1.0, 0.5, 8, 1.5, '2020-01-01T00:00:00+00:00')
+
+
+def test_evaluations_are_appended_and_read_back(tmp_path: Any) -> None:
+    second = EVALUATION._replace(step=8)
+    assert read_evaluations(str(tmp_path)) == []
+    append_evaluation(str(tmp_path), EVALUATION)
+    append_evaluation(str(tmp_path), second)
+    assert read_evaluations(str(tmp_path)) == [EVALUATION, second]
+    line = json.loads((tmp_path / 'results.jsonl').read_text().splitlines()[0])
+    assert {'step', 'checkpoint', 'weights', 'top_1', 'top_5', 'cross_entropy', 'images'} <= set(line)
+
+
+def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Any) -> None:
+    append_evaluation(str(tmp_path), EVALUATION)
+    with open(str(tmp_path / 'results.jsonl'), 'a') as file:
+        file.write('{"step": 8, "check')
+    append_evaluation(str(tmp_path), EVALUATION._replace(step=9))
+    assert [evaluation.step for evaluation in read_evaluations(str(tmp_path))] == [7, 9]
+
+
+@pytest.mark.parametrize('changed', [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}])
+def test_a_line_of_other_types_is_passed_over(tmp_path: Any, changed: Any) -> None:
+    line = json.dumps({**EVALUATION._asdict(), **changed})
+    (tmp_path / RESULTS_FILE).write_text(f'{line}\n{"[" * 100_000}\n')
+    append_evaluation(str(tmp_path), EVALUATION)
+    assert read_evaluations(str(tmp_path)) == [EVALUATION]
+
+
+def test_bytes_that_are_no_text_are_passed_over(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    (tmp_path / 'results.jsonl').write_bytes(bytes(range(128, 256)) + b'\n3\n')
+    (tmp_path / 'config.json').write_bytes(bytes(range(128, 256)))
+    append_evaluation(str(tmp_path), EVALUATION)
+    assert read_evaluations(str(tmp_path)) == [EVALUATION]
+    config = Config(model_dir=str(tmp_path))
+    checkpoint = str(tmp_path / 'model.ckpt-7')
+    assert changed_since_training(config, checkpoint) == ()
+    RecordStartHook(config, None).begin()
+    assert 'could not be read' in caplog.text
+
+
+def test_only_what_decides_an_evaluation_counts_as_changed(tmp_path: Any) -> None:
+    config = Config(model_dir=str(tmp_path))
+    checkpoint = str(tmp_path / 'model.ckpt-7')
+    assert changed_since_training(config, checkpoint) == ()
+    RecordStartHook(config, None).begin()
+    other = dataclasses.replace(config, preprocessing='vgg', train_steps=3, learning_rate=1.0, mode='eval')
+    assert changed_since_training(other, checkpoint) == ('preprocessing: inception -> vgg',)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Any) -> None:
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(ConfigError, match=f'--model_dir={tmp_path}/file/model: cannot be written to'):
+        check_writable('model_dir', os.path.join(str(tmp_path), 'file', 'model'))
+
+
+def test_the_summary_aligns_what_there_is() -> None:
+    config = Config(model_dir='runs/m', data_dir='my/data')
+    assert summary_of(config, DIGITS, EVALUATION, 123.456, 'runs/e/1', EVALUATION).splitlines() == [
+        'top-1       75.00%',
+        'top-5       100.00%',
+        'evaluated   8 images, average weights of step 7',
+        'best        75.00% top-1 at step 7, in runs/m/best',
+        'training    123.5 images/s',
+        'data set    digits, 0123456789ab',
+        'results     runs/m',
+        'SavedModel  runs/e/1',
+    ]
+    assert summary_of(config, None, None, None, None, None).splitlines() == [
+        'data set  my/data',
+        'results   runs/m',
+    ]
+
+
+def test_the_summary_tells_max_accuracy_and_total_time_if_they_are_wanted() -> None:
+    summary = summary_of(Config(model_dir='m'), DIGITS, None, None, None, None, 3725.4, EVALUATION)
+    assert summary.splitlines()[:2] == ['Max Accuracy  75.00% at step 7', 'total time    1:02:05']
+
+
+def test_the_summary_names_the_data_set_as_far_as_it_is_known() -> None:
+    config = Config(model_dir='runs/m', data_dir='my/data')
+    unnumbered = dataclasses.replace(DIGITS, fingerprint='')
+    assert summary_of(config, unnumbered, None, None, None, None).startswith('data set  digits\n')
+    fake = dataclasses.replace(config, use_data='fake')
+    assert summary_of(fake, None, None, None, None, None).startswith('data set  made up\n')
+
+
+def test_lines_that_were_written_without_a_data_set_can_be_read(tmp_path: Any) -> None:
+    line = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}
+    (tmp_path / 'results.jsonl').write_text(json.dumps(line) + '\n')
+    assert read_evaluations(str(tmp_path)) == [EVALUATION]

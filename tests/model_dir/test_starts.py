@@ -1,0 +1,100 @@
+"""What is recorded of each start of training."""
+
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.model_dir import source, starts
+from inception_v3.model_dir.files import check_writable
+from inception_v3.model_dir.starts import RecordStartHook
+from tests.model_dir.test_evaluations import DIGITS
+
+
+def save(model_dir: str, step: int) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.train.create_global_step().assign(step))
+        path = os.path.join(model_dir, 'model.ckpt')
+        tf.compat.v1.train.Saver().save(session, path, step, write_meta_graph=False)
+
+
+def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None:
+    config = Config(model_dir=str(tmp_path), train_steps=7)
+    first = RecordStartHook(config, DIGITS)
+    first.begin()
+    save(str(tmp_path), 3)
+    first.begin()
+    (start,) = starts.read(str(tmp_path))
+    assert (start.step, start.checkpoint) == (0, '')
+    assert start.config == {'model_dir': str(tmp_path), 'train_steps': 7}
+    assert (start.data_set, start.fingerprint) == ('digits', '0123456789abcdef')
+    assert (start.command, start.directory) == (sys.argv, os.getcwd())
+    assert start.versions['python'] == platform.python_version()
+    assert start.host['cores'] == len(os.sched_getaffinity(0))
+    # One that was killed while it wrote.
+    with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
+        file.write('{"step": 3, "check')
+    RecordStartHook(dataclasses.replace(config, train_steps=9), None).begin()
+    again, second = starts.read(str(tmp_path))
+    assert again == start
+    assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
+    assert (second.config['train_steps'], second.data_set, second.fingerprint) == (9, '', '')
+
+
+def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
+    check_writable('model_dir', str(first.model_dir))
+    assert os.listdir(str(first.model_dir)) == []
+    RecordStartHook(first, None).begin()
+    assert not caplog.records
+    second = dataclasses.replace(first, train_steps=5)
+    RecordStartHook(second, None).begin()
+    assert 'train_steps: 213000 -> 5' in caplog.text
+    path = tmp_path / 'new' / 'dir' / 'config.json'
+    assert Config.from_json(path.read_text()) == second
+    path.write_text('{broken')
+    RecordStartHook(second, None).begin()
+    assert 'could not be read' in caplog.text
+    assert Config.from_json(path.read_text()) == second
+
+
+def git(folder: Any, *arguments: str) -> str:
+    names = ['-c', 'user.name=n', '-c', 'user.email=e']
+    return subprocess.run(
+        ['git', *names, '-C', str(folder), *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+
+
+def test_the_source_is_told_by_git_and_by_its_files(tmp_path: Any, monkeypatch: Any) -> None:
+    outer, project = tmp_path / 'outer', tmp_path / 'outer' / 'project'
+    (project / 'inception_v3').mkdir(parents=True)
+    module = project / 'inception_v3' / 'module.py'
+    module.write_text('first')
+    git(outer, 'init', '-q')
+    monkeypatch.setattr(source, '_ROOT', project)
+    version = source.version.__wrapped__
+    # The repository around it is another project's.
+    installed = version()
+    assert (installed['revision'], installed['modified']) == (None, None)
+    shutil.move(str(outer / '.git'), str(project / '.git'))
+    git(project, 'add', '.')
+    git(project, 'commit', '-q', '-m', 'first')
+    revision = git(project, 'rev-parse', 'HEAD')
+    assert version() == {'revision': revision, 'modified': False, 'source': installed['source']}
+    (project / 'notes.txt').write_text('no part of the program')
+    assert not version()['modified']
+    module.write_text('second')
+    changed = version()
+    assert changed['revision'] == revision and changed['modified'] and changed['source'] != installed['source']
+    module.write_text('first')
+    (project / 'data').mkdir()
+    (project / 'data' / 'new.py').write_text('')
+    added = version()
+    assert added['modified'] and added['source'] not in (installed['source'], changed['source'])

@@ -1,0 +1,501 @@
+"""Image files classified by the program: what it says of each, and of those that it cannot read."""
+
+import base64
+import dataclasses
+import html.parser
+import io
+import json
+import os
+import shutil
+import sys
+import threading
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+import pytest
+import skimage.data
+import tensorflow as tf
+from PIL import Image
+
+from inception_v3.config import Config
+from inception_v3.evaluate_report import __main__ as evaluate_report
+from inception_v3.model_dir.evaluations import read_evaluations
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.predict import __main__ as predict
+from inception_v3.predict import classifier, image_files
+from inception_v3.predict.classifier import Classifier, Outcome
+from tests.conftest import ONE_LAYER, make_small_config
+from tests.test_cycles import execute, validation_set
+
+IMAGES = 359
+
+
+class Trained(NamedTuple):
+    """A run that has exported, and the images that it was evaluated on: files named by number and label."""
+
+    config: Config
+    images: str
+
+
+@pytest.fixture(scope='module')
+def trained(digits_dir: str, tmp_path_factory: Any) -> Trained:
+    folder = tmp_path_factory.mktemp('trained')
+    config = make_small_config(
+        digits_dir,
+        model_dir=str(folder / 'model'),
+        export_dir=str(folder / 'export'),
+        learning_rate=0.3,
+        batch_norm_decay=0.1,
+        moving_average_decay=0.5,
+        train_steps=8,
+        train_steps_per_eval=8,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+        execute(config)
+    images = folder / 'images'
+    images.mkdir()
+    for number, (encoded, label) in enumerate(validation_set(config)):
+        (images / f'{number:03d}-{label}.jpg').write_bytes(encoded)
+    return Trained(config, str(images))
+
+
+@pytest.fixture(autouse=True)
+def _of_one_layer(one_layer: None) -> None:
+    """The network does not matter here."""
+
+
+def run(capfd: Any, *arguments: str) -> Tuple[int, List[str], List[str]]:
+    """The exit code, and the lines of standard output and of standard error."""
+    capfd.readouterr()
+    try:
+        code = predict.main(arguments)
+    except SystemExit as error:  # argparse's
+        code = int(str(error.code))
+    out, err = capfd.readouterr()
+    return code, out.splitlines(), err.splitlines()
+
+
+def objects(lines: Sequence[str]) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in lines]
+
+
+def scores(lines: Sequence[str]) -> Tuple[List[int], np.ndarray]:
+    """The labels in the names of the files, and the probabilities of all classes, by class."""
+    labels, probabilities = [], np.zeros([len(lines), 11])
+    for row, found in enumerate(objects(lines)):
+        labels.append(int(os.path.splitext(found['image'])[0].rpartition('-')[2]))
+        for likely in found['predictions']:
+            probabilities[row, likely['class']] = likely['probability']
+    return labels, probabilities
+
+
+def test_it_says_what_the_evaluation_found_from_the_checkpoint_as_from_the_saved_model(
+    trained: Trained, capfd: Any
+) -> None:
+    config, images = trained
+    evaluation = read_evaluations(str(config.model_dir))[-1]
+    found = {}
+    # Batches that do not divide the images, and an export_dir, whose newest is taken.
+    for model in (config.model_dir, config.export_dir):
+        code, out, _ = run(capfd, images, f'--model={model}', '--json', '--top=11', '--batch_size=50')
+        assert code == 0
+        assert [o['image'] for o in objects(out)] == sorted(os.path.join(images, name) for name in os.listdir(images))
+        labels, found[model] = scores(out)
+        rows, likeliest = np.arange(IMAGES), np.argsort(-found[model], axis=1)
+        assert (likeliest[:, 0] == labels).mean() == pytest.approx(evaluation.top_1, abs=1e-6)
+        assert (likeliest[:, :5] == np.array(labels)[:, np.newaxis]).any(axis=1).mean() == pytest.approx(
+            evaluation.top_5, abs=1e-6
+        )
+        likelihoods = found[model][rows, labels]
+        assert -np.log(likelihoods).mean() == pytest.approx(evaluation.cross_entropy, rel=1e-5)
+    assert found[config.model_dir].std(axis=0).max() > 1e-4
+    np.testing.assert_allclose(found[config.model_dir], found[config.export_dir], rtol=1e-5, atol=1e-7)
+
+
+def test_the_text_has_a_bar_per_class_with_its_name(trained: Trained, capfd: Any) -> None:
+    config, images = trained
+    pattern = os.path.join(images, '00[0-2]-*')
+    code, as_json, _ = run(capfd, pattern, f'--model={config.model_dir}', '--json', '--top=2')
+    assert code == 0
+    code, out, _ = run(capfd, pattern, f'--model={config.model_dir}', '--top=2')
+    assert code == 0
+    assert len(out) == 9
+    for found, (path, *lines) in zip(objects(as_json), (out[:3], out[3:6], out[6:])):
+        assert path == found['image']
+        for line, likely in zip(lines, found['predictions']):
+            percent, bar, name = line.split()
+            assert percent == f'{likely["probability"]:.2%}'
+            assert len(bar) == -(-round(likely['probability'] * 33 * 8) // 8)
+            # Label 1 is the digit 0.
+            assert name == likely['name'] == ('background' if not likely['class'] else str(likely['class'] - 1))
+
+
+def test_bars_are_as_long_as_their_share() -> None:
+    assert predict.bar(1, 10) == '█' * 10
+    assert predict.bar(0.5, 10) == '█' * 5
+    assert predict.bar(0.54, 10) == '█' * 5 + '▍'
+    assert predict.bar(0, 10) == ''
+    assert predict.bar(0.54, 10, '#') == '#####'
+
+
+@pytest.fixture(scope='module')
+def odd_images(tmp_path_factory: Any) -> str:
+    """A folder of images that are unusual, and of files that are none."""
+    folder = tmp_path_factory.mktemp('odd') / 'a b'
+    pixels = skimage.data.chelsea()[:96, :96]
+    cat = Image.fromarray(pixels)
+    files = {
+        'cat.png': cat,
+        'cat.gif': cat.quantize(256),
+        'cmyk.jpg': cat.convert('CMYK'),
+        'grey.png': cat.convert('L'),
+    }
+    files['one.png'] = Image.fromarray(np.zeros([1, 1, 3], np.uint8))
+    (folder / 'sub').mkdir(parents=True)
+    for name, image in files.items():
+        image.save(str(folder / name))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        deep = tf.image.encode_png(tf.constant(pixels.astype(np.uint16) * 257))
+        (folder / 'sixteen.png').write_bytes(session.run(deep))
+    cat.save(str(folder / 'webp.jpg'), 'WEBP')
+    cat.save(str(folder / 'moving.gif'), save_all=True, append_images=[cat.rotate(90)])
+    encoded = io.BytesIO()
+    cat.save(encoded, 'JPEG')
+    (folder / 'cut.jpg').write_bytes(encoded.getvalue()[:1500])
+    (folder / 'empty.jpg').write_bytes(b'')
+    (folder / 'text.jpg').write_text('no image')
+    (folder / 'huge.png').write_bytes(_png_header(20000, 20000))
+    os.mkfifo(str(folder / 'pipe.jpg'))
+    (folder / 'sub' / 'K\u00e4se & <b>.JPEG').write_bytes(encoded.getvalue())
+    with open(os.path.join(os.fsencode(str(folder)), b'sub', b'\xff.jpg'), 'wb') as file:
+        file.write(encoded.getvalue())
+    (folder / 'notes.txt').write_text('no image, and not said to be one')
+    (folder / '.hidden.jpg').write_text('passed over')
+    return str(folder)
+
+
+def _png_header(width: int, height: int) -> bytes:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        small = session.run(tf.image.encode_png(np.zeros([1, 1, 3], np.uint8)))
+    return small[:16] + width.to_bytes(4, 'big') + height.to_bytes(4, 'big') + small[24:]
+
+
+PROBLEMS = {
+    'webp.jpg': 'is a WebP image; JPEG, PNG and GIF are taken',
+    'moving.gif': 'GIF of several pictures',
+    'cut.jpg': 'cut short or damaged',
+    'empty.jpg': 'is empty',
+    'text.jpg': 'is no image, or damaged at its beginning',
+    'huge.png': 'has 20,000 x 20,000 pixels; there may be 100,000,000',
+    'pipe.jpg': 'is no file',
+}
+
+
+@pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])
+def test_what_cannot_be_read_is_named_and_the_rest_is_done(
+    trained: Trained, odd_images: str, capfd: Any, kind: str
+) -> None:
+    model = getattr(trained.config, kind)
+    arguments = (odd_images, 'nowhere.jpg', f'--model={model}', '--json', '--top=11', '--batch_size=4')
+    code, out, err = run(capfd, *arguments)
+    assert code == 1
+    found = {os.path.basename(o['image']): o for o in objects(out)}
+    assert {name for name, o in found.items() if 'error' in o} == set(PROBLEMS)
+    for name, problem in PROBLEMS.items():
+        assert problem in found[name]['error']
+        (line,) = [line for line in err if os.path.join(odd_images, name) in line]
+        assert problem in line
+    assert 'nowhere.jpg: no such file or folder.' in err
+    (left_out,) = [line for line in err if 'left out' in line]
+    assert left_out.startswith('left out: 1 that') and left_out.endswith('notes.txt')
+    assert f'{len(PROBLEMS)} of {len(found)} images could not be classified' in err
+    assert not any('Traceback' in line for line in err)
+    # Names come back to the byte.
+    names = {os.fsencode(name) for name in found}
+    assert {'K\u00e4se & <b>.JPEG'.encode(), b'\xff.jpg'} <= names
+
+    # The same pixels, in 8 bits and in 16, are the same image; others are not.
+    def probabilities(name: str) -> List[float]:
+        by_class = sorted(found[name]['predictions'], key=lambda likely: likely['class'])
+        return [likely['probability'] for likely in by_class]
+
+    np.testing.assert_allclose(probabilities('sixteen.png'), probabilities('cat.png'), rtol=1e-5)
+    assert np.abs(np.subtract(probabilities('grey.png'), probabilities('cat.png'))).max() > 1e-4
+    for name in ('one.png', 'cmyk.jpg', 'cat.gif'):
+        assert sum(probabilities(name)) == pytest.approx(1, abs=1e-5)
+
+
+class Page(html.parser.HTMLParser):
+    """The text of a page, the addresses of its images, and whatever else it would fetch."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.images: List[str] = []
+        self.fetched: List[str] = []
+        self.open: List[str] = []
+        self.text: List[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        values = dict(attributes)
+        if tag not in ('img', 'meta', 'input', 'source'):
+            self.open.append(tag)
+        for name in ('src', 'srcset', 'href'):
+            if name in values:
+                (self.images if values[name].startswith('data:image/') else self.fetched).append(values[name])
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data.strip())
+
+
+def read_page(path: Any) -> Page:
+    with open(str(path), encoding='utf-8') as file:
+        content = file.read()
+    page = Page(content)
+    assert not page.fetched and '@import' not in content and 'url(' not in content
+    assert not page.open
+    return page
+
+
+def test_the_contact_sheet_needs_no_other_file_and_shows_every_image(
+    trained: Trained, odd_images: str, tmp_path: Any, capfd: Any
+) -> None:
+    path = tmp_path / 'sheet.html'
+    arguments = (odd_images, f'--model={trained.config.model_dir}', f'--html={path}', '--top=3', '--json')
+    code, out, _ = run(capfd, *arguments)
+    assert code == 1
+    page = read_page(path)
+    done = [o for o in objects(out) if 'predictions' in o]
+    assert len(page.images) == len(done)
+    assert os.path.join(odd_images, 'sub', 'K\u00e4se & <b>.JPEG') in page.text
+    assert os.path.join(odd_images, 'sub', '\\udcff.jpg') in page.text
+    for found in done:
+        for likely in found['predictions']:
+            assert f'{100 * likely["probability"]:.1f} %' in page.text
+    for name, problem in PROBLEMS.items():
+        assert any(name in text and problem in text for text in page.text)
+    # Thumbnails are of all of the image: their mean colour is that of the photograph.
+    names = [os.path.basename(found['image']) for found in done]
+    encoded = base64.b64decode(page.images[names.index('cat.png')].partition(',')[2])
+    thumbnail = np.asarray(Image.open(io.BytesIO(encoded)))
+    assert thumbnail.shape == (96, 96, 3)
+    np.testing.assert_allclose(thumbnail.mean((0, 1)), skimage.data.chelsea()[:96, :96].mean((0, 1)), atol=1.5)
+    assert not os.path.exists(f'{path}.unfinished')
+
+
+def test_thumbnails_are_small_and_keep_their_shape() -> None:
+    from inception_v3.predict import contact_sheet
+
+    encoded = io.BytesIO()
+    Image.fromarray(skimage.data.chelsea()).resize((1300, 800)).save(encoded, 'PNG')
+    thumbnails = contact_sheet.Thumbnails()
+    try:
+        small = Image.open(io.BytesIO(thumbnails.make(encoded.getvalue())))
+    finally:
+        thumbnails.close()
+    assert small.size == (320, 197)
+
+
+def test_an_interruption_leaves_a_whole_page_of_what_was_done(
+    trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
+) -> None:
+    classify = classifier.CheckpointClassifier.classify
+    batches: List[int] = []
+
+    def interrupted(self: Any, prepared: Sequence[Any]) -> List[Outcome]:
+        batches.append(len(prepared))
+        if len(batches) == 3:
+            raise KeyboardInterrupt
+        return classify(self, prepared)
+
+    monkeypatch.setattr(classifier.CheckpointClassifier, 'classify', interrupted)
+    path = tmp_path / 'sheet.html'
+    arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
+    code, out, err = run(capfd, *arguments)
+    assert code == 130
+    assert err[-1] == 'interrupted'
+    page = read_page(path)
+    assert len(page.images) == 16
+    assert '16 classified, and then interrupted.' in page.text
+    assert sum(line.endswith('.jpg') for line in out) == 16
+
+
+class Counting(Classifier):
+    """Keeps count of what is prepared and not yet classified."""
+
+    def __init__(self) -> None:
+        self.name, self.class_names = 'counting', ['', '']
+        self.waiting = self.most = 0
+        self._lock = threading.Lock()
+
+    def prepare(self, encoded: bytes) -> int:
+        with self._lock:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        return int(encoded)
+
+    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
+        with self._lock:
+            self.waiting -= len(prepared)
+        return [np.array([number, 0], np.float32) for number in prepared]
+
+    def close(self) -> None:
+        assert not self.waiting
+
+
+def test_no_more_than_a_few_batches_are_in_memory(tmp_path: Any) -> None:
+    paths = []
+    for number in range(500):
+        (tmp_path / f'{number}.jpg').write_text(str(number))
+        paths.append(str(tmp_path / f'{number}.jpg'))
+    model = Counting()
+    predictions = [*predict.predict(model, paths, top=1, batch_size=7)]
+    # In the order of the files, whichever was ready first.
+    assert [prediction.likeliest[0].probability for prediction in predictions] == [*range(500)]
+    assert 7 <= model.most <= 3 * 7
+
+
+class Diverged(Counting):
+    """A stand-in for a network that finds no probabilities for the first image."""
+
+    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
+        super().classify(prepared)
+        return [np.array([number or np.nan, 0], np.float32) for number in prepared]
+
+
+def test_what_is_no_probability_is_named(tmp_path: Any) -> None:
+    for number in range(2):
+        (tmp_path / f'{number}.jpg').write_text(str(number))
+    paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
+    first, second = predict.predict(Diverged(), paths, top=1, batch_size=2)
+    assert first.problem == 'the network finds no probabilities, but NaN: its training has diverged'
+    assert json.loads(first.json()) == {'image': paths[0], 'error': first.problem}
+    assert not second.problem and second.likeliest[0].probability == 1
+
+
+def test_names_stand_for_files_folders_and_patterns(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ('b.jpg', 'a.png', 'x.bin', 'd/e/1.gif', 'd/0.JPG', 'd/x.txt', '.git/i.jpg', '[1].jpg'):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b'')
+    assert image_files.find(['x.bin', 'b.jpg', 'b.jpg']) == (['x.bin', 'b.jpg'], [], [])
+    assert image_files.find(['d']) == (['d/0.JPG', 'd/e/1.gif'], [], ['d/x.txt'])
+    assert image_files.find(['*.*']).paths == ['[1].jpg', 'a.png', 'b.jpg', 'x.bin']
+    assert image_files.find(['**/*.gif']).paths == ['d/e/1.gif']
+    # A file's own name comes before what it means as a pattern.
+    assert image_files.find(['[1].jpg']).paths == ['[1].jpg']
+    found = image_files.find(['gs://bucket/a.jpg', 'z*', 'nothing'])
+    assert not found.paths
+    assert found.problems == [
+        'gs://bucket/a.jpg: images have to be on this machine; copy it here first.',
+        'z*: no file has such a name.',
+        'nothing: no such file or folder.',
+    ]
+    (tmp_path / 'none').mkdir()
+    (problem,) = image_files.find(['none']).problems
+    assert problem == 'none: a folder without images: they end in .jpg, .jpeg, .png, .gif.'
+
+
+def test_mistakes_end_with_one_message(trained: Trained, tmp_path: Any, capfd: Any) -> None:
+    config, images = trained
+    model_dir = str(config.model_dir)
+    model = f'--model={model_dir}'
+    image = os.path.join(images, sorted(os.listdir(images))[0])
+    empty = tmp_path / 'empty'
+    empty.mkdir()
+    begun = tmp_path / 'begun'
+    begun.mkdir()
+    shutil.copy(os.path.join(model_dir, 'config.json'), str(begun))
+    bare = shutil.copytree(model_dir, str(tmp_path / 'bare'))
+    os.remove(os.path.join(bare, 'config.json'))
+    damaged = shutil.copytree(model_dir, str(tmp_path / 'damaged'))
+    with open(os.path.join(damaged, 'model.ckpt-8.data-00000-of-00001'), 'r+b') as file:
+        file.truncate(100)
+    broken = tmp_path / 'broken'
+    broken.mkdir()
+    (broken / 'saved_model.pb').write_bytes(b'no protocol buffer')
+    cases = [
+        ((image, f'--model={tmp_path}/none'), f'--model={tmp_path}/none: no such folder.'),
+        ((image, f'--model={images}'), 'is neither the model_dir of a run nor a SavedModel'),
+        ((image, f'--model={empty}'), 'is neither the model_dir of a run nor a SavedModel'),
+        ((image, f'--model={begun}'), f'{begun}: there is no checkpoint in it.'),
+        ((image, f'--model={bare}'), 'config.json: does not exist'),
+        ((image, f'--model={damaged}'), 'is damaged'),
+        ((image, f'--model={broken}'), f'--model={broken}: the SavedModel cannot be read'),
+        ((str(empty), model), 'a folder without images'),
+        (('nothing.jpg', model), 'nothing.jpg: no such file or folder.'),
+        ((image, model, f'--html={tmp_path}/none/page.html'), 'cannot be written: No such file or directory'),
+        ((image, model, f'--html={empty}'), f'--html={empty}: is a folder; name a file for the page.'),
+        ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: is a folder'),
+        ((image, model, '--html='), '--html=: must be the path of a file.'),
+        ((image, model, '--top=0'), '--top=0: must be at least 1.'),
+        ((image, model, '--batch_size=-1'), '--batch_size=-1: must be at least 1.'),
+        ((image,), '--model'),
+    ]
+    for arguments, message in cases:
+        code, out, err = run(capfd, *arguments)
+        assert (code, out) == (2, []), arguments
+        said = [line for line in err if not line.startswith('usage:') and 'loading' not in line and line[:1] != ' ']
+        assert len(said) == 1 and message in said[0], (arguments, err)
+
+
+def test_the_newest_saved_model_of_an_export_dir_is_taken(trained: Trained, tmp_path: Any) -> None:
+    (exported,) = os.listdir(str(trained.config.export_dir))
+    for name in ('9', '10'):
+        shutil.copytree(os.path.join(str(trained.config.export_dir), exported), str(tmp_path / name))
+    (tmp_path / '11').mkdir()
+    (tmp_path / 'zzz').mkdir()
+    model = classifier.load(str(tmp_path))
+    try:
+        assert model.name == f'SavedModel {tmp_path}/10'
+        assert [*model.class_names] == ['background', *'0123456789']
+    finally:
+        model.close()
+
+
+def test_a_run_is_used_wherever_it_was_begun(trained: Trained, tmp_path: Any, monkeypatch: Any) -> None:
+    config, images = trained
+    model_dir = shutil.copytree(str(config.model_dir), str(tmp_path / 'moved'))
+    # As a run on a TPU leaves it, in a folder that the path of the data was relative to.
+    there = dataclasses.replace(
+        config, data_dir='data', use_tpu=True, tpu='a-node', batch_norm='synchronized', batch_norm_group_size=4
+    )
+    there = dataclasses.replace(there, train_batch_size=1024, eval_batch_size=1024)
+    with open(os.path.join(model_dir, 'config.json'), 'w') as file:
+        file.write(there.to_json())
+    starts = os.path.join(model_dir, 'starts.jsonl')
+    with open(starts) as file:
+        (start,) = objects(file.readlines())
+    (tmp_path / 'began').mkdir()
+    os.symlink(config.data_dir, str(tmp_path / 'began' / 'data'))
+    with open(starts, 'w') as file:
+        file.write(json.dumps({**start, 'directory': str(tmp_path / 'began')}) + '\n')
+    monkeypatch.chdir(tmp_path)
+    paths = image_files.find([images]).paths[:20]
+    found = []
+    for path in ('moved', str(config.model_dir)):
+        model = classifier.load(path)
+        assert [*model.class_names] == ['background', *'0123456789']
+        found.append([*predict.predict(model, paths, 5, 8)])
+        model.close()
+    assert found[0] == found[1]
+
+
+def test_without_the_extra_packages_one_message_says_what_to_install(
+    trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, 'jinja2', None)
+    for name in ('page', 'contact_sheet', 'error_page'):
+        monkeypatch.delitem(sys.modules, f'inception_v3.{name}', raising=False)
+        monkeypatch.delattr(f'inception_v3.{name}', raising=False)
+    model_dir = str(trained.config.model_dir)
+    code, out, err = run(capfd, trained.images, f'--model={model_dir}', f'--html={tmp_path}/page.html')
+    assert (code, out) == (2, [])
+    assert err == ["error: --html: the page needs jinja2, which is not installed: pip install '.[studies]'."]
+    assert evaluate_report.main([model_dir]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line == "error: The report needs jinja2, which is not installed: pip install '.[studies]'."

@@ -1,0 +1,271 @@
+"""What made a run, told from what it left; its first steps made again; and two runs compared."""
+
+import dataclasses
+import json
+import os
+import shutil
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from inception_v3.config import Config
+from inception_v3.model_dir import digests, first_steps
+from inception_v3.model_dir.starts import RecordStartHook
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.provenance import __main__ as provenance
+from inception_v3.provenance import reproduction
+from tests.conftest import ONE_LAYER, make_small_config
+from tests.test_cycles import evaluations, execute
+
+EMULATED = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
+
+
+def seeded(photo_dir: str, model_dir: Any, **changes: Any) -> Config:
+    """A run on five photographs that can be repeated."""
+    others = {'train_batch_size': 4, 'eval_batch_size': 6, 'train_steps_per_eval': 2, 'train_steps': 3, **changes}
+    return make_small_config(
+        photo_dir,
+        model_dir=str(model_dir),
+        num_train_images=5,
+        num_eval_images=5,
+        num_classes=6,
+        seed=7,
+        intra_op_threads=2,
+        **others,
+    )
+
+
+@pytest.fixture(scope='module')
+def trained(photo_dir: str, tmp_path_factory: Any) -> str:
+    """The model_dir of a run of three steps in two cycles."""
+    model_dir = str(tmp_path_factory.mktemp('trained') / 'run')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+        execute(seeded(photo_dir, model_dir, keep_best=True))
+    return model_dir
+
+
+@pytest.fixture
+def run(trained: str, tmp_path: Any) -> str:
+    """A copy of the run, to be spoilt."""
+    return shutil.copytree(trained, str(tmp_path / 'run'))
+
+
+@pytest.fixture
+def in_this_process(one_layer: None, monkeypatch: Any) -> None:
+    """Repetitions run here, where the network has one layer."""
+    monkeypatch.setattr(reproduction, '_run', execute)
+
+
+def told(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
+    capsys.readouterr()
+    code = provenance.main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def lines_of(path: str) -> List[Dict[str, Any]]:
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def rewrite_start(run: str, change: Callable[[Dict[str, Any]], Any], position: int = 0) -> None:
+    path = os.path.join(run, 'starts.jsonl')
+    starts = lines_of(path)
+    change(starts[position])
+    with open(path, 'w') as file:
+        file.writelines(json.dumps(start) + '\n' for start in starts)
+
+
+def rewrite_step(run: str, position: int, **values: Any) -> None:
+    path = os.path.join(run, 'first_steps.json')
+    with open(path) as file:
+        steps = json.load(file)
+    steps[position].update(values)
+    with open(path, 'w') as file:
+        json.dump(steps, file)
+
+
+def test_a_digest_is_of_names_types_shapes_and_values() -> None:
+    base = {'b': np.arange(6, dtype=np.float32), 'a': np.array(3)}
+    others = [
+        {**base, 'a': np.array(4)},
+        {**base, 'a': np.array([3])},
+        {**base, 'a': np.array(3, np.int32)},
+        {**base, 'b': base['b'].reshape([2, 3])},
+        {**base, 'b': base['b'] * np.float32(1 + 2**-23)},
+        {'b': base['b'], 'c': base['a']},
+        {'b': base['b']},
+    ]
+    assert digests.of_values(dict(reversed([*base.items()]))) == digests.of_values(base)
+    assert len({digests.of_values(values) for values in [base, *others]}) == 1 + len(others)
+
+
+def test_it_tells_what_made_a_run_and_what_came_of_it(run: str, trained: str, photo_dir: str, capsys: Any) -> None:
+    config = seeded(photo_dir, trained, keep_best=True)
+    # Another command would go on from here.
+    RecordStartHook(dataclasses.replace(config, model_dir=run), None).begin()
+    code, out, err = told(capsys, run, '--json')
+    assert (code, err) == (0, '')
+    told_values = json.loads(out)
+    assert told_values['seed'] == 7
+    assert Config(**told_values['config']) == dataclasses.replace(config, model_dir=run)
+    assert Config(**told_values['not_default']) == Config(**told_values['config'])
+    assert 'learning_rate' not in told_values['not_default']
+    assert [(start['step'], start['checkpoint']) for start in told_values['starts']] == [(0, ''), (3, 'model.ckpt-3')]
+    assert [start['config']['model_dir'] for start in told_values['starts']] == [trained, run]
+    assert [line['step'] for line in told_values['evaluations']] == [2, 3]
+    checkpoints = {c['checkpoint']: c for c in told_values['checkpoints']}
+    best = max(evaluations(config), key=lambda evaluation: evaluation.top_1).step
+    kept = f'best/step-{best}/model.ckpt-{best}'
+    assert checkpoints.keys() == {*(f'model.ckpt-{step}' for step in (0, 2, 3)), kept}
+    assert checkpoints[kept]['digest'] == checkpoints[f'model.ckpt-{best}']['digest']
+    assert len({c['digest'] for c in checkpoints.values()}) == 3
+    # What was recorded in the course of the run is the digest of the very checkpoint.
+    recorded = {step.step: step.digest for step in first_steps.read(run)}
+    assert recorded.keys() == {1, 2, 3}
+    for step in (2, 3):
+        assert recorded[step] == checkpoints[f'model.ckpt-{step}']['digest']
+
+    shutil.copy(os.path.join(run, 'model.ckpt-2.index'), os.path.join(run, 'model.ckpt-9.index'))
+    code, out, err = told(capsys, run)
+    assert (code, err) == (0, '')
+    for part in ('seed  7', 'started at step 0', 'started at step 3', 'photos', 'train_steps', 'cores', kept):
+        assert part in out, part
+    assert f'step 3, digest {checkpoints["model.ckpt-3"]["digest"]}' in out
+    (damaged,) = [line for line in out.splitlines() if 'model.ckpt-9' in line]
+    assert 'digest' not in damaged
+
+
+def test_the_first_steps_of_emulated_cores_are_those_that_the_host_sees(
+    photo_dir: str, tmp_path: Any, capsys: Any, in_this_process: None
+) -> None:
+    model_dir = str(tmp_path / 'run')
+    execute(seeded(photo_dir, model_dir, **EMULATED, mode='train', train_steps=13))
+    steps = first_steps.read(model_dir)
+    assert [step.step for step in steps] == [4, 8, 12]
+    assert told(capsys, model_dir, '--verify')[:2] == (
+        0,
+        'the same to the bit, the loss and every variable, after step 4, 8, 12\n',
+    )
+
+
+def test_first_steps_made_again_are_compared(run: str, capsys: Any, in_this_process: None) -> None:
+    code, out, _ = told(capsys, run, '--verify')
+    assert (code, out) == (0, 'the same to the bit, the loss and every variable, after step 1, 2, 3\n')
+    (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
+    rewrite_step(run, 1, digest='0' * 64)
+
+    def elsewhere(start: Dict[str, Any]) -> None:
+        start['versions']['numpy'] = '1.0'
+        start['fingerprint'] = 'f' * 64
+        start['host']['cores'] = 512
+
+    rewrite_start(run, elsewhere)
+    code, out, _ = told(capsys, run, '--verify', '--steps=1', '--json')
+    assert (code, json.loads(out)['same'], json.loads(out)['compared']) == (0, True, [1])
+    code, out, _ = told(capsys, run, '--verify')
+    assert code == 1
+    assert 'not the same after step 2 (compared: 1, 2, 3)' in out
+    assert f'digest  {"0" * 64} -> {digest}' in out
+    assert f'numpy       1.0 -> {np.__version__}' in out
+    assert f'host cores  512 -> {len(os.sched_getaffinity(0))}' in out
+    assert f'fingerprint  {"f" * 64} -> none' in out
+    # A run of another learning rate than it says.
+    rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
+    code, out, _ = told(capsys, run, '--verify', '--steps=1', '--json')
+    values = json.loads(out)
+    assert (code, values['same'], values['recorded']['step']) == (1, False, 1)
+    assert values['recorded']['digest'] != values['repeated']['digest']
+    assert [difference['name'] for difference in values['data']] == ['fingerprint']
+
+
+def test_as_many_steps_are_made_again_as_the_next_that_was_recorded() -> None:
+    recorded = [first_steps.Step(step, 0.0, '') for step in (4, 8, 12)]
+    assert [reproduction._until(recorded, steps) for steps in (1, 4, 5, 12, None)] == [4, 4, 8, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ('change', 'part'),
+    [
+        (lambda start: start['config'].pop('seed'), 'the run had no --seed'),
+        (lambda start: start['config'].update(use_tpu=True, tpu='n', num_shards=2), 'the run was on a TPU'),
+        (lambda start: start.update(step=5, checkpoint='step-5/model.ckpt-5'), 'began at step 5, from step-5/model'),
+        (lambda start: start.clear(), 'does not hold a start of training'),
+    ],
+)
+def test_what_cannot_be_verified_is_refused_with_the_reason(
+    change: Callable, part: str, tmp_path: Any, capsys: Any
+) -> None:
+    config = Config(use_tpu=False, seed=3, model_dir=str(tmp_path))
+    start = reproduction.starts.this_start(config, None)._asdict()
+    change(start)
+    (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
+    code, out, err = told(capsys, str(tmp_path), '--verify')
+    assert (code, out) == (2, '') and part in err and 'error: ' in err
+
+
+def test_steps_that_were_not_recorded_are_refused(tmp_path: Any, capsys: Any) -> None:
+    start = reproduction.starts.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)
+    (tmp_path / 'starts.jsonl').write_text(json.dumps(start._asdict()) + '\n')
+    assert 'first_steps.json: does not hold the first steps' in told(capsys, str(tmp_path), '--verify')[2]
+    (tmp_path / 'first_steps.json').write_text(json.dumps([{'step': 1, 'loss': 1.0, 'digest': ''}]))
+    assert '--steps=2: the run has recorded its first 1' in told(capsys, str(tmp_path), '--verify', '--steps=2')[2]
+
+
+@pytest.mark.parametrize('arguments', [[], ['--diff={0}'], ['--verify']])
+def test_a_folder_that_is_no_run_is_refused_by_name(arguments: List[str], tmp_path: Any, capsys: Any) -> None:
+    code, out, err = told(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])
+    assert (code, out) == (2, '')
+    assert err.startswith(f'error: {tmp_path}/') and 'name the model_dir of a run' in err
+    (tmp_path / 'config.json').write_text('{"no_such": 1}')
+    assert told(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])[0] == 2
+
+
+@pytest.mark.parametrize('arguments', [['--steps=3'], ['--verify', '--steps=0'], ['--verify', '--diff=m']])
+def test_wrong_arguments_are_refused(arguments: List[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as end:
+        provenance.main(['m', *arguments])
+    assert end.value.code == 2
+    assert arguments[-1].partition('=')[0] in capsys.readouterr().err
+
+
+def test_two_runs_are_compared(run: str, photo_dir: str, tmp_path: Any, capsys: Any, one_layer: None) -> None:
+    same, other = shutil.copytree(run, str(tmp_path / 'same')), str(tmp_path / 'other')
+    # It lies elsewhere, and had another command: it is no other run.
+    with open(os.path.join(same, 'config.json'), 'w') as file:
+        file.write(seeded(photo_dir, same).to_json())
+    rewrite_start(same, lambda start: start.update(command=['main', '--other']))
+    code, out, err = told(capsys, run, f'--diff={same}')
+    assert (code, err) == (0, ''), out
+    assert '2 evaluations and 3 checkpoints of the same steps were compared; no difference of' in out
+    assert "-> ['main', '--other']" in out
+    rewrite_start(same, lambda start: start.update(fingerprint='f' * 64))
+    code, out, _ = told(capsys, run, f'--diff={same}')
+    assert code == 1 and out.endswith('different: data\n')
+
+    execute(seeded(photo_dir, other, learning_rate=0.1, train_steps=2))
+    code, out, _ = told(capsys, run, f'--diff={other}', '--json')
+    values = json.loads(out)
+    assert (code, values['same']) == (1, False)
+    assert {d['name']: (d['old'], d['new']) for d in values['configuration']} == {
+        'learning_rate': (0.165, 0.1),
+        'train_steps': (3, 2),
+    }
+    assert values['data'] == []
+    # They began alike.
+    names = [difference['name'] for difference in values['results']]
+    assert 'checkpoint of step 2' in names and 'checkpoint of step 0' not in names
+    assert 'step 2, average weights, cross_entropy' in names
+    assert (values['evaluations_compared'], values['checkpoints_compared']) == (1, 2)
+
+
+@pytest.mark.slow
+def test_a_run_of_the_program_is_verified_by_the_program(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
+    config = seeded(photo_dir, tmp_path / 'run', mode='train', train_steps=2)
+    execute(config)
+    assert told(capsys, str(config.model_dir), '--verify')[0] == 0
+    rewrite_start(str(config.model_dir), lambda start: start['config'].update(data_dir='nowhere'))
+    code, _, err = told(capsys, str(config.model_dir), '--verify')
+    assert code == 2 and 'exit code 2 when it was to train the first steps again' in err

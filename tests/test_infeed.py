@@ -1,0 +1,146 @@
+"""What is sent to the device, and what it makes of it: what the host would, but for the rounding to bytes."""
+
+import dataclasses
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+import skimage.data
+import tensorflow as tf
+
+from inception_v3 import infeed
+from inception_v3.config import Config, ConfigError
+from inception_v3.input_pipeline import InputPipeline, draw_distortion
+from tests.conftest import Photo
+
+CAT = skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3  # 96 x 103: 29,664 bytes, whole words
+CHESS = (
+    np.indices([75, 77]).sum(axis=0)[:, :, np.newaxis] % 2 * [255.0, 200.6, 0.4]
+)  # 17,325 bytes, the last word has one
+CHESS[:, 70:] = 99.5
+CONFIG = Config(use_tpu=False, transfer='uint8', height=96, width=103)
+
+SETTINGS: List[Dict[str, Any]] = [
+    {},
+    {'use_fast_color_distort': False},
+    {'preprocessing': 'vgg'},
+    {'use_tpu': True, 'num_shards': 1},
+    {'use_tpu': True, 'num_shards': 1, 'transpose_enabled': True},
+    {'transpose_enabled': True, 'preprocessing': 'vgg'},
+]
+
+
+def as_a_batch(features: infeed.Features, config: Config) -> infeed.Features:
+    """Two of what is sent for an image, as the pipeline puts them into a batch."""
+
+    def batch_of(tensor: tf.Tensor, is_image: bool) -> tf.Tensor:
+        axis = -1 if is_image and config.transpose_enabled else 0
+        return tf.stack([tensor, tensor], axis=axis)
+
+    if isinstance(features, dict):
+        return {name: batch_of(part, name == infeed.IMAGES) for name, part in features.items()}
+    return batch_of(features, True)
+
+
+def sent_and_finished(image: np.ndarray, config: Config, is_training: bool) -> List[np.ndarray]:
+    """An image by way of bytes, and the same, with the same distortion, finished by the host, in ten draws."""
+    config = dataclasses.replace(config, height=image.shape[0], width=image.shape[1])
+    floats = dataclasses.replace(config, transfer='float')
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        # Without it, one time in five hundred all ten draws would be to flip, or not to.
+        tf.compat.v1.set_random_seed(1)
+        resized = tf.constant(image, tf.float32)
+        if is_training:
+            distortion = draw_distortion(tf.shape(resized), tf.zeros([1, 0, 4]), config)
+            sent = infeed.for_training(resized, distortion, config)
+            by_host = infeed.for_training(resized, distortion, floats)
+        else:
+            sent, by_host = infeed.for_evaluation(resized, config), infeed.for_evaluation(resized, floats)
+        received = infeed.received(as_a_batch(sent, config), config.transpose_enabled, config)
+        assert received.dtype == tf.float32
+        return [session.run([received[0], received[1], by_host]) for _ in range(10)]
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize('settings', SETTINGS, ids=str)
+@pytest.mark.parametrize('image', [CAT, CHESS], ids=['cat', 'chess'])
+def test_bytes_become_the_same_image_but_for_their_rounding(
+    image: np.ndarray, settings: Dict[str, Any], is_training: bool
+) -> None:
+    config = dataclasses.replace(CONFIG, **settings)
+    triples = sent_and_finished(image, config, is_training)
+    # Half a level: of 255 as they are, of the network's range of 2 in the other preprocessing. Saturation multiplies
+    # distances from the brightest channel by up to 1.5.
+    half = 0.5 if config.preprocessing == 'vgg' else 0.5 / 255 * 2
+    half *= 3 if is_training and not config.use_fast_color_distort else 1
+    for first, second, by_host in triples:
+        np.testing.assert_array_equal(first, second)
+        assert np.abs(first - by_host).max() <= half * 1.001 + 1e-6
+    if is_training:
+        assert len({by_host.tobytes() for _, _, by_host in triples}) > 1
+
+
+def test_flip_and_colours_are_each_image_s_own() -> None:
+    config = dataclasses.replace(CONFIG, height=75, width=77)
+    pixels = np.stack([CHESS, CHESS, CHESS[:, ::-1] * 0.5]).astype(np.uint8)
+    pixels[:, :, :10] = [10, 100, 200]
+    numbers = np.array([[0, 0, 0, 0], [1, 0.1, 0, 0], [1, 0, 0.1, -0.1]], np.float32)
+    features = {infeed.IMAGES: tf.constant(pixels), infeed.DISTORTION: tf.constant(numbers)}
+    with tf.compat.v1.Session() as session:
+        received = session.run(infeed.received(features, False, config))
+    offsets = [[0, 0, 0], [0.1, 0.1, 0.1], [-0.1402, -0.0344136 + 0.0714136, 0.1772]]
+    for image, original, number, offset in zip(received, pixels, numbers, offsets):
+        flipped = original[:, ::-1] if number[0] else original
+        np.testing.assert_allclose(image, (np.clip(flipped / 255 + offset, 0, 1) - 0.5) * 2, atol=1e-6)
+
+
+def test_a_tpu_gets_a_quarter_of_the_bytes_in_types_that_it_takes() -> None:
+    for image, words in ((CAT, 7416), (CHESS, 4332)):
+        size = {'height': image.shape[0], 'width': image.shape[1]}
+        config = Config(transfer='uint8', num_shards=1, **size)
+        sent = infeed.for_evaluation(tf.constant(image, tf.float32), config)
+        assert (sent.dtype, sent.shape.as_list()) == (tf.int32, [words])
+        assert 4 * words < 1.001 * image.size
+
+
+def test_evaluation_and_export_see_the_same_bytes() -> None:
+    with tf.compat.v1.Session() as session:
+        sent = infeed.for_evaluation(tf.constant(CAT, tf.float32), CONFIG)
+        received = infeed.received(sent[tf.newaxis], False, CONFIG)[0]
+        evaluated, exported = session.run([received, infeed.as_evaluated(tf.constant(CAT, tf.float32), CONFIG)])
+    np.testing.assert_array_equal(evaluated, exported)
+    np.testing.assert_allclose(evaluated, (np.rint(CAT) / 255 - 0.5) * 2, atol=1e-6)
+
+
+@pytest.mark.parametrize('transpose', [False, True])
+@pytest.mark.parametrize('is_training', [True, False])
+def test_the_pipeline_sends_bytes(photo_dir: str, photos: List[Photo], is_training: bool, transpose: bool) -> None:
+    config = Config(
+        data_dir=photo_dir,
+        use_tpu=False,
+        num_classes=6,
+        height=80,
+        width=90,
+        transfer='uint8',
+        transpose_enabled=transpose,
+    )
+    floats = dataclasses.replace(config, transfer='float')
+    images: List[np.ndarray] = []
+    for each in (config, floats):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            dataset = InputPipeline(is_training, each)({'batch_size': 5})
+            features, _ = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+            if each.transfer == 'uint8':
+                shape = [80, 90, 3, 5] if transpose else [5, 80, 90, 3]
+                sent = features[infeed.IMAGES] if is_training else features
+                assert (sent.dtype, sent.shape.as_list()) == (tf.uint8, shape)
+            images.append(session.run(infeed.received(features, transpose, each)))
+    assert images[0].shape == images[1].shape == (5, 80, 90, 3)
+    if not is_training:
+        assert np.abs(images[0] - images[1]).max() <= 0.5 / 255 * 2 + 1e-6
+
+
+def test_what_bytes_cannot_hold_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r'--transfer=uint8: needs --fast_mode=True'):
+        Config(transfer='uint8', fast_mode=False)
+    assert Config(transfer='uint8', fast_mode=False, preprocessing='vgg').transfer == 'uint8'

@@ -1,0 +1,238 @@
+"""Emulated cores: sums, gradients through them, and whose variables live on."""
+
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.tpu.ops import tpu_ops
+
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.cores import EmulatedCores
+from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+
+CORES = 8
+ALL = [list(range(CORES))]
+GROUPS = [ALL, [[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 5], [1, 4], [2, 7], [3, 6]]]
+# Cores of very different means.
+ROWS = np.random.RandomState(0).normal(size=[CORES, 4, 3, 3, 2]).astype(np.float32)
+ROWS += np.arange(CORES, dtype=np.float32).reshape([CORES, 1, 1, 1, 1])
+DECAY = 0.9
+
+
+def on_cores(computation: Callable[[int], Any], times: int = 1) -> Tuple[List[Any], Dict[str, np.ndarray]]:
+    """What a computation gave on each core in its last run, and the variables that lived on."""
+    cores = EmulatedCores(topology.emulated(f'emulated:{CORES}'))
+    with cores.in_place_of_a_tpu():
+        outputs = cores.replicate(computation)
+    with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={'CPU': CORES + 1})) as session:
+        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        for _ in range(times):
+            results = session.run(outputs)
+        return results, {v.op.name: session.run(v) for v in tf.compat.v1.global_variables()}
+
+
+@pytest.mark.parametrize('groups', GROUPS)
+def test_a_sum_is_over_the_cores_of_a_group(groups: List[List[int]]) -> None:
+    results, _ = on_cores(lambda core: tpu_ops.cross_replica_sum(tf.constant([1.0 * core, 10.0**core]), groups))
+    for group in groups:
+        for core in group:
+            np.testing.assert_array_equal(results[core], [sum(group), sum(10.0**c for c in group)])
+
+
+def test_gradients_flow_through_a_sum_to_every_core() -> None:
+    # The cores' losses are (core + 1) * total^2 / 2, so d(their sum)/d(x of any core) = sum(core + 1) * total.
+    def computation(core: int) -> tf.Tensor:
+        x = tf.constant(0.5 * core)
+        total = tpu_ops.cross_replica_sum(x)
+        return tf.gradients((core + 1.0) * total**2 / 2, x)[0]
+
+    results, _ = on_cores(computation)
+    np.testing.assert_allclose(results, [36.0 * 14.0] * CORES)
+
+
+def test_each_core_begins_with_the_first_cores_variables_and_only_those_live_on() -> None:
+    def computation(core: int) -> tf.Tensor:
+        variable = tf.compat.v1.get_variable('count', initializer=100.0, use_resource=True)
+        before = variable.read_value()
+        with tf.control_dependencies([before]), tf.control_dependencies([variable.assign_add(core + 1.0)]):
+            return tf.stack([before, variable.read_value()])
+
+    results, variables = on_cores(computation, times=3)
+    np.testing.assert_array_equal(results, [[102.0, 103.0 + core] for core in range(CORES)])
+    assert variables == {'count': 103.0}
+
+
+@pytest.mark.parametrize('update_in_place', [True, False])
+@pytest.mark.parametrize('groups', GROUPS)
+def test_synchronized_batch_normalization_is_that_of_a_groups_whole_batch(
+    groups: List[List[int]], update_in_place: bool
+) -> None:
+    def computation(core: int) -> Any:
+        outputs = BatchNorm(True, DECAY, update_in_place, synchronized_over=groups)(tf.constant(ROWS[core]))
+        with tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)):
+            return tf.identity(outputs)
+
+    results, variables = on_cores(computation)
+    for group in groups:
+        mean, variance = ROWS[group].mean((0, 1, 2, 3)), ROWS[group].var((0, 1, 2, 3))
+        for core in group:
+            np.testing.assert_allclose(results[core], (ROWS[core] - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
+    first = ROWS[groups[0]].reshape([-1, 2])
+    np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * first.mean(0), atol=1e-6)
+    expected = DECAY + (1 - DECAY) * first.var(0, ddof=1)
+    np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize('groups', GROUPS)
+def test_gradients_of_synchronized_batch_normalization_are_those_of_the_whole_batch(groups: List[List[int]]) -> None:
+    weights = np.random.RandomState(1).normal(size=ROWS.shape).astype(np.float32)
+
+    def computation(core: int) -> tf.Tensor:
+        x = tf.constant(ROWS[core])
+        outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x)
+        return tf.gradients(tf.reduce_sum(outputs**2 * weights[core]), x)[0]
+
+    results, _ = on_cores(computation)
+    for group in groups:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            x = tf.constant(ROWS[group].reshape([-1, 3, 3, 2]), tf.float64)
+            mean, variance = tf.nn.moments(x, [0, 1, 2])
+            outputs = (x - mean) / tf.sqrt(variance + 1e-3)
+            loss = tf.reduce_sum(outputs**2 * weights[group].reshape([-1, 3, 3, 2]))
+            expected = session.run(tf.gradients(loss, x)[0])
+        found = np.concatenate([results[core] for core in group])
+        np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_averaged_batch_normalization_keeps_the_means_of_the_cores_statistics() -> None:
+    def computation(core: int) -> tf.Tensor:
+        return BatchNorm(True, DECAY, averaged_over=ALL)(tf.constant(ROWS[core]))
+
+    results, variables = on_cores(computation)
+    for core in range(CORES):
+        mean, variance = ROWS[core].mean((0, 1, 2)), ROWS[core].var((0, 1, 2))
+        np.testing.assert_allclose(results[core], (ROWS[core] - mean) / np.sqrt(variance + 1e-3), atol=1e-4)
+    means = ROWS.mean((1, 2, 3))
+    variances = ROWS.reshape([CORES, -1, 2]).var(1, ddof=1)
+    np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * means.mean(0), rtol=1e-5)
+    expected = DECAY + (1 - DECAY) * variances.mean(0)
+    np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
+    # The variance of the means, 5.25 here, is what they lack.
+    assert np.all(ROWS.var((0, 1, 2, 3)) - variances.mean(0) > 4.0)
+
+
+def test_local_batch_normalization_keeps_the_first_cores_statistics() -> None:
+    _, variables = on_cores(lambda core: BatchNorm(True, DECAY)(tf.constant(ROWS[core])))
+    np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * ROWS[0].mean((0, 1, 2)), atol=1e-6)
+
+
+class TestEstimator:
+    """TPUEstimator's own program, with a step so small that its numbers can be followed."""
+
+    ITERATIONS = 3
+
+    def estimator(self, model_dir: str, tpu: str) -> EmulatedTPUEstimator:
+        described = topology.emulated(tpu)
+        api = tf.compat.v1.estimator.tpu
+
+        def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
+            weight = tf.compat.v1.get_variable('weight', initializer=0.0, use_resource=True)
+            seen = tf.compat.v1.get_variable('seen', initializer=0.0, trainable=False, use_resource=True)
+            loss = tf.reduce_mean(features * weight)
+            if mode == tf.estimator.ModeKeys.EVAL:
+                return api.TPUEstimatorSpec(
+                    mode,
+                    loss=loss,
+                    eval_metrics=(
+                        lambda x: {'mean': tf.compat.v1.metrics.mean(x), 'first': tf.compat.v1.metrics.mean(x[0])},
+                        [features],
+                    ),
+                )
+            optimizer = tf.compat.v1.tpu.CrossShardOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
+            with tf.control_dependencies([seen.assign_add(tf.reduce_sum(features))]):
+                train_op = optimizer.minimize(loss, tf.compat.v1.train.get_global_step())
+
+            def write(values: tf.Tensor, steps: tf.Tensor) -> Any:
+                return tf.print('outfed', steps[0], values, output_stream=f'file://{model_dir}/outfed')
+
+            step = tf.reshape(tf.cast(tf.compat.v1.train.get_global_step(), tf.int32), [1])
+            return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op, host_call=(write, [features, step]))
+
+        config = api.RunConfig(
+            model_dir=model_dir,
+            master='',
+            session_config=tf.compat.v1.ConfigProto(allow_soft_placement=True),
+            tpu_config=api.TPUConfig(
+                iterations_per_loop=self.ITERATIONS,
+                num_shards=described.cores,
+                per_host_input_for_training=api.InputPipelineConfig.PER_HOST_V2,
+                eval_training_input_configuration=api.InputPipelineConfig.SLICED
+                if described.hosts > 1
+                else api.InputPipelineConfig.PER_HOST_V1,
+            ),
+        )
+        batch = 2 * described.cores
+        return EmulatedTPUEstimator(
+            described,
+            config,
+            model_fn=model_fn,
+            use_tpu=True,
+            train_batch_size=batch,
+            eval_batch_size=batch,
+        )
+
+    @staticmethod
+    def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
+        """1, 2, 3 …, from 101 on the second host, and so on."""
+        _, host, _, _ = params['context'].current_input_fn_deployment()
+        numbers = tf.data.Dataset.range(100 * host + 1, 100 * host + 100).map(lambda i: tf.cast(i, tf.float32))
+        batches = numbers.batch(params['batch_size'], drop_remainder=True)
+        return tf.data.Dataset.zip((batches, batches))
+
+    def test_training(self, tmp_path: Any) -> None:
+        estimator = self.estimator(str(tmp_path), 'emulated:4x2')
+        estimator.train(self.input_fn, max_steps=2 * self.ITERATIONS)
+        # Host 0 feeds 1, 2 to core 0 and 3, 4 to core 1, then 5, 6 to core 0; host 1 the same from 101 on.
+        steps = range(2 * self.ITERATIONS)
+        fed = np.array([[[100 * h + 4 * s + n + 1 for h in (0, 1) for n in range(4)]] for s in steps], np.float32)
+        assert estimator.get_variable_value('weight') == pytest.approx(-fed.mean((1, 2)).sum())
+        # The sum that the first core has seen, in both loops; what the others saw is forgotten.
+        assert estimator.get_variable_value('seen') == fed[:, 0, :2].sum()
+        assert estimator.get_variable_value('global_step') == 2 * self.ITERATIONS
+        lines = (tmp_path / 'outfed').read_text().splitlines()
+        assert len(lines) == 2 * self.ITERATIONS
+        for step, line in enumerate(lines):
+            numbers = [float(x) for x in line.split('[')[1].rstrip(']').split() if x != '...']
+            assert set(numbers) <= set(fed[step, 0]), line
+
+    @pytest.mark.parametrize('tpu', ['emulated:1', 'emulated:4', 'emulated:4x2', 'emulated:3x3'])
+    def test_evaluation(self, tmp_path: Any, tpu: str) -> None:
+        estimator = self.estimator(str(tmp_path), tpu)
+        estimator.train(self.input_fn, max_steps=1)
+        metrics = estimator.evaluate(self.input_fn, steps=2)
+        cores = topology.emulated(tpu).cores
+        assert metrics['mean'] == np.arange(1, 4 * cores + 1).mean()
+        assert metrics['first'] == np.mean([1, 2 * cores + 1])
+
+
+def test_without_a_sum_of_the_gradients_training_is_refused(tmp_path: Any) -> None:
+    api = tf.compat.v1.estimator.tpu
+
+    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
+        weight = tf.compat.v1.get_variable('weight', initializer=0.0, use_resource=True)
+        loss = tf.reduce_mean(features * weight)
+        train_op = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(loss, tf.compat.v1.train.get_global_step())
+        return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    config = api.RunConfig(
+        model_dir=str(tmp_path),
+        session_config=tf.compat.v1.ConfigProto(),
+        tpu_config=api.TPUConfig(num_shards=2, per_host_input_for_training=api.InputPipelineConfig.PER_HOST_V2),
+    )
+    estimator = EmulatedTPUEstimator(
+        topology.emulated('emulated:2'), config, model_fn=model_fn, use_tpu=True, train_batch_size=4
+    )
+    with pytest.raises(ValueError, match='CrossShardOptimizer'):
+        estimator.train(TestEstimator.input_fn, max_steps=1)

@@ -1,0 +1,229 @@
+"""The whole program on emulated cores, against the same on one device."""
+
+import dataclasses
+import os
+import shutil
+from typing import Any, Dict, List
+from unittest import mock
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import tensor_util
+
+from data import records
+from inception_v3 import estimator, main
+from inception_v3.config import Config
+from inception_v3.estimator import make_estimator
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir.evaluations import read_evaluations
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.estimator import notice
+from tests.conftest import ONE_LAYER, make_small_config
+
+CORES = 4
+SHARE = 8
+STEPS = 5
+LEARNING_RATE = 1e-6
+
+
+def batches(params: Dict[str, Any]) -> tf.data.Dataset:
+    """The same images in the same order for every division of a batch, much brighter on some cores than on others."""
+    rng = np.random.RandomState(0)
+    images = rng.uniform(-0.5, 0.5, [3 * CORES * SHARE, 75, 75, 3]).astype(np.float32)
+    images += np.repeat(np.tile(np.linspace(-1, 1, CORES), 3), SHARE)[:, np.newaxis, np.newaxis, np.newaxis]
+    labels = np.arange(len(images), dtype=np.int32) % 11
+    dataset = tf.data.Dataset.from_tensor_slices((images.astype(np.float32), labels))
+    return dataset.repeat().batch(params['batch_size'], drop_remainder=True)
+
+
+def variables(model_dir: str) -> Dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(model_dir)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+@pytest.fixture
+def without_dropout(monkeypatch: Any) -> None:
+    """Cores draw other numbers than one device."""
+    monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
+
+
+@pytest.fixture
+def one_device(digits_dir: str, tmp_path: Any, without_dropout: None) -> Config:
+    """A run on one device, which has done one step.
+
+    Its learning rate is low, because at the beginning the network multiplies any rounding: the same batch in another
+    order, on one device, gives moments that agree to 1e-6 and gradients that agree to a hundredth.
+    """
+    config = make_small_config(
+        digits_dir,
+        train_batch_size=CORES * SHARE,
+        model_dir=str(tmp_path / 'one'),
+        batch_norm='synchronized',
+        depth_multiplier=0.25,
+        optimizer='sgd',
+        learning_rate=LEARNING_RATE,
+        skip_host_call=False,
+        iterations=2,
+    )
+    make_estimator(config).train(batches, max_steps=1)
+    return config
+
+
+def continued(config: Config, name: str, **changes: Any) -> Dict[str, np.ndarray]:
+    """The variables after more steps from the checkpoint of `config`, with other settings."""
+    one = str(config.model_dir)
+    model_dir = os.path.join(os.path.dirname(one), name)
+    shutil.copytree(one, model_dir)
+    changed = dataclasses.replace(config, model_dir=model_dir, **changes)
+    make_estimator(changed).train(batches, max_steps=1 + STEPS)
+    return variables(model_dir)
+
+
+def largest_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
+    assert set(a) == set(b)
+    names = [name for name in a if name.endswith(end)]
+    assert names
+    return max(float(np.max(np.abs(a[name] - b[name]))) for name in names)
+
+
+def typical_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
+    """The root of the mean square."""
+    squares = np.concatenate([np.square(a[name] - b[name]).ravel() for name in a if name.endswith(end)])
+    return float(np.sqrt(squares.mean(dtype=np.float64)))
+
+
+@pytest.mark.slow
+def test_synchronized_cores_train_as_one_device_does(one_device: Config) -> None:
+    tpu = {'use_tpu': True, 'tpu': f'emulated:{CORES}', 'num_shards': CORES}
+    before = variables(str(one_device.model_dir))
+    alone = continued(one_device, 'alone')
+    synchronized = continued(one_device, 'synchronized', **tpu)
+    local = continued(one_device, 'local', batch_norm='local', **tpu)
+    assert alone['global_step'] == synchronized['global_step'] == 1 + STEPS
+    for end in ('/weights', '/beta', '/moving_mean', '/moving_variance', '/ExponentialMovingAverage'):
+        assert largest_difference(alone, synchronized, end) < 1e-5, end
+        difference = typical_difference(alone, synchronized, end)
+        assert typical_difference(alone, before, end) > 5 * difference, end
+        assert typical_difference(alone, local, end) > 5 * difference, end
+
+
+class _InputsAreBuiltError(Exception):
+    """Raised where the network would be built."""
+
+
+def constant(tensor: tf.Tensor) -> Any:
+    return tensor_util.constant_value(tensor)
+
+
+# More files than hosts, as many, and twice as many.
+@pytest.mark.parametrize(
+    ('hosts', 'files'),
+    [
+        *((hosts, 67) for hosts in (1, 2, 3, 5, 7, 8, 16, 31, 33)),
+        (16, 32),
+        *(pytest.param(64, files, marks=pytest.mark.slow) for files in (64, 67)),
+    ],
+)
+def test_the_hosts_of_a_built_graph_share_out_the_files(
+    tmp_path: Any, monkeypatch: Any, hosts: int, files: int
+) -> None:
+    data_dir = tmp_path / 'data'
+    data_dir.mkdir()
+    paths = [records.shard_path(str(data_dir), records.TRAIN, shard, files) for shard in range(files)]
+    for path in paths:
+        open(path, 'wb').close()
+    config = make_small_config(
+        str(data_dir),
+        use_tpu=True,
+        tpu=f'emulated:{hosts}x{hosts}',
+        num_shards=hosts,
+        train_batch_size=hosts,
+        eval_batch_size=hosts,
+        model_dir=str(tmp_path / 'run'),
+    )
+    shares: Dict[str, List[str]] = {}
+
+    def look_at_the_inputs(features: Any, labels: Any, mode: str, params: Any) -> None:
+        for shard in tf.compat.v1.get_default_graph().get_operations():
+            if shard.type == 'ShardDataset':
+                listed = constant(shard.inputs[0].op.inputs[0])
+                share = listed[constant(shard.inputs[2]) :: constant(shard.inputs[1])]
+                shares[shard.device] = [path.decode() for path in share]
+        raise _InputsAreBuiltError
+
+    monkeypatch.setattr(estimator, 'inception_model_fn', look_at_the_inputs)
+    with pytest.raises(_InputsAreBuiltError):
+        make_estimator(config).train(InputPipeline(True, config), max_steps=1)
+    assert len(shares) == hosts, 'each on a device of its own'
+    assert sorted(path for share in shares.values() for path in share) == paths, 'disjoint and complete'
+    assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
+
+
+@pytest.fixture(scope='module')
+def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
+    """A run on one device that is far enough to tell some digits from others."""
+    config = make_small_config(digits_dir, model_dir=str(tmp_path_factory.mktemp('trained')), train_batch_size=32)
+    with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
+        make_estimator(config).train(InputPipeline(True, config), max_steps=20)
+    return config
+
+
+@pytest.mark.parametrize(
+    ('tpu', 'changes'),
+    [
+        ('emulated:2', {}),
+        ('emulated:4x2', {'eval_batch_size': 100}),
+        ('emulated:2x2', {'transpose_enabled': True}),
+        ('emulated:2x2', {'transpose_enabled': True, 'transfer': 'uint8'}),
+        ('emulated:2x2', {'eval_total_size': 100, 'precision': 'bfloat16'}),
+    ],
+)
+def test_emulated_hosts_evaluate_each_image_once(
+    trained: Config, one_layer: None, tpu: str, changes: Dict[str, Any]
+) -> None:
+    config = dataclasses.replace(trained, **changes)
+    cores = topology.emulated(tpu).cores
+    emulated = dataclasses.replace(config, use_tpu=True, tpu=tpu, num_shards=cores)
+    expected = make_estimator(config).evaluate(InputPipeline(False, config))
+    steps = -(-config.eval_images // config.eval_batch_size)
+    found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
+    assert found['images'] == expected['images'] == config.eval_images
+    for metric in ('top_1', 'top_5', 'cross_entropy'):
+        assert found[metric] == pytest.approx(expected[metric], rel=1e-5), metric
+
+
+@pytest.mark.parametrize(
+    ('tpu', 'words'),
+    [
+        ('emulated:1', '1 core on 1 host,'),
+        ('emulated:8', '8 cores on 1 host,'),
+        ('emulated:8x2', '8 cores on 2 hosts,'),
+    ],
+)
+def test_the_notice_counts_cores_and_hosts(tpu: str, words: str) -> None:
+    assert f'THE TPU IS EMULATED: {words}' in notice(topology.emulated(tpu))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
+def test_the_program_trains_evaluates_resumes_and_exports_on_emulated_cores(
+    digits_dir: str, tmp_path: Any, capsys: Any, precision: str
+) -> None:
+    model_dir = str(tmp_path / 'run')
+    command = ['main', '--preset=digits', '--tpu=emulated:4x2', f'--data_dir={digits_dir}', f'--model_dir={model_dir}']
+    command += ['--train_steps_per_eval=3', '--iterations=2', f'--precision={precision}', '--batch_norm=synchronized']
+    assert main.main([*command, '--train_steps=3', '--export_dir=']) == 0
+    assert 'THE TPU IS EMULATED: 4 cores on 2 hosts' in capsys.readouterr().err
+    export_dir = str(tmp_path / 'export')
+    assert main.main([*command, '--train_steps=6', f'--export_dir={export_dir}']) == 0
+    assert [(e.step, e.images) for e in read_evaluations(model_dir)] == [(3, 359), (6, 359)]
+    kept = variables(model_dir)
+    assert not [name for name in kept if 'core_' in name], 'only the first core has variables to keep'
+    assert {v.dtype for v in kept.values()} == {np.dtype(np.float32), np.dtype(np.int64)}
+    (saved_model,) = os.listdir(export_dir)
+    with tf.compat.v1.Session() as session:
+        graph = tf.compat.v1.saved_model.load(session, ['serve'], os.path.join(export_dir, saved_model)).graph_def
+    assert not [node.name for node in graph.node if node.attr['T'].type == tf.bfloat16.as_datatype_enum]

@@ -1,0 +1,37 @@
+"""What TPUs there are, and what they can reach."""
+
+from typing import List
+
+import pytest
+
+from inception_v3.tpu.topology import CLOUD_TPUS, out_of_reach
+
+
+def test_cloud_tpus_have_eight_cores_a_host_and_their_generations_memory() -> None:
+    assert CLOUD_TPUS['v2-8'] == ('v2-8', 8, 1, 8 << 30)
+    assert CLOUD_TPUS['v3-2048'] == ('v3-2048', 2048, 256, 16 << 30)
+    assert {topology.cores_per_host for topology in CLOUD_TPUS.values()} == {8}
+
+
+@pytest.mark.parametrize(
+    ('tpu', 'master', 'data_dir', 'flags'),
+    [
+        ('node', '', '/data', ['data_dir', 'model_dir']),
+        (None, 'grpc://10.0.0.2:8470', 'gs://bucket/data', ['model_dir']),
+        (None, 'grpc://127.evil.example:8470', '', ['model_dir']),
+        (None, 'grpc://[', '', ['model_dir']),
+        (None, '', '', ['model_dir']),
+        ('node', '', 's3://bucket/data', ['data_dir', 'model_dir']),
+        # On this machine.
+        (None, 'grpc://127.0.0.1:8470', '/data', []),
+        (None, 'grpc://localhost:8470', '/data', []),
+        (None, 'grpc://[::1]:8470', '/data', []),
+        ('emulated:8', '', '/data', []),
+    ],
+)
+def test_a_tpu_reaches_buckets_and_one_on_this_machine_its_disk(
+    tpu: str, master: str, data_dir: str, flags: List[str]
+) -> None:
+    problems = out_of_reach(tpu, master, data_dir=data_dir, model_dir='runs/1')
+    assert [problem.split('=')[0] for problem in problems] == [f'--{flag}' for flag in flags]
+    assert not out_of_reach(tpu, master, data_dir='gs://bucket/data', model_dir=None)
