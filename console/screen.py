@@ -26,7 +26,10 @@ class Screen(logging.Handler):
     """Shows log lines, and below them on a terminal one line that is renewed in place.
 
     Args:
-      stream: where to; standard error for a program.
+      stream: the stream to write to; standard error for a command.
+
+    Attributes:
+      verbose: whether errors are shown with their tracebacks; `set_up_logging` sets it.
     """
 
     def __init__(self, stream: TextIO):
@@ -35,6 +38,7 @@ class Screen(logging.Handler):
         self._live = stream.isatty()
         self._line = self._passed_over = ''
         self._shown_at: Optional[float] = None
+        self.verbose = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a log line, above the live one."""
@@ -92,6 +96,7 @@ def set_up_logging(screen: Screen, verbose: bool) -> None:
       screen: where to.
       verbose: show TensorFlow's log and Python's warnings too.
     """
+    screen.verbose = verbose
     screen.setFormatter(logging.Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
     for shown in (logger, logging.getLogger('tensorflow')):
         shown.handlers = [screen]

@@ -15,8 +15,8 @@ import tempfile
 from typing import BinaryIO, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
-from absl import app
 
+from console.errors import CommandError
 from data import remote
 from data.fingerprint import SplitFingerprint
 
@@ -50,7 +50,7 @@ UNPARSABLE = 'Could not parse example input'
 _MESSAGE_ENDS = b'\x10\0'
 
 
-class DataError(app.UsageError, ValueError):
+class DataError(CommandError, ValueError):
     """Data that a run cannot use."""
 
 

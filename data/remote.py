@@ -14,7 +14,8 @@ import re
 from typing import Iterator, List, Optional, Type
 
 import tensorflow as tf
-from absl import app
+
+from console.errors import CommandError, RetryableError
 
 # What the input pipeline says of a file whose end is missing.
 ENDED_EARLY = 'could not be read beyond byte'
@@ -37,11 +38,11 @@ _S3_BUCKET = "S3 path doesn't contain an object name"
 _FAILING = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
 
 
-class RemoteError(app.UsageError):
+class RemoteError(CommandError):
     """A remote file or folder that is refused, or does not exist, or cannot be reached."""
 
 
-class UnreachableError(RemoteError):
+class UnreachableError(RemoteError, RetryableError):
     """A remote file or folder that cannot be reached: what asks again later may succeed."""
 
 

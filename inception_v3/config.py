@@ -13,8 +13,7 @@ import re
 import unicodedata
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
-from absl import app
-
+from console.errors import CommandError
 from console.messages import shown
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.tpu import topology
@@ -26,7 +25,7 @@ _LONGEST_TEXT = 4096
 _STEP_EPOCH = re.compile('[1-9][0-9]{0,5}')
 
 
-class ConfigError(app.UsageError, ValueError):
+class ConfigError(CommandError, ValueError):
     """A value, or a combination of values, that a run cannot have."""
 
 

@@ -10,6 +10,7 @@ from typing import Iterator, Optional
 import tensorflow as tf
 from absl import app
 
+from console.errors import TerminatedError
 from console.screen import Screen, logger
 from data import records, remote
 from data.formats import FORMATS
@@ -23,7 +24,7 @@ from inception_v3.hooks.progress import EvaluationProgress, StepLines, Throughpu
 from inception_v3.hooks.recovery import InterruptedTrainingError, RecoveryLimitHook, TrainingError, without_recovery
 from inception_v3.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.hooks.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
-from inception_v3.hooks.termination import TerminatedError, Termination
+from inception_v3.hooks.termination import Termination
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir import best_checkpoint

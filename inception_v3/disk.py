@@ -6,15 +6,15 @@ import shutil
 from typing import Optional
 
 import tensorflow as tf
-from absl import app
 
+from console.errors import CommandError
 from data import remote
 
 # Of ENOSPC, EDQUOT and EFBIG.
 _FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
 
 
-class DiskError(app.UsageError):
+class DiskError(CommandError):
     """A disk that is full, or a folder that has vanished."""
 
 

@@ -13,12 +13,13 @@ if __name__ == '__main__':
 import tensorflow as tf
 from absl import app
 
+from console.errors import RESUME, TerminatedError
 from console.screen import Screen, failure, set_up_logging
 from data.remote import UnreachableError
 from inception_v3 import cycles, flags, seeding
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.hooks.recovery import InterruptedTrainingError
-from inception_v3.hooks.termination import RESUME, TerminatedError, Termination
+from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.trainer_lock import LockedError
 
 # Exit codes. What failed may go well when it is done again; what the user has to change does not.

@@ -14,8 +14,8 @@ import ray
 from ray.exceptions import RayError, TaskCancelledError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from console.errors import RESUME
 from console.messages import shown
-from inception_v3.hooks.termination import RESUME
 from inception_v3.model_dir import trainer_lock
 from studies import trials, workers
 from studies.study import StudyError

@@ -41,8 +41,8 @@ import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union, get_type_hints
 
 import yaml
-from absl import app
 
+from console.errors import CommandError
 from console.messages import shown
 from inception_v3.config import Config, plain_type
 from inception_v3.presets import PRESETS
@@ -66,7 +66,7 @@ _UNSAFE = re.compile(r'[^\w.+-]+')
 _DEFAULT_CASE = 'default'
 
 
-class StudyError(app.UsageError):
+class StudyError(CommandError):
     """A study that cannot be read, or that makes no sense."""
 
 

@@ -44,13 +44,13 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence,
 import tensorflow as tf
 from absl import app
 
+from console.errors import RESUME
 from console.messages import shown
 from console.screen import duration
 from data import remote
 from data.formats import FORMATS
 from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set, splits_of
-from inception_v3.hooks.termination import RESUME
 from inception_v3.model_dir.files import check_writable, text_of, write_whole
 from studies import gke, report, runs, trials
 from studies.arguments import number_of

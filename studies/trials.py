@@ -9,10 +9,10 @@ import signal
 import socket
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+from console.errors import RESUME
 from console.messages import shown
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, differences
-from inception_v3.hooks.termination import RESUME
 from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
 from inception_v3.model_dir.files import now, recorded_config, text_of, write_whole
 from inception_v3.presets import PRESETS

@@ -12,10 +12,10 @@ from typing import Any, List, Tuple
 import pytest
 import yaml
 
+from console.errors import RESUME
 from inception_v3 import flags
 from inception_v3.config import ConfigError
 from inception_v3.estimator import make_estimator
-from inception_v3.hooks.termination import RESUME
 
 ROOT = pathlib.Path(__file__).parent.parent
 TPU_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'

@@ -8,19 +8,20 @@ import contextlib
 from typing import Any, Callable, Iterator, Optional
 
 import tensorflow as tf
-from absl import app
 from tensorflow.python.training import monitored_session
 from tensorflow_estimator.python.estimator.tpu import error_handling
+
+from console.errors import CommandError, RetryableError
 
 # Sessions that may begin at one step: after as many, what interrupts them does not pass.
 _SESSIONS_PER_STEP = 3
 
 
-class TrainingError(app.UsageError):
+class TrainingError(CommandError):
     """Training that cannot go on."""
 
 
-class InterruptedTrainingError(TrainingError):
+class InterruptedTrainingError(TrainingError, RetryableError):
     """Training that was interrupted; the same command may well go on."""
 
 

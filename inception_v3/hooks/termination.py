@@ -14,17 +14,10 @@ import tensorflow as tf
 
 from console.screen import logger
 
-# What a program exits with that is to be started again as it was: EX_TEMPFAIL of sysexits.h.
-RESUME = 75
-
 # Seconds in which a second signal is the same request: a script may pass on what its whole process group was sent.
 _SAME_REQUEST = 5.0
 # Seconds that there are for what is to be released: a remote store may not answer.
 _RELEASE_WITHIN = 5.0
-
-
-class TerminatedError(Exception):
-    """Training that SIGTERM has ended, after its checkpoint was saved."""
 
 
 class Termination:

@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import tensorflow as tf
-from absl import app
 from tensorflow.python.lib.io import file_io
 
+from console.errors import CommandError
 from console.screen import logger
 from data import remote
 
@@ -30,7 +30,7 @@ _AVERAGE_SUFFIX = '/ExponentialMovingAverage'
 _NAMED_AT_MOST = 3
 
 
-class CheckpointError(app.UsageError):
+class CheckpointError(CommandError):
     """A checkpoint that cannot be read, or does not fit what is asked of it."""
 
 

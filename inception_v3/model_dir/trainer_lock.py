@@ -16,9 +16,9 @@ import time
 from typing import Any, Dict, Optional
 
 import tensorflow as tf
-from absl import app
 from tensorflow.python.lib.io import file_io
 
+from console.errors import RetryableError
 from data import remote
 
 CLAIM_FILE = 'trainer.json'
@@ -27,7 +27,7 @@ _RENEW_EVERY = 30.0
 STALE_AFTER = 180.0
 
 
-class LockedError(app.UsageError):
+class LockedError(RetryableError):
     """A model_dir that another process trains in."""
 
 

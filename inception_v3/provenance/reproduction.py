@@ -7,8 +7,7 @@ import sys
 import tempfile
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from absl import app
-
+from console.errors import CommandError
 from data import remote
 from inception_v3.config import Config
 from inception_v3.model_dir import first_steps, starts
@@ -16,7 +15,7 @@ from inception_v3.model_dir.first_steps import Step
 from inception_v3.model_dir.starts import Start
 
 
-class CannotRepeatError(app.UsageError):
+class CannotRepeatError(CommandError):
     """A run whose first steps cannot be repeated."""
 
 

@@ -14,12 +14,13 @@ from typing import Any, Callable, List
 import pytest
 import tensorflow as tf
 
+from console.errors import RESUME, TerminatedError
 from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.disk import DiskError
 from inception_v3.hooks import termination as termination_module
-from inception_v3.hooks.termination import RESUME, TerminatedError, Termination
+from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE
 from tests.conftest import make_small_config
 

@@ -1,0 +1,55 @@
+"""Runs commands: the one place that turns errors into messages and exit codes."""
+
+import os
+import sys
+from typing import Callable, Optional
+
+import tensorflow as tf
+from absl import app
+
+from console.errors import FIX, INTERRUPTED, RETRY, CommandError
+from console.screen import Screen, failure, set_up_logging
+
+# A command: shows its progress on the screen, raises what fails, and returns its exit code; None is 0.
+Command = Callable[[Screen], Optional[int]]
+
+
+def run(command: Command, on_interrupt: str = 'interrupted') -> int:
+    """Runs a command, and prints the message of an error that ends it.
+
+    Messages go to standard error and begin with `error: `. Errors of TensorFlow and of the system are shown in one
+    line, or with a traceback if the command has called `set_up_logging(screen, verbose=True)`. Any other exception is
+    a defect of this program and is not caught.
+
+    Args:
+      command: called with the screen.
+      on_interrupt: printed when Ctrl-C ends the command.
+
+    Returns:
+      The exit code, as `console.errors` lists them.
+    """
+    screen = Screen(sys.stderr)
+    set_up_logging(screen, verbose=False)
+    try:
+        return command(screen) or 0
+    except CommandError as error:
+        return fail(screen, str(error), error.exit_code)
+    except app.UsageError as error:
+        return fail(screen, str(error), FIX)
+    except KeyboardInterrupt:
+        return fail(screen, on_interrupt, INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of the output has closed it. Python flushes standard output once more at exit, and must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return RETRY
+    except (OSError, tf.errors.OpError) as error:
+        if screen.verbose:
+            raise
+        return fail(screen, failure(error), RETRY)
+
+
+def fail(screen: Screen, message: str, exit_code: int) -> int:
+    """Prints an error below the log and returns its exit code."""
+    screen.clear()
+    print(f'error: {message}', file=sys.stderr, flush=True)
+    return exit_code

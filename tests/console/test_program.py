@@ -1,0 +1,91 @@
+"""Every kind of failure ends a command with its message and its exit code."""
+
+import subprocess
+import sys
+from typing import Any, Callable, Optional
+
+import pytest
+import tensorflow as tf
+from absl import app
+
+from console import program
+from console.errors import CommandError, RetryableError, TerminatedError
+from console.screen import Screen, set_up_logging
+from data.records import DataError
+from data.remote import RemoteError, UnreachableError
+from inception_v3.config import ConfigError
+from inception_v3.hooks.recovery import InterruptedTrainingError, TrainingError
+from inception_v3.model_dir.checkpoints import CheckpointError
+from inception_v3.model_dir.trainer_lock import LockedError
+
+
+def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:
+    def command(screen: Screen) -> Optional[int]:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ('error', 'code'),
+    [
+        *((kind('text'), 2) for kind in (CommandError, ConfigError, DataError, RemoteError, CheckpointError)),
+        *((kind('text'), 2) for kind in (TrainingError, app.UsageError)),
+        *((kind('text'), 1) for kind in (RetryableError, UnreachableError, LockedError, InterruptedTrainingError)),
+        (TerminatedError('text'), 75),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_program_run__an_error_for_the_user_is_its_message_and_exit_code(
+    error: Exception, code: int, capsys: Any
+) -> None:
+    assert program.run(raising(error)) == code
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ('', 'error: text\n')
+
+
+def test_program_run__ctrl_c_is_130_with_the_commands_own_words(capsys: Any) -> None:
+    assert program.run(raising(KeyboardInterrupt()), on_interrupt='nothing was written') == 130
+    assert capsys.readouterr().err == 'error: nothing was written\n'
+
+
+@pytest.mark.parametrize(
+    'error', [OSError(28, 'No space left'), tf.errors.UnavailableError(None, None, 'No space left\nnode x')]
+)
+def test_program_run__a_system_error_is_one_line_and_may_be_retried(error: Exception, capsys: Any) -> None:
+    assert program.run(raising(error)) == 1
+    message = capsys.readouterr().err
+    assert 'No space left' in message and 'node x' not in message and message.count('\n') == 1
+
+
+def test_program_run__verbose_shows_the_traceback_of_a_system_error() -> None:
+    def command(screen: Screen) -> None:
+        set_up_logging(screen, verbose=True)
+        raise OSError('gone')
+
+    try:
+        with pytest.raises(OSError, match='gone'):
+            program.run(command)
+    finally:
+        set_up_logging(Screen(sys.stderr), verbose=False)
+
+
+def test_program_run__a_defect_is_not_caught() -> None:
+    with pytest.raises(ZeroDivisionError):
+        program.run(raising(ZeroDivisionError()))
+
+
+def test_program_run__the_commands_own_exit_code_is_returned() -> None:
+    assert program.run(lambda screen: None) == 0
+    assert program.run(lambda screen: 2) == 2
+
+
+def test_program_run__a_reader_that_closes_the_output_causes_no_traceback() -> None:
+    text = (
+        'import sys\nfrom console import program\n'
+        'def command(screen):\n    while True:\n        print("line" * 100)\n'
+        'sys.exit(program.run(command))'
+    )
+    pipeline = f"{sys.executable} -c '{text}' | head -n 1"
+    done = subprocess.run(['bash', '-c', pipeline], capture_output=True, timeout=60)
+    assert done.stdout.startswith(b'line') and done.stderr == b''
