@@ -23,8 +23,8 @@ from console.screen import Screen, set_up_logging
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.files import CONFIG_FILE, check_writable, text_of
-from studies import report
-from studies.runs import Case, Comparison, Run, read_run
+from studies.report import files as report_files
+from studies.report.runs import Case, Comparison, Run, read_run
 
 OUT = os.path.join('runs', 'studies', 'compare')
 _INTERRUPTED = 130
@@ -56,7 +56,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         comparison = compare(arguments.runs)
         check_writable('out', arguments.out)
-        report.write(arguments.out, comparison)
+        report_files.write(arguments.out, comparison)
     except ConfigError as error:
         parser.error(str(error))
     except (OSError, tf.errors.OpError) as error:
@@ -65,7 +65,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return _INTERRUPTED
     for case in comparison.cases:
         print(f'{case.name}: {", ".join(run.name for run in case.runs)}')
-    print(f'written: {report.PAGE_FILE}, and {report.MARKDOWN_FILE} with its pictures, in {arguments.out}')
+    print(f'written: {report_files.PAGE_FILE}, and {report_files.MARKDOWN_FILE} with its pictures, in {arguments.out}')
     return 0
 
 

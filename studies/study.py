@@ -46,7 +46,7 @@ from console.errors import CommandError
 from console.messages import shown
 from inception_v3.config import Config, plain_type
 from inception_v3.presets import PRESETS
-from studies.runs import METRICS
+from studies.report.runs import METRICS
 
 Value = Union[bool, int, float, str]
 Flags = Mapping[str, Value]

@@ -7,8 +7,9 @@ from typing import Any, Dict, List
 import pytest
 
 from inception_v3.config import Config
-from studies import compare, findings, tables
-from studies.runs import Case, Comparison
+from studies import compare
+from studies.report import findings, tables
+from studies.report.runs import Case, Comparison
 from tests.studies import recorded
 
 SMALL = Config(use_tpu=False, train_steps=300)

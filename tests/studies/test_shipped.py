@@ -5,10 +5,11 @@ import pathlib
 import pytest
 
 from inception_v3.config import Config
-from studies import trials
+from studies import shipped
 from studies.study import Study, load
+from studies.sweep import trials
 
-FOLDER = pathlib.Path(trials.__file__).parent / 'shipped'
+FOLDER = pathlib.Path(shipped.__file__).parent
 FILES = sorted(path.name for path in FOLDER.glob('*.py') if path.name != '__init__.py')
 # Each study's cases, of the full size and of the small one; the issue of each is in its docstring.
 CASES = {

@@ -1,0 +1,59 @@
+"""The report as Markdown with pictures, as code hosts and editors show it."""
+
+from typing import Callable, Dict, List, Tuple
+
+from studies.report import figures, findings, markdown_table, tables
+from studies.report.findings import Findings
+from studies.report.tables import Table
+
+_PICTURES: Tuple[Tuple[str, str, Callable[[Findings], bytes]], ...] = (
+    ('finals.png', 'what the cases ended with, and the differences between them', figures.finals),
+    ('curves.png', 'learning curves', figures.curves),
+    ('schedule.png', 'the learning rate by step, and images per second', figures.schedule_and_speed),
+)
+
+
+def pictures(found: Findings) -> Dict[str, bytes]:
+    """The contents of the pictures, PNG files, by their names."""
+    return {name: draw(found) for name, _, draw in _PICTURES}
+
+
+def text(found: Findings) -> str:
+    """The text; its pictures are beside it."""
+    finals, curves, schedule = (f'![{description}]({name})' for name, description, _ in _PICTURES)
+    comparison = found.comparison
+    parts = [f'# {markdown_table.escaped(comparison.title)}', comparison.question, *comparison.notes]
+    parts += [
+        f'{tables.standing(found.runs)}; written {tables.current_minute()}.',
+        '## Results',
+        'At the last step of training: mean ± sample standard deviation of the runs that got there.',
+        _table(tables.finals(found)),
+    ]
+    for title, table in (('Failed', tables.failed(found)), ('Not finished', tables.unfinished(found))):
+        if table.rows:
+            parts += [f'### {title}', _table(table)]
+    parts.append(finals)
+    differences = tables.differences(found)
+    if differences.rows:
+        parts += ['### Differences', _table(differences)]
+    parts += ['## Learning curves', curves, '## Schedule and speed', schedule, '## Commands', *_commands(found)]
+    environment = tables.environment(found.runs)
+    parts += ['## Where it was run', _table(environment) if environment.rows else 'Nothing has begun.']
+    parts += ['## How to read this', '\n'.join(f'- {note}' for note in tables.how_to_read(found))]
+    return '\n\n'.join(part for part in parts if part) + '\n'
+
+
+def _commands(found: Findings) -> List[str]:
+    parts = []
+    for each in found.cases:
+        lines = [f'# {run.name}: {findings.state(run)}\n{run.command or ""}'.rstrip() for run in each.case.runs]
+        parts.append(
+            f'<details><summary>{markdown_table.escaped(each.case.name)}</summary>\n\n'
+            + '\n'.join(['```sh', *lines, '```'])
+            + '\n\n</details>'
+        )
+    return parts
+
+
+def _table(table: Table) -> str:
+    return markdown_table.table(table.header, [row.cells for row in table.rows], table.numbers)

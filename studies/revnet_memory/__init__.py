@@ -1,0 +1,1 @@
+"""Memory and time of RevNet training steps, with activations rebuilt and kept."""

@@ -1,0 +1,1 @@
+"""Throughput of the input pipeline from single files and from shards, on local and remote storage."""

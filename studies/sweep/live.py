@@ -1,0 +1,202 @@
+"""How far the trials of a sweep have come, on the screen: a table on a terminal, plain lines elsewhere."""
+
+import os
+import time
+from typing import Dict, List, Optional, Sequence, TextIO, Tuple
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from console.screen import duration
+from inception_v3.hooks.progress import Status
+from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation
+from studies.sweep import trials
+from studies.sweep.trials import Outcome, State, Trial
+
+# Seconds between plain lines of a trial that runs, and between looks at what it has left.
+_PLAIN_INTERVAL = 60.0
+_LOOK_INTERVAL = 1.0
+# Lines of a terminal that are not for trials: the table's frame, and what is below it.
+_OTHER_LINES = 7
+_COLOURS = {State.DONE: 'green', State.FAILED: 'bold red', State.RUNNING: 'cyan', State.STOPPED: 'yellow'}
+# What is shown first, if not all trials find room.
+_IMPORTANCE = [State.RUNNING, State.FAILED, State.STOPPED, State.WAITING, State.DONE]
+
+
+class Progress:
+    """How far a trial has come, as its folder tells.
+
+    Args:
+      trial: the trial.
+      state: its state before it is started.
+
+    Attributes:
+      trial: the trial.
+      state: its state.
+      doing: what a trial that runs does.
+      status: of its training; None before it is known.
+      evaluation: of the highest step, as it was trained; None if there is none.
+      reason: why it failed or was stopped; empty if it did neither.
+      seconds: since it was started, or that it took; None if this sweep has not started it.
+    """
+
+    def __init__(self, trial: Trial, state: State):
+        self.trial = trial
+        self.state = state
+        self.doing = ''
+        self.status: Optional[Status] = None
+        self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
+        self.reason = ''
+        self.seconds: Optional[float] = None
+        self._results_size = -1
+        self._log_read = 0
+        self._started_at = self._status_at = 0.0
+
+    def start(self) -> None:
+        """The trial is started now."""
+        self.state, self.doing, self.reason = State.RUNNING, 'starting', ''
+        self._started_at = time.monotonic()
+        self._log_read = _size(self.trial.log)
+
+    def end(self, outcome: Outcome) -> None:
+        """The trial has ended."""
+        self.look()
+        self.state, self.reason = outcome.state, outcome.reason
+        self.doing = ''
+
+    def look(self) -> None:
+        """Reads what the trial has left since it was last looked at."""
+        self.seconds = time.monotonic() - self._started_at
+        for line in self._new_lines():
+            status = Status.parse(line)
+            if status:
+                self.status, self._status_at, self.doing = status, time.monotonic(), 'training'
+            elif 'preparing to train' in line:
+                self.doing = 'training'
+                # The time left is of the training before: what lies between is not in it.
+                self.status = self.status and self.status._replace(seconds_left=None)
+            elif 'preparing to evaluate' in line:
+                self.doing = 'evaluating'
+        size = _size(os.path.join(self.trial.model_dir, RESULTS_FILE))
+        if size != self._results_size:
+            self._results_size = size
+            self.evaluation = trials.last_evaluation(self.trial)
+
+    def _new_lines(self) -> List[str]:
+        try:
+            with open(self.trial.log, 'rb') as file:
+                file.seek(self._log_read)
+                whole, newline, _ = file.read().rpartition(b'\n')
+        except OSError:
+            return []
+        self._log_read += len(whole) + len(newline)
+        return whole.decode(errors='replace').splitlines()
+
+    @property
+    def step(self) -> Optional[int]:
+        """The newest step that is known of."""
+        steps = [known.step for known in (self.status, self.evaluation) if known]
+        return max(steps) if steps else None
+
+    @property
+    def seconds_left(self) -> Optional[float]:
+        """Until the trial's training ends; None if it does not train now, or that is not known."""
+        if self.doing != 'training' or not self.status or self.status.seconds_left is None:
+            return None
+        return max(0.0, self.status.seconds_left - (time.monotonic() - self._status_at))
+
+    def cells(self) -> Tuple[str, ...]:
+        """State, step, loss, top-1 and time left, as a table shows them."""
+        step = '' if self.step is None else f'{self.step:,} of {self.trial.config.train_steps:,}'
+        # The loss is of that step, too, or it is left out.
+        loss = f'{self.status.loss:.4f}' if self.status and self.status.step == self.step else ''
+        top_1 = f'{self.evaluation.top_1:.2%}' if self.evaluation else ''
+        left = '' if self.seconds_left is None else duration(self.seconds_left)
+        return self.doing or self.state.value, step, loss, top_1, left
+
+    def __str__(self) -> str:
+        state, step, loss, top_1, left = self.cells()
+        told = [('step ', step, ''), ('loss ', loss, ''), ('top-1 ', top_1, ''), ('', left, ' left')]
+        parts = [f'{before}{value}{after}' for before, value, after in told if value]
+        return f'{self.trial.name}: {", ".join([state, *parts])}'
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+class Display:
+    """Shows the trials, while it is open.
+
+    Args:
+      stream: where to; standard error for a program.
+      all_progress: the trials, in their order.
+    """
+
+    def __init__(self, stream: TextIO, all_progress: Sequence[Progress]):
+        self._all = all_progress
+        self._console = Console(file=stream, highlight=False)
+        self._live: Optional[Live] = None
+        if stream.isatty():
+            self._live = Live(console=self._console, auto_refresh=False, vertical_overflow='crop')
+        self._looked_at = 0.0
+        self._told_at: Dict[str, float] = {}
+
+    def __enter__(self) -> 'Display':
+        if self._live:
+            self._live.start()
+            self.update()
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        if self._live:
+            self._live.update(self._table(len(self._all)), refresh=True)
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """Shows a line that stays."""
+        clock = time.strftime('%H:%M:%S')
+        self._console.print(Text(f'{clock} {text}'), soft_wrap=True)
+
+    def update(self) -> None:
+        """Renews the table, or tells of those that have not been told of for a minute."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_INTERVAL:
+            return
+        self._looked_at = now
+        running = [progress for progress in self._all if progress.state is State.RUNNING]
+        for progress in running:
+            progress.look()
+        if self._live:
+            self._live.update(self._table(self._console.size.height - _OTHER_LINES), refresh=True)
+            return
+        for progress in running:
+            if now - self._told_at.get(progress.trial.name, -_PLAIN_INTERVAL) >= _PLAIN_INTERVAL:
+                self._told_at[progress.trial.name] = now
+                self.say(str(progress))
+
+    def _table(self, rows: int) -> Group:
+        table = Table('trial', 'state', box=None, pad_edge=False)
+        for column in ('step', 'loss', 'top-1', 'time left'):
+            table.add_column(column, justify='right')
+        by_importance = sorted(self._all, key=lambda progress: _IMPORTANCE.index(progress.state))
+        shown = {progress.trial.name for progress in by_importance[: max(rows, 1)]}
+        for progress in self._all:
+            if progress.trial.name in shown:
+                state, *others = progress.cells()
+                colour = _COLOURS.get(progress.state, '')
+                table.add_row(Text(progress.trial.name), Text(state, colour), *others)
+        hidden = len(self._all) - len(shown)
+        return Group(table, Text(counts(self._all) + (f'; {hidden} are not shown' if hidden else '')))
+
+
+def counts(all_progress: Sequence[Progress]) -> str:
+    """How many trials are in which state, in words."""
+    states = [progress.state for progress in all_progress]
+    told = [f'{states.count(state)} {state.value}' for state in State if state in states and state is not State.DONE]
+    return ', '.join([f'{states.count(State.DONE)} of {len(states)} trials are done', *told])

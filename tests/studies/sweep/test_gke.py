@@ -1,0 +1,97 @@
+"""Kubernetes jobs of trials: what the trial says, and what deploy/job.yaml says for every job."""
+
+import pathlib
+import re
+from typing import Any, List
+
+import pytest
+import yaml
+
+from inception_v3 import flags
+from inception_v3.config import ConfigError
+from studies.sweep import gke
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+IMAGE = 'gcr.io/mine/inception-v3:7'
+FOLDERS = ['--data_dir=gs://bucket/imagenet', '--model_dir=gs://bucket/study/a']
+
+
+def job(name: str, *arguments: str) -> gke.Job:
+    given = [*FOLDERS, *arguments]
+    return gke.Job(name, given, flags.parse(['main', *given]).config)
+
+
+def manifests_of(*jobs: gke.Job) -> List[Any]:
+    return list(yaml.safe_load_all(gke.manifests(jobs, IMAGE)))
+
+
+def container_of(manifest: Any) -> Any:
+    (container,) = manifest['spec']['template']['spec']['containers']
+    return container
+
+
+def test_a_job_runs_the_trial_on_a_tpu_of_its_size() -> None:
+    trials = [job('a', '--seed=1'), job('b', '--num_shards=32', '--train_batch_size=4096')]
+    first, second = manifests_of(*trials)
+    assert container_of(first)['image'] == IMAGE
+    assert container_of(first)['args'] == [
+        '--master=$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)',
+        '--data_dir=gs://bucket/imagenet',
+        '--model_dir=gs://bucket/study/a',
+        '--seed=1',
+    ]
+    assert container_of(first)['resources'] == {'limits': {'cloud-tpus.google.com/v2': 8}}
+    # A slice has many addresses: what Kubernetes puts there is a list.
+    assert container_of(second)['args'][0] == '--tpu=$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
+    assert container_of(second)['resources'] == {'limits': {'cloud-tpus.google.com/v2': 32}}
+
+
+def test_the_program_takes_the_arguments_once_the_address_is_in_them() -> None:
+    trial = job('a', '--seed=1')
+    (manifest,) = manifests_of(trial)
+    address, *rest = container_of(manifest)['args']
+    config = flags.parse(['main', address.replace('$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)', 'grpc://10.0.0.2:8470'), *rest])
+    assert config.config.master == 'grpc://10.0.0.2:8470'
+    assert (config.config.seed, config.config.model_dir) == (1, 'gs://bucket/study/a')
+
+
+def test_what_holds_for_every_job_is_what_the_shipped_job_says() -> None:
+    shipped = yaml.safe_load((ROOT / 'deploy' / 'job.yaml').read_text())
+    (manifest,) = manifests_of(job('a'))
+    for key in ('backoffLimit', 'podFailurePolicy'):
+        assert manifest['spec'][key] == shipped['spec'][key]
+    for key in ('restartPolicy', 'terminationGracePeriodSeconds'):
+        assert manifest['spec']['template']['spec'][key] == shipped['spec']['template']['spec'][key]
+    assert manifest['spec']['template']['metadata'] == shipped['spec']['template']['metadata']
+
+
+def test_names_are_allowed_and_stay_different() -> None:
+    long = 'optimizer=RMS,learning_rate=0.165,learning_rate_decay=0.94,train_batch_size='
+    names = ['A=1', 'a=1', 'ä', '=', *(f'{long}{size}/seed-1' for size in (1024, 2048))]
+    # The last is the first in the folder of another sweep.
+    jobs = [*map(job, names), job(names[0], '--model_dir=gs://bucket/study/b')]
+    found = [manifest['metadata']['name'] for manifest in manifests_of(*jobs)]
+    assert len(set(found)) == len(jobs)
+    assert found == [manifest['metadata']['name'] for manifest in manifests_of(*jobs)]
+    for name in found:
+        assert re.fullmatch('[a-z0-9]([-a-z0-9]*[a-z0-9])?', name) and len(name) <= 52
+    assert found[0].startswith('a-1-')
+
+
+@pytest.mark.parametrize(
+    'arguments, message',
+    [
+        (['--use_tpu=False'], 'b: --emit=gke makes jobs for TPUs'),
+        (['--tpu=emulated:8'], 'b: --emit=gke makes jobs for TPUs'),
+        (['--tpu=node'], 'b: leave out --tpu and --master'),
+        (['--model_dir=runs/b'], 'b: --model_dir=runs/b: a job on a TPU needs a folder on gs://'),
+        (['--data_dir='], 'b: --data_dir=: a job on a TPU needs a folder on gs://'),
+    ],
+)
+def test_what_cannot_be_a_job_is_refused(arguments: List[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        manifests_of(job('a'), job('b', *arguments))
+
+
+def test_made_up_images_need_no_folder() -> None:
+    assert len(manifests_of(job('a', '--data_dir=', '--use_data=fake'))) == 1

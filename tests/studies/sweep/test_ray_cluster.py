@@ -1,0 +1,125 @@
+"""Sweeps on a Ray cluster of two nodes and a head, all on this machine and reachable from nowhere else."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+from typing import Any, Iterator
+
+import pytest
+
+from inception_v3.model_dir import trainer_lock
+from tests.studies.sweep.test_sweep import WholeSweep, study_file
+from tests.studies.sweep.test_workers import wait_for
+
+pytest.importorskip('ray')
+from ray._private.services import get_node_to_connect_for_driver
+from ray.cluster_utils import Cluster
+
+from studies.study import StudyError
+from studies.sweep.ray_cluster import RayCluster
+
+# Of a node: one trial at a time.
+NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
+# How soon a node that does not answer is dead; by itself Ray gives it half a minute.
+HEALTH = {'health_check_initial_delay_ms': 0, 'health_check_period_ms': 1000, 'health_check_failure_threshold': 5}
+CONNECTS = """
+import sys
+from studies.sweep.ray_cluster import RayCluster
+RayCluster(sys.argv[1], 1, ['true'], sys.argv[2])
+"""
+
+
+@pytest.fixture
+def cluster(monkeypatch: Any) -> Iterator[Cluster]:
+    # Else Ray takes 127.0.0.1 for another address of this machine.
+    monkeypatch.setenv('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
+    monkeypatch.setenv('RAY_USAGE_STATS_ENABLED', '0')
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={**NODE, 'num_cpus': 0, 'include_dashboard': False, '_system_config': HEALTH},
+    )
+    try:
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def claim_in(trial: pathlib.Path) -> Any:
+    try:
+        return json.loads((trial / 'model' / trainer_lock.CLAIM_FILE).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def raylet_of(process: int) -> int:
+    """The node that runs a trial: its process is a child of Ray's worker, which is a child of the node's daemon."""
+    for _ in range(2):
+        process = int(pathlib.Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[1])
+    return process
+
+
+def has_trained(trial: pathlib.Path) -> bool:
+    return bool(list((trial / 'model').glob('model.ckpt-[1-9]*.meta')))
+
+
+@pytest.mark.slow
+def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
+    digits_dir: str, tmp_path: pathlib.Path, cluster: Cluster
+) -> None:
+    nodes = [cluster.add_node(**NODE) for _ in range(2)]
+    # Of all nodes at its own address, a sweep goes through one, whichever that is. It has to live.
+    entry = get_node_to_connect_for_driver(cluster.gcs_address, NODE['node_ip_address'])['raylet_socket_name']
+    doomed = next(node for node in nodes if node.raylet_socket_name != entry)
+    flags: Any = {'data_dir': digits_dir, 'save_checkpoints_secs': 1, 'train_steps': 300, 'train_steps_per_eval': 300}
+    study = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', **flags)
+    folders = [tmp_path / 'out' / 'trials' / f'optimizer={name}' / 'seed-1' for name in ('sgd', 'RMS')]
+
+    whole = WholeSweep(study, f'--out={tmp_path}/out', f'--ray={cluster.address}')
+    try:
+        wait_for(lambda: all(claim_in(folder) for folder in folders))
+        raylets = [raylet_of(claim_in(folder)['process']) for folder in folders]
+        of_doomed = doomed.all_processes['raylet'][0].process.pid
+        assert len(set(raylets)) == 2 and of_doomed in raylets
+        lost = folders[raylets.index(of_doomed)]
+        wait_for(lambda: has_trained(lost))
+        cluster.remove_node(doomed, allow_graceful=False)
+        code, output = whole.end()
+    finally:
+        whole.process.kill()
+    assert code == 0 and '2 of 2 trials are done' in output, output
+    assert 'going on from' in (lost / 'log.txt').read_text()
+
+    # Ctrl-C is passed on to the node.
+    study = study_file(tmp_path, '[]', **{**flags, 'train_steps': 10**6})
+    whole = WholeSweep(study, f'--out={tmp_path}/long', f'--ray={cluster.address}')
+    trial = tmp_path / 'long' / 'trials' / 'default' / 'seed-1'
+    try:
+        wait_for(lambda: has_trained(trial))
+        whole.process.send_signal(signal.SIGINT)
+        code, output = whole.end()
+    finally:
+        whole.process.kill()
+    assert code == 130, output
+    assert json.loads((trial / 'outcome.json').read_text())['exit_code'] == 75
+    assert not claim_in(trial)
+
+    # A folder that the nodes cannot see.
+    arguments = [sys.executable, '-c', CONNECTS, cluster.address, str(tmp_path / 'nowhere')]
+    refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
+    assert refused.returncode == 1 and f'--out={tmp_path}/nowhere: ' in refused.stderr
+    assert 'All nodes must share both, under the same paths.' in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ('address', 'message'),
+    [
+        ('here', 'must be HOST:PORT or auto'),
+        (':', 'must be HOST:PORT'),
+        ('127.0.0.1:1', r'cannot be reached: Connection refused'),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_told_at_once(address: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        RayCluster(address, 1, ['true'], 'nowhere')

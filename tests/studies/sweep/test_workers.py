@@ -1,0 +1,126 @@
+"""Trials as real processes: how they end, are ended, and never outlive what has started them."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Callable
+
+import pytest
+
+from studies.study import Study
+from studies.sweep import trials, workers
+from studies.sweep.trials import Outcome, Trial
+from studies.sweep.workers import Process, ThisMachine
+
+STARTS_ONE = """
+import sys, time
+from studies.study import Study
+from studies.sweep.trials import trials_of
+from studies.sweep.workers import ThisMachine
+(trial,) = trials_of(Study(seeds=1), sys.argv[1])
+ThisMachine(1, ['sh', '-c', 'echo $$; exec sleep 600']).start(trial)
+time.sleep(600)
+"""
+
+
+def shell(script: str) -> Any:
+    """A program: it has the trial's flags as its arguments."""
+    return 'sh', '-c', script, 'program'
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError('it does not come')
+
+
+def text_of(path: str) -> str:
+    return pathlib.Path(path).read_text() if os.path.exists(path) else ''
+
+
+@pytest.fixture
+def trial(tmp_path: pathlib.Path) -> Trial:
+    (trial,) = trials.trials_of(Study(seeds=(7,)), str(tmp_path / 'out'))
+    return trial
+
+
+@pytest.mark.parametrize(
+    ('script', 'exit_code', 'reason'),
+    [
+        ('echo "error: it was fine"', 0, ''),
+        ('echo early; echo "error: --width=1: too narrow" >&2; echo late; exit 2', 2, '--width=1: too narrow'),
+        ('echo "MemoryError: no more" >&2; exit 1', 1, 'MemoryError: no more'),
+        ('exit 3', 3, 'exit code 3'),
+        ('kill -KILL $$', -9, 'ended by SIGKILL'),
+    ],
+)
+def test_an_outcome_has_code_and_reason(trial: Trial, script: str, exit_code: int, reason: str) -> None:
+    outcome = workers.run(trial, shell(script))
+    assert (outcome.exit_code, outcome.reason) == (exit_code, reason)
+    assert outcome == trials.outcome_of(trial) and outcome.start <= outcome.end
+
+
+def test_the_log_keeps_all_but_a_reason_is_of_the_last_start(trial: Trial) -> None:
+    workers.run(trial, shell('echo "error: first"; exit 1'))
+    outcome = workers.run(trial, shell('echo "$@"; exit 1'))
+    assert outcome.reason == ' '.join(trial.arguments)
+    assert text_of(trial.log) == f'error: first\n{outcome.reason}\n'
+    assert 'seed=7' in outcome.reason
+
+
+def test_while_it_runs_there_is_no_outcome_not_even_an_earlier_one(trial: Trial) -> None:
+    workers.run(trial, shell('exit 1'))
+    process = ThisMachine(1, shell('sleep 60')).start(trial)
+    assert process.poll() is None and trials.outcome_of(trial) is None
+    process.kill()
+    outcome: Outcome = wait_for(process.poll)
+    assert outcome.exit_code == -signal.SIGKILL
+
+
+def test_it_is_asked_to_end_and_may_take_its_time(trial: Trial) -> None:
+    process = Process(trial, shell('trap "sleep 0.3; exit 75" TERM; echo ready; while :; do sleep 0.1; done'))
+    wait_for(lambda: 'ready' in text_of(trial.log))
+    process.stop()
+    assert process.poll() is None
+    outcome: Outcome = wait_for(process.poll)
+    assert outcome.exit_code == 75 and outcome.state is trials.State.STOPPED
+
+
+def test_it_is_not_in_the_foreground_of_the_terminal(trial: Trial) -> None:
+    process = Process(trial, shell('exec sleep 60'))
+    assert os.getsid(process._process.pid) == process._process.pid != os.getsid(0)
+    process.kill()
+    wait_for(process.poll)
+
+
+def test_it_dies_with_what_has_started_it(trial: Trial) -> None:
+    parent = subprocess.Popen([sys.executable, '-c', STARTS_ONE, str(pathlib.Path(trial.folder).parents[2])])
+    log = trial.log.replace('seed-7', 'seed-1')
+    try:
+        child = int(wait_for(lambda: text_of(log).endswith('\n') and text_of(log)))
+        os.kill(child, 0)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_for(lambda: not _lives(child), 10)
+
+
+def _lives(process: int) -> bool:
+    try:
+        # What has ended and is not waited for is still listed.
+        return pathlib.Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except FileNotFoundError:
+        return False
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(trial: Trial, tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'out').write_text('in the way')
+    with pytest.raises(OSError):
+        ThisMachine(1, shell('exit 0')).start(trial)
