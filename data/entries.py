@@ -6,7 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from console.messages import shown
-from data import record_checker, records, remote, tar_layout
+from data import record_checker, records, remote
+from data.tar import layout as tar_layout
 
 _NO_BOXES = np.zeros([0, 4], np.float32)
 # The name of a tar shard's images among the fields, whatever their extension.

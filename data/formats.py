@@ -4,7 +4,9 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 import tensorflow as tf
 
-from data import entries, ppm, record_checker, records, tar_layout, tar_reader
+from data import entries, ppm, record_checker, records
+from data.tar import layout as tar_layout
+from data.tar import reader as tar_reader
 
 
 class Format(NamedTuple):

@@ -18,10 +18,11 @@ import tensorflow as tf
 from google.protobuf import json_format
 
 from console.messages import shown
-from data import dataset_info, ppm, record_checker, records, remote, tar_layout
+from data import dataset_info, ppm, record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.tar_layout import LABEL_EXTENSION, SampleChecker, Shard
+from data.tar import layout as tar_layout
+from data.tar.layout import LABEL_EXTENSION, SampleChecker, Shard
 from preprocessing.decoding import decode_image
 
 # What a tar file keeps of a record besides its image and label, so that it can be one again.

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from console.screen import Screen, logger
-from data import cifar10, cifar10_source, records
+from data import records
+from data.cifar10 import __main__ as cifar10
+from data.cifar10 import source as cifar10_source
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.hooks.progress import Status
@@ -19,7 +21,7 @@ from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir import best_checkpoint
 from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
 from inception_v3.presets import PRESETS
-from tests.data import cifar10_archives
+from tests.data.cifar10 import archives as cifar10_archives
 from tests.model_dir.test_evaluations import EVALUATION
 from tests.test_cycles import execute
 

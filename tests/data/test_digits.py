@@ -14,7 +14,8 @@ import pytest
 import tensorflow as tf
 from sklearn.datasets import load_digits
 
-from data import audit, dataset_info, digits, records
+from data import dataset_info, digits, records
+from data.audit import __main__ as audit
 from preprocessing.decoding import decode_image
 
 SPLITS = (records.TRAIN, records.VALIDATION)

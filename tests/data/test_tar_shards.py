@@ -17,14 +17,15 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import dataset_info, entries, records, tar_layout
+from data import dataset_info, entries, records
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.tar import layout as tar_layout
 from inception_v3 import main
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.preflight import __main__ as preflight
 from tests.conftest import Photo, photo_example
-from tests.data.test_tar_reader import write_tar
+from tests.data.tar.test_reader import write_tar
 from tests.test_input_pipeline import Host, labels_of, read
 
 ROOT = pathlib.Path(__file__).parents[2]

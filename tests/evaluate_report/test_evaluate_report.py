@@ -12,7 +12,8 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 
-from data import records, tar_layout, tar_shards
+from data import records, tar_shards
+from data.tar import layout as tar_layout
 from inception_v3 import infeed, trained_model
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report

@@ -14,8 +14,8 @@ import pytest
 import tensorflow as tf
 
 from data import record_checker, records
+from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
-from data.shard_audit import ShardAuditor
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.decoding import decode_image

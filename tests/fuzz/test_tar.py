@@ -11,10 +11,11 @@ from typing import Dict, List, Tuple
 import pytest
 import tensorflow as tf
 
-from data import tar_layout, tar_reader
+from data.audit.shard import ShardAuditor
 from data.formats import FORMATS
-from data.shard_audit import ShardAuditor
-from data.tar_layout import BLOCK, Shard
+from data.tar import layout as tar_layout
+from data.tar import reader as tar_reader
+from data.tar.layout import BLOCK, Shard
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.decoding import decode_image

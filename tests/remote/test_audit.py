@@ -3,7 +3,8 @@
 import json
 from typing import Any, Dict
 
-from data import audit, tar_shards
+from data import tar_shards
+from data.audit import __main__ as audit
 from tests.remote.conftest import Store
 from tests.remote.faults import READ
 

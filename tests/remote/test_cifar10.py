@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from tests.data import cifar10_archives
+from tests.data.cifar10 import archives as cifar10_archives
 from tests.remote.conftest import Store
 from tests.remote.test_refusals import SMALL
 
 # The conversion, of batches of four images.
 _CONVERT = """
-from data import cifar10, cifar10_source
+from data.cifar10 import __main__ as cifar10
+from data.cifar10 import source as cifar10_source
 cifar10_source._BATCH_IMAGES = 4
 cifar10.main()
 """

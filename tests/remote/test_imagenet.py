@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from tests.data import imagenet_archives
-from tests.data.test_imagenet import convert, files_of
+from tests.data.imagenet import archives as imagenet_archives
+from tests.data.imagenet.test_imagenet import convert, files_of
 from tests.remote.conftest import Store
 
 

@@ -13,7 +13,7 @@ from tensorflow.python.data.ops import dataset_ops
 
 from data import ppm, remote
 from data.records import ParsedRecord
-from data.tar_layout import (
+from data.tar.layout import (
     BLANKS,
     BLOCK,
     BLOCK_GOES_ON,

@@ -21,11 +21,16 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import cifar10, cifar10_source, conversion, dataset_info, records, tar_layout, tar_reader
+from data import conversion, dataset_info, records
+from data.cifar10 import __main__ as cifar10
+from data.cifar10 import source as cifar10_source
 from data.records import DataError
+from data.tar import layout as tar_layout
+from data.tar import reader as tar_reader
 from preprocessing.decoding import decode_image
-from tests.data import cifar10_archives, imagenet_archives
-from tests.data.cifar10_archives import NAMES, Originals
+from tests.data.cifar10 import archives as cifar10_archives
+from tests.data.cifar10.archives import NAMES, Originals
+from tests.data.imagenet import archives as imagenet_archives
 
 # In place of 10,000. What has to do with the real number is tested with it.
 BATCH = 60

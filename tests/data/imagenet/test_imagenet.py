@@ -21,13 +21,16 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import dataset_info, imagenet, imagenet_shards, imagenet_source, records
+from data import dataset_info, records
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.imagenet_plan import Source
+from data.imagenet import __main__ as imagenet
+from data.imagenet import shards as imagenet_shards
+from data.imagenet import source as imagenet_source
+from data.imagenet.plan import Source
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
-from tests.data import imagenet_archives
-from tests.data.imagenet_archives import LABELS, TEXTS, Archives
+from tests.data.imagenet import archives as imagenet_archives
+from tests.data.imagenet.archives import LABELS, TEXTS, Archives
 
 SPLITS = (records.TRAIN, records.VALIDATION)
 SHARDS = {records.TRAIN: 3, records.VALIDATION: 2}

@@ -13,8 +13,9 @@ import pytest
 import tensorflow as tf
 import webdataset
 
-from data import ppm, tar_reader
-from data.tar_layout import BLOCK, Problem, Shard
+from data import ppm
+from data.tar import reader as tar_reader
+from data.tar.layout import BLOCK, Problem, Shard
 from preprocessing.decoding import decode_image
 from tests.conftest import Photo, evaluate
 
@@ -324,7 +325,7 @@ def test_a_shard_of_small_images_takes_little_beside_itself(photos: List[Photo],
     program = (
         'import sys, tensorflow as tf\n'
         'from benchmarks.measurement import peak_bytes\n'
-        'from data import tar_reader\n'
+        'from data.tar import reader as tar_reader\n'
         'path, size = sys.argv[1], tf.constant(0, tf.int64)\n'
         'samples = tf.compat.v1.data.make_one_shot_iterator(tar_reader.read(path, size).skip(14_999)).get_next()\n'
         'with tf.compat.v1.Session() as session:\n'

@@ -11,10 +11,12 @@ from typing import Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from data import imagenet_shards, imagenet_source, records, remote
+from data import records, remote
 from data.conversion import Progress
-from data.imagenet_shards import PlannedImage
-from data.imagenet_source import AnnotatedBox, Image
+from data.imagenet import shards as imagenet_shards
+from data.imagenet import source as imagenet_source
+from data.imagenet.shards import PlannedImage
+from data.imagenet.source import AnnotatedBox, Image
 from data.records import Box, DataError
 
 _FILE_NAME = 'plan.json'

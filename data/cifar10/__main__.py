@@ -29,11 +29,13 @@ from typing import Callable, Dict, List
 import numpy as np
 import tensorflow as tf
 
-from data import cifar10_source, conversion, records, remote, tar_layout
-from data.cifar10_source import CLASSES, SIDE, Cifar10
+from data import conversion, records, remote
+from data.cifar10 import source as cifar10_source
+from data.cifar10.source import CLASSES, SIDE, Cifar10
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.records import DataError
+from data.tar import layout as tar_layout
 from data.tar_shards import add_sample
 
 IMAGES = {records.TRAIN: 1280000, records.VALIDATION: 50000}

@@ -15,15 +15,16 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import audit, dataset_info, records, tar_shards
+from data import dataset_info, records, tar_shards
+from data.audit import __main__ as audit
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
 from tests.conftest import Photo, encode_jpeg, photo_example
+from tests.data.tar.test_reader import write_tar
 from tests.data.test_records import SPOILT, set_boxes
-from tests.data.test_tar_reader import write_tar
 
 Report = Dict[str, Any]
 NAMES = ['background', 'cat', 'astronaut', 'coffee', 'rocket', 'half a cat']
@@ -595,7 +596,7 @@ def run(monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
 @pytest.fixture
 def without_rich(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, 'rich', None)
-    monkeypatch.delitem(sys.modules, 'data.audit_table', raising=False)
+    monkeypatch.delitem(sys.modules, 'data.audit.table', raising=False)
 
 
 def test_the_program_prints_json_without_rich(

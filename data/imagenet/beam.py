@@ -14,7 +14,7 @@ import tempfile
 import threading
 from typing import Sequence
 
-from data import imagenet_shards
+from data.imagenet import shards as imagenet_shards
 from data.records import DataError
 
 DIRECT_RUNNER = 'DirectRunner'
@@ -77,7 +77,7 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
         }
         with open(os.path.join(temporary, 'log'), 'w+', errors='replace') as log:
             process = subprocess.Popen(
-                [sys.executable, '-m', 'data.imagenet_beam'],
+                [sys.executable, '-m', 'data.imagenet.beam'],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

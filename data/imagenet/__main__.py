@@ -23,12 +23,15 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
-from data import conversion, imagenet_beam, imagenet_plan, imagenet_shards, records, remote
+from data import conversion, records, remote
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.imagenet_beam import DIRECT_RUNNER
-from data.imagenet_plan import Plan, Source
-from data.imagenet_shards import ShardReport
+from data.imagenet import beam as imagenet_beam
+from data.imagenet import plan as imagenet_plan
+from data.imagenet import shards as imagenet_shards
+from data.imagenet.beam import DIRECT_RUNNER
+from data.imagenet.plan import Plan, Source
+from data.imagenet.shards import ShardReport
 from data.records import DataError
 
 IMAGES = {records.TRAIN: 1281167, records.VALIDATION: 50000}

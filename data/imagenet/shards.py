@@ -9,9 +9,10 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
-from data import conversion, imagenet_source, records, remote
+from data import conversion, records, remote
 from data.fingerprint import SplitFingerprint
-from data.imagenet_source import Image
+from data.imagenet import source as imagenet_source
+from data.imagenet.source import Image
 from data.records import Box, DataError
 from preprocessing.decoding import decode_image
 

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from data import records
-from data.audit_findings import NAMED_AT_MOST
+from data.audit.findings import NAMED_AT_MOST
 
 # Classes that are all shown; of more, those with the fewest and with the most training images.
 _CLASSES_SHOWN = 24

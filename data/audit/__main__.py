@@ -20,11 +20,12 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import numpy as np
 
-from data import conversion, dataset_info, records, remote, shard_audit
-from data.audit_findings import judge
+from data import conversion, dataset_info, records, remote
+from data.audit import shard as shard_audit
+from data.audit.findings import judge
+from data.audit.shard import LISTED_AT_MOST, Listed, ShardAudit
 from data.fingerprint import fingerprint
 from data.formats import FORMATS, Format
-from data.shard_audit import LISTED_AT_MOST, Listed, ShardAudit
 
 SPLITS = (records.TRAIN, records.VALIDATION)
 
@@ -346,7 +347,7 @@ def main() -> None:
     try:
         if not arguments.json:
             try:
-                from data.audit_table import print_report
+                from data.audit.table import print_report
             except ImportError:
                 parser.error("the table needs rich, which is not installed: pip install '.[data]', or take --json.")
         with _progress_bar(_expected_records(arguments.data_dir)) as progress:

@@ -1,0 +1,1 @@
+"""Converting CIFAR-10, as it is published, to tar shards."""

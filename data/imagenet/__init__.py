@@ -1,0 +1,1 @@
+"""Converting ImageNet-2012, as it is distributed, to record files."""
