@@ -1,9 +1,8 @@
-"""What tests share: real images as record files, and small configurations."""
+"""Fixtures of all tests: a graph for each test, small data sets, and small configurations."""
 
-import dataclasses
 import functools
 import time
-from typing import Any, Iterator, List, NamedTuple
+from typing import Any, Iterator, List
 
 import numpy as np
 import pytest
@@ -15,8 +14,12 @@ from console.screen import logger
 from data import digits, records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
-from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
+
+# `assert` in these modules reports values as it does in tests.
+pytest.register_assert_rewrite('tests.support', 'tests.remote')
+from tests.support.photos import Photo, encode_jpeg, photo_example
+from tests.support.runs import ONE_LAYER, make_small_config
 
 # As in the programs (`set_up_logging`), for the time that it takes.
 deprecation._PRINT_DEPRECATION_WARNINGS = False
@@ -46,35 +49,12 @@ def _log_as_it_was() -> Iterator[None]:
     logger.handlers, logger.propagate, logger.level = before
 
 
-def evaluate(*tensors: Any) -> Any:
-    """The values of tensors of the current graph, its variables newly initialized."""
-    with tf.compat.v1.Session() as session:
-        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
-        values = session.run(tensors)
-    return values[0] if len(tensors) == 1 else values
-
-
 @pytest.fixture(scope='session')
 def digits_dir(tmp_path_factory: Any) -> str:
     """The digits data set."""
     data_dir = str(tmp_path_factory.mktemp('digits') / 'data')
     digits.build(data_dir)
     return data_dir
-
-
-class Photo(NamedTuple):
-    """A photograph in a record: its pixels before encoding, its JPEG file, its label and its boxes."""
-
-    pixels: np.ndarray
-    encoded: bytes
-    label: int
-    boxes: np.ndarray
-
-
-def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
-    """A JPEG file of uint8 pixels, [height, width, 3]."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        return session.run(tf.image.encode_jpeg(pixels, quality=quality))
 
 
 @pytest.fixture(scope='session')
@@ -94,16 +74,6 @@ def photos() -> List[Photo]:
     ]
 
 
-def photo_example(photo: Photo) -> tf.train.Example:
-    """The record of a photograph."""
-    height, width, _ = photo.pixels.shape
-    example = records.make_example(photo.encoded, 'JPEG', photo.label, 'class', height, width, 'photo.jpg')
-    for column, corner in enumerate(['ymin', 'xmin', 'ymax', 'xmax']):
-        values = photo.boxes[:, column].tolist()
-        example.features.feature[f'image/object/bbox/{corner}'].float_list.value.extend(values)
-    return example
-
-
 @pytest.fixture(scope='session')
 def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
     """The photographs as a data set: two training files, two validation files, the same images in both."""
@@ -114,43 +84,10 @@ def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
     return data_dir
 
 
-def make_small_config(data_dir: str, **changes: Any) -> Config:
-    """The whole program at its smallest: 16 channels a layer, 75 pixels, the digits, on the CPU."""
-    config = Config(
-        use_tpu=False,
-        data_dir=data_dir,
-        num_train_images=1438,
-        num_eval_images=359,
-        num_classes=11,
-        train_batch_size=8,
-        eval_batch_size=64,
-        height=75,
-        width=75,
-        depth_multiplier=0.01,
-        num_parallel_calls=2,
-    )
-    return dataclasses.replace(config, **changes)
-
-
 @pytest.fixture
 def small_config(digits_dir: str) -> Config:
     """The smallest program, on the digits."""
     return make_small_config(digits_dir)
-
-
-def one_layer_network(
-    images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **others: Any
-) -> Any:
-    """One layer and the logits: 4 trainable variables."""
-    with tf.compat.v1.variable_scope('Layer'):
-        net = tf.nn.relu(norm(conv(images, 16, (3, 3), 2, 'VALID')))
-    with tf.compat.v1.variable_scope('Logits'):
-        net = layers.add_bias(conv(tf.reduce_mean(net, [1, 2], keepdims=True), num_classes, (1, 1)))
-    return tf.squeeze(net, [1, 2]), None
-
-
-# In the place of the network that it has the limits of.
-ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from inception_v3.model_dir import best_checkpoint
 from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
 from inception_v3.presets import PRESETS
 from tests.data.cifar10 import archives as cifar10_archives
-from tests.model_dir.test_evaluations import EVALUATION
-from tests.test_cycles import execute
+from tests.support.evaluations import EVALUATION
+from tests.support.runs import execute
 
 STEP = re.compile(r'device \S+, epoch \d+, step .* GlobalRate .* images/s')
 EPOCH = re.compile(r'epoch (\d+): time ([\d.]+) s, (\d+) images, GlobalRate ([\d,.]+) images/s, over (\d) replicas? .*')

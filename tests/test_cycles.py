@@ -2,7 +2,6 @@
 
 import dataclasses
 import glob
-import io
 import json
 import os
 import pathlib
@@ -16,24 +15,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from console.screen import Screen
 from data import dataset_info, records
 from data.records import DataError
 from inception_v3.config import Config, ConfigError
-from inception_v3.cycles import Run, TrainingError
+from inception_v3.cycles import TrainingError
 from inception_v3.data_set import check_files
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import CheckpointError, step_of
-from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks.registry import NETWORKS
-from tests.conftest import ONE_LAYER, Photo, make_small_config, photo_example
-from tests.data.test_records import set_boxes
+from tests.support.photos import Photo, photo_example, set_boxes
+from tests.support.records import validation_set, write_records
+from tests.support.runs import ONE_LAYER, all_steps, evaluations, execute, forget, make_small_config
+from tests.support.saved_models import classify
 
 IMAGES = 359
-
-
-def execute(config: Config) -> str:
-    return Run(config, Screen(io.StringIO())).execute()
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -70,29 +65,8 @@ def copied(finished: Tuple[Config, str], tmp_path: Any) -> Config:
     return dataclasses.replace(config, model_dir=str(tmp_path / 'model'), export_dir=None)
 
 
-def evaluations(config: Config) -> List[Evaluation]:
-    return read_evaluations(str(config.model_dir))
-
-
 def steps(config: Config) -> List[int]:
     return [evaluation.step for evaluation in evaluations(config)]
-
-
-def forget(config: Config, *gone: int) -> None:
-    """Removes checkpoints, as if the run had been killed before it wrote them."""
-    kept = sorted(set(all_steps(config)) - set(gone))
-    for step in gone:
-        for path in glob.glob(os.path.join(str(config.model_dir), f'model.ckpt-{step}.*')):
-            os.remove(path)
-    lines = [f'model_checkpoint_path: "model.ckpt-{kept[-1]}"']
-    lines += [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in kept]
-    with open(os.path.join(str(config.model_dir), 'checkpoint'), 'w') as file:
-        file.write('\n'.join(lines) + '\n')
-
-
-def all_steps(config: Config) -> List[int]:
-    paths = glob.glob(os.path.join(str(config.model_dir), 'model.ckpt-*.index'))
-    return sorted(int(path.rpartition('-')[2][: -len('.index')]) for path in paths)
 
 
 def test_it_evaluates_after_each_cycle_and_ends_exactly_at_the_last_step(finished: Tuple[Config, str]) -> None:
@@ -158,21 +132,6 @@ def test_the_host_call_writes_loss_learning_rate_and_epoch(finished: Tuple[Confi
     assert events['learning_rate'][0] == pytest.approx(0.02 * 8 / 256)
     assert events['epoch'][4] == pytest.approx(4 * 8 / 1438)
     assert all(loss > 2 for loss in events['loss'].values())
-
-
-def validation_set(config: Config) -> Iterator[Tuple[bytes, int]]:
-    for path in records.find_shards(config.data_dir, records.VALIDATION):
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
-            feature = tf.train.Example.FromString(serialized).features.feature
-            yield feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
-
-
-def classify(saved_model: str, encoded: List[bytes]) -> Dict[str, np.ndarray]:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta_graph = tf.compat.v1.saved_model.load(session, ['serve'], saved_model)
-        signature = meta_graph.signature_def['image_bytes']
-        outputs = {name: tensor.name for name, tensor in signature.outputs.items()}
-        return session.run(outputs, {signature.inputs['image_bytes'].name: encoded})
 
 
 @pytest.mark.parametrize('transpose_enabled', [False, True])
@@ -460,13 +419,6 @@ def test_what_cannot_be_written_is_refused_before_anything_is_trained(copied: Co
     with pytest.raises(ConfigError, match=f'--{flag}={tmp_path}/file/folder: cannot be written to'):
         execute(config)
     assert all_steps(copied)[-1] == 5
-
-
-def write_records(data_dir: Any, split: str, contents: List[bytes]) -> None:
-    os.makedirs(str(data_dir), exist_ok=True)
-    with tf.io.TFRecordWriter(records.shard_path(str(data_dir), split, 0, 1)) as writer:
-        for content in contents:
-            writer.write(content)
 
 
 def test_a_bad_record_is_named_and_what_was_trained_is_kept(copied: Config, photos: List[Photo], tmp_path: Any) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from inception_v3.config import Config
 from inception_v3.presets import PRESETS
-from tests.test_cycles import classify, validation_set
+from tests.support.records import validation_set
+from tests.support.saved_models import classify
 
 
 @pytest.mark.slow

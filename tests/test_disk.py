@@ -44,7 +44,7 @@ def test_what_is_full_is_told_and_other_failures_are_not(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_a_full_disk_is_told_and_the_checkpoints_are_whole(digits_dir: str, tmp_path: Any) -> None:
     (tmp_path / 'disk').mkdir()
-    program = [sys.executable, '-m', 'tests.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
+    program = [sys.executable, '-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
     program += [f'--model_dir={tmp_path}/disk/model', '--export_dir=', '--mode=train', '--save_checkpoints_secs=1']
     done = subprocess.run(
         ['unshare', '--map-root-user', '--mount', 'sh', '-c', SCRIPT, 'sh', *program],

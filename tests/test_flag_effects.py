@@ -19,8 +19,8 @@ from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import inception_model_fn
-from tests.conftest import evaluate
-from tests.model_dir.test_evaluations import EVALUATION
+from tests.support.evaluations import EVALUATION
+from tests.support.graphs import evaluate
 from tests.test_config import DOCUMENTED
 
 MODES = tf.estimator.ModeKeys

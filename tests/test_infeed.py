@@ -11,7 +11,7 @@ import tensorflow as tf
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline, draw_distortion
-from tests.conftest import Photo
+from tests.support.photos import Photo
 
 CAT = skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3  # 96 x 103: 29,664 bytes, whole words
 CHESS = (

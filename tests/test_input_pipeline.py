@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 import pytest
@@ -17,34 +17,14 @@ import tensorflow as tf
 from data import records
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
-from tests.conftest import Photo, photo_example
-
-Batch = Tuple[np.ndarray, np.ndarray]
+from tests.support.photos import Photo, photo_example
+from tests.support.pipelines import Host, labels_of, read
 
 
 @pytest.fixture
 def config(photo_dir: str) -> Config:
     return Config(use_tpu=False, data_dir=photo_dir, num_classes=6, num_parallel_calls=2, height=96, width=128)
-
-
-def read(config: Config, is_training: bool, batch_size: int, batches: int = -1, **params: Any) -> List[Batch]:
-    """The first batches of a pipeline; without a number, all."""
-    result: List[Batch] = []
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        dataset = InputPipeline(is_training, config)({'batch_size': batch_size, **params})
-        batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
-        while len(result) != batches:
-            try:
-                result.append(session.run(batch))
-            except tf.errors.OutOfRangeError:
-                break
-    return result
-
-
-def labels_of(batches: List[Batch]) -> List[int]:
-    return [int(label) for _, labels in batches for label in labels]
 
 
 def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -125,16 +105,6 @@ def test_an_epoch_of_training_has_every_record(digits_dir: str, small_config: Co
             label = tf.train.Example.FromString(serialized).features.feature['image/class/label'].int64_list.value[0]
             written[label] += 1
     assert counts == written
-
-
-class Host:
-    """The part of TPUEstimator's context that an input pipeline asks for its share."""
-
-    def __init__(self, index: int, hosts: int):
-        self._share = index, hosts
-
-    def current_input_fn_deployment(self) -> Tuple[str, int, int, int]:
-        return ('', *self._share, 8)
 
 
 @pytest.mark.parametrize('hosts', [2, 3, 4])

@@ -43,7 +43,7 @@ class Folder:
         newest, before = self.newest(), self._names()
         with open(str(self._log), 'w') as log:
             program = subprocess.Popen(
-                [sys.executable, '-m', 'tests.one_layer_program', *self._arguments], stdout=log, stderr=log
+                [sys.executable, '-m', 'tests.support.one_layer_program', *self._arguments], stdout=log, stderr=log
             )
         start = time.monotonic()
         while until and program.poll() is None and time.monotonic() < start + TOO_LONG:

@@ -11,7 +11,7 @@ import pytest
 
 from inception_v3 import main
 from inception_v3.config import Config
-from tests.conftest import Photo
+from tests.support.photos import Photo
 
 
 def run(capsys: Any, *arguments: str) -> Tuple[int, str, str]:

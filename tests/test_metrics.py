@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from inception_v3.metrics import PADDING_LABEL, evaluation_metrics, names_of, print_predictions
-from tests.conftest import evaluate
+from tests.support.graphs import evaluate
 
 
 def accumulate(batches: Any) -> Dict[str, float]:

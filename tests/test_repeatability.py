@@ -16,7 +16,7 @@ from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
-from tests.conftest import make_small_config
+from tests.support.runs import make_small_config
 
 Values = Dict[str, np.ndarray]
 

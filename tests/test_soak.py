@@ -41,7 +41,7 @@ def lines_in(path: pathlib.Path) -> int:
 @pytest.mark.slow
 def test_memory_and_open_files_stay_flat_over_two_thousand_steps(digits_dir: str, tmp_path: pathlib.Path) -> None:
     model_dir = tmp_path / 'model'
-    command = [sys.executable, '-m', 'tests.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
+    command = [sys.executable, '-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
     command += [f'--model_dir={model_dir}', f'--train_steps={STEPS}', f'--train_steps_per_eval={STEPS_PER_CYCLE}']
     command += ['--export_dir=', '--train_batch_size=8', '--seed=1', '--keep_best', '--eval_total_size=128']
     cycles: Dict[int, List[Sample]] = {}

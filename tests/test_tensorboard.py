@@ -26,8 +26,9 @@ from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir import first_steps
 from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks.registry import NETWORKS
-from tests.conftest import ONE_LAYER, Photo, evaluate, make_small_config
-from tests.test_cycles import forget
+from tests.support.graphs import evaluate
+from tests.support.photos import Photo
+from tests.support.runs import ONE_LAYER, forget, make_small_config
 
 # Seconds for TensorBoard to start and to read a run; it takes six here.
 _WITHIN = 60

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import balance
 from benchmarks.timeline import HOST, STEP, Balance, Timeline
-from tests.conftest import Photo
+from tests.support.photos import Photo
 
 HOST_BOUND = Balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
 DEVICE_BOUND = Balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)

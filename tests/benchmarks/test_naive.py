@@ -11,7 +11,7 @@ import tensorflow as tf
 from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run, build
 from data import records
 from inception_v3.config import Config
-from tests.conftest import Photo, photo_example
+from tests.support.photos import Photo, photo_example
 
 _DRAWS = 200
 # Nearly the whole image, so that colours are those that were drawn.

@@ -4,7 +4,7 @@ import functools
 import os
 import pathlib
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, List, Optional
 
 import numpy as np
 import pytest
@@ -13,15 +13,10 @@ import tensorflow as tf
 from data import record_checker, records
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
-from tests.conftest import Photo, evaluate, photo_example
-from tests.fuzz.test_records import framed
-
-CORNERS = ['ymin', 'xmin', 'ymax', 'xmax']
-
-
-def set_boxes(example: tf.train.Example, **corners: List[float]) -> None:
-    for corner, values in corners.items():
-        example.features.feature[f'image/object/bbox/{corner}'].float_list.value[:] = values
+from tests.support.bad_records import DAMAGES
+from tests.support.graphs import evaluate
+from tests.support.photos import Photo, photo_example, set_boxes
+from tests.support.records import framed
 
 
 def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:
@@ -185,45 +180,6 @@ def test_shards_of_two_data_sets_are_refused(tmp_path: pathlib.Path) -> None:
 # Checking.
 
 
-def of_label(example: tf.train.Example, *labels: int) -> None:
-    example.features.feature['image/class/label'].int64_list.value[:] = labels
-
-
-def of_image(example: tf.train.Example, *images: bytes) -> None:
-    example.features.feature['image/encoded'].bytes_list.value[:] = images
-
-
-def of_whole_number_boxes(example: tf.train.Example) -> None:
-    for corner in CORNERS:
-        example.features.feature[f'image/object/bbox/{corner}'].int64_list.value[:] = [1]
-
-
-Spoil = Callable[[tf.train.Example], Any]
-SPOILT: Dict[str, Tuple[Spoil, str]] = {
-    'no image': (lambda e: of_image(e), 'no image: image/encoded'),
-    'an empty image': (lambda e: of_image(e, b''), 'no image: image/encoded'),
-    'two images': (lambda e: of_image(e, b'1', b'2'), 'no image: image/encoded'),
-    'no label': (lambda e: of_label(e), 'no label: image/class/label'),
-    'two labels': (lambda e: of_label(e, 1, 2), 'no label: image/class/label'),
-    'a label too high': (lambda e: of_label(e, 6), r'label 6 is not in 0 to 5 \(--num_classes=6\)'),
-    'a label below 0': (lambda e: of_label(e, -1), 'label -1 is not in 0 to 5'),
-    'uneven boxes': (
-        lambda e: set_boxes(e, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6]),
-        'corners missing: image/object/bbox',
-    ),
-    'boxes without a corner': (
-        lambda e: e.features.feature['image/object/bbox/xmax'].Clear(),
-        'corners missing: image/object/bbox',
-    ),
-    'boxes in whole numbers': (of_whole_number_boxes, 'image/object/bbox'),
-    'a JPEG cut short': (
-        lambda e: of_image(e, e.features.feature['image/encoded'].bytes_list.value[0][:5000]),
-        r'the image \(5000 bytes\) cannot be decoded',
-    ),
-    'random bytes': (lambda e: of_image(e, b'not a JPEG'), r'the image \(10 bytes\) cannot be decoded'),
-}
-
-
 @pytest.fixture
 def checker() -> RecordChecker:
     return RecordChecker(6, decode_image)
@@ -238,9 +194,9 @@ def test_the_first_and_the_last_label_are_good(checker: RecordChecker, photos: L
     assert checker.problem(photo_example(photos[0]._replace(label=label)).SerializeToString()) is None
 
 
-@pytest.mark.parametrize('kind', SPOILT)
+@pytest.mark.parametrize('kind', DAMAGES)
 def test_what_is_wrong_with_a_record_is_told(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
-    spoil, expected = SPOILT[kind]
+    spoil, expected = DAMAGES[kind]
     example = photo_example(photos[1])
     spoil(example)
     serialized = example.SerializeToString()
@@ -249,10 +205,10 @@ def test_what_is_wrong_with_a_record_is_told(kind: str, checker: RecordChecker, 
     assert re.search(expected, problem)
 
 
-@pytest.mark.parametrize('kind', SPOILT)
+@pytest.mark.parametrize('kind', DAMAGES)
 def test_boxes_are_no_problem_where_they_are_not_wanted(kind: str, photos: List[Photo]) -> None:
     example = photo_example(photos[1])
-    SPOILT[kind][0](example)
+    DAMAGES[kind][0](example)
     problem = RecordChecker(6, decode_image, with_boxes=False).problem(example.SerializeToString())
     assert (problem is None) == ('boxes' in kind)
 
@@ -272,11 +228,11 @@ def usable(serialized: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize('kind', [None, *SPOILT])
+@pytest.mark.parametrize('kind', [None, *DAMAGES])
 def test_the_checker_and_the_pipeline_agree(kind: Optional[str], checker: RecordChecker, photos: List[Photo]) -> None:
     example = photo_example(photos[1])
     if kind:
-        SPOILT[kind][0](example)
+        DAMAGES[kind][0](example)
     serialized = example.SerializeToString()
     problem = checker.problem(serialized)
     assert usable(serialized) == (problem is None or problem.startswith('label '))

@@ -24,9 +24,9 @@ from inception_v3 import main
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.preflight import __main__ as preflight
-from tests.conftest import Photo, photo_example
-from tests.data.tar.test_reader import write_tar
-from tests.test_input_pipeline import Host, labels_of, read
+from tests.support.photos import Photo, photo_example
+from tests.support.pipelines import Host, labels_of, read
+from tests.support.tar_files import write_tar
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from inception_v3.evaluate_report.analysis import BINS, ErrorAnalysis
 from inception_v3.evaluate_report.report import ErrorReport, Place
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.evaluations import Evaluation
-from tests.browser import browser
-from tests.predict.test_predict import read_page
+from tests.support.browser import browser
+from tests.support.pages import read_page
 
 CLASSES = 7
 

@@ -20,9 +20,12 @@ from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks.registry import NETWORKS
-from tests.conftest import ONE_LAYER, Photo, evaluate, make_small_config
-from tests.predict.test_predict import read_page
-from tests.test_cycles import classify, execute, validation_set
+from tests.support.graphs import evaluate
+from tests.support.pages import read_page
+from tests.support.photos import Photo
+from tests.support.records import validation_set
+from tests.support.runs import ONE_LAYER, execute, make_small_config
+from tests.support.saved_models import classify
 
 
 @pytest.fixture(autouse=True)

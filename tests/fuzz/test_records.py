@@ -20,6 +20,7 @@ from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.decoding import decode_image
 from tests.fuzz import child
+from tests.support.records import framed
 
 NUM_CLASSES = 6
 # Training and evaluation, with two preprocessings.
@@ -160,22 +161,6 @@ def spoil_fields(example: tf.train.Example, draw: random.Random) -> None:
         for corner in records.CORNERS:
             values = [draw.choice(FRACTIONS) for _ in range(count)]
             example.features.feature[f'image/object/bbox/{corner}'].float_list.value[:] = values
-
-
-def masked_crc32c(content: bytes) -> int:
-    """By another way than the program's: one division of polynomials over the whole, bits reflected."""
-    bits = ''.join(f'{byte:08b}'[::-1] for byte in content)
-    number = int(bits, 2) << 32 ^ 0xFFFFFFFF << len(bits)
-    for at in range(len(bits) + 31, 31, -1):
-        if number >> at & 1:
-            number ^= 0x11EDC6F41 << at - 32
-    crc = int(f'{number:032b}'[::-1], 2) ^ 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def framed(record: bytes, length: int) -> bytes:
-    head = struct.pack('<Q', length)
-    return head + struct.pack('<I', masked_crc32c(head)) + record + bytes(4)
 
 
 def make_file(path: str, images: List[bytes], draw: random.Random) -> None:

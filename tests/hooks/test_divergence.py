@@ -15,7 +15,7 @@ from inception_v3.config import Config
 from inception_v3.cycles import Run, TrainingError
 from inception_v3.hooks import saving
 from inception_v3.model_dir import checkpoints
-from tests.conftest import make_small_config
+from tests.support.runs import make_small_config
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
 

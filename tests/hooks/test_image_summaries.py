@@ -17,8 +17,10 @@ from inception_v3.cycles import Run
 from inception_v3.hooks import image_summaries
 from inception_v3.hooks.image_summaries import OUTLINE_COLOR
 from inception_v3.input_pipeline import InputPipeline
-from tests.conftest import Photo, encode_jpeg, evaluate, make_small_config
-from tests.test_cycles import write_records
+from tests.support.graphs import evaluate
+from tests.support.photos import Photo, encode_jpeg
+from tests.support.records import write_records
+from tests.support.runs import make_small_config
 
 NAMES = ['background', *'abcde']
 VGG_MEANS = [123.68, 116.78, 103.94]

@@ -13,7 +13,7 @@ from inception_v3.hooks import summaries
 from inception_v3.hooks.summaries import EvaluationSummaries, TrainingSummaries
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import append_evaluation
-from tests.model_dir.test_evaluations import EVALUATION
+from tests.support.evaluations import EVALUATION
 
 
 @pytest.fixture

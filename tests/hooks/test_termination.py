@@ -22,7 +22,7 @@ from inception_v3.disk import DiskError
 from inception_v3.hooks import termination as termination_module
 from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE
-from tests.conftest import make_small_config
+from tests.support.runs import make_small_config
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}
 
@@ -118,7 +118,7 @@ def test_a_program_exits_with_the_code_that_says_resume(digits_dir: str, tmp_pat
     model_dir = str(tmp_path / 'model')
     arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']
     program = subprocess.Popen(
-        [sys.executable, '-m', 'tests.one_layer_program', *arguments, f'--export_dir={tmp_path}/export'],
+        [sys.executable, '-m', 'tests.support.one_layer_program', *arguments, f'--export_dir={tmp_path}/export'],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -1,7 +1,6 @@
 """Checkpoints that are damaged, on disk, as a disk damages them; and their list."""
 
 import dataclasses
-import io
 import os
 import random
 import shutil
@@ -10,18 +9,11 @@ from typing import Any, Dict, List
 import pytest
 import tensorflow as tf
 
-from console.screen import Screen
-from inception_v3.config import Config
-from inception_v3.cycles import Run
 from inception_v3.hooks import saving
 from inception_v3.model_dir.checkpoints import CheckpointError, DamagedError, check_sound, go_back, latest_checkpoint
-from tests.conftest import make_small_config
+from tests.support.runs import execute, make_small_config
 
 NAME = 'model.ckpt-{}'
-
-
-def execute(config: Config) -> str:
-    return Run(config, Screen(io.StringIO())).execute()
 
 
 def save(model_dir: Any, *steps: int) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.evaluations import (
     RESULTS_FILE,
-    Evaluation,
     append_evaluation,
     changed_since_training,
     read_evaluations,
@@ -19,9 +17,7 @@ from inception_v3.model_dir.evaluations import (
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.starts import RecordStartHook
 from inception_v3.summary import summary_of
-
-DIGITS = DatasetInfo('digits', 'scikit-learn', 1438, 359, 11, list('_0123456789'), '0123456789abcdef')
-EVALUATION = Evaluation(7, 'model.ckpt-7', 'average', 0.75, 1.0, 0.5, 8, 1.5, '2020-01-01T00:00:00+00:00')
+from tests.support.evaluations import DIGITS, EVALUATION
 
 
 def test_evaluations_are_appended_and_read_back(tmp_path: Any) -> None:

@@ -8,27 +8,19 @@ import subprocess
 import sys
 from typing import Any
 
-import tensorflow as tf
-
 from inception_v3.config import Config
 from inception_v3.model_dir import source, starts
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.starts import RecordStartHook
-from tests.model_dir.test_evaluations import DIGITS
-
-
-def save(model_dir: str, step: int) -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.train.create_global_step().assign(step))
-        path = os.path.join(model_dir, 'model.ckpt')
-        tf.compat.v1.train.Saver().save(session, path, step, write_meta_graph=False)
+from tests.support.checkpoints import save_step
+from tests.support.evaluations import DIGITS
 
 
 def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None:
     config = Config(model_dir=str(tmp_path), train_steps=7)
     first = RecordStartHook(config, DIGITS)
     first.begin()
-    save(str(tmp_path), 3)
+    save_step(str(tmp_path), 3)
     first.begin()
     (start,) = starts.read(str(tmp_path))
     assert (start.step, start.checkpoint) == (0, '')

@@ -7,12 +7,13 @@ import signal
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 import pytest
 
 from inception_v3.model_dir import trainer_lock
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE, STALE_AFTER, LockedError, TrainerLock
+from tests.support.processes import wait_for
 
 SINCE = '2026-11-21T15:00:00+00:00'
 
@@ -24,13 +25,6 @@ def claim_of(folder: Any) -> Dict[str, Any]:
 def write_claim(folder: Any, **values: Any) -> None:
     claim = {'host': 'far', 'process': 1, 'since': SINCE, 'machine': 'other', 'birth': '1', 'renewed': time.time()}
     (folder / CLAIM_FILE).write_text(json.dumps({**claim, **values}))
-
-
-def wait_until(is_so: Callable[[], Any]) -> None:
-    end = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def other_process(folder: Any) -> int:
@@ -112,12 +106,12 @@ def test_it_is_renewed_and_what_was_overtaken_ends(tmp_path: Any, monkeypatch: A
     lock = TrainerLock(str(tmp_path), SINCE)
     with lock:
         first = claim_of(tmp_path)['renewed']
-        wait_until(lambda: claim_of(tmp_path)['renewed'] > first)
+        wait_for(lambda: claim_of(tmp_path)['renewed'] > first)
         lock.check()
         # Between two renewals: one that is under way would write its own claim over this one.
         with lock._renewing:
             write_claim(tmp_path)
-        wait_until(lambda: lock._overtaken_by)
+        wait_for(lambda: lock._overtaken_by)
         with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
             lock.check()
     # It is not ours to remove.

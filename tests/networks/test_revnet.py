@@ -17,7 +17,7 @@ from inception_v3.estimator import make_estimator
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
-from tests.tpu.emulation.test_estimator import variables as saved_variables
+from tests.support.checkpoints import saved_variables
 
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 16, 16, 3])
 LABELS = np.arange(4)

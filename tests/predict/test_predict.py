@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import html.parser
 import io
 import json
 import os
@@ -24,8 +23,9 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier, image_files
 from inception_v3.predict.classifier import Classifier, Outcome
-from tests.conftest import ONE_LAYER, make_small_config
-from tests.test_cycles import execute, validation_set
+from tests.support.pages import read_page
+from tests.support.records import validation_set
+from tests.support.runs import ONE_LAYER, execute, make_small_config
 
 IMAGES = 359
 
@@ -224,41 +224,6 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
     assert np.abs(np.subtract(probabilities('grey.png'), probabilities('cat.png'))).max() > 1e-4
     for name in ('one.png', 'cmyk.jpg', 'cat.gif'):
         assert sum(probabilities(name)) == pytest.approx(1, abs=1e-5)
-
-
-class Page(html.parser.HTMLParser):
-    """The text of a page, the addresses of its images, and whatever else it would fetch."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.images: List[str] = []
-        self.fetched: List[str] = []
-        self.open: List[str] = []
-        self.text: List[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: Any) -> None:
-        values = dict(attributes)
-        if tag not in ('img', 'meta', 'input', 'source'):
-            self.open.append(tag)
-        for name in ('src', 'srcset', 'href'):
-            if name in values:
-                (self.images if values[name].startswith('data:image/') else self.fetched).append(values[name])
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data.strip())
-
-
-def read_page(path: Any) -> Page:
-    with open(str(path), encoding='utf-8') as file:
-        content = file.read()
-    page = Page(content)
-    assert not page.fetched and '@import' not in content and 'url(' not in content
-    assert not page.open
-    return page
 
 
 def test_the_contact_sheet_needs_no_other_file_and_shows_every_image(

@@ -20,8 +20,7 @@ from inception_v3.preflight import __main__ as preflight
 from inception_v3.preflight import storage, tpu_graph
 from inception_v3.preflight.report import Report
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
-from tests.conftest import Photo, photo_example
-from tests.data.test_records import set_boxes
+from tests.support.photos import Photo, photo_example, set_boxes
 
 # The network is not what most of these tests are about: see `one_layer`.
 SMALL = ['--height=75', '--width=75']

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.stateless import StatelessUniform
-from tests.conftest import evaluate
+from tests.support.graphs import evaluate
 
 WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
 NO_BOXES = np.zeros([1, 0, 4], np.float32)

@@ -16,7 +16,7 @@ import skimage.data
 import tensorflow as tf
 
 from preprocessing.decoding import MAX_PIXELS, Crop, decode_crop, decode_image, image_shape
-from tests.conftest import evaluate
+from tests.support.graphs import evaluate
 
 CAT = PIL.Image.fromarray(skimage.data.chelsea())  # 300 x 451
 

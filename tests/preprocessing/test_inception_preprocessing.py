@@ -9,7 +9,8 @@ import skimage.data
 import tensorflow as tf
 
 from preprocessing import inception_preprocessing as inception
-from tests.conftest import evaluate
+from tests.support.graphs import draw_many, evaluate, in_new_graph
+from tests.support.images import coordinates, resize_bilinear
 
 CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
 NO_BOXES = np.zeros([1, 0, 4], np.float32)
@@ -19,36 +20,6 @@ WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
 @pytest.fixture(autouse=True)
 def _fixed_draws(_new_graph: None) -> None:
     tf.compat.v1.set_random_seed(7)
-
-
-def draw_many(tensors: Any, count: int) -> List[Any]:
-    """The values of tensors, drawn again and again in one session."""
-    with tf.compat.v1.Session() as session:
-        return [session.run(tensors) for _ in range(count)]
-
-
-def in_new_graph(build: Callable[..., Any], count: int, *arguments: Any) -> List[Any]:
-    """As `draw_many`, in a graph of its own: what is built in the same order there draws the same numbers."""
-    with tf.Graph().as_default():
-        tf.compat.v1.set_random_seed(5)
-        return draw_many(build(*arguments), count)
-
-
-def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Bilinear with align_corners=False: output pixel i lies at i * input size / output size."""
-    for axis, size in enumerate([height, width]):
-        length = image.shape[axis]
-        places = np.arange(size, dtype=np.float32) * (np.float32(length) / np.float32(size))
-        before = np.floor(places).astype(int)
-        after = np.minimum(before + 1, length - 1)
-        weight = (places - before).reshape([-1, 1, 1] if axis == 0 else [1, -1, 1])
-        image = np.take(image, before, axis) * (1 - weight) + np.take(image, after, axis) * weight
-    return image
-
-
-def coordinates(height: int, width: int) -> np.ndarray:
-    """An image whose pixels say where they are: (row, column, 0)."""
-    return np.stack([*np.indices([height, width]), np.zeros([height, width], int)], -1).astype(np.int32)
 
 
 # Colour, fast.

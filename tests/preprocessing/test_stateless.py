@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from preprocessing import inception_preprocessing, vgg_preprocessing
 from preprocessing.stateless import StatelessUniform
-from tests.conftest import evaluate
+from tests.support.graphs import evaluate
 
 IMAGES = 2000
 

@@ -8,8 +8,8 @@ import skimage.data
 import tensorflow as tf
 
 from preprocessing import vgg_preprocessing as vgg
-from tests.conftest import evaluate
-from tests.preprocessing.test_inception_preprocessing import coordinates, draw_many, in_new_graph, resize_bilinear
+from tests.support.graphs import draw_many, evaluate, in_new_graph
+from tests.support.images import coordinates, resize_bilinear
 
 CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
 # Of ImageNet, for pixels in [0, 255]: the specification, section 4.

@@ -15,8 +15,7 @@ from inception_v3.model_dir.starts import RecordStartHook
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.provenance import __main__ as provenance
 from inception_v3.provenance import reproduction
-from tests.conftest import ONE_LAYER, make_small_config
-from tests.test_cycles import evaluations, execute
+from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
 
 EMULATED = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
 

@@ -5,8 +5,8 @@ from typing import Any, Dict
 
 from data import tar_shards
 from data.audit import __main__ as audit
-from tests.remote.conftest import Store
 from tests.remote.faults import READ
+from tests.remote.store import Store
 
 
 def audited(store: Store, url: str, code: int, *flags: str) -> Dict[str, Any]:

@@ -5,24 +5,24 @@ from typing import Dict, List
 
 import pytest
 
-from tests.model_dir.test_best_checkpoint import NAMING, OPERATIONS
-from tests.remote.conftest import Store
 from tests.remote.faults import WRITE
+from tests.remote.store import Store
+from tests.support.best_checkpoints import NAMING, OPERATIONS
 
 # In a process that can reach the store, what the tests of local folders do.
 _KILL = """
 import sys
-from tests.model_dir.test_best_checkpoint import check_killed
+from tests.support.best_checkpoints import check_killed
 check_killed(sys.argv[1], [int(moment) for moment in sys.argv[2:]])
 """
 _OFFER = """
 import json, sys
-from absl import app
-from tests.model_dir.test_best_checkpoint import evaluated, kept, offer
+from console.errors import CommandError
+from tests.support.best_checkpoints import evaluated, kept, offer
 try:
     offer(sys.argv[1], evaluated(int(sys.argv[2]), float(sys.argv[3])))
     said = ''
-except app.UsageError as error:
+except CommandError as error:
     said = str(error)
 print(json.dumps([kept(sys.argv[1]).step, said]))
 """

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from tests.data.cifar10 import archives as cifar10_archives
-from tests.remote.conftest import Store
-from tests.remote.test_refusals import SMALL
+from tests.remote.store import SMALL, Store
 
 # The conversion, of batches of four images.
 _CONVERT = """

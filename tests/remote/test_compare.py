@@ -5,8 +5,8 @@ import pathlib
 import pytest
 
 from inception_v3.config import Config
-from tests.remote.conftest import Store
-from tests.studies import recorded
+from tests.remote.store import Store
+from tests.support import recorded
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ import pathlib
 import pytest
 
 from tests.data.imagenet import archives as imagenet_archives
-from tests.data.imagenet.test_imagenet import convert, files_of
-from tests.remote.conftest import Store
+from tests.data.imagenet.conversion import convert, files_of
+from tests.remote.store import Store
 
 
 @pytest.mark.slow

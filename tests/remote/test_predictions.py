@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import skimage.data
 
-from tests.conftest import encode_jpeg
-from tests.remote.conftest import Store
+from tests.remote.store import Store
+from tests.support.photos import encode_jpeg
 
 _CLASSIFY_AND_REPORT = """
 import sys
 from inception_v3 import evaluate_report, predict
 from inception_v3.networks.registry import NETWORKS
-from tests.conftest import ONE_LAYER
+from tests.support.runs import ONE_LAYER
 NETWORKS['inception_v3'] = ONE_LAYER
 url, image = sys.argv[1:]
 codes = [predict.main([image, f'--model={url}/{place}', '--json']) for place in ('run', 'export', 'none')]

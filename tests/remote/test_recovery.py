@@ -6,13 +6,19 @@ import time
 import pytest
 
 from inception_v3.model_dir.trainer_lock import STALE_AFTER
-from tests.remote.conftest import Store
+from tests.remote.store import Store
 
 
 @pytest.mark.slow
 def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir: str) -> None:
     data_dir = store.upload(digits_dir, 'data')
-    program = ['-m', 'tests.one_layer_program', '--preset=digits', f'--data_dir={data_dir}', '--eval_total_size=64']
+    program = [
+        '-m',
+        'tests.support.one_layer_program',
+        '--preset=digits',
+        f'--data_dir={data_dir}',
+        '--eval_total_size=64',
+    ]
     program += [f'--model_dir={store.url}/run', f'--export_dir={store.url}/export', '--train_steps_per_eval=2']
     claim = {'host': 'far', 'process': 7, 'since': 'noon', 'machine': 'other', 'birth': '1'}
 

@@ -1,30 +1,16 @@
 """What a user is told when a remote store refuses, has not got, or fails to answer."""
 
-from typing import Any, List, Sequence
+from typing import List, Sequence
 
 import pytest
 
-from tests.remote.conftest import Store
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE
-
-SMALL = [
-    *('--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01', '--num_parallel_calls=2'),
-    *('--train_batch_size=2', '--eval_batch_size=5', '--train_steps=4', '--train_steps_per_eval=2'),
-]
+from tests.remote.store import SMALL, Store, complaint
 
 
 def flags(store: Store, photo_dir: str) -> List[str]:
     data_dir = store.upload(photo_dir, 'data')
     return [*SMALL, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
-
-
-def complaint(done: Any, code: int = 2) -> str:
-    """The one message that a command ends with; 2 is the exit code of what the user has to change."""
-    assert done.returncode == code, done.stderr
-    assert 'Traceback' not in done.stderr
-    assert done.stdout == ''
-    (message,) = [line for line in done.stderr.splitlines() if line.startswith('error: ')]
-    return message
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.config import Config
-from tests.remote.conftest import Store
 from tests.remote.faults import LIST, READ, STAT, WRITE
-from tests.test_cycles import classify, validation_set
+from tests.remote.store import Store
+from tests.support.records import validation_set
+from tests.support.saved_models import classify
 
 IMAGES = 359
 SMALL = [

@@ -7,9 +7,8 @@ from typing import Any, List
 import pytest
 
 from data import tar_shards
-from tests.remote.conftest import Store
 from tests.remote.faults import READ
-from tests.remote.test_refusals import SMALL, complaint
+from tests.remote.store import SMALL, Store, complaint
 
 
 @pytest.fixture(scope='module')

@@ -10,7 +10,7 @@ from inception_v3.config import Config
 from studies import compare
 from studies.report import findings, tables
 from studies.report.runs import Case, Comparison
-from tests.studies import recorded
+from tests.support import recorded
 
 SMALL = Config(use_tpu=False, train_steps=300)
 

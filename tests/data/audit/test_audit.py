@@ -22,9 +22,9 @@ from data.fingerprint import SplitFingerprint, fingerprint
 from data.formats import FORMATS
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
-from tests.conftest import Photo, encode_jpeg, photo_example
-from tests.data.tar.test_reader import write_tar
-from tests.data.test_records import SPOILT, set_boxes
+from tests.support.bad_records import DAMAGES
+from tests.support.photos import Photo, encode_jpeg, photo_example, set_boxes
+from tests.support.tar_files import write_tar
 
 Report = Dict[str, Any]
 NAMES = ['background', 'cat', 'astronaut', 'coffee', 'rocket', 'half a cat']
@@ -147,14 +147,14 @@ def broken_inside(photo: Photo, checksum: bool) -> bytes:
 
 @pytest.fixture(scope='module')
 def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
-    """In the one training file: ten good pieces, one of each kind of `SPOILT`, no Example, two PNGs broken inside."""
+    """In the one training file: ten good pieces, one of each kind of `DAMAGES`, no Example, two PNGs broken inside."""
     data_dir = written(tmp_path_factory.mktemp('bad') / 'data', pieces[:10], pieces[15:])
     for path in records.find_shards(str(data_dir), records.TRAIN):
         os.remove(path)
     with tf.io.TFRecordWriter(records.shard_path(str(data_dir), records.TRAIN, 0, 1)) as writer:
         for photo in pieces[:10]:
             writer.write(photo_example(photo).SerializeToString())
-        for spoil, _ in SPOILT.values():
+        for spoil, _ in DAMAGES.values():
             example = photo_example(photos[1])
             spoil(example)
             writer.write(example.SerializeToString())
@@ -174,7 +174,7 @@ def places(found: Report) -> List[int]:
 def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: bool) -> None:
     report = report_of(bad_dir, decode)
     assert not report['can_be_trained_on']
-    kinds = [*SPOILT]
+    kinds = [*DAMAGES]
     undecodable = [10 + kinds.index(kind) for kind in ('a JPEG cut short', 'random bytes')]
     bad_boxes = [10 + kinds.index(kind) for kind in kinds if 'boxes' in kind]
     bad_fields = sorted({*range(10, 10 + len(kinds) + 1)} - {*undecodable, *bad_boxes})
@@ -622,7 +622,7 @@ def test_the_table_says_what_is_there_and_what_is_wrong(bad_dir: pathlib.Path) -
     text = ' '.join(done.stdout.split())
     for expected in (
         'train validation',
-        f'records {10 + len(SPOILT) + 3} 5',
+        f'records {10 + len(DAMAGES) + 3} 5',
         '1 cat 2 ████',
         "(not dataset.json's)",
         'undecodable 3 0',

@@ -24,16 +24,15 @@ import tensorflow as tf
 from data import dataset_info, records
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.imagenet import __main__ as imagenet
-from data.imagenet import shards as imagenet_shards
 from data.imagenet import source as imagenet_source
 from data.imagenet.plan import Source
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
 from tests.data.imagenet import archives as imagenet_archives
 from tests.data.imagenet.archives import LABELS, TEXTS, Archives
+from tests.data.imagenet.conversion import SHARDS, convert, convert_here, files_of
 
 SPLITS = (records.TRAIN, records.VALIDATION)
-SHARDS = {records.TRAIN: 3, records.VALIDATION: 2}
 
 
 class Stored(NamedTuple):
@@ -72,10 +71,6 @@ def stored(data_dir: pathlib.Path, split: str) -> Dict[str, Stored]:
     return found
 
 
-def files_of(data_dir: pathlib.Path) -> Dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in data_dir.iterdir() if '-of-' in path.name}
-
-
 def run_imagenet(data_dir: Any, *arguments: str, **others: Any) -> 'subprocess.CompletedProcess[str]':
     return subprocess.run(
         [sys.executable, '-m', 'data.imagenet', str(data_dir), *arguments],
@@ -84,35 +79,6 @@ def run_imagenet(data_dir: Any, *arguments: str, **others: Any) -> 'subprocess.C
         timeout=240,
         **others,
     )
-
-
-def convert_here(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-    """What Beam does, in this process and in order."""
-    for shard in shards:
-        imagenet_shards.convert(shard, data_dir, work_dir)
-
-
-def convert(
-    archives: Archives,
-    data_dir: pathlib.Path,
-    shards: Optional[Dict[str, int]] = None,
-    expected: Optional[Dict[str, int]] = None,
-    run: Any = convert_here,
-    **source: Any,
-) -> List[str]:
-    """Converts archives without Beam, and returns what was said."""
-    places: Dict[str, Any] = {
-        'train': 'ILSVRC2012_img_train.tar',
-        'validation': 'ILSVRC2012_img_val.tar',
-        'validation_labels': 'ILSVRC2012_devkit_t12.tar.gz',
-        **source,
-    }
-    paths = {name: str(archives.folder / place) for name, place in places.items() if isinstance(place, str)}
-    paths.update({name: place for name, place in places.items() if not isinstance(place, str)})
-    counts = {records.TRAIN: sum(map(len, archives.train.values())), records.VALIDATION: len(archives.validation)}
-    said: List[str] = []
-    imagenet.convert(Source(**paths), str(data_dir), shards or SHARDS, expected or counts, run, said.append)
-    return said
 
 
 def refusal(archives: Archives, data_dir: pathlib.Path, **options: Any) -> str:

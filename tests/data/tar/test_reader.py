@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tarfile
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Tuple
 
 import numpy as np
 import pytest
@@ -17,23 +17,13 @@ from data import ppm
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem, Shard
 from preprocessing.decoding import decode_image
-from tests.conftest import Photo, evaluate
+from tests.support.graphs import evaluate
+from tests.support.photos import Photo
+from tests.support.tar_files import Files, write_tar
 
-Files = Sequence[Tuple[str, bytes]]
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 # Too long for one field of a header, and, the second, for two.
 FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
-
-
-def write_tar(path: Any, files: Files, tar_format: int = tarfile.USTAR_FORMAT, **header: Any) -> str:
-    with tarfile.open(str(path), 'w', format=tar_format) as archive:
-        for name, content in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            for field, value in header.items():
-                setattr(member, field, value)
-            archive.addfile(member, io.BytesIO(content))
-    return str(path)
 
 
 class Reader:

@@ -11,7 +11,7 @@ from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from studies.report import findings
 from studies.report.runs import Case, Comparison, Run
-from tests.studies import recorded
+from tests.support import recorded
 
 
 def find(*cases: Case) -> findings.Findings:

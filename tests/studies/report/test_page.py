@@ -9,8 +9,8 @@ import skimage.io
 from studies.report import files as report_files
 from studies.report.palette import sign_of
 from studies.report.runs import Case, Comparison
-from tests.browser import Browser, browser
-from tests.studies import recorded
+from tests.support import recorded
+from tests.support.browser import Browser, browser
 
 FINALS = {'sgd': [0.50123, 0.60456, 0.80789], 'momentum': [0.7, 0.75, 0.8], 'RMS': [0.9, 0.91, 0.92]}
 

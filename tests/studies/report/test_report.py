@@ -16,7 +16,7 @@ from studies.report import figures, findings, html, markdown, statistics, tables
 from studies.report import files as report_files
 from studies.report.palette import sign_of
 from studies.report.runs import Case, Comparison, Run
-from tests.studies import recorded
+from tests.support import recorded
 
 PICTURES = ('finals.png', 'curves.png', 'schedule.png')
 

@@ -13,7 +13,7 @@ from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import RESULTS_FILE
 from studies.report.runs import METRICS, read_run
-from tests.studies import recorded
+from tests.support import recorded
 
 
 def test_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:

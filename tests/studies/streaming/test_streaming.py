@@ -27,7 +27,7 @@ from studies.streaming import measurement, object_store, report
 from studies.streaming.measurement import FILES, TAR, TFRECORD, DataSet, Measurement, MeasurementError, Reading
 from studies.streaming.object_store import BUCKET, ObjectStore, Tally
 from studies.streaming.report import COMPARED, Results
-from tests.conftest import Photo
+from tests.support.photos import Photo
 
 LATENCY_MS = 60.0
 

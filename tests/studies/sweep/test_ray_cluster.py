@@ -10,8 +10,8 @@ from typing import Any, Iterator
 import pytest
 
 from inception_v3.model_dir import trainer_lock
-from tests.studies.sweep.test_sweep import WholeSweep, study_file
-from tests.studies.sweep.test_workers import wait_for
+from tests.support.processes import wait_for
+from tests.support.sweeps import WholeSweep, study_file
 
 pytest.importorskip('ray')
 from ray._private.services import get_node_to_connect_for_driver

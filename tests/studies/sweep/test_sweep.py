@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 import yaml
@@ -24,17 +24,8 @@ from studies.sweep.__main__ import Stopping, perform
 from studies.sweep.live import Display, Progress
 from studies.sweep.trials import State
 from studies.sweep.workers import ThisMachine
-from tests.studies.sweep.test_workers import shell, text_of, wait_for
-
-PROGRAM = ('python', '-m', 'tests.one_layer_program')
-FLAGS = {'train_steps': 6, 'train_steps_per_eval': 6, 'train_batch_size': 8, 'eval_total_size': 128}
-
-
-def study_file(folder: pathlib.Path, axes: str, seeds: int = 1, **flags: Any) -> str:
-    path = folder / 'rates.yaml'
-    flags = {**FLAGS, **flags}
-    path.write_text(f'preset: digits\nquestion: Which?\nseeds: {seeds}\naxes: {axes}\nflags: {json.dumps(flags)}\n')
-    return str(path)
+from tests.support.processes import shell, text_of, wait_for
+from tests.support.sweeps import PROGRAM, WholeSweep, study_file
 
 
 def sweep_of(*arguments: str) -> int:
@@ -243,22 +234,6 @@ def _when(condition: Any, signals: List[signal.Signals]) -> None:
             os.kill(os.getpid(), number)
 
     threading.Thread(target=send, daemon=True).start()
-
-
-class WholeSweep:
-    """A sweep as a program of its own."""
-
-    _MAIN = f'import sys; from studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
-
-    def __init__(self, *arguments: str):
-        self.process = subprocess.Popen(
-            [sys.executable, '-c', self._MAIN, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def end(self) -> Tuple[int, str]:
-        output, errors = self.process.communicate(timeout=300)
-        assert 'Traceback' not in errors
-        return self.process.returncode, output + errors
 
 
 @pytest.mark.slow

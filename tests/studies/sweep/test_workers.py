@@ -5,8 +5,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
-from typing import Any, Callable
 
 import pytest
 
@@ -14,6 +12,7 @@ from studies.study import Study
 from studies.sweep import trials, workers
 from studies.sweep.trials import Outcome, Trial
 from studies.sweep.workers import Process, ThisMachine
+from tests.support.processes import shell, text_of, wait_for
 
 STARTS_ONE = """
 import sys, time
@@ -24,25 +23,6 @@ from studies.sweep.workers import ThisMachine
 ThisMachine(1, ['sh', '-c', 'echo $$; exec sleep 600']).start(trial)
 time.sleep(600)
 """
-
-
-def shell(script: str) -> Any:
-    """A program: it has the trial's flags as its arguments."""
-    return 'sh', '-c', script, 'program'
-
-
-def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError('it does not come')
-
-
-def text_of(path: str) -> str:
-    return pathlib.Path(path).read_text() if os.path.exists(path) else ''
 
 
 @pytest.fixture

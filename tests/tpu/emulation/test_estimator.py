@@ -21,7 +21,8 @@ from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import notice
-from tests.conftest import ONE_LAYER, make_small_config
+from tests.support.checkpoints import saved_variables
+from tests.support.runs import ONE_LAYER, make_small_config
 
 CORES = 4
 SHARE = 8
@@ -37,11 +38,6 @@ def batches(params: Dict[str, Any]) -> tf.data.Dataset:
     labels = np.arange(len(images), dtype=np.int32) % 11
     dataset = tf.data.Dataset.from_tensor_slices((images.astype(np.float32), labels))
     return dataset.repeat().batch(params['batch_size'], drop_remainder=True)
-
-
-def variables(model_dir: str) -> Dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(model_dir)
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
 @pytest.fixture
@@ -79,7 +75,7 @@ def continued(config: Config, name: str, **changes: Any) -> Dict[str, np.ndarray
     shutil.copytree(one, model_dir)
     changed = dataclasses.replace(config, model_dir=model_dir, **changes)
     make_estimator(changed).train(batches, max_steps=1 + STEPS)
-    return variables(model_dir)
+    return saved_variables(model_dir)
 
 
 def largest_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
@@ -98,7 +94,7 @@ def typical_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: 
 @pytest.mark.slow
 def test_synchronized_cores_train_as_one_device_does(one_device: Config) -> None:
     tpu = {'use_tpu': True, 'tpu': f'emulated:{CORES}', 'num_shards': CORES}
-    before = variables(str(one_device.model_dir))
+    before = saved_variables(str(one_device.model_dir))
     alone = continued(one_device, 'alone')
     synchronized = continued(one_device, 'synchronized', **tpu)
     local = continued(one_device, 'local', batch_norm='local', **tpu)
@@ -220,7 +216,7 @@ def test_the_program_trains_evaluates_resumes_and_exports_on_emulated_cores(
     export_dir = str(tmp_path / 'export')
     assert main.main([*command, '--train_steps=6', f'--export_dir={export_dir}']) == 0
     assert [(e.step, e.images) for e in read_evaluations(model_dir)] == [(3, 359), (6, 359)]
-    kept = variables(model_dir)
+    kept = saved_variables(model_dir)
     assert not [name for name in kept if 'core_' in name], 'only the first core has variables to keep'
     assert {v.dtype for v in kept.values()} == {np.dtype(np.float32), np.dtype(np.int64)}
     (saved_model,) = os.listdir(export_dir)

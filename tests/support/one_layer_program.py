@@ -4,7 +4,7 @@ import sys
 
 from inception_v3 import main
 from inception_v3.networks.registry import NETWORKS
-from tests.conftest import ONE_LAYER
+from tests.support.runs import ONE_LAYER
 
 if __name__ == '__main__':
     NETWORKS['inception_v3'] = ONE_LAYER

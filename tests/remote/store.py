@@ -1,0 +1,99 @@
+"""A bucket of Google Cloud Storage or Amazon S3 on this machine: one interface for both."""
+
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any, Dict, List, Union
+
+from tests.remote import fake_gcs, moto_s3
+from tests.remote.fake_gcs import FakeGcs
+from tests.remote.faults import Faults
+from tests.remote.moto_s3 import MotoS3
+
+# Whoever runs the tests has credentials of their own, which are nothing to them.
+_NOT_OURS = ('AWS_', 'S3_', 'GCS_', 'GOOGLE_', 'CLOUDSDK_', 'TF_')
+
+_BUCKETS = (f'bucket-{number}' for number in itertools.count(1))
+
+
+class Store:
+    """A bucket of a remote file system, and the commands that can reach it.
+
+    Args:
+      scheme: 'gs' or 's3'.
+      server: what serves it.
+      enter: the command line before a command's own.
+      environment: the credentials, and the address.
+
+    Attributes:
+      bucket: its name; empty at first.
+      url: its address, `gs://BUCKET` or `s3://BUCKET`.
+      who: the identity that it knows.
+      faults: the refusals to give, and the log.
+    """
+
+    def __init__(self, scheme: str, server: Union[FakeGcs, MotoS3], enter: List[str], environment: Dict[str, str]):
+        self._server, self._enter = server, enter
+        own = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
+        self._environment = {**own, **environment}
+        self.scheme = scheme
+        self.who = fake_gcs.ACCOUNT if scheme == 'gs' else moto_s3.ACCESS_KEY_ID
+        self.bucket = next(_BUCKETS)
+        self.url = f'{scheme}://{self.bucket}'
+        server.create_bucket(self.bucket)
+        self.faults: Faults = server.faults
+        self.faults.clear()
+
+    def upload(self, folder: str, name: str) -> str:
+        """Copies the files of a folder, and returns its address."""
+        for path in pathlib.Path(folder).iterdir():
+            self._server.put(self.bucket, f'{name}/{path.name}', path.read_bytes())
+        return f'{self.url}/{name}'
+
+    def put(self, name: str, content: bytes) -> None:
+        """Makes or replaces an object."""
+        self._server.put(self.bucket, name, content)
+
+    def objects(self, prefix: str = '') -> Dict[str, bytes]:
+        """The names and contents of the objects with a prefix."""
+        found = self._server.objects(self.bucket).items()
+        return {name: content for name, content in found if name.startswith(prefix)}
+
+    def download(self, prefix: str, folder: pathlib.Path) -> None:
+        """Copies the objects with a prefix into a folder, by the rest of their names."""
+        for name, content in self.objects(prefix).items():
+            path = folder / name[len(prefix) :].lstrip('/')
+            if not name.endswith('/'):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+
+    def python(self, *arguments: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
+        """Runs Python where the store can be reached."""
+        return subprocess.run(
+            [*self._enter, sys.executable, '-W', 'ignore', *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    def main(self, *flags: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
+        """Runs the program, with a network of one layer: stores do not care."""
+        return self.python('-m', 'tests.support.one_layer_program', *flags, timeout=timeout)
+
+
+SMALL = [
+    *('--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01', '--num_parallel_calls=2'),
+    *('--train_batch_size=2', '--eval_batch_size=5', '--train_steps=4', '--train_steps_per_eval=2'),
+]
+
+
+def complaint(done: Any, code: int = 2) -> str:
+    """The one message that a command ends with; 2 is the exit code of what the user has to change."""
+    assert done.returncode == code, done.stderr
+    assert 'Traceback' not in done.stderr
+    assert done.stdout == ''
+    (message,) = [line for line in done.stderr.splitlines() if line.startswith('error: ')]
+    return message

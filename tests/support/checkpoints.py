@@ -1,0 +1,19 @@
+"""Checkpoints: writing a minimal one, and reading its variables."""
+
+import os
+from typing import Dict
+
+import numpy as np
+import tensorflow as tf
+
+
+def save_step(model_dir: str, step: int) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.train.create_global_step().assign(step))
+        path = os.path.join(model_dir, 'model.ckpt')
+        tf.compat.v1.train.Saver().save(session, path, step, write_meta_graph=False)
+
+
+def saved_variables(model_dir: str) -> Dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(model_dir)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

@@ -1,0 +1,26 @@
+"""Values of tensors in TensorFlow 1 graphs."""
+
+from typing import Any, Callable, List
+
+import tensorflow as tf
+
+
+def evaluate(*tensors: Any) -> Any:
+    """The values of tensors of the current graph, its variables newly initialized."""
+    with tf.compat.v1.Session() as session:
+        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        values = session.run(tensors)
+    return values[0] if len(tensors) == 1 else values
+
+
+def draw_many(tensors: Any, count: int) -> List[Any]:
+    """The values of tensors, drawn again and again in one session."""
+    with tf.compat.v1.Session() as session:
+        return [session.run(tensors) for _ in range(count)]
+
+
+def in_new_graph(build: Callable[..., Any], count: int, *arguments: Any) -> List[Any]:
+    """As `draw_many`, in a graph of its own: what is built in the same order there draws the same numbers."""
+    with tf.Graph().as_default():
+        tf.compat.v1.set_random_seed(5)
+        return draw_many(build(*arguments), count)

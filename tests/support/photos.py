@@ -1,0 +1,41 @@
+"""Photographs as records, with boxes."""
+
+from typing import List, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from data import records
+
+
+def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
+    """A JPEG file of uint8 pixels, [height, width, 3]."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.image.encode_jpeg(pixels, quality=quality))
+
+
+class Photo(NamedTuple):
+    """A photograph in a record: its pixels before encoding, its JPEG file, its label and its boxes."""
+
+    pixels: np.ndarray
+    encoded: bytes
+    label: int
+    boxes: np.ndarray
+
+
+def photo_example(photo: Photo) -> tf.train.Example:
+    """The record of a photograph."""
+    height, width, _ = photo.pixels.shape
+    example = records.make_example(photo.encoded, 'JPEG', photo.label, 'class', height, width, 'photo.jpg')
+    for column, corner in enumerate(['ymin', 'xmin', 'ymax', 'xmax']):
+        values = photo.boxes[:, column].tolist()
+        example.features.feature[f'image/object/bbox/{corner}'].float_list.value.extend(values)
+    return example
+
+
+CORNERS = ['ymin', 'xmin', 'ymax', 'xmax']
+
+
+def set_boxes(example: tf.train.Example, **corners: List[float]) -> None:
+    for corner, values in corners.items():
+        example.features.feature[f'image/object/bbox/{corner}'].float_list.value[:] = values

@@ -1,0 +1,39 @@
+"""Batches of the input pipeline."""
+
+from typing import Any, List, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+
+Batch = Tuple[np.ndarray, np.ndarray]
+
+
+def read(config: Config, is_training: bool, batch_size: int, batches: int = -1, **params: Any) -> List[Batch]:
+    """The first batches of a pipeline; without a number, all."""
+    result: List[Batch] = []
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        dataset = InputPipeline(is_training, config)({'batch_size': batch_size, **params})
+        batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        while len(result) != batches:
+            try:
+                result.append(session.run(batch))
+            except tf.errors.OutOfRangeError:
+                break
+    return result
+
+
+def labels_of(batches: List[Batch]) -> List[int]:
+    return [int(label) for _, labels in batches for label in labels]
+
+
+class Host:
+    """The part of TPUEstimator's context that an input pipeline asks for its share."""
+
+    def __init__(self, index: int, hosts: int):
+        self._share = index, hosts
+
+    def current_input_fn_deployment(self) -> Tuple[str, int, int, int]:
+        return ('', *self._share, 8)

@@ -1,0 +1,74 @@
+"""Small configurations, a network of one layer, and whole runs in this process."""
+
+import dataclasses
+import glob
+import io
+import os
+from typing import Any, List
+
+import tensorflow as tf
+
+from console.screen import Screen
+from inception_v3.config import Config
+from inception_v3.cycles import Run
+from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+
+
+def make_small_config(data_dir: str, **changes: Any) -> Config:
+    """The whole program at its smallest: 16 channels a layer, 75 pixels, the digits, on the CPU."""
+    config = Config(
+        use_tpu=False,
+        data_dir=data_dir,
+        num_train_images=1438,
+        num_eval_images=359,
+        num_classes=11,
+        train_batch_size=8,
+        eval_batch_size=64,
+        height=75,
+        width=75,
+        depth_multiplier=0.01,
+        num_parallel_calls=2,
+    )
+    return dataclasses.replace(config, **changes)
+
+
+def one_layer_network(
+    images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **others: Any
+) -> Any:
+    """One layer and the logits: 4 trainable variables."""
+    with tf.compat.v1.variable_scope('Layer'):
+        net = tf.nn.relu(norm(conv(images, 16, (3, 3), 2, 'VALID')))
+    with tf.compat.v1.variable_scope('Logits'):
+        net = layers.add_bias(conv(tf.reduce_mean(net, [1, 2], keepdims=True), num_classes, (1, 1)))
+    return tf.squeeze(net, [1, 2]), None
+
+
+# In the place of the network that it has the limits of.
+ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
+
+
+def execute(config: Config) -> str:
+    return Run(config, Screen(io.StringIO())).execute()
+
+
+def evaluations(config: Config) -> List[Evaluation]:
+    return read_evaluations(str(config.model_dir))
+
+
+def forget(config: Config, *gone: int) -> None:
+    """Removes checkpoints, as if the run had been killed before it wrote them."""
+    kept = sorted(set(all_steps(config)) - set(gone))
+    for step in gone:
+        for path in glob.glob(os.path.join(str(config.model_dir), f'model.ckpt-{step}.*')):
+            os.remove(path)
+    lines = [f'model_checkpoint_path: "model.ckpt-{kept[-1]}"']
+    lines += [f'all_model_checkpoint_paths: "model.ckpt-{step}"' for step in kept]
+    with open(os.path.join(str(config.model_dir), 'checkpoint'), 'w') as file:
+        file.write('\n'.join(lines) + '\n')
+
+
+def all_steps(config: Config) -> List[int]:
+    paths = glob.glob(os.path.join(str(config.model_dir), 'model.ckpt-*.index'))
+    return sorted(int(path.rpartition('-')[2][: -len('.index')]) for path in paths)

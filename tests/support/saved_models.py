@@ -1,0 +1,14 @@
+"""Predictions of an exported SavedModel."""
+
+from typing import Dict, List
+
+import numpy as np
+import tensorflow as tf
+
+
+def classify(saved_model: str, encoded: List[bytes]) -> Dict[str, np.ndarray]:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta_graph = tf.compat.v1.saved_model.load(session, ['serve'], saved_model)
+        signature = meta_graph.signature_def['image_bytes']
+        outputs = {name: tensor.name for name, tensor in signature.outputs.items()}
+        return session.run(outputs, {signature.inputs['image_bytes'].name: encoded})

@@ -1,0 +1,34 @@
+"""A small sweep as a process of its own."""
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any, Tuple
+
+PROGRAM = ('python', '-m', 'tests.support.one_layer_program')
+
+FLAGS = {'train_steps': 6, 'train_steps_per_eval': 6, 'train_batch_size': 8, 'eval_total_size': 128}
+
+
+def study_file(folder: pathlib.Path, axes: str, seeds: int = 1, **flags: Any) -> str:
+    path = folder / 'rates.yaml'
+    flags = {**FLAGS, **flags}
+    path.write_text(f'preset: digits\nquestion: Which?\nseeds: {seeds}\naxes: {axes}\nflags: {json.dumps(flags)}\n')
+    return str(path)
+
+
+class WholeSweep:
+    """A sweep as a program of its own."""
+
+    _MAIN = f'import sys; from studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
+
+    def __init__(self, *arguments: str):
+        self.process = subprocess.Popen(
+            [sys.executable, '-c', self._MAIN, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def end(self) -> Tuple[int, str]:
+        output, errors = self.process.communicate(timeout=300)
+        assert 'Traceback' not in errors
+        return self.process.returncode, output + errors

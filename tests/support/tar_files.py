@@ -1,0 +1,18 @@
+"""Tar files of given members."""
+
+import io
+import tarfile
+from typing import Any, Sequence, Tuple
+
+Files = Sequence[Tuple[str, bytes]]
+
+
+def write_tar(path: Any, files: Files, tar_format: int = tarfile.USTAR_FORMAT, **header: Any) -> str:
+    with tarfile.open(str(path), 'w', format=tar_format) as archive:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            for field, value in header.items():
+                setattr(member, field, value)
+            archive.addfile(member, io.BytesIO(content))
+    return str(path)
