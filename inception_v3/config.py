@@ -395,6 +395,11 @@ class Config:
         return tuple(int(epoch) for epoch in self.step_epochs.split(',') if _STEP_EPOCH.fullmatch(epoch))
 
     @property
+    def evaluated_weights(self) -> str:
+        """The weights that evaluation and export use: `average` or `raw`."""
+        return 'average' if self.moving_average else 'raw'
+
+    @property
     def is_emulated(self) -> bool:
         """Whether the run's TPU is emulated on this machine."""
         return self.use_tpu and topology.is_emulated(self.tpu)

@@ -31,6 +31,21 @@ def splits_of(config: Config) -> List[str]:
     }[config.mode]
 
 
+def check_data(config: Config) -> None:
+    """Finds the record files of a run's splits, checks that each host can use some, and logs what is not read.
+
+    Raises:
+      DataError, RemoteError: as `check_files`.
+    """
+    if config.use_data == 'fake':
+        return
+    for split in splits_of(config):
+        paths = FORMATS[config.data_format].find_shards(config.data_dir, split)
+        check_files(config, split, paths)
+        for note in notes_on_files(config, split, paths):
+            logger.info('%s', note)
+
+
 def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
     """Makes sure that each host has images of a split that it may use: training that never finds one waits for ever.
 

@@ -1,16 +1,32 @@
-"""The summary that a run ends with on the screen."""
+"""A run on the screen: the notes at its start, and the summary at its end."""
 
 import os
-from typing import Optional
+from typing import Iterator, Optional
 
 from console.screen import duration
 from data.dataset_info import DatasetInfo
+from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import BEST_FOLDER
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.estimator import notice
 
-# As many digits of a fingerprint tell a user's data sets apart.
+# Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
 _DIGITS_SHOWN = 12
+
+
+def notes_of(config: Config) -> Iterator[str]:
+    """Consequences of a run's settings that its user may not expect: emulation, batch normalization, auxiliary head."""
+    if config.is_emulated:
+        yield notice(topology.emulated(str(config.tpu)))
+    if config.mode == 'eval':
+        return
+    yield f'batch normalization: {batch_norm.description(config)}'
+    smallest = NETWORKS[config.network].auxiliary_head_min_size
+    if config.auxiliary_head and smallest and not config.has_auxiliary_head:
+        yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
 
 
 def summary_of(
@@ -23,16 +39,16 @@ def summary_of(
     seconds: Optional[float] = None,
     most_accurate: Optional[Evaluation] = None,
 ) -> str:
-    """What a run ends with on the screen: a value a line.
+    """The summary at the end of a run: a name and a value per line.
 
     Args:
       config: of the run.
-      data_set: what its data set says of itself.
-      evaluation: the last.
-      images_per_second: of training.
-      export: the folder of the SavedModel.
-      best: the evaluation of the checkpoint that is kept as the best.
-      seconds: that the command took.
+      data_set: the description of its data set.
+      evaluation: the last evaluation.
+      images_per_second: the speed of training.
+      export: the folder of the new SavedModel.
+      best: the evaluation of the checkpoint in model_dir/best.
+      seconds: the duration of the command.
       most_accurate: the evaluation with the best top-1.
     """
     rows = []
@@ -59,7 +75,7 @@ def summary_of(
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
-    """Which data set a run has used, in a few words."""
+    """The name and the beginning of the fingerprint of a run's data set."""
     if config.use_data == 'fake':
         return 'made up'
     if not data_set:

@@ -1,6 +1,5 @@
 """The published example of streaming, small: CIFAR-10's shards, the preset's lines, its best checkpoint."""
 
-import io
 import logging
 import pathlib
 import re
@@ -10,12 +9,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from console.screen import Screen, logger
+from console.screen import logger
 from data import records
 from data.cifar10 import __main__ as cifar10
 from data.cifar10 import source as cifar10_source
 from inception_v3.config import Config
-from inception_v3.cycles import Run
+from inception_v3.evaluation import most_accurate
 from inception_v3.hooks.progress import Status
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir import best_checkpoint
@@ -96,7 +95,6 @@ def test_each_step_and_epoch_has_its_line(data_dir: str, tmp_path: pathlib.Path,
 
 
 def test_the_accuracy_of_earlier_commands_counts_if_it_can_be_compared(data_dir: str, tmp_path: pathlib.Path) -> None:
-    run = Run(small(data_dir, tmp_path), Screen(io.StringIO()))
     last = EVALUATION._replace(step=7, top_1=0.25)
     for evaluation in (
         last._replace(step=1, top_1=0.5),
@@ -106,7 +104,7 @@ def test_the_accuracy_of_earlier_commands_counts_if_it_can_be_compared(data_dir:
         last,
     ):
         append_evaluation(str(tmp_path), evaluation)
-    assert run._most_accurate(last).step == 2
+    assert most_accurate(str(tmp_path), last).step == 2
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ import tensorflow as tf
 from data import dataset_info, records
 from data.records import DataError
 from inception_v3.config import Config, ConfigError
-from inception_v3.cycles import TrainingError
 from inception_v3.data_set import check_files
+from inception_v3.failures import TrainingError
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import CheckpointError, step_of
 from inception_v3.networks.registry import NETWORKS
@@ -359,7 +359,7 @@ def test_a_finished_run_is_evaluated_again_in_another_way(copied: Config, caplog
     execute(otherwise)
     assert steps(copied) == [2, 4, 5, 5]
     assert evaluations(copied)[-1].changed == ('preprocessing: inception -> vgg',)
-    assert 'otherwise than it was trained: preprocessing: inception -> vgg' in caplog.text
+    assert 'settings that differ from those of the training: preprocessing: inception -> vgg' in caplog.text
     # The first way's result is still the one that the first way reports.
     summary = execute(copied)
     assert steps(copied) == [2, 4, 5, 5]
@@ -537,7 +537,7 @@ def test_a_data_set_of_another_size_than_expected_is_evaluated_whole(copied: Con
     caplog.set_level('INFO')
     execute(dataclasses.replace(copied, mode='eval', num_eval_images=300))
     assert evaluations(copied)[-1].images == IMAGES
-    assert any('not the 300 images that were expected' in record.message for record in caplog.records)
+    assert any('300 images were expected' in record.message for record in caplog.records)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_advice(copied: Config) -> None:

@@ -11,14 +11,16 @@ import tensorflow as tf
 
 from console.screen import Screen
 from data import records
-from inception_v3 import cycles, estimator, input_pipeline
+from inception_v3 import cycles, estimator, input_pipeline, training
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
+from inception_v3.evaluation import Evaluating
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import inception_model_fn
+from inception_v3.training import Training
 from tests.support.evaluations import EVALUATION
 from tests.support.graphs import evaluate
 from tests.test_config import DOCUMENTED
@@ -213,16 +215,16 @@ def course(config: Config, patch: Any) -> List[Any]:
         done.append(f'follow every {min_interval_secs} s, give up after {timeout if timeout_fn() else None} s')
         return iter(['model.ckpt-2000'])
 
-    def evaluation(self: Any, checkpoint: str) -> Evaluation:
+    def evaluation(self: Any, checkpoint: str, began_at: Any = None) -> Evaluation:
         done.append('evaluate')
         return EVALUATION._replace(step=2000)
 
-    patch.setattr(cycles.Run, '_evaluate', evaluation)
-    patch.setattr(cycles.Run, '_train', train)
-    patch.setattr(cycles.Run, '_step', lambda self: step[0])
+    patch.setattr(Evaluating, 'evaluate', evaluation)
+    patch.setattr(Training, 'train', train)
+    patch.setattr(cycles, 'latest_step', lambda model_dir: step[0])
     patch.setattr(cycles, 'export_saved_model', lambda _, c, checkpoint: done.append(f'export to {c.export_dir}'))
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
-    patch.setattr(cycles.Run, '_checkpoint', lambda self: 'model.ckpt-1')
+    patch.setattr(cycles, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
     patch.setattr(cycles, 'check_holds_averages', lambda checkpoint: None)
     patch.setattr(cycles, 'check_sound', lambda checkpoint: None)
     cycles.Run(config, Screen(io.StringIO())).execute()
@@ -240,10 +242,11 @@ def seconds_between_checkpoints(config: Config, patch: Any) -> int:
         asked.append(save_secs)
         return tf.estimator.SessionRunHook()
 
-    patch.setattr(cycles, 'CheckpointHook', hook)
+    patch.setattr(training, 'CheckpointHook', hook)
     patch.setattr(tf.compat.v1.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
-    patch.setattr(cycles.Run, '_step', lambda self: 1)
-    cycles.Run(config, Screen(io.StringIO()))._train(1)
+    patch.setattr(training, 'latest_step', lambda model_dir: config.train_steps)
+    patch.setattr(cycles, 'latest_step', lambda model_dir: 1)
+    cycles.Run(dataclasses.replace(config, mode='train'), Screen(io.StringIO())).execute()
     return asked[0]
 
 

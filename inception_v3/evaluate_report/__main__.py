@@ -39,7 +39,7 @@ from inception_v3.evaluate_report.report import (
     ErrorReport,
     Place,
 )
-from inception_v3.hooks.recovery import TrainingError
+from inception_v3.failures import TrainingError, bad_records_explained
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, changed_since_training, read_evaluations
@@ -200,8 +200,8 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     # Records that are skipped are named in files below model_dir, which is not to be written to.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
-        bad_records = BadRecords(config, [records.VALIDATION], screen)
-        with bad_records.explained():
+        bad_records = BadRecords(config, [records.VALIDATION])
+        with bad_records_explained(config, [records.VALIDATION], screen):
             metrics, analysis = evaluate(model._replace(config=config), arguments.mistakes, screen)
         skipped = [*bad_records.skipped()]
     screen.update('writing the report')

@@ -1,21 +1,21 @@
-"""What a user sees while a run goes on: one live line on a terminal, plain lines elsewhere."""
+"""The progress of training and evaluation on the screen."""
 
 import re
-import time
 from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
 from console.screen import Screen, duration, logger
+from inception_v3.hooks.step import Step, Watcher
 
-# What the newest images per second count among all that are averaged.
+# Weight of the latest images/s in the smoothed rate.
 _NEWEST = 0.05
 
 
 class Throughput:
-    """Images per second of the training steps of a command, over as many cycles as it has.
+    """Images per second of a command's training steps, over all its cycles.
 
-    Each cycle's first step is left out: it builds the graph's kernels and fills the input pipeline.
+    The first step of each cycle does not count: it builds the graph's kernels and fills the input pipeline.
     """
 
     def __init__(self) -> None:
@@ -24,22 +24,22 @@ class Throughput:
 
     @property
     def images_per_second(self) -> Optional[float]:
-        """None before there is anything to measure."""
+        """Images per second; None before two steps of a cycle are done."""
         return self.images / self.seconds if self.seconds else None
 
 
 class Status(NamedTuple):
-    """How far training has come, as a line tells it.
+    """The state of training that a line of the log shows.
 
     Attributes:
-      step: the steps done.
-      steps: of the whole run.
-      loss: of the last step.
+      step: the number of steps done.
+      steps: the number of steps of the whole run.
+      loss: the training loss of the last step.
       images_per_second: None before it is known.
       seconds_left: None before it is known.
-      device: on which that was the loss; None in the lines that do not tell it.
-      epoch: that went on until then, from 1 on; None in the same lines.
-      global_rate: images per second since the epoch began, as `StepLines` counts them; None in the same lines.
+      device: the device whose loss is shown; None outside of the lines of `--step_lines`.
+      epoch: the current epoch, counted from 1; None likewise.
+      global_rate: images per second since the epoch began, as `StepLines` counts them; None likewise.
     """
 
     step: int
@@ -62,7 +62,7 @@ class Status(NamedTuple):
 
     @classmethod
     def parse(cls, line: str) -> Optional['Status']:
-        """The status that a line ends with, whatever is before it; None if it ends with none."""
+        """Reads the status at the end of a line; None if there is none."""
         match = _STATUS.search(line)
         if not match:
             return None
@@ -91,25 +91,24 @@ def _number(text: str) -> float:
 
 
 class StepLines:
-    """A line for each visit of the host to the training, and one for each epoch: what `--step_lines` shows.
+    """Logs the lines of `--step_lines`: one for each session call, and one for each epoch.
 
-    On a CPU the host visits after each step, on a TPU after each loop of `--iterations`. Both rates are of all cores
-    together:
+    A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU. Both rates count all cores:
 
-    - Rate is the smoothed one, `Status.images_per_second`, in which each visit counts a twentieth, and those before it
-      the rest. It begins anew with each cycle of training, whose first visit does not count.
-    - GlobalRate is the images since the epoch began, or this command did in the midst of it, divided by the seconds of
-      training since then. What lies between two cycles, the evaluation, is not among them; a cycle's first step is,
-      in which kernels are built and the input pipeline is filled, and which `Throughput` leaves out.
+    - Rate is smoothed: the latest call has a weight of 1/20. It starts again with each cycle of training; the first
+      call of a cycle does not count.
+    - GlobalRate is the number of images since the epoch began (or since this command began, if that is later), divided
+      by the seconds of training since then. Evaluations between cycles do not count. The first step of a cycle does,
+      although it also builds kernels and fills the input pipeline.
 
-    An epoch ends with the visit in which its last image was used, or that came after it.
+    An epoch ends with the first session call after its last image was used.
 
     Args:
-      device: on which the loss is that of the lines.
-      replicas: cores that share a batch.
+      device: the device whose loss is shown.
+      replicas: the number of cores that share a batch.
       batch_size: images per step, over all cores.
-      epoch_images: images in an epoch.
-      step: the steps done before this command.
+      epoch_images: images per epoch.
+      step: the number of steps done before this command.
     """
 
     def __init__(self, device: str, replicas: int, batch_size: int, epoch_images: int, step: int):
@@ -122,12 +121,12 @@ class StepLines:
         self._seconds = self._time = 0.0
 
     def begin(self, now: float) -> None:
-        """A cycle of training begins, at a time in seconds."""
+        """Starts the clock of a training cycle at `now`, in seconds."""
         self._time = now
 
     def visit(self, status: Status, now: float) -> None:
-        """Tells of a visit at a time in seconds."""
-        # It has fallen back, if the session was lost and made anew.
+        """Logs a session call that ended at `now`, in seconds."""
+        # The step falls back if the session was lost and restored from a checkpoint.
         self._images += max(0, status.step - self._step) * self._batch_size
         self._seconds += now - self._time
         ended_before, ended = (step * self._batch_size // self._epoch_images for step in (self._step, status.step))
@@ -144,17 +143,17 @@ class StepLines:
             self._images, self._seconds = 0, 0.0
 
 
-class TrainingProgress(tf.estimator.SessionRunHook):
+class TrainingProgress(Watcher):
     """Shows step, loss, images/s and the time left.
 
-    However short a cycle is, its log has two lines of that: the first that knows the time left, and the last.
+    Away from a terminal, each cycle logs at least two such lines: the first that knows the time left, and the last.
 
     Args:
-      screen: where to.
-      throughput: is told of each step.
-      train_steps: the steps of the whole run.
-      batch_size: images per step.
-      step_lines: what shows each visit, in place of the screen; None if nothing does.
+      screen: the screen to show them on.
+      throughput: counts the images and seconds of the steps.
+      train_steps: the number of steps of the whole run.
+      batch_size: images per step, over all cores.
+      step_lines: logs a line for each session call, in place of the screen; None for none.
     """
 
     def __init__(
@@ -170,59 +169,49 @@ class TrainingProgress(tf.estimator.SessionRunHook):
         self._train_steps = train_steps
         self._batch_size = batch_size
         self._step_lines = step_lines
-        self._last_step: Optional[int] = None
-        self._last_time = 0.0
+        self._last: Optional[Step] = None
         self._rate: Optional[float] = None
         self._has_shown_left = False
 
-    def begin(self) -> None:
-        """Finds the step and the loss, which Estimator puts last into the collection LOSSES."""
-        self._step = tf.compat.v1.train.get_global_step()
-        self._loss = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1]
+    def graph_built(self) -> None:
+        """Says that the session is about to be made, which takes seconds."""
         self._screen.update(f'preparing to train, {self._train_steps} steps in all')
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        """Lets time begin."""
+    def session_began(self, session: Any, begin: int, now: float) -> None:
+        """Starts the clock of the step lines."""
         if self._step_lines:
-            self._step_lines.begin(time.monotonic())
+            self._step_lines.begin(now)
 
-    def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
-        """Asks for the loss."""
-        return tf.estimator.SessionRunArgs(self._loss)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Measures and shows."""
-        # Asked for along with the loss, it would be the one before or after, as it happens.
-        step, loss = int(run_context.session.run(self._step)), float(run_values.results)
-        now = time.monotonic()
-        if self._last_step is not None and step > self._last_step:
-            images, seconds = (step - self._last_step) * self._batch_size, now - self._last_time
+    def step_done(self, session: Any, done: Step) -> None:
+        """Measures the speed and shows the status."""
+        if self._last and done.step > self._last.step:
+            images, seconds = (done.step - self._last.step) * self._batch_size, done.time - self._last.time
             self._throughput.images += images
             self._throughput.seconds += seconds
             latest = images / seconds
             self._rate = latest if self._rate is None else (1 - _NEWEST) * self._rate + _NEWEST * latest
-        self._last_step, self._last_time = step, now
-        left = (self._train_steps - step) * self._batch_size / self._rate if self._rate else None
-        status = Status(step, self._train_steps, loss, self._rate, left)
+        self._last = done
+        left = (self._train_steps - done.step) * self._batch_size / self._rate if self._rate else None
+        status = Status(done.step, self._train_steps, done.loss, self._rate, left)
         if self._step_lines:
             self._screen.clear()
-            self._step_lines.visit(status, now)
+            self._step_lines.visit(status, done.time)
         else:
             self._screen.update(str(status), at_once=left is not None and not self._has_shown_left)
             self._has_shown_left = left is not None
 
-    def end(self, session: Any) -> None:
-        """Leaves the last status in a log, and takes the live line away."""
+    def session_ended(self) -> None:
+        """Logs the last status if it has not been shown, and removes the live line."""
         self._screen.catch_up()
         self._screen.clear()
 
 
 class EvaluationProgress(tf.estimator.SessionRunHook):
-    """Shows how many batches of an evaluation are done.
+    """Shows the number of evaluated batches.
 
     Args:
-      screen: where to.
-      batches: how many there are expected to be.
+      screen: the screen to show it on.
+      batches: the expected number of batches.
     """
 
     def __init__(self, screen: Screen, batches: int):
@@ -231,17 +220,17 @@ class EvaluationProgress(tf.estimator.SessionRunHook):
         self._done = 0
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Counts and shows."""
+        """Counts the batch and shows the number."""
         self._done += 1
         self._screen.update(f'evaluating: batch {self._done} of {self._batches}')
 
     def end(self, session: Any) -> None:
-        """Takes the line away."""
+        """Removes the live line."""
         self._screen.clear()
 
 
 def _seconds_of(text: str) -> int:
-    """The number of seconds of which `duration` has made a text."""
+    """Parses the text of `console.screen.duration`, in seconds."""
     seconds = 0
     for part in text.split(':'):
         seconds = 60 * seconds + int(part)

@@ -1,7 +1,7 @@
-"""An end to recoveries that lead nowhere.
+"""Limits TensorFlow's recovery of interrupted sessions.
 
-TensorFlow answers a worker that was taken away, as a TPU can be, with a new session from the last checkpoint; and it
-takes a file server that stays unavailable for such a worker. If that goes on, so does the recovery: endless and silent.
+When a worker is lost, such as a preempted TPU, TensorFlow starts a new session from the last checkpoint. It treats a
+file server that stays down as a lost worker, too. Then it recovers endlessly, without a message.
 """
 
 import contextlib
@@ -11,29 +11,21 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 from tensorflow_estimator.python.estimator.tpu import error_handling
 
-from console.errors import CommandError, RetryableError
+from inception_v3.failures import InterruptedTrainingError
 
-# Sessions that may begin at one step: after as many, what interrupts them does not pass.
+# Sessions that may begin at one step. If all of them are interrupted, the cause is not transient.
 _SESSIONS_PER_STEP = 3
-
-
-class TrainingError(CommandError):
-    """Training that cannot go on."""
-
-
-class InterruptedTrainingError(TrainingError, RetryableError):
-    """Training that was interrupted; the same command may well go on."""
 
 
 @contextlib.contextmanager
 def without_recovery() -> Iterator[None]:
-    """Lets a session that is interrupted end with its error.
+    """Makes an interrupted session end with its error.
 
-    For runs on this machine's CPU: nothing can be taken away from them, and what a file server failed to give was asked
-    for ten times. A hook cannot do this, since none is called when a session fails before it has begun.
+    This is for runs on the CPU, where no worker can be lost, and TensorFlow has already retried a failing file server
+    ten times. A hook could not do it: none is called when a session fails before it has begun.
     """
     recovered, ignored = monitored_session._PREEMPTION_ERRORS, error_handling._IGNORED_ERRORS
-    # TPUEstimator ends as if it had trained, if such an error reaches it.
+    # TPUEstimator returns as if it had finished training when it gets one of the ignored errors.
     monitored_session._PREEMPTION_ERRORS = error_handling._IGNORED_ERRORS = ()
     try:
         yield
@@ -42,10 +34,10 @@ def without_recovery() -> Iterator[None]:
 
 
 class RecoveryLimitHook(tf.estimator.SessionRunHook):
-    """Gives up a session that is interrupted again and again before the next checkpoint.
+    """Stops a run whose sessions are interrupted again and again before the next checkpoint.
 
     Args:
-      check: raises what is wrong with the files of the run, if anything is.
+      check: raises an error if the run's files cannot be read or written.
     """
 
     def __init__(self, check: Callable[[], None]):
@@ -57,7 +49,7 @@ class RecoveryLimitHook(tf.estimator.SessionRunHook):
         """Counts the sessions that begin at the same step.
 
         Raises:
-          InterruptedTrainingError: they are too many, and the files are not to blame.
+          InterruptedTrainingError: there were too many, although the run's files can be used.
         """
         step = int(session.run(tf.compat.v1.train.get_global_step()))
         self._sessions = self._sessions + 1 if step == self._step else 1
@@ -65,6 +57,6 @@ class RecoveryLimitHook(tf.estimator.SessionRunHook):
         if self._sessions > _SESSIONS_PER_STEP:
             self._check()
             raise InterruptedTrainingError(
-                f'The run was interrupted {_SESSIONS_PER_STEP} times after step {step}, before a later checkpoint. '
-                'The same command goes on from there; --verbose shows what interrupts it.'
+                f'The run was interrupted {_SESSIONS_PER_STEP} times after step {step}, before the next checkpoint. '
+                'The same command resumes from there; --verbose shows the cause.'
             )

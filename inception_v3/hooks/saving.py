@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-from inception_v3.hooks.divergence import DivergedError
+from inception_v3.failures import DivergedError
 from inception_v3.model_dir import checkpoints
 
 
 class CheckpointFitsHook(tf.estimator.SessionRunHook):
-    """Does `check_fits` before a session restores a checkpoint.
+    """Checks that a checkpoint fits the graph, before a session restores it.
 
     Args:
       checkpoint: the path of the checkpoint.
@@ -17,21 +17,21 @@ class CheckpointFitsHook(tf.estimator.SessionRunHook):
         self._checkpoint = checkpoint
 
     def begin(self) -> None:
-        """Checks, when the graph is complete."""
+        """Checks the variables of the complete graph."""
         checkpoints.check_fits(self._checkpoint)
 
 
 class CheckpointHook(tf.estimator.CheckpointSaverHook):
-    """Saves checkpoints, and lists each only when it has been read back and found sound: a kill leaves a whole one.
+    """Saves checkpoints, and lists each only after it has been read back: a kill leaves a whole newest checkpoint.
 
-    What a session begins with is not saved again, as TensorFlow's own hook does: it empties the index of the newest
-    checkpoint before it fills it anew.
+    Unlike TensorFlow's own hook it does not save the checkpoint again that a session begins with: TensorFlow empties
+    the index of that checkpoint before it writes it anew, and a kill in between loses it.
 
     Args:
-      model_dir: where to.
-      save_secs: seconds between checkpoints.
-      steps_per_run: steps of a TPU's loop.
-      writes_graph: write the graph, too, as text and for TensorBoard, which takes seconds.
+      model_dir: the folder for the checkpoints.
+      save_secs: the time between checkpoints, in seconds.
+      steps_per_run: the number of steps per session call, a TPU's `--iterations`.
+      writes_graph: also write the graph, as text and for TensorBoard, which takes seconds.
     """
 
     def __init__(self, model_dir: str, save_secs: int, steps_per_run: int, writes_graph: bool):
@@ -41,7 +41,7 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         self._writes_graph = writes_graph
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: tf.train.Coordinator) -> None:
-        """Saves what training begins with, if there is no checkpoint of it."""
+        """Saves the initial variables, if there is no checkpoint of them."""
         if self._writes_graph:
             super().after_create_session(session, coord)
             return

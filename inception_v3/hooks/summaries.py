@@ -1,17 +1,17 @@
-"""What TensorBoard shows of a run: the curves of training and of evaluation, and images."""
+"""TensorBoard summaries of a run: the curves of training and of evaluation, and images."""
 
 import contextlib
 import datetime
 import os
 import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
-from unittest import mock
+from typing import Dict, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
 from data import remote
 from inception_v3.config import Config
 from inception_v3.hooks import image_summaries
+from inception_v3.hooks.step import Step, Watcher
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 
@@ -40,37 +40,34 @@ DESCRIPTIONS = {
 _START = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
 
 
-class TrainingSummaries(tf.estimator.SessionRunHook):
-    """Writes training's curves, a point every `save_summary_steps` steps; on a TPU, when its host is visited next.
+class TrainingSummaries(Watcher):
+    """Writes training's curves: a point every `save_summary_steps` steps, on a TPU at the end of that step's loop.
 
-    A point stands at the number of steps done before the step that it is of, where an evaluation of the same weights
-    stands. What an earlier command has written beyond the checkpoint that a session begins with is declared void.
+    A point of step i shows the loss of the weights after i steps, and so stands where an evaluation of these weights
+    stands. Points of an earlier command beyond the checkpoint that the session restores are declared void.
 
-    A host call, if there is one, writes all but the speed, from the device; that goes into a folder of its own then.
+    With a host call, the TPU writes everything but the speed, and the speed goes into the folder `HOST_FOLDER`.
 
     Args:
       config: of the run.
-      class_names: by label, for the images.
+      class_names: the class names by label, for the images.
     """
 
     def __init__(self, config: Config, class_names: Sequence[str]):
         self._config = config
         self._class_names = class_names
         self._images: Optional[tf.compat.v1.Summary] = None
-        # What TensorFlow gives the graph to, and with a host call that of the host's own folder.
+        # The writer that TensorFlow adds the graph to and, with a host call, the writer of the host's own folder.
         self._writers: List[tf.compat.v1.summary.FileWriter] = []
         self._last_step = -1
-        # The steps done, and the time, from which the speed is measured.
-        self._measured_from: Optional[Tuple[int, float]] = None
+        self._measured_from: Optional[Step] = None
 
     def draw_images(self, step: int) -> None:
-        """Draws the images that the next session is to write when it begins, after so many steps."""
+        """Draws the images that the next session writes when it begins, at `step`."""
         self._images = image_summaries.draw(self._config, True, self._class_names, step)
 
-    def begin(self) -> None:
-        """Finds the step and the loss, which Estimator puts last into the collection LOSSES, and opens the files."""
-        self._step = tf.compat.v1.train.get_global_step()
-        self._loss = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1]
+    def graph_built(self) -> None:
+        """Opens the event files, unless an earlier cycle has."""
         if self._writers:
             return
         model_dir = str(self._config.model_dir)
@@ -78,64 +75,60 @@ class TrainingSummaries(tf.estimator.SessionRunHook):
         if not self._config.skip_host_call:
             self._writers.append(tf.compat.v1.summary.FileWriter(os.path.join(model_dir, HOST_FOLDER)))
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
-        """Marks where the session begins, and writes the images."""
-        step = int(session.run(self._step))
+    def session_began(self, session: tf.compat.v1.Session, begin: int, now: float) -> None:
+        """Marks the step at which the session begins, and writes the images."""
         for writer in self._writers:
-            writer.add_session_log(_START, step)
+            writer.add_session_log(_START, begin)
         if self._images:
-            self._writers[0].add_summary(self._images, step)
+            self._writers[0].add_summary(self._images, begin)
             self._images = None
-        self._last_step = step - 1
+        self._last_step = begin - 1
         self._measured_from = None
         self.flush()
 
-    def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
-        """Asks for the loss."""
-        return tf.estimator.SessionRunArgs(self._loss)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
+    def step_done(self, session: tf.compat.v1.Session, done: Step) -> None:
         """Writes a point, if one is due."""
-        now, config = time.monotonic(), self._config
-        steps = int(run_context.session.run(self._step))
-        step = steps - 1
-        # As the host call, at the multiples of save_summary_steps, or at the end of the loop that has one.
+        config, step = self._config, done.step - 1
+        # Like the host call: at multiples of save_summary_steps, or at the end of the loop that contains one.
         is_due = step // config.save_summary_steps > self._last_step // config.save_summary_steps
         self._last_step = step
         if is_due:
-            values = {}
-            if config.skip_host_call:
-                values = {
-                    LOSS: float(run_values.results),
-                    LEARNING_RATE: learning_rate(step, config),
-                    EPOCH: step * config.train_batch_size / config.num_train_images,
-                }
-            if self._measured_from:
-                steps_before, begun = self._measured_from
-                values[IMAGES_PER_SECOND] = (steps - steps_before) * config.train_batch_size / (now - begun)
-            if values:
-                self._writers[-1].add_summary(_scalars(values), step)
-            if not remote.is_remote(str(config.model_dir)):
-                self.flush()
-        # The first step is left out: it builds the graph's kernels and fills the input pipeline.
+            self._write_point(step, done)
+        # The first step does not count: it builds the graph's kernels and fills the input pipeline.
         if is_due or not self._measured_from:
-            self._measured_from = steps, now
+            self._measured_from = done
+
+    def _write_point(self, step: int, done: Step) -> None:
+        config, values = self._config, {}
+        if config.skip_host_call:
+            values = {
+                LOSS: done.loss,
+                LEARNING_RATE: learning_rate(step, config),
+                EPOCH: step * config.train_batch_size / config.num_train_images,
+            }
+        if self._measured_from:
+            images = (done.step - self._measured_from.step) * config.train_batch_size
+            values[IMAGES_PER_SECOND] = images / (done.time - self._measured_from.time)
+        if values:
+            self._writers[-1].add_summary(_scalars(values), step)
+        if not remote.is_remote(str(config.model_dir)):
+            self.flush()
 
     def flush(self) -> None:
-        """Writes what waits to be written. A remote file is written anew then, so there it waits for two minutes."""
+        """Writes the buffered points. Remote files are rewritten whole, so there TensorFlow buffers for two minutes."""
         for writer in self._writers:
             writer.flush()
 
 
 class EvaluationSummaries:
-    """Writes the curves of the evaluations: the last one of each step, as `results.jsonl` has them.
+    """Writes the curves of the evaluations: the last evaluation of each step in `results.jsonl`.
 
-    Where an earlier command may have evaluated the same step, what is there from that step on is declared void, and
-    written anew, so that nothing is there twice.
+    If an earlier command may have written the same step, the points from that step on are declared void and written
+    again, so that no point appears twice.
 
     Args:
       config: of the run.
-      class_names: by label, for the images.
+      class_names: the class names by label, for the images.
     """
 
     def __init__(self, config: Config, class_names: Sequence[str]):
@@ -145,7 +138,7 @@ class EvaluationSummaries:
         self._last_step = -1
 
     def write(self, evaluation: Evaluation) -> None:
-        """Writes an evaluation that has been recorded."""
+        """Writes an evaluation that `results.jsonl` already has."""
         model_dir, step = str(self._config.model_dir), evaluation.step
         evaluations = [evaluation]
         is_first = not self._writer
@@ -175,7 +168,7 @@ def _scalars(values: Dict[str, float]) -> tf.compat.v1.Summary:
 
 
 def _seconds(moment: str) -> float:
-    """A time in ISO 8601 as seconds since 1970; now, if it is none."""
+    """Converts a time in ISO 8601 to seconds since 1970; a malformed time is taken as now."""
     try:
         return datetime.datetime.fromisoformat(moment).timestamp()
     except ValueError:
@@ -184,6 +177,20 @@ def _seconds(moment: str) -> float:
 
 @contextlib.contextmanager
 def unwritten_by_estimator() -> Iterator[None]:
-    """Keeps Estimator from writing an evaluation, with a mean loss that counts padding, and twice if it is repeated."""
-    with mock.patch.object(tf.compat.v1.summary.FileWriterCache, 'get'):
+    """Discards the summary that Estimator writes of an evaluation: its mean loss would count padded examples."""
+    cache = tf.compat.v1.summary.FileWriterCache
+    get, cache.get = cache.get, staticmethod(lambda logdir: _Discarding())
+    try:
         yield
+    finally:
+        cache.get = staticmethod(get)
+
+
+class _Discarding:
+    """A writer of summaries that writes nothing."""
+
+    def add_summary(self, summary: tf.compat.v1.Summary, global_step: int) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass

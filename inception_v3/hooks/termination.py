@@ -1,7 +1,7 @@
-"""SIGTERM, with which a machine announces that it is about to be taken away.
+"""Handles SIGTERM, which a machine sends before it is preempted.
 
-While training has steps to lose, the step under way is finished (on a TPU, the loop of `--iterations` steps) and its
-checkpoint saved; anything else ends at once, since all that it needs is in the last checkpoint.
+During training, the current step is finished (on a TPU, the loop of `--iterations` steps) and its checkpoint saved.
+At any other time the process ends at once: the last checkpoint has everything that it needs to resume.
 """
 
 import os
@@ -14,25 +14,26 @@ import tensorflow as tf
 
 from console.screen import logger
 
-# Seconds in which a second signal is the same request: a script may pass on what its whole process group was sent.
+# Seconds in which a second signal counts as the same request: a script may forward a signal that its whole process
+# group has received.
 _SAME_REQUEST = 5.0
-# Seconds that there are for what is to be released: a remote store may not answer.
+# Seconds to wait for `release`: a remote store may not answer.
 _RELEASE_WITHIN = 5.0
 
 
 class Termination:
-    """Answers SIGTERM, while it is open, on a thread of its own.
+    """Handles SIGTERM on a thread of its own, while the context is open.
 
-    Python's handlers have to wait until an operation of TensorFlow returns, which on a TPU may take minutes: a thread
-    that reads what the C library's handler has written does not.
+    A signal handler in Python waits until TensorFlow's current operation returns, which on a TPU may take minutes. A
+    thread that reads the signal from a pipe does not wait.
 
     Args:
-      end_at_once: ends the process. It is called when there are no steps to lose, or by a second signal
-        that comes later than what may be the same request.
+      end_at_once: ends the process. It is called if there are no steps to lose, and by a second signal that is too late
+        to be the same request.
 
     Attributes:
       requested: whether SIGTERM came while there were steps to lose.
-      release: what is to be called before the process is ended at once.
+      release: called before the process ends at once.
     """
 
     def __init__(self, end_at_once: Callable[[], None]):
@@ -53,7 +54,7 @@ class Termination:
     def __exit__(self, *unused: Any) -> None:
         wakeup_fd, handler = self._before
         signal.signal(signal.SIGTERM, handler)
-        # The thread ends when there is nothing left that could write to it.
+        # Closing the last writing end of the pipe ends the thread.
         os.close(signal.set_wakeup_fd(wakeup_fd))
 
     def _watch(self, read_end: int) -> None:
@@ -76,14 +77,14 @@ class Termination:
                 self._end_at_once()
                 return
             self.requested, self._requested_at = True, time.monotonic()
-        logger.info('SIGTERM: the step under way is finished and saved; a second one, later, ends the run at once')
+        logger.info('SIGTERM: finishing and saving the current step; another SIGTERM ends the run at once')
 
     def hook(self) -> tf.estimator.SessionRunHook:
-        """A hook that ends training after the step in which SIGTERM came."""
+        """Makes a hook that ends training after the step in which SIGTERM came."""
         return _TerminationHook(self)
 
     def steps_to_lose(self, there_are: bool) -> None:
-        """Says whether training has steps to lose from now on."""
+        """Sets whether training has steps to lose from now on."""
         with self._lock:
             self._has_steps_to_lose = there_are
 

@@ -1,13 +1,12 @@
 """Records that cannot be used: skipped, counted and named if that is allowed, and looked for if it is not."""
 
 import contextlib
-import itertools
 import os
 from typing import Iterator, List, Sequence
 
 import tensorflow as tf
 
-from console.screen import Screen, logger
+from console.screen import logger
 from data import record_checker, records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config
@@ -16,10 +15,6 @@ from preprocessing.decoding import decode_image
 # Below model_dir, by split: an empty file for each record that was skipped, FILE@POSITION.
 _FOLDER = 'bad_records'
 _SEPARATOR = '@'
-# The operation that fails when the input pipeline does.
-_INPUT_OPERATION = 'IteratorGetNext'
-# Bad records that one message names.
-_NAMED_AT_MOST = 10
 
 
 def _folder(config: Config, split: str) -> str:
@@ -60,81 +55,42 @@ def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
 
 
 class BadRecords:
-    """The records of a run that cannot be used.
+    """The records that the commands of a run have skipped.
 
     Args:
       config: of the run.
-      splits: those that the run reads.
-      screen: where the progress of a search is shown.
+      splits: the splits that the run reads.
     """
 
-    def __init__(self, config: Config, splits: Sequence[str], screen: Screen):
+    def __init__(self, config: Config, splits: Sequence[str]):
         self._config = config
         self._splits = splits
-        self._screen = screen
 
     def forget(self) -> None:
-        """Forgets which records an earlier command skipped: they may have been mended since."""
+        """Removes the names that an earlier command has left: the records may have been repaired since."""
         for split in self._splits:
             for name in self._names(split):
                 tf.io.gfile.remove(os.path.join(_folder(self._config, split), name))
 
     def count(self, split: str) -> int:
-        """How many records of a split have been skipped."""
+        """The number of skipped records of a split."""
         return len(self._names(split))
 
     def skipped(self) -> Iterator[record_checker.BadRecord]:
-        """The records that have been skipped, and what is wrong with them."""
+        """The skipped records, with the reason for each."""
         for split in self._splits:
             with contextlib.closing(checker_of(self._config, split)) as checker:
                 for name in self._names(split):
                     file_name, _, position = name.rpartition(_SEPARATOR)
                     yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
 
-    @contextlib.contextmanager
-    def explained(self) -> Iterator[None]:
-        """Turns the failure of an operation in the input pipeline into a message that names the record.
-
-        The failure itself does not say which record it was; a search of the files does.
-
-        Raises:
-          DataError: instead of the failure.
-        """
-        try:
-            yield
-        except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-            self._screen.clear()
-            is_of_input = any(text in error.message for text in (_INPUT_OPERATION, records.UNPARSABLE))
-            if self._config.use_data == 'fake' or not is_of_input:
-                raise
-            if remote.ENDED_EARLY in error.message:
-                raise
-            logger.info('a record cannot be used; looking for it')
-            found = self._search()
-            self._screen.clear()
-            if not found:
-                raise
-            raise records.DataError(self._complaint(found))
-
-    def _search(self) -> List[record_checker.BadRecord]:
-        at_most = max(_NAMED_AT_MOST, self._config.max_bad_records) + 1
-        return list(itertools.islice(self._bad_records(), at_most))
-
-    def _bad_records(self) -> Iterator[record_checker.BadRecord]:
-        for split in self._splits:
-            paths = FORMATS[self._config.data_format].find_shards(self._config.data_dir, split)
-            with contextlib.closing(checker_of(self._config, split)) as checker:
-                yield from checker.search(paths, self._screen.update)
-
-    def _complaint(self, found: Sequence[record_checker.BadRecord]) -> str:
-        lines = [
-            f'--max_bad_records={self._config.max_bad_records} records may be skipped, and these cannot be used:',
-            *[str(bad_record) for bad_record in found[:_NAMED_AT_MOST]],
-            *(['and more.'] if len(found) > _NAMED_AT_MOST else []),
-            'Mend the data, or allow more to be skipped, which damaged TFRecord files cannot be. What was trained is '
-            'kept.',
-        ]
-        return '\n'.join(lines)
+    def log(self) -> None:
+        """Logs the skipped records."""
+        skipped = [*self.skipped()]
+        if skipped:
+            logger.info('%d records could not be used:', len(skipped))
+        for bad_record in skipped:
+            logger.info('skipped %s', bad_record)
 
     def _names(self, split: str) -> List[str]:
         if not self._config.max_bad_records:

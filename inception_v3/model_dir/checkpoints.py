@@ -83,6 +83,25 @@ def latest_checkpoint(model_dir: str) -> Optional[str]:
     return state.model_checkpoint_path
 
 
+def newest_checkpoint(model_dir: str) -> str:
+    """The path of the newest checkpoint in a folder.
+
+    Raises:
+      CheckpointError: there is none, or as `latest_checkpoint`.
+      RemoteError: as `latest_checkpoint`.
+    """
+    checkpoint = latest_checkpoint(model_dir)
+    if not checkpoint:
+        raise CheckpointError(f'--model_dir={model_dir}: there is no checkpoint in it.')
+    return checkpoint
+
+
+def latest_step(model_dir: str) -> int:
+    """The global step of the newest checkpoint in a folder; 0 without any. Errors as of `latest_checkpoint`."""
+    checkpoint = latest_checkpoint(model_dir)
+    return step_of(checkpoint) if checkpoint else 0
+
+
 def is_whole(checkpoint: str) -> bool:
     """Whether the index and data of a checkpoint are there."""
     return remote.exists(f'{checkpoint}.index') and bool(_data_files(checkpoint))

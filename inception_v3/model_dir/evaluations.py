@@ -47,6 +47,11 @@ class Evaluation(NamedTuple):
     data_set: str = ''
     fingerprint: str = ''
 
+    @property
+    def identity(self) -> Tuple[int, str, int, str, Tuple[str, ...]]:
+        """The inputs of the evaluation: two with the same identity have the same scores."""
+        return self.step, self.weights, self.images, self.fingerprint, self.changed
+
 
 def changed_since_training(config: Config, checkpoint: str) -> Tuple[str, ...]:
     """The settings that decide an evaluation and differ from those in the `config.json` beside a checkpoint.

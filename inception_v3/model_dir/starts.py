@@ -5,8 +5,6 @@ import os
 import platform
 from typing import Any, Dict, List, NamedTuple, Optional
 
-import tensorflow as tf
-
 from console.screen import logger
 from data import remote
 from data.dataset_info import DatasetInfo
@@ -96,33 +94,21 @@ def read(model_dir: str) -> List[Start]:
     return read_lines(os.path.join(model_dir, STARTS_FILE), lambda values: Start(**values))
 
 
-class RecordStartHook(tf.estimator.SessionRunHook):
-    """Writes the configuration into model_dir, and adds a line to its starts, when training first begins.
+def record(config: Config, data_set: Optional[DatasetInfo]) -> None:
+    """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
 
-    A folder that another configuration has written to is taken, and the differences are logged: going on with more
-    steps is meant so. What does not get as far as training leaves both files as they were.
+    A `config.json` that another configuration has written is replaced, and the differences are logged: resuming with
+    more steps, for example, is intended.
 
     Args:
       config: of the run.
-      data_set: what its data set says of itself.
+      data_set: the description of its data set.
     """
-
-    def __init__(self, config: Config, data_set: Optional[DatasetInfo]):
-        self._config = config
-        self._data_set = data_set
-        self._recorded = False
-
-    def begin(self) -> None:
-        """Writes both files, unless an earlier cycle of the same command has."""
-        if self._recorded:
-            return
-        path = os.path.join(str(self._config.model_dir), CONFIG_FILE)
-        if remote.exists(path):
-            _log_differences(path, self._config)
-        write_whole(path, self._config.to_json())
-        start = this_start(self._config, self._data_set)
-        append_line(os.path.join(str(self._config.model_dir), STARTS_FILE), start._asdict())
-        self._recorded = True
+    path = os.path.join(str(config.model_dir), CONFIG_FILE)
+    if remote.exists(path):
+        _log_differences(path, config)
+    write_whole(path, config.to_json())
+    append_line(os.path.join(str(config.model_dir), STARTS_FILE), this_start(config, data_set)._asdict())
 
 
 def _log_differences(path: str, config: Config) -> None:

@@ -10,9 +10,10 @@ import pytest
 import tensorflow as tf
 
 from console.screen import Screen
-from inception_v3 import cycles
+from inception_v3 import training
 from inception_v3.config import Config
-from inception_v3.cycles import Run, TrainingError
+from inception_v3.cycles import Run
+from inception_v3.failures import TrainingError
 from inception_v3.hooks import saving
 from inception_v3.model_dir import checkpoints
 from tests.support.runs import make_small_config
@@ -35,11 +36,11 @@ def saving_every_step(monkeypatch: Any) -> None:
     """A checkpoint after every run of the session, as if steps were as long as the time between checkpoints."""
 
     class EveryRun(saving.CheckpointHook):
-        def __init__(self, *arguments: Any):
-            super().__init__(*arguments)
+        def __init__(self, *arguments: Any, **options: Any):
+            super().__init__(*arguments, **options)
             self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
 
-    monkeypatch.setattr(cycles, 'CheckpointHook', EveryRun)
+    monkeypatch.setattr(training, 'CheckpointHook', EveryRun)
 
 
 @pytest.mark.slow
@@ -76,7 +77,7 @@ def test_a_checkpoint_is_passed_over_that_gave_the_bad_loss(
     newest = steps_listed(config)[-1]
     bad = newest + 1
     assert f'in step {bad}, ' in str(error.value)
-    assert f'The checkpoint of step {bad}, which gave it, was moved into {config.model_dir}/passed_over' in str(
+    assert f'The checkpoint of step {bad}, which led to it, was moved into {config.model_dir}/passed_over' in str(
         error.value
     )
     assert f'model.ckpt-{bad}.index' in os.listdir(os.path.join(str(config.model_dir), 'passed_over'))

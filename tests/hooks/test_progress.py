@@ -9,9 +9,11 @@ from typing import Any, List, Optional, Tuple
 import pytest
 import tensorflow as tf
 
+from console import screen as screen_module
 from console.screen import Screen, duration, logger
-from inception_v3.hooks import progress
+from inception_v3.hooks import step as step_module
 from inception_v3.hooks.progress import Status, StepLines, Throughput, TrainingProgress
+from inception_v3.hooks.step import StepHook
 
 
 class Terminal(io.StringIO):
@@ -31,7 +33,7 @@ def log(screen: Screen, text: str) -> None:
 
 
 def test_on_a_terminal_one_line_is_renewed_below_the_log(monkeypatch: Any) -> None:
-    monkeypatch.setattr(progress, '_LIVE_INTERVAL', 0)
+    monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
     stream = Terminal()
     screen = Screen(stream)
     screen.update('step 1')
@@ -44,7 +46,7 @@ def test_on_a_terminal_one_line_is_renewed_below_the_log(monkeypatch: Any) -> No
 
 
 def test_a_line_is_not_longer_than_the_terminal(monkeypatch: Any) -> None:
-    monkeypatch.setattr(progress, '_terminal_width', lambda stream: 10)
+    monkeypatch.setattr(screen_module, '_terminal_width', lambda stream: 10)
     stream = Terminal()
     Screen(stream).update('123456789012345')
     assert shown(stream) == '123456789'
@@ -63,13 +65,13 @@ def test_elsewhere_plain_lines_come_now_and_then(monkeypatch: Any, caplog: Any) 
 
 
 def test_training_shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
-    monkeypatch.setattr(progress, '_LIVE_INTERVAL', 0)
+    monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
     clock = iter([float(second) for second in range(100)])
-    monkeypatch.setattr(progress.time, 'monotonic', lambda: next(clock))
+    monkeypatch.setattr(step_module.time, 'monotonic', lambda: next(clock))
     stream, throughput = Terminal(), Throughput()
     step = tf.compat.v1.train.get_or_create_global_step()
     tf.compat.v1.losses.add_loss(tf.constant(1.5))
-    hook = TrainingProgress(Screen(stream), throughput, 10, batch_size=64)
+    hook = StepHook([TrainingProgress(Screen(stream), throughput, 10, batch_size=64)])
     advance = step.assign_add(1)
     with tf.compat.v1.train.SingularMonitoredSession(hooks=[hook]) as session:
         for _ in range(3):
@@ -99,14 +101,14 @@ def test_a_log_has_a_rate_and_the_last_step_of_every_cycle(
 ) -> None:
     caplog.set_level(logging.INFO, logger.name)
     now = 0.0
-    monkeypatch.setattr(progress.time, 'monotonic', lambda: now)
+    monkeypatch.setattr(step_module.time, 'monotonic', lambda: now)
     screen = Screen(io.StringIO())
     step = tf.compat.v1.train.get_or_create_global_step()
     tf.compat.v1.losses.add_loss(tf.constant(1.5))
     with tf.compat.v1.Session() as session:
         for cycle in range(2):
             caplog.clear()
-            hook = TrainingProgress(screen, Throughput(), 100, 64)
+            hook = StepHook([TrainingProgress(screen, Throughput(), 100, 64)])
             hook.begin()
             context = tf.estimator.SessionRunContext(hook.before_run(None), session)
             for done in range(1, steps + 1):
@@ -158,17 +160,18 @@ class Clock:
         self._caplog = caplog
         self._step_lines = step_lines
         self._now = 0.0
-        monkeypatch.setattr(progress.time, 'monotonic', lambda: self._now)
+        monkeypatch.setattr(step_module.time, 'monotonic', lambda: self._now)
 
     def train(self, begin: float, visits: List[Tuple[float, int]]) -> List[str]:
         """The lines of a cycle: it begins at a time, and at others the host visits it after so many steps."""
         self._caplog.clear()
-        hook = TrainingProgress(Screen(io.StringIO()), Throughput(), 10, 64, self._step_lines)
+        hook = StepHook([TrainingProgress(Screen(io.StringIO()), Throughput(), 10, 64, self._step_lines)])
         self._now = begin
         step = tf.compat.v1.train.get_or_create_global_step()
         tf.compat.v1.losses.add_loss(tf.constant(1.5))
         hook.begin()
         with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
             hook.after_create_session(session, None)
             context = tf.estimator.SessionRunContext(hook.before_run(None), session)
             for self._now, done in visits:

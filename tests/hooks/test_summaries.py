@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.config import Config
-from inception_v3.hooks import summaries
+from inception_v3.hooks import step as step_module
+from inception_v3.hooks.step import StepHook
 from inception_v3.hooks.summaries import EvaluationSummaries, TrainingSummaries
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import append_evaluation
@@ -48,24 +49,21 @@ def make_older(folder: str) -> None:
         os.rename(path, path.replace('tfevents.', 'tfevents.0'))
 
 
-def train(hook: TrainingSummaries, begin: int, loops: List[int], monkeypatch: Any) -> None:
-    """A session that begins at a step, and does so many steps between visits of the host, each in a tenth of a second.
-
-    The loss is the number of the step.
-    """
+def train(watcher: TrainingSummaries, begin: int, loops: List[int], monkeypatch: Any) -> None:
+    """Runs a session from the step `begin`, with loops of so many steps of 0.1 s each; the loss is the step's number."""
     now = [1000.0]
-    monkeypatch.setattr(summaries.time, 'monotonic', lambda: now[0])
+    monkeypatch.setattr(step_module.time, 'monotonic', lambda: now[0])
     with tf.Graph().as_default():
         step = tf.compat.v1.train.get_or_create_global_step()
         done = tf.compat.v1.placeholder(tf.int64, [])
         advance = step.assign_add(done)
         tf.compat.v1.losses.add_loss(tf.cast(advance, tf.float32) - 1)
         start = step.assign(begin)
-        with tf.compat.v1.train.SingularMonitoredSession(hooks=[_At(start), hook]) as session:
+        with tf.compat.v1.train.SingularMonitoredSession(hooks=[_At(start), StepHook([watcher])]) as session:
             for loop in loops:
                 now[0] += 0.1 * loop
                 session.run(advance, {done: loop})
-    hook.flush()
+    watcher.flush()
 
 
 class _At(tf.estimator.SessionRunHook):

@@ -18,7 +18,7 @@ from console.errors import RESUME, TerminatedError
 from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.cycles import Run
-from inception_v3.disk import DiskError
+from inception_v3.failures import DiskError
 from inception_v3.hooks import termination as termination_module
 from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE
@@ -69,7 +69,7 @@ def test_training_ends_with_its_last_step_saved_and_goes_on_from_there(
     with Termination(lambda: pytest.fail('too early')) as termination, pytest.raises(TerminatedError) as error:
         Run(config, Screen(io.StringIO()), termination).execute()
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
-    assert f'after step {step} of 1000000, which is saved; the same command goes on' in str(error.value)
+    assert f'after step {step} of 1000000, which is saved; the same command resumes' in str(error.value)
     assert step > 0 and step % (config.iterations if config.use_tpu else 1) == 0
     assert not os.path.exists(os.path.join(str(config.model_dir), CLAIM_FILE))
     assert signal.getsignal(signal.SIGTERM) == handler
@@ -130,14 +130,14 @@ def test_a_program_exits_with_the_code_that_says_resume(digits_dir: str, tmp_pat
     finally:
         program.kill()
     assert program.returncode == RESUME == 75, err
-    assert 'the step under way is finished' in err or 'ended by SIGTERM' in err
-    assert 'Traceback' not in err and 'the same command goes on' in err
+    assert 'finishing and saving the current step' in err or 'ended by SIGTERM' in err
+    assert 'Traceback' not in err and 'the same command resumes' in err
     assert not os.path.exists(f'{model_dir}/{CLAIM_FILE}')
 
 
 def test_a_folder_that_vanishes_during_a_run_is_told(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     config = endless(digits_dir, tmp_path, save_checkpoints_secs=1)
     Later(f'{config.model_dir}/model.ckpt-0.index', lambda: shutil.rmtree(str(config.model_dir)))
-    with pytest.raises(DiskError, match=r'--model_dir=\S+: is gone, since this run began\. Bring it back'):
+    with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):
         Run(config, Screen(io.StringIO())).execute()
     assert not os.path.exists(str(config.model_dir))

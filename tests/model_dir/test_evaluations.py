@@ -15,7 +15,7 @@ from inception_v3.model_dir.evaluations import (
     read_evaluations,
 )
 from inception_v3.model_dir.files import check_writable
-from inception_v3.model_dir.starts import RecordStartHook
+from inception_v3.model_dir.starts import record
 from inception_v3.summary import summary_of
 from tests.support.evaluations import DIGITS, EVALUATION
 
@@ -55,7 +55,7 @@ def test_bytes_that_are_no_text_are_passed_over(tmp_path: Any, caplog: Any) -> N
     config = Config(model_dir=str(tmp_path))
     checkpoint = str(tmp_path / 'model.ckpt-7')
     assert changed_since_training(config, checkpoint) == ()
-    RecordStartHook(config, None).begin()
+    record(config, None)
     assert 'could not be read' in caplog.text
 
 
@@ -63,7 +63,7 @@ def test_only_what_decides_an_evaluation_counts_as_changed(tmp_path: Any) -> Non
     config = Config(model_dir=str(tmp_path))
     checkpoint = str(tmp_path / 'model.ckpt-7')
     assert changed_since_training(config, checkpoint) == ()
-    RecordStartHook(config, None).begin()
+    record(config, None)
     other = dataclasses.replace(config, preprocessing='vgg', train_steps=3, learning_rate=1.0, mode='eval')
     assert changed_since_training(other, checkpoint) == ('preprocessing: inception -> vgg',)
 

@@ -9,19 +9,19 @@ import sys
 from typing import Any
 
 from inception_v3.config import Config
+from inception_v3.hooks.recording import StartRecorder
 from inception_v3.model_dir import source, starts
 from inception_v3.model_dir.files import check_writable
-from inception_v3.model_dir.starts import RecordStartHook
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS
 
 
 def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None:
     config = Config(model_dir=str(tmp_path), train_steps=7)
-    first = RecordStartHook(config, DIGITS)
-    first.begin()
+    first = StartRecorder(config, DIGITS)
+    first.graph_built()
     save_step(str(tmp_path), 3)
-    first.begin()
+    first.graph_built()
     (start,) = starts.read(str(tmp_path))
     assert (start.step, start.checkpoint) == (0, '')
     assert start.config == {'model_dir': str(tmp_path), 'train_steps': 7}
@@ -32,7 +32,7 @@ def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None
     # One that was killed while it wrote.
     with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
         file.write('{"step": 3, "check')
-    RecordStartHook(dataclasses.replace(config, train_steps=9), None).begin()
+    StartRecorder(dataclasses.replace(config, train_steps=9), None).graph_built()
     again, second = starts.read(str(tmp_path))
     assert again == start
     assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
@@ -44,15 +44,15 @@ def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, capl
     first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
     check_writable('model_dir', str(first.model_dir))
     assert os.listdir(str(first.model_dir)) == []
-    RecordStartHook(first, None).begin()
+    StartRecorder(first, None).graph_built()
     assert not caplog.records
     second = dataclasses.replace(first, train_steps=5)
-    RecordStartHook(second, None).begin()
+    StartRecorder(second, None).graph_built()
     assert 'train_steps: 213000 -> 5' in caplog.text
     path = tmp_path / 'new' / 'dir' / 'config.json'
     assert Config.from_json(path.read_text()) == second
     path.write_text('{broken')
-    RecordStartHook(second, None).begin()
+    StartRecorder(second, None).graph_built()
     assert 'could not be read' in caplog.text
     assert Config.from_json(path.read_text()) == second
 

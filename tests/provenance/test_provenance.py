@@ -11,7 +11,7 @@ import pytest
 
 from inception_v3.config import Config
 from inception_v3.model_dir import digests, first_steps
-from inception_v3.model_dir.starts import RecordStartHook
+from inception_v3.model_dir.starts import record
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.provenance import __main__ as provenance
 from inception_v3.provenance import reproduction
@@ -104,7 +104,7 @@ def test_a_digest_is_of_names_types_shapes_and_values() -> None:
 def test_it_tells_what_made_a_run_and_what_came_of_it(run: str, trained: str, photo_dir: str, capsys: Any) -> None:
     config = seeded(photo_dir, trained, keep_best=True)
     # Another command would go on from here.
-    RecordStartHook(dataclasses.replace(config, model_dir=run), None).begin()
+    record(dataclasses.replace(config, model_dir=run), None)
     code, out, err = told(capsys, run, '--json')
     assert (code, err) == (0, '')
     told_values = json.loads(out)

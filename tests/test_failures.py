@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from inception_v3 import disk
+from inception_v3.failures import explain_disk
 from inception_v3.model_dir.checkpoints import check_sound
 
 # Fills the disk when the run has its first checkpoint; makes room again, and gives the same command one step to go.
@@ -30,15 +30,15 @@ cp -r "$DISK/model" "$OUT/again"
 def test_what_is_full_is_told_and_other_failures_are_not(tmp_path: Any) -> None:
     full = tf.errors.ResourceExhaustedError(None, None, f'{tmp_path}/export/1/variables; No space left on device')
     (tmp_path / 'export').mkdir()
-    text = disk.explain(full, str(tmp_path), f'{tmp_path}/export')
+    text = explain_disk(full, str(tmp_path), f'{tmp_path}/export')
     assert text and text.startswith(f'--export_dir={tmp_path}/export: cannot be written to: no space left on device; ')
-    text = disk.explain(OSError(122, 'Disk quota exceeded'), str(tmp_path), None)
+    text = explain_disk(OSError(122, 'Disk quota exceeded'), str(tmp_path), None)
     assert text and text.startswith(f'--model_dir={tmp_path}: cannot be written to: disk quota exceeded')
     for other in (tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor'), ValueError('no')):
-        assert disk.explain(other, str(tmp_path), None) is None
-    gone = disk.explain(ValueError("Parent directory doesn't exist"), str(tmp_path / 'gone'), None)
-    assert gone and gone.startswith(f'--model_dir={tmp_path}/gone: is gone')
-    assert disk.explain(ValueError('no'), 'gs://bucket/gone', None) is None
+        assert explain_disk(other, str(tmp_path), None) is None
+    gone = explain_disk(ValueError("Parent directory doesn't exist"), str(tmp_path / 'gone'), None)
+    assert gone and gone.startswith(f'--model_dir={tmp_path}/gone: the folder has vanished')
+    assert explain_disk(ValueError('no'), 'gs://bucket/gone', None) is None
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ def test_a_full_disk_is_told_and_the_checkpoints_are_whole(digits_dir: str, tmp_
     after = tf.train.latest_checkpoint(str(tmp_path / 'after'))
     check_sound(after)
     step = after.rpartition('-')[2]
-    assert f'The checkpoint of step {step} is kept, and the same command goes on' in error or step == '0', error
+    assert f'The checkpoint of step {step} is kept, and the same command resumes' in error or step == '0', error
     assert not [name for name in os.listdir(str(tmp_path / 'after')) if '_temp_' in name or '.tmp' in name]
     assert (tmp_path / 'code_again').read_text() == '0\n', (tmp_path / 'err_again').read_text()
     check_sound(tf.train.latest_checkpoint(str(tmp_path / 'again')))

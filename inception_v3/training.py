@@ -1,0 +1,198 @@
+"""Trains one cycle after the other: one call of TPUEstimator.train each, with the hooks that protect and watch it."""
+
+import re
+from typing import List, Optional
+
+import tensorflow as tf
+
+from console.errors import TerminatedError
+from console.screen import Screen, logger
+from data.dataset_info import DatasetInfo
+from inception_v3.config import Config
+from inception_v3.failures import DivergedError, InterruptedTrainingError, check_reachable, diverged, refusals_explained
+from inception_v3.hooks.divergence import DivergenceWatcher
+from inception_v3.hooks.progress import StepLines, Throughput, TrainingProgress
+from inception_v3.hooks.recording import FirstStepsRecorder, StartRecorder
+from inception_v3.hooks.recovery import RecoveryLimitHook
+from inception_v3.hooks.saving import CheckpointFitsHook, CheckpointHook
+from inception_v3.hooks.step import StepHook
+from inception_v3.hooks.summaries import TrainingSummaries
+from inception_v3.hooks.termination import Termination
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir.checkpoints import check_fits, check_sound, go_back, latest_checkpoint, latest_step, step_of
+from inception_v3.model_dir.leftovers import remove_leftovers
+from inception_v3.model_dir.trainer_lock import TrainerLock
+from inception_v3.model_fn import inception_model_fn
+
+# The message of TPUEstimator's own check of the weights, after each loop.
+_NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
+
+
+class Training:
+    """The training of one command, in as many cycles as it has.
+
+    Args:
+      config: of the run.
+      estimator: of the run.
+      data_set: the description of its data set.
+      screen: shows the progress.
+      lock: the right to train in model_dir.
+      termination: may end training early.
+
+    Attributes:
+      throughput: the images per second of all cycles.
+      began_at: the step at which the first cycle began; None before.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        estimator: tf.compat.v1.estimator.tpu.TPUEstimator,
+        data_set: Optional[DatasetInfo],
+        screen: Screen,
+        lock: TrainerLock,
+        termination: Termination,
+    ):
+        self._config = config
+        self._model_dir = str(config.model_dir)
+        self._estimator = estimator
+        self._screen = screen
+        self._lock = lock
+        self._termination = termination
+        self.throughput = Throughput()
+        self.began_at: Optional[int] = None
+        # What follows lives through all cycles; the other hooks are made anew for each.
+        self._step_lines: Optional[StepLines] = None
+        self._start = StartRecorder(config, data_set)
+        self._summaries = TrainingSummaries(config, data_set.class_names if data_set else ())
+        # Without emulation, a TPU's variables are too large to fetch after each step.
+        has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
+        self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
+
+    def prepare(self) -> None:
+        """Removes what a killed run has left in model_dir, and makes sure that the newest checkpoint is sound.
+
+        Raises:
+          CheckpointError: it is not, or no checkpoint is with `--skip_damaged_checkpoints`.
+        """
+        remove_leftovers(self._model_dir)
+        if self._config.skip_damaged_checkpoints:
+            go_back(self._model_dir)
+            return
+        checkpoint = latest_checkpoint(self._model_dir)
+        if checkpoint:
+            check_sound(checkpoint)
+
+    def is_finished(self) -> bool:
+        """Whether the newest checkpoint has all steps.
+
+        Raises:
+          CheckpointError: it has, but does not fit the network. No training graph will be built that would find out.
+        """
+        config = self._config
+        checkpoint = latest_checkpoint(self._model_dir)
+        if not checkpoint or step_of(checkpoint) < config.train_steps:
+            return False
+        with tf.Graph().as_default():
+            images = tf.zeros([1, config.height, config.width, 3])
+            inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
+            check_fits(checkpoint)
+        step = step_of(checkpoint)
+        logger.info('%s is at step %d of %d: nothing is left to train', self._model_dir, step, config.train_steps)
+        return True
+
+    def train(self, until_step: int) -> None:
+        """Trains from the newest checkpoint to a step, and saves it.
+
+        Raises:
+          TrainingError: the loss or the weights have diverged.
+          InterruptedTrainingError: the TPU or a file server was lost.
+          TerminatedError: SIGTERM came; the last step is saved.
+        """
+        is_first = self.began_at is None
+        if is_first:
+            self._begin()
+        divergence = DivergenceWatcher(self._config.num_classes)
+        hooks = self._hooks(divergence, is_first)
+        try:
+            with refusals_explained():
+                self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)
+        except DivergedError as error:
+            raise diverged(error, self._config, self.began_at)
+        except tf.errors.InvalidArgumentError as error:
+            if not _NAN_WEIGHTS.search(error.message):
+                raise
+            done = divergence.steps_before
+            last = min(done + self._config.iterations, until_step) - 1
+            raise diverged(
+                DivergedError('The weights are not finite any more', last, done), self._config, self.began_at
+            )
+        finally:
+            self._termination.steps_to_lose(False)
+            self._summaries.flush()
+        self._check_end(until_step)
+
+    def _begin(self) -> None:
+        config = self._config
+        self.began_at = latest_step(self._model_dir)
+        if config.image_summaries:
+            self._summaries.draw_images(self.began_at)
+        if config.step_lines:
+            self._step_lines = StepLines(
+                'TPU:0' if config.use_tpu else 'CPU:0',
+                config.replicas,
+                config.train_batch_size,
+                config.num_train_images,
+                self.began_at,
+            )
+
+    def _hooks(self, divergence: DivergenceWatcher, writes_graph: bool) -> List[tf.estimator.SessionRunHook]:
+        """The hooks of a cycle. A session calls them in this order at each of its moments."""
+        config = self._config
+        checkpoint = latest_checkpoint(self._model_dir)
+        if checkpoint:
+            logger.info('resuming from %s', checkpoint)
+        watchers = [
+            TrainingProgress(
+                self._screen, self.throughput, config.train_steps, config.train_batch_size, self._step_lines
+            ),
+            # Before the session begins, but after the graph is built and the checkpoint found to fit it.
+            self._start,
+            # Before a diverged step ends training, which provenance --verify compares, too.
+            *self._first_steps,
+            # Before the summaries, whose curves would be scaled by a loss of 1e30.
+            divergence,
+            self._summaries,
+        ]
+        return [
+            # Before everything that writes: a checkpoint of another network leaves model_dir as it is.
+            *([CheckpointFitsHook(checkpoint)] if checkpoint else []),
+            # Before everything that writes: model_dir may belong to another trainer by now.
+            self._lock.hook(),
+            RecoveryLimitHook(lambda: check_reachable(config)),
+            StepHook(watchers),
+            # After the divergence watcher: a step that it refuses is not saved. Each cycle has the same graph.
+            CheckpointHook(
+                self._model_dir,
+                config.save_checkpoints_secs,
+                steps_per_run=config.iterations if config.use_tpu else 1,
+                writes_graph=writes_graph,
+            ),
+            # Last: there are steps to lose only when everything above has begun.
+            self._termination.hook(),
+        ]
+
+    def _check_end(self, until_step: int) -> None:
+        step = latest_step(self._model_dir)
+        if self._termination.requested:
+            raise TerminatedError(
+                f'ended by SIGTERM after step {step} of {self._config.train_steps}, which is saved; the same command '
+                'resumes'
+            )
+        if step < until_step:
+            # TPUEstimator returns without an error when its TPU is preempted or a file server stays down.
+            check_reachable(self._config)
+            raise InterruptedTrainingError(
+                f'Training was interrupted after step {step} of {until_step}. The same command resumes from there; '
+                '--verbose shows the cause.'
+            )
