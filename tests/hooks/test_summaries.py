@@ -50,7 +50,7 @@ def make_older(folder: str) -> None:
 
 
 def train(watcher: TrainingSummaries, begin: int, loops: List[int], monkeypatch: Any) -> None:
-    """Runs a session from the step `begin`, with loops of so many steps of 0.1 s each; the loss is the step's number."""
+    """Runs a session from the step `begin`, in loops of so many steps, 0.1 s each; the loss is the step's number."""
     now = [1000.0]
     monkeypatch.setattr(step_module.time, 'monotonic', lambda: now[0])
     with tf.Graph().as_default():
