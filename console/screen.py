@@ -9,17 +9,13 @@ from typing import Optional, TextIO
 import tensorflow as tf
 from tensorflow.python.util import deprecation
 
+from console.log import logger
+
 # Seconds between renewals of the live line, and between plain lines.
 _LIVE_INTERVAL = 0.2
-
-
 _PLAIN_INTERVAL = 15.0
 
-
 _ERASE_LINE = '\r\x1b[K'
-
-
-logger = logging.getLogger('inception_v3')
 
 
 class Screen(logging.Handler):

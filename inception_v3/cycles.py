@@ -6,7 +6,8 @@ from typing import Optional
 
 import tensorflow as tf
 
-from console.screen import Screen, logger
+from console.log import logger
+from console.screen import Screen
 from inception_v3 import failures
 from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of, splits_of

@@ -4,8 +4,8 @@ import dataclasses
 import os
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
+from console.log import logger
 from console.messages import shown
-from console.screen import logger
 from data import dataset_info, digits, records
 from data.dataset_info import DatasetInfo
 from data.formats import FORMATS

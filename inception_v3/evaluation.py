@@ -7,7 +7,8 @@ from typing import Any, Dict, Optional
 
 import tensorflow as tf
 
-from console.screen import Screen, logger
+from console.log import logger
+from console.screen import Screen
 from data import records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config

@@ -12,7 +12,8 @@ import tensorflow as tf
 from absl import app
 
 from console.errors import CommandError, RetryableError
-from console.screen import Screen, logger
+from console.log import logger
+from console.screen import Screen
 from data import record_checker, records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError

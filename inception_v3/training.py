@@ -6,7 +6,8 @@ from typing import List, Optional
 import tensorflow as tf
 
 from console.errors import TerminatedError
-from console.screen import Screen, logger
+from console.log import logger
+from console.screen import Screen
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.failures import DivergedError, InterruptedTrainingError, check_reachable, diverged, refusals_explained

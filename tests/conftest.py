@@ -10,7 +10,7 @@ import skimage.data
 import tensorflow as tf
 from tensorflow.python.util import deprecation
 
-from console.screen import logger
+from console.log import logger
 from data import digits, records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config

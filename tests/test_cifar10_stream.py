@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from console.screen import logger
+from console.log import logger
 from data import records
 from data.cifar10 import __main__ as cifar10
 from data.cifar10 import source as cifar10_source

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-from console.screen import Screen, duration, logger
+from console.log import logger
+from console.screen import Screen, duration
 from inception_v3.hooks.step import Step, Watcher
 
 # Weight of the latest images/s in the smoothed rate.

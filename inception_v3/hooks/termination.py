@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
-from console.screen import logger
+from console.log import logger
 
 # Seconds in which a second signal counts as the same request: a script may forward a signal that its whole process
 # group has received.

@@ -6,7 +6,7 @@ from typing import Iterator, List, Sequence
 
 import tensorflow as tf
 
-from console.screen import logger
+from console.log import logger
 from data import record_checker, records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config

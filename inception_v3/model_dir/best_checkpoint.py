@@ -21,7 +21,7 @@ from typing import List, NamedTuple, Optional
 
 import tensorflow as tf
 
-from console.screen import logger
+from console.log import logger
 from data import remote
 from inception_v3.model_dir.checkpoints import CheckpointError, is_whole, latest_checkpoint
 from inception_v3.model_dir.evaluations import Evaluation, evaluations_in

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
 from console.errors import CommandError
-from console.screen import logger
+from console.log import logger
 from data import remote
 
 # As TensorFlow names them.

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 
 import tensorflow as tf
 
-from console.screen import logger
+from console.log import logger
 from data import remote
 from inception_v3.config import Config, ConfigError
 

@@ -5,7 +5,7 @@ import re
 
 import tensorflow as tf
 
-from console.screen import logger
+from console.log import logger
 from data import remote
 from inception_v3.model_dir import checkpoints
 

@@ -5,7 +5,7 @@ import os
 import platform
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from console.screen import logger
+from console.log import logger
 from data import remote
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError, differences

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Sequence, Union
 import numpy as np
 import tensorflow as tf
 
-from console.screen import logger
+from console.log import logger
 from data import remote
 from inception_v3 import infeed, trained_model
 from inception_v3.config import ConfigError

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 
 from console import screen as screen_module
-from console.screen import Screen, duration, logger
+from console.log import logger
+from console.screen import Screen, duration
 from inception_v3.hooks import step as step_module
 from inception_v3.hooks.progress import Status, StepLines, Throughput, TrainingProgress
 from inception_v3.hooks.step import StepHook
