@@ -2,27 +2,19 @@
 
 import dataclasses
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
-
-from absl import flags as absl_flags
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from benchmarks import photographs
 from console.messages import shown
 from data.formats import FORMATS
 from inception_v3 import flags
-from inception_v3.config import TYPE_NAMES, Config, ConfigError
+from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
+from inception_v3.flags import OwnFlag, OwnFlags
+from inception_v3.setting import TYPE_NAMES
 
 # Far beyond what can be measured, and what can be computed with.
 _SMALLEST, _LARGEST = 1e-9, 1e9
-
-
-class OwnFlag(NamedTuple):
-    """A flag that is no field of `Config`; numbers must be above 0."""
-
-    type: type
-    default: Any
-    help: str
 
 
 # What both programs have.
@@ -33,31 +25,20 @@ MEASURING: Dict[str, OwnFlag] = {
 }
 
 
-def parse(argv: Sequence[str], own_flags: Dict[str, OwnFlag]) -> Tuple[Dict[str, Any], flags.CommandLine]:
-    """The values of a program's own flags, and the rest of the command line, which is that of a run.
+def parse(argv: Sequence[str], own_flags: OwnFlags) -> Tuple[Dict[str, Any], flags.CommandLine]:
+    """Parses a command line into the values of the program's own flags, and the command line of a run.
 
     Raises:
-      ConfigError: an unknown flag, or a value that is not allowed.
+      ConfigError: an unknown flag, or a value that is not allowed. Own numbers must be above 0.
     """
-    values = absl_flags.FlagValues()
-    for name, flag in own_flags.items():
-        if flag.type is bool:
-            flags.define_boolean(name, flag.default, flag.help, values)
-        else:
-            absl_flags.DEFINE_string(name, None, flag.help, flag_values=values)
-    try:
-        others = values(argv, known_only=True)
-    except absl_flags.Error as error:
-        raise ConfigError(f'{error}\n--help lists the flags.')
-    own = {
-        name: _value(name, flag, values[name].value) if values[name].present else flag.default
-        for name, flag in own_flags.items()
-    }
-    return own, flags.parse(others)
-
-
-def _value(name: str, flag: OwnFlag, given: Any) -> Any:
-    return number(name, given, flag.type) if flag.type in (int, float) else given
+    is_number = {name: flag.type in (int, float) for name, flag in own_flags.items()}
+    read_as = {name: flag._replace(type=str) if is_number[name] else flag for name, flag in own_flags.items()}
+    command_line = flags.parse(argv, read_as)
+    own = dict(command_line.own)
+    for name, value in own.items():
+        if is_number[name] and isinstance(value, str):
+            own[name] = number(name, value, own_flags[name].type)
+    return own, command_line
 
 
 def number(name: str, text: str, number_type: type) -> Any:
@@ -76,12 +57,6 @@ def number(name: str, text: str, number_type: type) -> Any:
         least = 1 if number_type is int else f'{_SMALLEST:g}'
         raise ConfigError(f'--{name}={shown(text)}: must be {TYPE_NAMES[number_type]}, {least} to {_LARGEST:,.0f}.')
     return value
-
-
-def help_text(program: str, purpose: str, own_flags: Dict[str, OwnFlag]) -> str:
-    """The flags of a program, its own first."""
-    shown = [(f'{name}={"" if flag.default is None else flag.default}', flag.help) for name, flag in own_flags.items()]
-    return flags.help_text(program, purpose, shown)
 
 
 def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Config:

@@ -6,13 +6,12 @@ import sys
 from typing import Any, Dict, NamedTuple, Sequence
 
 from benchmarks import arguments, charts, comparison, program, tables
-from benchmarks.arguments import OwnFlag
 from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError, interleave
 from benchmarks.timeline import HOST, Balance
 from console.screen import Screen
 from data import records
 from inception_v3.config import ConfigError
-from inception_v3.flags import CommandLine
+from inception_v3.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'step_ms': OwnFlag(float, None, 'time of a training step on the device, in ms: of a profile, for this batch'),

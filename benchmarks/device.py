@@ -14,11 +14,10 @@ from typing import Any, Dict, List, Sequence
 import tensorflow as tf
 
 from benchmarks import arguments, program, tables
-from benchmarks.arguments import OwnFlag
 from console.screen import Screen
 from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.flags import CommandLine
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.input_pipeline import InputPipeline
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {name: arguments.MEASURING[name] for name in ('repeats', 'json')}

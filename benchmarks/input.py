@@ -9,13 +9,12 @@ import tempfile
 from typing import Any, Dict, Iterator, List, Sequence
 
 from benchmarks import arguments, charts, comparison, photographs, program, tables
-from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
 from benchmarks.measurement import Failed, Measured, interleave
 from console.screen import Screen
 from data import records, remote
 from inception_v3.config import Config, ConfigError
-from inception_v3.flags import CommandLine
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.model_dir import source
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {

@@ -19,7 +19,7 @@ INTERRUPTED = 130
 Perform = Callable[[Dict[str, Any], flags.CommandLine, Screen], int]
 
 
-def run(argv: Sequence[str], name: str, purpose: str, own_flags: Dict[str, arguments.OwnFlag], perform: Perform) -> int:
+def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags, perform: Perform) -> int:
     """Performs what a command line asks for, and returns its exit code.
 
     Args:
@@ -33,7 +33,7 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: Dict[str, argum
     try:
         own, command_line = arguments.parse(argv, own_flags)
         if command_line.help:
-            print(arguments.help_text(name, purpose, own_flags))
+            print(flags.help_text(name, purpose, command_line, own_flags))
             return 0
         set_up_logging(screen, command_line.verbose)
         return perform(own, command_line, screen)

@@ -17,16 +17,15 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 import tensorflow as tf
 
 from benchmarks import arguments, program, tables
-from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import spread
 from benchmarks.measurement import MeasurementError
 from console.screen import Screen
-from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
-from inception_v3.flags import CommandLine
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import starts
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 100, 'training steps to measure, after those of the warm-up'),
@@ -105,7 +104,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     config = dataclasses.replace(config, mode='train', train_steps=steps, skip_host_call=True, max_bad_records=0)
     runs = {
         'without': dataclasses.replace(config, seed=None),
-        'with': seeding.with_settled_threads(dataclasses.replace(config, seed=_SEED, model_dir=None)),
+        'with': starts.with_settled_threads(dataclasses.replace(config, seed=_SEED, model_dir=None)),
     }
     measured: Dict[str, List[Training]] = {name: [] for name in runs}
     for repeat in range(own['repeats']):

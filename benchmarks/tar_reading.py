@@ -8,13 +8,12 @@ import sys
 from typing import Any, Dict, List, Sequence
 
 from benchmarks import arguments, program, tables
-from benchmarks.arguments import OwnFlag
 from benchmarks.comparison import Spread, spread
 from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, MeasurementError, Run, interleave
 from console.screen import Screen
 from data import dataset_info, records, remote, tar_shards
 from inception_v3.config import ConfigError
-from inception_v3.flags import CommandLine
+from inception_v3.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'tar_dir': OwnFlag(str, None, 'the same images as tar shards; default: DATA_DIR-tar, made if it is missing'),

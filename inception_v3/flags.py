@@ -2,65 +2,91 @@
 
 import contextlib
 import dataclasses
-import os
 import textwrap
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, get_type_hints
+import types
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Union, get_type_hints
 
 from absl import flags
 
+import inception_v3
 from console.messages import shown
-from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
-from inception_v3.presets import PRESETS
+from inception_v3.config import Config, ConfigError
+from inception_v3.networks.registry import NETWORKS, OPTIONS
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
+from inception_v3.setting import TYPE_NAMES, plain_type, setting_of
 from inception_v3.tpu import topology
 
 _HELP_WIDTH = 100
-_DEFAULT_PRESET = 'imagenet'
-# No number and no flag's name has more letters, and no file of flags more bytes.
-_LONGEST = 100
-_LARGEST_FILE = 1 << 20
-# Files of flags that a command line may name, and they each other.
-_FILES_AT_MOST = 100
-# Characters of a message about a flag; the longest without a user's text has 150.
+# No message about a flag is longer, unless it quotes a long value.
 _LONGEST_MESSAGE = 300
 _SEE_HELP = '--help lists the flags.'
+# Flags that print something and do nothing else, and what they print.
+_HELP_FLAGS = {
+    'help': 'this list; with --preset=NAME, the defaults of that preset',
+    'helpshort': 'the purpose, the exit codes, the presets and the flags of this command alone',
+    'helpfull': 'this list and the flags that print something',
+    'version': 'the version of the program',
+}
 
 
-class CommandLine(NamedTuple):
-    """What a command line says.
+class OwnFlag(NamedTuple):
+    """A flag of one command that is not a field of `Config`.
 
     Attributes:
-      config: the preset with the flags that were given.
-      given: the names of the fields that flags gave a value; they win over what a data set says of itself.
-      preset: the name of the preset; None if none is named, which is as imagenet.
-      verbose: whether TensorFlow's own log is wanted on the screen.
-      help: whether the list of flags is wanted, and nothing else.
+      type: int, float, bool or str.
+      default: its value if it is not given.
+      help: a phrase for `--help`.
     """
 
-    config: Config
-    given: FrozenSet[str]
-    preset: Optional[str]
-    verbose: bool
-    help: bool
+    type: type
+    default: Any
+    help: str
+
+
+OwnFlags = Mapping[str, OwnFlag]
+NO_FLAGS: OwnFlags = types.MappingProxyType({})
 
 
 class Given(NamedTuple):
-    """What a command line gives, before it is made a `Config` of.
+    """A parsed command line, before its values are checked against each other.
 
     Attributes:
-      fields: the values of the fields of `Config` that flags name.
-      preset: as in `CommandLine`.
-      verbose: as in `CommandLine`.
-      help: as in `CommandLine`.
+      fields: the values of the fields of `Config` that flags set.
+      preset: the name of the preset; None if none is named, which means imagenet.
+      verbose: show TensorFlow's own log.
+      help: the help flag that was given, such as 'helpshort'; empty if none was.
+      own: the values of the command's own flags.
     """
 
     fields: Dict[str, Any]
-    preset: Optional[str]
-    verbose: bool
-    help: bool
+    preset: Optional[str] = None
+    verbose: bool = False
+    help: str = ''
+    own: Mapping[str, Any] = NO_FLAGS
+
+
+class CommandLine(NamedTuple):
+    """A parsed command line with its configuration.
+
+    Attributes:
+      config: the preset, changed by the flags that were given.
+      given: the names of the fields that flags set; they win over the sizes in a data set's description.
+      preset: as in `Given`.
+      verbose: as in `Given`.
+      help: as in `Given`; if it is not empty, `config` is the default.
+      own: as in `Given`.
+    """
+
+    config: Config
+    given: FrozenSet[str] = frozenset()
+    preset: Optional[str] = None
+    verbose: bool = False
+    help: str = ''
+    own: Mapping[str, Any] = NO_FLAGS
 
 
 class _NumberParser(flags.ArgumentParser):
-    """Reads an int or a float; its bounds are for `Config` to check."""
+    """Parses an int or a float; `Config` checks the bounds."""
 
     def __init__(self, number_type: type):
         self.number_type = number_type
@@ -68,9 +94,7 @@ class _NumberParser(flags.ArgumentParser):
 
     def parse(self, argument: Any) -> Any:
         with contextlib.suppress(TypeError, ValueError):
-            # To read a number takes a time that grows with the square of its length.
-            if len(str(argument)) <= _LONGEST:
-                return self.number_type(argument)
+            return self.number_type(argument)
         raise ValueError(f'must be {self.syntactic_help}')
 
 
@@ -82,169 +106,153 @@ class _BooleanParser(flags.BooleanParser):
             raise ValueError(f'must be {TYPE_NAMES[bool]}')
 
 
-def define_boolean(
-    name: str, default: Optional[bool], text: str, values: flags.FlagValues, short_name: Optional[str] = None
-) -> None:
-    """Defines a flag that is True or False, and says so of other values."""
-    flag = flags.BooleanFlag(name, default, text, short_name=short_name)
-    flag.parser = _BooleanParser()
-    flags.DEFINE_flag(flag, flag_values=values)
+def _define(values: flags.FlagValues, name: str, value_type: type, help: str, short_name: Optional[str] = None) -> None:
+    """Defines a flag without a default: `present` tells whether it was given."""
+    if value_type is bool:
+        flag = flags.BooleanFlag(name, None, help, short_name=short_name)
+        flag.parser = _BooleanParser()
+        flags.DEFINE_flag(flag, flag_values=values)
+    elif value_type is str:
+        flags.DEFINE_string(name, None, help, flag_values=values)
+    else:
+        flags.DEFINE(_NumberParser(value_type), name, None, help, flag_values=values)
 
 
-def _define() -> flags.FlagValues:
+def _defined(own_flags: OwnFlags) -> flags.FlagValues:
     values = flags.FlagValues()
-    flags.DEFINE_enum('preset', None, sorted(PRESETS), 'what the defaults are', flag_values=values)
-    define_boolean('verbose', False, "show TensorFlow's own log too, and where an error arose", values)
-    define_boolean('help', False, 'print this list', values, short_name='h')
-    flags.DEFINE_string('flagfile', '', 'file with further flags, a line each', flag_values=values)
-    types = get_type_hints(Config)
+    flags.DEFINE_enum('preset', None, sorted(PRESETS), 'the defaults', flag_values=values)
+    _define(values, 'verbose', bool, "TensorFlow's own log")
+    for name, help in _HELP_FLAGS.items():
+        _define(values, name, bool, help, short_name='h' if name == 'help' else None)
+    for name, flag in own_flags.items():
+        _define(values, name, flag.type, flag.help)
+    annotations = get_type_hints(Config)
     for field in dataclasses.fields(Config):
-        value_type, setting = plain_type(types[field.name]), setting_of(field)
-        # The default is None for all: what was not given comes from the preset.
-        if value_type is bool:
-            define_boolean(field.name, None, setting.help, values)
-        elif value_type is str:
-            flags.DEFINE_string(field.name, None, setting.help, flag_values=values)
-        else:
-            flags.DEFINE(_NumberParser(value_type), field.name, None, setting.help, flag_values=values)
+        _define(values, field.name, plain_type(annotations[field.name]), setting_of(field).help)
     return values
 
 
-def read(argv: Sequence[str]) -> Given:
-    """Reads a command line, whose values may still contradict each other.
+def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
+    """Parses a command line without checking its values against each other.
 
     Args:
-      argv: the program's name and its arguments, as in `sys.argv`.
+      argv: the program's name and its arguments, as in `sys.argv`; `--flagfile=FILE` reads more of them from a file.
+      own_flags: the command's own flags, by name.
 
     Raises:
-      ConfigError: an unknown flag or preset, a stray argument, or a value that is not of its flag's type.
+      ConfigError: an unknown flag or preset, a stray argument, a value that is not of its flag's type, or a flag file
+        that cannot be read.
     """
-    values = _define()
-    program, *arguments = argv
+    values = _defined(own_flags)
     try:
-        stray = values([program, *_with_files(arguments, [])])[1:]
+        stray = values(argv)[1:]
+    except flags.CantOpenFlagFileError as error:
+        cause = error.__context__
+        assert isinstance(cause, OSError)
+        raise ConfigError(f'--flagfile={shown(cause.filename)}: cannot be read: {cause.strerror}.')
+    except UnicodeDecodeError:
+        raise ConfigError('--flagfile: not a text file in UTF-8. It must contain flags, one per line.')
     except (flags.Error, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
         raise ConfigError(f'{shown(error, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
-    fields = {
-        field.name: values[field.name].value for field in dataclasses.fields(Config) if values[field.name].present
-    }
-    return Given(fields, values.preset, values.verbose, values.help)
+    return Given(
+        fields={
+            field.name: values[field.name].value for field in dataclasses.fields(Config) if values[field.name].present
+        },
+        preset=values.preset,
+        verbose=bool(values.verbose),
+        help=next((name for name in _HELP_FLAGS if values[name].value), ''),
+        own={name: values[name].value if values[name].present else flag.default for name, flag in own_flags.items()},
+    )
 
 
-def _with_files(arguments: Sequence[str], read_before: List[str]) -> List[str]:
-    """The arguments, and in the place of each --flagfile the lines of its file."""
-    expanded: List[str] = []
-    rest = iter(arguments)
-    for argument in rest:
-        name, has_value, path = argument.partition('=')
-        if name.startswith('-') and len(name) > _LONGEST:
-            raise ConfigError(f'{shown(name)}: no such flag. {_SEE_HELP}')
-        if name not in ('--flagfile', '-flagfile'):
-            expanded.append(argument)
-            continue
-        path = path if has_value else next(rest, '')
-        if not path:
-            raise ConfigError('--flagfile=: must be a file with further flags, a line each.')
-        read_before.append(path)
-        if len(read_before) > _FILES_AT_MOST:
-            raise ConfigError(
-                f'--flagfile={shown(path)}: names itself, or there are more than {_FILES_AT_MOST} such files.'
-            )
-        expanded += _with_files(_lines_of(path), read_before)
-    return expanded
-
-
-def _lines_of(path: str) -> List[str]:
-    """The lines of a file of flags, without comments."""
-    flag = f'--flagfile={shown(path)}'
-    try:
-        with open(os.path.expanduser(path), 'rb') as file:
-            content = file.read(_LARGEST_FILE + 1)
-        text = content.decode('utf-8-sig')
-    except OSError as error:
-        raise ConfigError(f'{flag}: cannot be read: {error.strerror}.')
-    except ValueError:
-        raise ConfigError(f'{flag}: not a text in UTF-8. It must hold flags, a line each.')
-    if len(content) > _LARGEST_FILE:
-        raise ConfigError(f'{flag}: more than {_LARGEST_FILE >> 20} MiB. It must hold flags, a line each.')
-    lines = [line.strip() for line in text.split('\n')]
-    return [line for line in lines if line and not line.startswith(('#', '//'))]
-
-
-def with_preset(given: Given) -> Dict[str, Any]:
-    """The fields of `Config` that are not at their defaults: the preset's, what naming a TPU implies, and the given."""
-    return {**PRESETS[given.preset or _DEFAULT_PRESET], **_implied(given.fields), **given.fields}
-
-
-def parse(argv: Sequence[str]) -> CommandLine:
+def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     """Parses a command line.
 
     Args:
-      argv: the program's name and its arguments, as in `sys.argv`.
+      argv: as for `read`.
+      own_flags: as for `read`.
 
     Raises:
       ConfigError: as `read`, or a value that is not allowed, or values that contradict each other.
     """
-    given = read(argv)
+    given = read(argv, own_flags)
     config = Config() if given.help else Config(**with_preset(given))
-    return CommandLine(config, frozenset(given.fields), given.preset, given.verbose, given.help)
+    return CommandLine(config, frozenset(given.fields), *given[1:])
+
+
+def with_preset(given: Given) -> Dict[str, Any]:
+    """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
+
+    A preset's options that the chosen network does not take are left out.
+    """
+    preset = PRESETS[given.preset or DEFAULT_PRESET]
+    network = NETWORKS.get(given.fields.get('network', preset.get('network', Config.network)))
+    not_taken = {*OPTIONS} - network.options if network else set()
+    fields = {name: value for name, value in preset.items() if name not in not_taken}
+    return {**fields, **_implied(given.fields), **given.fields}
 
 
 def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
-    """What naming a TPU says besides: that it is to be used, and how many cores an emulated one has."""
+    """The fields that a named TPU implies: that it is used, and the number of cores of an emulated one."""
     implied: Dict[str, Any] = {}
     if given.get('tpu') or given.get('master'):
         implied['use_tpu'] = True
     if topology.is_emulated(given.get('tpu')):
-        # What is written wrongly is Config's to refuse.
+        # Config reports a malformed name.
         with contextlib.suppress(ValueError):
             implied['num_shards'] = topology.emulated(given['tpu']).cores
     return implied
 
 
-def help_text(program: str, purpose: str, own_flags: Sequence[Tuple[str, str]] = ()) -> str:
-    """The flags of a program in their groups, with defaults, units and allowed values.
+def help_text(program: str, purpose: str, asked: Union[Given, CommandLine], own_flags: OwnFlags = NO_FLAGS) -> str:
+    """The text that `--help`, `--helpshort`, `--helpfull` or `--version` prints.
 
     Args:
       program: its name after `python -m`.
-      purpose: what it does, in a sentence.
-      own_flags: flags that are no fields of `Config`, each as NAME=DEFAULT, and their help.
+      purpose: a sentence, and what else the user should know first.
+      asked: the command line, with the help flag and the preset.
+      own_flags: the command's own flags, by name.
     """
-    types = get_type_hints(Config)
+    if asked.help == 'version':
+        return f'{program} {inception_v3.__version__}'
+    parts = [f'{purpose}\n\nusage: python -m {program} [--flag=value ...]\n']
+    parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
+    parts += [
+        _flag_help('preset', asked.preset or DEFAULT_PRESET, 'the defaults of all other flags; see below'),
+        _flag_help('flagfile', None, 'file with further flags, one per line'),
+        _flag_help('verbose', False, "show TensorFlow's own log, and a traceback with an error"),
+    ]
+    if asked.help == 'helpfull':
+        parts += [_flag_help(name, False, f'print {text}') for name, text in _HELP_FLAGS.items()]
+        parts.append(_flag_help('undefok', None, 'names of unknown flags to ignore, separated by commas'))
+    parts += ['\npresets:', *[_entry(name, text) for name, text in DESCRIPTIONS.items()]]
+    if asked.help == 'helpshort':
+        return '\n'.join([*parts, '\n--help lists the flags of a run.'])
+    return '\n'.join([*parts, *_fields_help(asked.preset or DEFAULT_PRESET)])
+
+
+def _fields_help(preset: str) -> List[str]:
+    """The fields of `Config` in their groups, with the defaults of a preset."""
     groups: Dict[str, List[str]] = {}
     for field in dataclasses.fields(Config):
         setting = setting_of(field)
-        default = '' if field.default is None else field.default
-        if plain_type(types[field.name]) is float:
-            default = f'{default:.6g}'
         notes = f'; {setting.allowed}' if setting.allowed else ''
-        groups.setdefault(setting.group, []).append(_flag_help(f'{field.name}={default}', setting.help + notes))
-    preset_help = '; '.join(
-        [
-            'the values that flags start from, where they differ from those below: imagenet (they do not)',
-            'imagenet_large_batch (warm-up, 4,096 images)',
-            'digits (a small run on the CPU, on real images that are at hand)',
-        ]
-    )
-    parts = [
-        f'{purpose}\n\nusage: python -m {program} [--flag=value ...]\n',
-        *[_flag_help(flag, text) for flag, text in own_flags],
-        _flag_help(f'preset={_DEFAULT_PRESET}', preset_help),
-        _flag_help('verbose=False', "show TensorFlow's own log too, and where an error arose"),
-        _flag_help('flagfile=', 'file with further flags, a line each'),
-    ]
-    for group, lines in groups.items():
-        parts += [f'\n{group}:', *lines]
-    return '\n'.join(parts)
+        default = PRESETS[preset].get(field.name, field.default)
+        groups.setdefault(setting.group, []).append(_flag_help(field.name, default, setting.help + notes))
+    source = '' if preset == DEFAULT_PRESET else f' (defaults of --preset={preset})'
+    return [line for group, lines in groups.items() for line in (f'\n{group}{source}:', *lines)]
 
 
-def _flag_help(flag: str, text: str) -> str:
-    start = f'  --{flag}'
+def _flag_help(name: str, default: Any, text: str) -> str:
+    value = '' if default is None else f'{default:.6g}' if isinstance(default, float) else default
+    return _entry(f'--{name}={value}', text)
+
+
+def _entry(title: str, text: str) -> str:
+    """A line of title and text; the text goes below the title if both do not fit into a line."""
     indent = ' ' * 6
-    if len(start) + len(text) + 2 <= _HELP_WIDTH:
-        return f'{start}  {text}'
-    return start + '\n' + textwrap.fill(text, _HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)
+    if len(title) + len(text) + 4 <= _HELP_WIDTH:
+        return f'  {title}  {text}'
+    return f'  {title}\n' + textwrap.fill(text, _HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)

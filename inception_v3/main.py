@@ -16,7 +16,7 @@ from console.screen import Screen, set_up_logging
 from inception_v3 import cycles, flags
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.hooks.termination import Termination
-from inception_v3.seeding import with_settled_threads
+from inception_v3.model_dir.starts import with_settled_threads
 
 _PURPOSE = f'Trains, evaluates and exports Inception v3.\n\n{EXIT_CODES}'
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     def command(screen: Screen) -> None:
         command_line = flags.parse(argv)
         if command_line.help:
-            print(flags.help_text('inception_v3.main', _PURPOSE))
+            print(flags.help_text('inception_v3.main', _PURPOSE, command_line))
             return
         set_up_logging(screen, command_line.verbose)
         config = with_settled_threads(fit_to_data_set(command_line))

@@ -7,7 +7,7 @@ import tensorflow as tf
 from inception_v3 import infeed, metrics, moving_average, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
-from inception_v3.hooks.summaries import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
+from inception_v3.host_call import host_call
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks.layers import conv_for
 from inception_v3.networks.registry import NETWORKS
@@ -53,18 +53,22 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
     # What is exported runs in float32, wherever that is.
     bfloat16 = config.precision == 'bfloat16' and mode != _PREDICT
     dtype = tf.bfloat16 if bfloat16 else tf.float32
-    logits, auxiliary_logits = NETWORKS[config.network].build(
+    options = {
+        'dropout': seeding.dropout_for(config),
+        'depth_multiplier': config.depth_multiplier,
+        # Prediction leaves it out, so that an exported model does not carry its weights.
+        'auxiliary_head': config.has_auxiliary_head and mode != _PREDICT,
+        'zero_init_last_scale': config.zero_init_last_scale,
+        'rebuild_activations': config.rebuild_activations,
+    }
+    network = NETWORKS[config.network]
+    logits, auxiliary_logits = network.build(
         tf.cast(images, dtype),
         config.num_classes,
         is_training,
         conv=conv_for(dtype, on_tpu=config.use_tpu and not config.is_emulated),
         norm=batch_norm_for(config, is_training),
-        dropout=seeding.dropout_for(config),
-        depth_multiplier=config.depth_multiplier,
-        # Without it in prediction, an exported model does not carry its weights.
-        auxiliary_head=config.has_auxiliary_head and mode != _PREDICT,
-        zero_init_last_scale=config.zero_init_last_scale,
-        rebuild_activations=config.rebuild_activations,
+        **{name: options[name] for name in network.options},
     )
     return (
         tf.cast(logits, tf.float32),
@@ -115,26 +119,12 @@ def _training(
         with tf.control_dependencies([train_op]):
             # Read here: a variable that is no resource would give what it was at any moment of the step.
             train_op = moving_average.update_averages(config, global_step.read_value())
-    host_call = None
-    if not config.skip_host_call:
-        host_call = _training_summaries(loss, rate, step, config)
-    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(_TRAIN, loss=loss, train_op=train_op, host_call=host_call)
-
-
-def _training_summaries(loss: tf.Tensor, rate: tf.Tensor, step: tf.Tensor, config: Config) -> Tuple[Any, Any]:
-    """A host call that writes loss, learning rate and epoch for TensorBoard: a TPU cannot write files."""
-
-    def write(losses: tf.Tensor, rates: tf.Tensor, steps: tf.Tensor) -> Any:
-        # A tensor that leaves a TPU has a value per core.
-        at = tf.cast(steps[0], tf.int64)
-        writer = tf.compat.v2.summary.create_file_writer(config.model_dir, max_queue=1)
-        with writer.as_default(), tf.compat.v2.summary.record_if(tf.equal(at % config.save_summary_steps, 0)):
-            epoch = tf.cast(at, tf.float32) * (config.train_batch_size / config.num_train_images)
-            for tag, value in ((LOSS, tf.reduce_mean(losses)), (LEARNING_RATE, rates[0]), (EPOCH, epoch)):
-                tf.compat.v2.summary.scalar(tag, value, at, description=DESCRIPTIONS[tag])
-            return tf.compat.v1.summary.all_v2_summary_ops()
-
-    return write, [tf.reshape(tensor, [1]) for tensor in (loss, rate, tf.cast(step, tf.int32))]
+    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
+        _TRAIN,
+        loss=loss,
+        train_op=train_op,
+        host_call=None if config.skip_host_call else host_call(loss, rate, step, config),
+    )
 
 
 def _evaluation(

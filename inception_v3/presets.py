@@ -1,21 +1,39 @@
-"""Presets: named sets of flags, each the documented default but for the values here."""
+"""Presets: named sets of values, each the documented default except for the fields listed here."""
 
 from typing import Any, Dict
 
-# Each preset is the documented default but for the values here.
+DEFAULT_PRESET = 'imagenet'
+
+# For --help and the documentation; the values are in PRESETS.
+DESCRIPTIONS: Dict[str, str] = {
+    'imagenet': 'Inception v3 on ImageNet, the documented default: 170 epochs in batches of 1,024 on a v2-8 or v3-8.',
+    'imagenet_large_batch': (
+        'The same 170 epochs in batches of 4,096 on 32 cores, with a learning-rate warm-up. For batches of 8,192, '
+        'double --train_batch_size and --num_shards, and halve --train_steps; for 16,384, do so twice.'
+    ),
+    'resnet50_imagenet': (
+        'ResNet-50 on ImageNet: 90 epochs in batches of 1,024 on a v2-8 or v3-8, with the learning rate of Goyal et al.'
+    ),
+    'cifar10_stream': (
+        'ResNet-50 on CIFAR-10 streamed from tar files, made by python -m data.cifar10: 10 epochs of 1,280,000 images '
+        'in batches of 4,096 on a v3-32.'
+    ),
+    'digits': (
+        "A small Inception v3 on the CPU: scikit-learn's 1,797 handwritten digits, which the run itself writes to "
+        'runs/digits_data. Takes minutes on two cores.'
+    ),
+}
+
 PRESETS: Dict[str, Dict[str, Any]] = {
-    # 170 epochs of ImageNet in batches of 1,024 on a v2-8 or v3-8.
     'imagenet': {},
-    # The same epochs in batches of 4,096 on 32 cores. For 8,192 and 16,384 images, double and redouble
-    # --train_batch_size and --num_shards, and halve and halve again the number of steps.
     'imagenet_large_batch': {
         'num_shards': 32,
         'train_batch_size': 4096,
         'use_learning_rate_warmup': True,
         'train_steps': 53250,
     },
-    # Goyal et al., "Accurate, Large Minibatch SGD", section 5.1: 90 epochs, with the labels smoothed besides. Their
-    # images are cropped at random, mirrored, and left in their colours.
+    # Goyal et al., "Accurate, Large Minibatch SGD", section 5.1, plus label smoothing. Their training images are
+    # cropped at random and flipped; their colours are not distorted.
     'resnet50_imagenet': {
         'network': 'resnet50',
         'zero_init_last_scale': True,
@@ -25,7 +43,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'brightness_distortion_range': 0.0,
         'cb_distortion_range': 0.0,
         'cr_distortion_range': 0.0,
-        # In float32, 128 images would take nearly all of a v2's core: an estimated 7.4 GiB of 8.
+        # In float32, 128 images need an estimated 7.4 GiB of the 8 GiB of a v2 core.
         'precision': 'bfloat16',
         'optimizer': 'momentum',
         'weight_decay': 1e-4,
@@ -39,11 +57,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'train_steps': 112603,
         'train_steps_per_eval': 1252,
     },
-    # The published example of streamed shards, on a v3-32 (4 hosts): 10 epochs of CIFAR-10 repeated to 1,280,000 images
-    # (data.cifar10), 128 per core, and an evaluation after each. Images, shards, batches and epochs are published; the
-    # rest is a choice: as in resnet50_imagenet, but for the course of the rate, a cosine after one epoch in which it
-    # rises, and for crops that leave something of 32 pixels. An epoch has 312.5 steps: the evaluations are at its end,
-    # or up to five steps later.
+    # The published example of streamed shards: CIFAR-10 repeated to 1,280,000 images, 128 per core, and an evaluation
+    # after each epoch. Images, shards, batches and epochs are published; the other values are chosen here: those of
+    # resnet50_imagenet, except for a cosine schedule after one epoch of warm-up, and for larger crops, because the
+    # images have only 32 pixels. An epoch has 312.5 steps: evaluations come at its end, or up to five steps later.
     'cifar10_stream': {
         'data_format': 'tar',
         'num_train_images': 1280000,
@@ -73,8 +90,6 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'keep_best': True,
         'step_lines': True,
     },
-    # The full graph at a small size, on the 1,797 handwritten digits that come with scikit-learn: minutes
-    # on two cores. A digit that is mirrored or cut is another digit, or none.
     'digits': {
         'use_tpu': False,
         'data_dir': 'runs/digits_data',
@@ -85,6 +100,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'eval_batch_size': 128,
         'height': 75,
         'width': 75,
+        # A flipped or cut digit may be another digit, or none.
         'random_flip': False,
         'crop_area_min': 0.7,
         'crop_aspect_ratio_max': 1.2,
@@ -93,7 +109,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'batch_norm_decay': 0.95,
         'model_dir': 'runs/digits',
         'export_dir': 'runs/digits/export',
-        # On so few images the documented rate is too much: now and then it ends below 95 %.
+        # The documented rate is too high for so few images: some runs end below 95 %.
         'learning_rate': 0.06,
         'train_steps': 1500,
         'train_steps_per_eval': 500,

@@ -1,7 +1,5 @@
 """What follows from `--seed` besides the data: initial weights, dropout, and an arithmetic that repeats itself."""
 
-import dataclasses
-import os
 import zlib
 from typing import Any, Callable
 
@@ -9,18 +7,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from inception_v3.config import Config
-from inception_v3.model_dir.files import recorded_config
 from inception_v3.networks import layers
-
-
-def with_settled_threads(config: Config) -> Config:
-    """The configuration with the number of threads that a run with a seed keeps: its first one's, if it goes on."""
-    if config.seed is None or config.intra_op_threads:
-        return config
-    begun = recorded_config(str(config.model_dir)) if config.model_dir else None
-    # An operation divides its sums among its threads: with another number of them, their last bits are others.
-    threads = begun.intra_op_threads if begun and begun.seed is not None else 0
-    return dataclasses.replace(config, intra_op_threads=threads or len(os.sched_getaffinity(0)))
 
 
 def session_config(config: Config) -> tf.compat.v1.ConfigProto:

@@ -7,9 +7,10 @@ from typing import Any, Dict
 import pytest
 
 from data import dataset_info
-from inception_v3.config import Config, ConfigError, differences, setting_of
+from inception_v3.config import Config, ConfigError, differences
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.presets import PRESETS
+from inception_v3.setting import setting_of
 
 # Origin: the documented flags and their defaults. New flags of this project are in NEW.
 DOCUMENTED: Dict[str, Any] = {
@@ -78,7 +79,7 @@ def test_defaults_are_the_documented_ones() -> None:
             )
             for wrong in ('', '30,', '60,30', '30,30', '0,30', '1.5', 'a')
         ),
-        ('seed', 2**31, '--seed=2147483648: must be at least 0 and at most 2147483647.'),
+        ('seed', 2**31, '--seed=2147483648: must be at most 2147483647.'),
         ('eval_timeout', -1, '--eval_timeout=-1: must be at least 0.'),
     ],
 )
@@ -106,7 +107,7 @@ def test_all_wrong_values_are_named_at_once() -> None:
         ),
         ({'eval_batch_size': 3}, '--eval_batch_size=3: must be a multiple .* the nearest is 8.'),
         ({'use_learning_rate_warmup': True, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1}, '--warmup_epochs=0'),
-        ({'max_bad_records': 1}, '--max_bad_records=1: needs a --model_dir'),
+        ({'max_bad_records': 1}, '--max_bad_records=1: needs --model_dir'),
         ({'max_bad_records': 1, 'model_dir': 'run', 'seed': 0}, '--max_bad_records=1: not with --seed'),
         ({'tpu': 'emulated:'}, '--tpu=emulated:: must be emulated:CORES or emulated:CORESxHOSTS'),
         ({'tpu': 'emulated:0'}, '--tpu=emulated:0: must be emulated:CORES'),
@@ -114,7 +115,12 @@ def test_all_wrong_values_are_named_at_once() -> None:
         ({'tpu': 'emulated:8x3'}, '--tpu=emulated:8x3: 8 cores cannot be shared out equally to 3 hosts'),
         ({'tpu': 'emulated:4'}, '--num_shards=8: --tpu=emulated:4 has 4 cores'),
         ({'tpu': 'emulated:8', 'master': 'grpc://a'}, '--master=grpc://a: an emulated TPU, .* has no address'),
-        ({'tpu': 'node', 'master': 'grpc://a'}, '--master=grpc://a: is in place of a name; leave out --tpu=node'),
+        ({'tpu': 'node', 'master': 'grpc://a'}, '--master=grpc://a: takes the place of a name; leave out --tpu=node'),
+        (
+            {'zero_init_last_scale': True},
+            '--zero_init_last_scale=True: --network=inception_v3 has no batch-norm scale at the end of a residual '
+            'block. Leave the flag out; it is allowed with resnet50.',
+        ),
         ({'batch_norm_group_size': 2}, '--batch_norm_group_size=2: needs --batch_norm=synchronized; here it is local'),
         (
             {'batch_norm_group_size': 3, 'batch_norm': 'synchronized'},
@@ -129,6 +135,12 @@ def test_all_wrong_values_are_named_at_once() -> None:
 def test_contradictions_are_refused(values: Dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Config(**values)
+
+
+@pytest.mark.parametrize('network', sorted(NETWORKS))
+def test_a_network_accepts_the_default_and_false_for_options_that_it_does_not_take(network: str) -> None:
+    Config(network=network)
+    Config(network=network, auxiliary_head=False, zero_init_last_scale=False, rebuild_activations=False)
 
 
 def test_an_evaluation_takes_the_flags_of_a_run_on_more_cores() -> None:

@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 from console.screen import Screen
-from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import starts
 from tests.support.runs import make_small_config
 
 Values = Dict[str, np.ndarray]
@@ -91,11 +91,11 @@ def test_it_goes_on_through_cycles_of_training_and_evaluation(photo_config: Conf
 def test_a_run_keeps_the_threads_that_it_began_with(photo_config: Config, one_layer: None) -> None:
     config = dataclasses.replace(photo_config, intra_op_threads=0)
     cores = len(os.sched_getaffinity(0))
-    assert seeding.with_settled_threads(config).intra_op_threads == cores
-    assert seeding.with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
+    assert starts.with_settled_threads(config).intra_op_threads == cores
+    assert starts.with_settled_threads(dataclasses.replace(config, seed=None)).intra_op_threads == 0
     train(dataclasses.replace(config, intra_op_threads=cores + 1), 1)
-    assert seeding.with_settled_threads(config).intra_op_threads == cores + 1
-    assert seeding.with_settled_threads(photo_config).intra_op_threads == 2
+    assert starts.with_settled_threads(config).intra_op_threads == cores + 1
+    assert starts.with_settled_threads(photo_config).intra_op_threads == 2
     session = make_estimator(photo_config).config.session_config
     assert session.intra_op_parallelism_threads == 2
 

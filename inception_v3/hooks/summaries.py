@@ -12,6 +12,7 @@ from data import remote
 from inception_v3.config import Config
 from inception_v3.hooks import image_summaries
 from inception_v3.hooks.step import Step, Watcher
+from inception_v3.host_call import DESCRIPTIONS, EPOCH, LEARNING_RATE, LOSS
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 
@@ -19,18 +20,10 @@ from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 EVALUATION_FOLDER = 'eval'
 HOST_FOLDER = 'host'
 
-LOSS = 'loss'
-LEARNING_RATE = 'learning_rate'
-EPOCH = 'epoch'
 IMAGES_PER_SECOND = 'images_per_second'
 
-DESCRIPTIONS = {
-    LOSS: (
-        'Training loss of a step, in nats: cross-entropy with smoothed labels, the auxiliary head and weight decay '
-        'included. Written by the host of a TPU, it is that of the first core; by the TPU, the mean over all cores.'
-    ),
-    LEARNING_RATE: 'Learning rate of a step, of the whole batch.',
-    EPOCH: 'Passes over the training images, before a step.',
+_DESCRIPTIONS = {
+    **DESCRIPTIONS,
     IMAGES_PER_SECOND: 'Training images per second, of all cores together, since the point before.',
     'top_1': 'Fraction of the validation images whose label is the likeliest class.',
     'top_5': 'Fraction of the validation images whose label is among the five likeliest classes.',
@@ -163,7 +156,7 @@ class EvaluationSummaries:
 def _scalars(values: Dict[str, float]) -> tf.compat.v1.Summary:
     summary = tf.compat.v1.Summary()
     for tag, number in values.items():
-        summary.value.add(tag=tag, simple_value=number).metadata.summary_description = DESCRIPTIONS[tag]
+        summary.value.add(tag=tag, simple_value=number).metadata.summary_description = _DESCRIPTIONS[tag]
     return summary
 
 

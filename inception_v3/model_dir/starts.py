@@ -11,7 +11,15 @@ from data.dataset_info import DatasetInfo
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.model_dir import source
 from inception_v3.model_dir.checkpoints import latest_checkpoint, step_of
-from inception_v3.model_dir.files import CONFIG_FILE, append_line, now, read_lines, text_of, write_whole
+from inception_v3.model_dir.files import (
+    CONFIG_FILE,
+    append_line,
+    now,
+    read_lines,
+    recorded_config,
+    text_of,
+    write_whole,
+)
 
 STARTS_FILE = 'starts.jsonl'
 
@@ -42,6 +50,18 @@ class Start(NamedTuple):
     fingerprint: str
     versions: Dict[str, Any]
     host: Dict[str, Any]
+
+
+def with_settled_threads(config: Config) -> Config:
+    """Fixes the number of CPU threads of a run with a seed: that of its first start, else one per core.
+
+    An operation divides its sums among its threads, so another number of threads changes the last bits of a result.
+    """
+    if config.seed is None or config.intra_op_threads:
+        return config
+    first = recorded_config(str(config.model_dir)) if config.model_dir else None
+    threads = first.intra_op_threads if first and first.seed is not None else 0
+    return dataclasses.replace(config, intra_op_threads=threads or len(os.sched_getaffinity(0)))
 
 
 def this_start(config: Config, data_set: Optional[DatasetInfo]) -> Start:

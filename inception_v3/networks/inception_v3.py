@@ -211,7 +211,6 @@ def inception_v3(
     depth_multiplier: float = 1.0,
     auxiliary_head: bool = True,
     dropout_keep: float = DROPOUT_KEEP,
-    **unused: object,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
@@ -226,7 +225,6 @@ def inception_v3(
       depth_multiplier: factor on the channels of every layer, of which at least 16 remain.
       auxiliary_head: build the auxiliary classifier, too.
       dropout_keep: probability that a value passes the dropout before the logits.
-      **unused: what other networks can be told.
 
     Returns:
       The logits, and the auxiliary logits or None: [batch, num_classes], of the images' dtype.

@@ -1,7 +1,7 @@
-"""The networks that `--network` names: an entry each."""
+"""The networks that `--network` names."""
 
 import functools
-from typing import Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
@@ -9,33 +9,47 @@ from inception_v3.networks.inception_v3 import inception_v3
 from inception_v3.networks.resnet import resnet50
 from inception_v3.networks.revnet import REVNET_38, REVNET_56, REVNET_104, REVNET_110, revnet
 
+# The options that some networks take, and the part of the network that each one sets.
+OPTIONS: Dict[str, str] = {
+    'auxiliary_head': 'auxiliary classifier',
+    'depth_multiplier': 'adjustable number of channels',
+    'dropout': 'dropout',
+    'rebuild_activations': 'reversible blocks',
+    'zero_init_last_scale': 'batch-norm scale at the end of a residual block',
+}
+
 
 class Network(NamedTuple):
-    """A network, and what has to be known of it before it is built.
+    """A network and its limits.
 
     Attributes:
-      build: called as `inception_v3` is, with the images, the number of classes and whether this is training, and by
-        name with all that a network can be told: `conv`, `norm`, `dropout`, `depth_multiplier`, `auxiliary_head`,
-        `zero_init_last_scale`, `rebuild_activations`. Returns the logits, and an auxiliary head's or None.
-      min_size: least height and width of its images, in pixels.
-      auxiliary_head_min_size: the same of its auxiliary head; 0 if it has none.
+      build: takes images [batch, height, width, 3], the number of classes and whether this is training; by name `conv`,
+        `norm` and any of `options`. Returns logits [batch, num_classes], and those of an auxiliary head or None.
+      options: the names in `OPTIONS` that `build` takes.
+      min_size: least height and width of the images, in pixels.
+      auxiliary_head_min_size: the same with the auxiliary head; 0 if there is none.
     """
 
     build: Callable[..., Tuple[tf.Tensor, Optional[tf.Tensor]]]
+    options: FrozenSet[str]
     min_size: int
     auxiliary_head_min_size: int = 0
 
 
+_INCEPTION = frozenset({'auxiliary_head', 'depth_multiplier', 'dropout'})
+_RESNET = frozenset({'depth_multiplier', 'zero_init_last_scale'})
+_REVNET = frozenset({'depth_multiplier', 'rebuild_activations'})
+
 NETWORKS: Dict[str, Network] = {
-    # Mixed_7a's valid 3 x 3 convolutions with stride 2 leave one position from 75 pixels on. The auxiliary head pools
-    # Mixed_6e with a 5 x 5 window; that map is 5 x 5 from 107 pixels on.
-    'inception_v3': Network(inception_v3, min_size=75, auxiliary_head_min_size=107),
-    # Its five halvings leave one position of 32 pixels.
-    'resnet50': Network(resnet50, min_size=32),
+    # The valid 3 x 3 convolutions with stride 2 in Mixed_7a need 75 pixels to leave one position. The auxiliary head
+    # pools Mixed_6e with a 5 x 5 window; at 107 pixels that map is 5 x 5.
+    'inception_v3': Network(inception_v3, _INCEPTION, min_size=75, auxiliary_head_min_size=107),
+    # Five halvings leave one position of 32 pixels.
+    'resnet50': Network(resnet50, _RESNET, min_size=32),
     # Two halvings.
-    'revnet38': Network(functools.partial(revnet, REVNET_38), min_size=4),
-    'revnet110': Network(functools.partial(revnet, REVNET_110), min_size=4),
-    # Five again.
-    'revnet56': Network(functools.partial(revnet, REVNET_56), min_size=32),
-    'revnet104': Network(functools.partial(revnet, REVNET_104), min_size=32),
+    'revnet38': Network(functools.partial(revnet, REVNET_38), _REVNET, min_size=4),
+    'revnet110': Network(functools.partial(revnet, REVNET_110), _REVNET, min_size=4),
+    # Five halvings.
+    'revnet56': Network(functools.partial(revnet, REVNET_56), _REVNET, min_size=32),
+    'revnet104': Network(functools.partial(revnet, REVNET_104), _REVNET, min_size=32),
 }

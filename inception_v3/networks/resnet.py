@@ -72,7 +72,6 @@ def resnet50(
     norm: layers.Norm,
     depth_multiplier: float = 1.0,
     zero_init_last_scale: bool = False,
-    **unused: object,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
@@ -85,7 +84,6 @@ def resnet50(
       depth_multiplier: factor on the channels of every layer, of which at least 16 remain.
       zero_init_last_scale: begin with 0 for the scale after each block's last convolution, so that blocks begin as the
         identity (Goyal et al., section 5.1); else with 1.
-      **unused: what other networks can be told.
 
     Returns:
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.

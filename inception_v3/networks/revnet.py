@@ -113,7 +113,6 @@ def revnet(
     norm: layers.Norm,
     depth_multiplier: float = 1.0,
     rebuild_activations: bool = True,
-    **unused: object,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
@@ -128,7 +127,6 @@ def revnet(
       depth_multiplier: factor on the channels of every layer, of which each half keeps at least 16.
       rebuild_activations: see `reversible.chain`. A stage's first unit keeps its activations either way, if it is not
         reversible: if it changes height and width, or channels.
-      **unused: what other networks can be told.
 
     Returns:
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.

@@ -6,7 +6,6 @@ from typing import Container, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 from absl import app
-from absl import flags as absl_flags
 
 from console.screen import Screen, failure, set_up_logging
 from data import digits, records
@@ -28,12 +27,15 @@ _NOT_GIVEN = '--{}: not given. The run needs it; it was not tried here.'
 _LARGE_BATCH = 4096
 
 _OWN_FLAGS = {
-    'topology': (
+    'topology': flags.OwnFlag(
+        str,
         '',
         f'the Cloud TPU that the run is for: {", ".join(CLOUD_TPUS)}; default: the emulated one that --tpu names',
     ),
-    'xla': (False, 'compile a training step of two images with XLA for this CPU, too, and run it once'),
-    'json': (False, 'print the report as a JSON object'),
+    'xla': flags.OwnFlag(
+        bool, False, 'compile a training step of two images with XLA for this CPU, too, and run it once'
+    ),
+    'json': flags.OwnFlag(bool, False, 'print the report as a JSON object'),
 }
 
 
@@ -42,18 +44,17 @@ def main(argv: Sequence[str]) -> int:
     screen = Screen(sys.stderr)
     verbose = False
     try:
-        own, others = _own_flags(argv)
-        given = flags.read(others)
+        given = flags.read(argv, _OWN_FLAGS)
+        own = given.own
         if given.help:
-            shown = [(f'{name}={default}', text) for name, (default, text) in _OWN_FLAGS.items()]
             purpose = 'Says whether a run may start on a TPU, without one: exit code 0, else 1.'
-            print(flags.help_text('inception_v3.preflight', purpose, shown))
+            print(flags.help_text('inception_v3.preflight', purpose, given, _OWN_FLAGS))
             return 0
         verbose = given.verbose
         set_up_logging(screen, verbose)
-        if own['xla'].value:
+        if own['xla']:
             xla_step.compile_fast()
-        report = examine(_topology(own['topology'].value, given), given, own['xla'].value, screen)
+        report = examine(_topology(own['topology'], given), given, own['xla'], screen)
     except app.UsageError as error:
         screen.clear()
         print(f'error: {error}', file=sys.stderr)
@@ -68,22 +69,8 @@ def main(argv: Sequence[str]) -> int:
         print(f'error: {failure(error)}', file=sys.stderr)
         return _FAILED
     screen.clear()
-    print(report.json() if own['json'].value else report.text())
+    print(report.json() if own['json'] else report.text())
     return 0 if report.may_start else 1
-
-
-def _own_flags(argv: Sequence[str]) -> Tuple[absl_flags.FlagValues, List[str]]:
-    """The flags that only this program has, and the command line without them."""
-    values = absl_flags.FlagValues()
-    for name, (default, text) in _OWN_FLAGS.items():
-        if isinstance(default, bool):
-            flags.define_boolean(name, default, text, values)
-        else:
-            absl_flags.DEFINE_string(name, default, text, flag_values=values)
-    try:
-        return values, values(argv, known_only=True)
-    except absl_flags.Error as error:
-        raise ConfigError(f'{error}\n--help lists the flags.')
 
 
 def _topology(name: str, given: flags.Given) -> Topology:
@@ -114,7 +101,7 @@ def examine(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -
     if not config:
         report.warn('Data and graphs were left out: they need values that fit together.')
         return report
-    command_line = flags.CommandLine(config, frozenset(given.fields), given.preset, given.verbose, given.help)
+    command_line = flags.CommandLine(config, frozenset(given.fields), given.preset)
     screen.update('trying out the folders')
     # What the TPU cannot reach was reported with the flags.
     read = _folders(config.use_data)

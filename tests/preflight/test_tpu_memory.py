@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.networks.registry import NETWORKS, Network
+from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
 from inception_v3.preflight import tpu_graph, tpu_memory
 from inception_v3.tpu.topology import CLOUD_TPUS
@@ -85,7 +85,7 @@ def test_convolutions_are_kept_and_what_is_made_of_them_one_by_one_is_not(
 
 def kept_of_a_revnet(units: int, rebuild_activations: bool, model_dir: Any) -> int:
     """Bytes that a step of two images keeps for the backward pass, with so many units in each of three stages."""
-    network = Network(functools.partial(revnet, REVNET_38._replace(units=(units,) * 3)), min_size=4)
+    network = NETWORKS['revnet38']._replace(build=functools.partial(revnet, REVNET_38._replace(units=(units,) * 3)))
     settings: Any = {'network': 'revnet38', 'height': 32, 'width': 32, 'use_tpu': False, 'train_batch_size': 2}
     config = Config(**settings, model_dir=str(model_dir), rebuild_activations=rebuild_activations, skip_host_call=True)
     with mock.patch.dict(NETWORKS, revnet38=network), tf.Graph().as_default() as graph:

@@ -1,0 +1,166 @@
+"""The combinations of values that no run can have: one rule per function, with the message that mends it."""
+
+import dataclasses
+import os
+import re
+from typing import TYPE_CHECKING, Callable, Iterable, Tuple
+
+from console.messages import shown
+from inception_v3.networks.registry import NETWORKS, OPTIONS
+from inception_v3.tpu import topology
+
+if TYPE_CHECKING:
+    from inception_v3.config import Config
+
+_GLOB_CHARACTERS = '*?['
+_STEP_EPOCHS = re.compile('[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*')
+
+
+def contradictions(config: 'Config') -> Iterable[str]:
+    """Messages about values that contradict each other, a line each.
+
+    Args:
+      config: of which each value alone is allowed.
+    """
+    for rule in _RULES:
+        yield from rule(config)
+
+
+def _batch_sizes(config: 'Config') -> Iterable[str]:
+    if not config.use_tpu:
+        return
+    for name in ('train_batch_size', 'eval_batch_size'):
+        size = getattr(config, name)
+        if size % config.num_shards:
+            near = max(1, round(size / config.num_shards)) * config.num_shards
+            yield (
+                f'--{name}={size}: must be a multiple of the number of TPU cores, '
+                f'--num_shards={config.num_shards}; the nearest is {near}.'
+            )
+
+
+def _address(config: 'Config') -> Iterable[str]:
+    if config.master and not config.master.startswith('grpc://'):
+        yield f'--master={config.master}: must be an address that begins with grpc://.'
+    if config.master and config.tpu and not topology.is_emulated(config.tpu):
+        yield f'--master={config.master}: takes the place of a name; leave out --tpu={config.tpu}.'
+
+
+def _emulated_tpu(config: 'Config') -> Iterable[str]:
+    if not topology.is_emulated(config.tpu):
+        return
+    try:
+        cores = topology.emulated(str(config.tpu)).cores
+    except ValueError as error:
+        yield f'--tpu={config.tpu}: {error}.'
+        return
+    if config.use_tpu and config.num_shards != cores:
+        yield f'--num_shards={config.num_shards}: --tpu={config.tpu} has {cores} cores.'
+    if config.master:
+        yield f'--master={config.master}: an emulated TPU, --tpu={config.tpu}, has no address.'
+
+
+def _batch_norm_groups(config: 'Config') -> Iterable[str]:
+    # Evaluation ignores the groups, so it may run on another number of cores.
+    if not config.batch_norm_group_size or config.mode == 'eval':
+        return
+    size, replicas = config.batch_norm_group_size, config.replicas
+    if config.batch_norm != 'synchronized':
+        yield f'--batch_norm_group_size={size}: needs --batch_norm=synchronized; here it is {config.batch_norm}.'
+    elif replicas % size:
+        yield (
+            f'--batch_norm_group_size={size}: must divide the number of cores, {replicas} '
+            f'({"--num_shards" if config.use_tpu else "--use_tpu=False has one"}).'
+        )
+
+
+def _warm_up(config: 'Config') -> Iterable[str]:
+    if not config.use_learning_rate_warmup:
+        return
+    if config.schedule == 'exponential' and config.warmup_epochs + config.learning_rate_decay_epochs < 2:
+        other = f'--learning_rate_decay_epochs={config.learning_rate_decay_epochs}'
+    elif config.schedule != 'exponential' and config.warmup_epochs < 1:
+        other = f'--schedule={config.schedule}'
+    else:
+        return
+    yield f'--warmup_epochs={config.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and {other}.'
+
+
+def _step_epochs(config: 'Config') -> Iterable[str]:
+    is_list = _STEP_EPOCHS.fullmatch(config.step_epochs)
+    if not is_list or [*config.steps_down] != sorted({*config.steps_down}):
+        yield f'--step_epochs={shown(config.step_epochs)}: must be whole epochs from 1 on, rising, such as 30,60,80.'
+
+
+def _image_size(config: 'Config') -> Iterable[str]:
+    smallest = NETWORKS[config.network].min_size
+    for name in ('height', 'width'):
+        if getattr(config, name) < smallest:
+            yield f'--{name}={getattr(config, name)}: must be at least {smallest} with --network={config.network}.'
+
+
+def _network_options(config: 'Config') -> Iterable[str]:
+    """A network without an option accepts its default, and False: both are what the network does anyway."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for name in sorted({*OPTIONS} & {*defaults} - NETWORKS[config.network].options):
+        value = getattr(config, name)
+        if value is not False and value != defaults[name]:
+            able = ', '.join(network for network in NETWORKS if name in NETWORKS[network].options)
+            yield (
+                f'--{name}={value}: --network={config.network} has no {OPTIONS[name]}. Leave the flag out; '
+                f'it is allowed with {able}.'
+            )
+
+
+def _transfer(config: 'Config') -> Iterable[str]:
+    if config.transfer == 'uint8' and config.preprocessing == 'inception' and not config.fast_mode:
+        yield (
+            '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
+            'which bytes cannot hold; and on the device a batch has one order of colour operations.'
+        )
+
+
+def _folders(config: 'Config') -> Iterable[str]:
+    if not config.model_dir:
+        return
+    if {*config.model_dir} & {*_GLOB_CHARACTERS}:
+        yield f'--model_dir={config.model_dir}: must not contain any of the characters * ? [.'
+    if config.data_dir and os.path.normpath(config.model_dir) == os.path.normpath(config.data_dir):
+        yield f'--model_dir={config.model_dir}: must not be --data_dir; keep checkpoints apart from the records.'
+
+
+def _bounding_boxes(config: 'Config') -> Iterable[str]:
+    if config.use_annotated_bbox and config.data_format == 'tar':
+        yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
+
+
+def _image_summaries(config: 'Config') -> Iterable[str]:
+    if config.image_summaries and config.use_data == 'fake':
+        yield f'--image_summaries={config.image_summaries}: needs --use_data=real; fake images are noise.'
+
+
+def _bad_records(config: 'Config') -> Iterable[str]:
+    if config.max_bad_records and not config.model_dir:
+        yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
+    if config.max_bad_records and config.seed is not None and config.mode != 'eval':
+        yield (
+            f'--max_bad_records={config.max_bad_records}: not with --seed, because a repeatable run counts every '
+            'record. List bad records with python -m data.audit and remove them from the data set.'
+        )
+
+
+_RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
+    _batch_sizes,
+    _address,
+    _emulated_tpu,
+    _batch_norm_groups,
+    _warm_up,
+    _step_epochs,
+    _image_size,
+    _network_options,
+    _transfer,
+    _folders,
+    _bounding_boxes,
+    _image_summaries,
+    _bad_records,
+)
