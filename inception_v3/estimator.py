@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
+from inception_v3.failures import refusals_explained
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
@@ -14,16 +15,16 @@ from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 def make_estimator(
     config: Config, class_names: Sequence[str] = (), writes: bool = True
 ) -> tf.compat.v1.estimator.tpu.TPUEstimator:
-    """Builds the estimator; nothing is connected to, and nothing is read, until it is used.
+    """Builds the estimator. It connects to no TPU, and reads no file, until it is used.
 
     Args:
       config: of the run.
-      class_names: by label, for what is printed and exported; without any, classes are numbers there.
-      writes: save checkpoints and write summaries in the way of TensorFlow; otherwise hooks have to.
+      class_names: the class names by label, for printed predictions and exports; without any, these have numbers only.
+      writes: let TensorFlow save checkpoints and write summaries; otherwise hooks have to.
 
     Raises:
-      ConfigError: the run has no model_dir, or is to use a TPU and names none, one that cannot be looked
-        up, or one that cannot reach its folders.
+      ConfigError: the run names no model_dir; or it needs a TPU and names none, or one whose address cannot be looked
+        up, or one that cannot reach the run's folders.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -36,12 +37,13 @@ def make_estimator(
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))
     cluster = _cluster(config)
-    # One or the other: a cluster has its own address.
+    # RunConfig takes one of the two: a cluster knows its address.
     master = None if cluster else config.master if config.use_tpu else ''
     arguments = arguments_of(config, master, cluster, class_names, writes)
-    if config.is_emulated:
-        return EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
-    return tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
+    with refusals_explained():
+        if config.is_emulated:
+            return EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
+        return tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
 
 
 def arguments_of(
@@ -51,13 +53,13 @@ def arguments_of(
     class_names: Sequence[str] = (),
     writes: bool = True,
 ) -> Dict[str, Any]:
-    """The arguments of the TPUEstimator of a run.
+    """The arguments of a run's TPUEstimator.
 
     Args:
       config: of the run.
-      master: the address of the TPU; empty for this process, None if the cluster has it.
-      cluster: what finds the TPU, in place of an address.
-      class_names: by label.
+      master: the address of the TPU worker; empty for this process, None with a cluster.
+      cluster: looks up the TPU's address, in place of `master`.
+      class_names: as for `make_estimator`.
       writes: as for `make_estimator`.
     """
     tpu = tf.compat.v1.estimator.tpu
@@ -66,17 +68,17 @@ def arguments_of(
         master=master,
         model_dir=config.model_dir,
         save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
-        # The host call writes the loss, too, at the same steps: one of the two is enough.
+        # A host call writes the same values at the same steps.
         save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
         log_step_count_steps=config.save_summary_steps,
         session_config=seeding.session_config(config),
         tpu_config=tpu.TPUConfig(
             iterations_per_loop=config.iterations,
             num_shards=config.num_shards if config.use_tpu else None,
-            # Each host calls the input pipeline once, and each batch of it goes to one core, transposed or not.
+            # Each host builds the input pipeline once, and feeds each of its batches to one core.
             per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
-            # TPUEstimator evaluates on several hosts only so: the first host's pipeline makes the batches of all
-            # cores. So the first host reads every file, each image once, whatever shares the others would have had.
+            # On several hosts TPUEstimator evaluates only so: the first host's pipeline makes the batches of all cores,
+            # and therefore reads every file and evaluates each image once.
             eval_training_input_configuration=(
                 tpu.InputPipelineConfig.SLICED if config.hosts > 1 else tpu.InputPipelineConfig.PER_HOST_V1
             ),
@@ -94,7 +96,7 @@ def arguments_of(
 
 
 def _cluster(config: Config) -> 'tf.distribute.cluster_resolver.ClusterResolver':
-    """What finds the TPU; without one it must not be asked, since it would look for one."""
+    """The resolver of the TPU's address; None without a TPU, since a resolver would search for one."""
     if not config.use_tpu or config.is_emulated or config.master:
         return None
     try:
@@ -105,11 +107,11 @@ def _cluster(config: Config) -> 'tf.distribute.cluster_resolver.ClusterResolver'
         return resolver
     except (ValueError, OSError) as error:
         raise ConfigError(
-            f'--tpu={config.tpu}: cannot be looked up; outside Google Cloud, --tpu_zone and --gcp_project are needed, '
-            f'too. {error}'
+            f'--tpu={config.tpu}: its address cannot be looked up; outside of Google Cloud, give --tpu_zone and '
+            f'--gcp_project, too. {error}'
         )
     except ImportError:
         raise ConfigError(
-            f"--tpu={config.tpu}: the packages that look up a TPU's address are not installed: pip install '.[tpu]'. "
-            'Or give the address, --master=grpc://ADDRESS:8470.'
+            f"--tpu={config.tpu}: the packages that look up a TPU's address are not installed. Install them with pip "
+            "install '.[tpu]', or give the address: --master=grpc://ADDRESS:8470."
         )

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from inception_v3.failures import explain_disk
+from inception_v3.config import ConfigError
+from inception_v3.failures import explain_disk, refusals_explained
 from inception_v3.model_dir.checkpoints import check_sound
 
 # Fills the disk when the run has its first checkpoint; makes room again, and gives the same command one step to go.
@@ -65,3 +66,19 @@ def test_a_full_disk_is_told_and_the_checkpoints_are_whole(digits_dir: str, tmp_
     assert not [name for name in os.listdir(str(tmp_path / 'after')) if '_temp_' in name or '.tmp' in name]
     assert (tmp_path / 'code_again').read_text() == '0\n', (tmp_path / 'err_again').read_text()
     check_sound(tf.train.latest_checkpoint(str(tmp_path / 'again')))
+
+
+def test_refusals_explained__a_refusal_of_tpu_estimator_is_a_message(tmp_path: Any) -> None:
+    tpu = tf.compat.v1.estimator.tpu
+    estimator = tpu.TPUEstimator(
+        lambda features, labels: None, config=tpu.RunConfig(model_dir=str(tmp_path)), use_tpu=False
+    )
+    message = 'TPUEstimator refuses the settings of this run: Must specify steps > 0, given: -1'
+    with pytest.raises(ConfigError, match=message), refusals_explained():
+        estimator.train(lambda: None, steps=-1)
+
+
+def test_refusals_explained__a_defect_of_this_program_is_not_hidden() -> None:
+    with pytest.raises(ValueError, match='a defect') as error, refusals_explained():
+        raise ValueError('a defect')
+    assert type(error.value) is ValueError
