@@ -120,8 +120,8 @@ def build(run: Run) -> tf.data.Dataset:
         whole = pipeline({'batch_size': run.batch_size})
         if run.until == TRANSFER:
             return whole.repeat()
-        dataset = pipeline._storage()
-        dataset = pipeline._preprocessing(dataset) if run.until == PREPROCESSING else dataset
+        dataset = pipeline.storage()
+        dataset = pipeline.preprocessing(dataset) if run.until == PREPROCESSING else dataset
         # Such as its threads.
         dataset = dataset.with_options(whole.options())
     return dataset.repeat().shard(run.batch_size, run.batch_size - 1)

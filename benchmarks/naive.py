@@ -71,12 +71,8 @@ class NaivePipeline:
         def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
             encoded, label, bbox = _parse(serialized)
             decoded = tf.image.decode_jpeg(encoded, channels=3)
-            if self._config.preprocessing == 'vgg':
-                image = self._vgg(tf.cast(decoded, tf.float32))
-            else:
-                whole = tf.image.convert_image_dtype(decoded, tf.float32)
-                image = self._distort(whole, bbox) if self._is_training else self._central(whole)
-                image = (image - 0.5) * 2.0
+            prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
+            image = prepare(decoded, bbox)
             dtype = tf.bfloat16 if self._config.precision == 'bfloat16' else tf.float32
             return tf.cast(image, dtype), tf.cast(label, tf.int32)
 
@@ -86,6 +82,11 @@ class NaivePipeline:
         """Phase 3: batches, prefetched."""
         dataset = dataset.batch(batch_size, drop_remainder=self._is_training)
         return dataset.prefetch(tf.data.experimental.AUTOTUNE) if self._config.prefetch_enabled else dataset
+
+    def _inception(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
+        whole = tf.image.convert_image_dtype(decoded, tf.float32)
+        image = self._distort(whole, bbox) if self._is_training else self._central(whole)
+        return (image - 0.5) * 2.0
 
     def _central(self, image: tf.Tensor) -> tf.Tensor:
         return self._resize(tf.image.central_crop(image, 0.875), tf.image.ResizeMethod.BILINEAR)
@@ -131,8 +132,9 @@ class NaivePipeline:
         shifted = [red + y + 1.402 * cr, green + y - 0.344136 * cb - 0.714136 * cr, blue + y + 1.772 * cb]
         return tf.clip_by_value(tf.stack(shifted, axis=-1), 0.0, 1.0)
 
-    def _vgg(self, image: tf.Tensor) -> tf.Tensor:
+    def _vgg(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
         config = self._config
+        image = tf.cast(decoded, tf.float32)
         scale = max(config.height, config.width) / 299
         smallest, largest = round(300 * scale), round(600 * scale)
         side = tf.random.uniform([], smallest, largest + 1, tf.int32) if self._is_training else smallest

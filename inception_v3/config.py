@@ -15,6 +15,7 @@ from inception_v3.contradictions import contradictions
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.setting import Setting, wrong_values
 from inception_v3.tpu import topology
+from preprocessing.preprocessings import PREPROCESSINGS
 
 
 class ConfigError(CommandError, ValueError):
@@ -97,7 +98,7 @@ class Settings:
     )
     max_bad_records: int = _data(0, 'corrupt records to skip, per split, before the run fails', lower=0)
 
-    preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=('inception', 'vgg'))
+    preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=tuple(PREPROCESSINGS))
     height: int = _preprocessing(299, 'height of the input images, in pixels', lower=1)
     width: int = _preprocessing(299, 'width of the input images, in pixels', lower=1)
     use_annotated_bbox: bool = _preprocessing(False, 'crop around the bounding boxes of the records (inception)')

@@ -1,6 +1,6 @@
 """Random numbers that are a pure function of a seed, whatever ran before and however many images at a time."""
 
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import tensorflow as tf
 
@@ -33,3 +33,8 @@ class StatelessUniform:
         seed = self._seed + tf.constant([0, self._calls << _CALL_SHIFT], tf.int64)
         self._calls += 1
         return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype)
+
+
+def seeded_uniform(seed: Optional[tf.Tensor]) -> Uniform:
+    """Returns a `StatelessUniform` of a seed, or `tf.random.uniform` if there is none."""
+    return tf.random.uniform if seed is None else StatelessUniform(seed)

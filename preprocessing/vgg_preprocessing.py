@@ -3,12 +3,13 @@
 Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", section 3.1.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 import tensorflow as tf
 
+from preprocessing.color import add_to_channels
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.inception_preprocessing import add_to_channels, apply_flip
+from preprocessing.geometry import apply_flip
 from preprocessing.stateless import Uniform
 
 # Mean red, green and blue of ImageNet's training images, for pixels in [0, 255].
@@ -18,6 +19,29 @@ CHANNEL_MEANS = (123.68, 116.78, 103.94)
 CROP_SIZE = 299
 RESIZE_SIDE_MIN = 300
 RESIZE_SIDE_MAX = 600
+
+
+class Settings(NamedTuple):
+    """The settings of the VGG preprocessing, named like the flags that set them.
+
+    Attributes:
+      height: height of the network's images, in pixels.
+      width: width of the network's images, in pixels.
+      random_flip: mirror half of the training images.
+    """
+
+    height: int
+    width: int
+    random_flip: bool = True
+
+
+def resize_range(height: int, width: int) -> Tuple[int, int]:
+    """Returns the range of the smaller side for a crop size, in pixels.
+
+    It is 300 to 600 for 299-pixel crops, and in proportion for other sizes.
+    """
+    scale = max(height, width) / CROP_SIZE
+    return round(RESIZE_SIDE_MIN * scale), round(RESIZE_SIDE_MAX * scale)
 
 
 class Distortion(NamedTuple):

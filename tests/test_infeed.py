@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
-from inception_v3.input_pipeline import InputPipeline, draw_distortion
+from inception_v3.input_pipeline import InputPipeline
 from tests.support.photos import Photo
 
 CAT = skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3  # 96 x 103: 29,664 bytes, whole words
@@ -51,7 +51,9 @@ def sent_and_finished(image: np.ndarray, config: Config, is_training: bool) -> L
         tf.compat.v1.set_random_seed(1)
         resized = tf.constant(image, tf.float32)
         if is_training:
-            distortion = draw_distortion(tf.shape(resized), tf.zeros([1, 0, 4]), config)
+            distortion = infeed.preprocessing_for(config).draw(
+                tf.shape(resized), tf.zeros([1, 0, 4]), tf.random.uniform
+            )
             sent = infeed.for_training(resized, distortion, config)
             by_host = infeed.for_training(resized, distortion, floats)
         else:

@@ -18,6 +18,7 @@ from data import records
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
+from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import Host, labels_of, read
 
@@ -139,23 +140,15 @@ def test_vgg_is_fed_pixels_to_255(config: Config, photos: List[Photo]) -> None:
         assert -1e-3 <= pixels.min() < 30 and 200 < pixels.max() <= 255 + 1e-3
 
 
-def test_vgg_sizes_are_300_to_600_for_299_pixels_and_in_proportion() -> None:
-    assert input_pipeline.vgg_resize_range(Config()) == (300, 600)
-    assert input_pipeline.vgg_resize_range(Config(height=75, width=150)) == (151, 301)
-    for size in range(75, 500):
-        smaller, larger = input_pipeline.vgg_resize_range(Config(height=size))
-        assert max(size, 299) <= smaller < larger
-
-
 def test_annotated_boxes_are_cropped_around_when_asked_for(config: Config, monkeypatch: Any) -> None:
     given: List[Any] = []
-    original = input_pipeline.inception_preprocessing.draw_distortion
+    original = inception_preprocessing.draw_distortion
 
-    def remember(shape: tf.Tensor, bbox: tf.Tensor, **options: Any) -> Any:
+    def remember(shape: tf.Tensor, bbox: tf.Tensor, *others: Any) -> Any:
         given.append(bbox)
-        return original(shape, bbox, **options)
+        return original(shape, bbox, *others)
 
-    monkeypatch.setattr(input_pipeline.inception_preprocessing, 'draw_distortion', remember)
+    monkeypatch.setattr(inception_preprocessing, 'draw_distortion', remember)
     annotated = tf.constant([[[0.1, 0.2, 0.3, 0.4]]])
     for use in (False, True):
         input_pipeline.preprocess_for_train(
@@ -266,7 +259,7 @@ def test_bad_records_are_skipped_and_named_if_that_is_allowed(config: Config, ba
 def test_bad_records_are_skipped_however_many_are_tried_together(
     together: int, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(input_pipeline, '_TRIED_TOGETHER', together)
+    monkeypatch.setattr(input_pipeline, '_GROUP_RECORDS', together)
     allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
     (images, labels), *_ = read(allowed, False, 8)
     assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
@@ -280,7 +273,7 @@ def test_training_skips_bad_records_in_every_epoch(
     transfer: str, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     os.rename(records.shard_path(bad_dir, 'validation', 0, 1), records.shard_path(bad_dir, 'train', 0, 1))
-    monkeypatch.setattr(input_pipeline, '_TRIED_TOGETHER', 3)
+    monkeypatch.setattr(input_pipeline, '_GROUP_RECORDS', 3)
     allowed = dataclasses.replace(
         config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'), transfer=transfer
     )

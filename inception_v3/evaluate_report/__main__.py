@@ -75,7 +75,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = infeed.pixels_of(infeed.received(features, config.transpose_enabled, config), config)
+        pixels = infeed.preprocessing_for(config).visible(infeed.received(features, config.transpose_enabled, config))
         step = [labels, logits, pixels, [update for _, update in metrics.values()]]
         with tf.compat.v1.Session(graph=graph) as session:
             session.run([tf.compat.v1.local_variables_initializer(), iterator.initializer])

@@ -168,14 +168,17 @@ class SingleFiles(InputPipeline):
         super().__init__(True, config)
         self._files = files
 
-    def _storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
+    @tf.autograph.experimental.do_not_convert
+    def storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
+        """Reads (encoded image, label), in a new random order in each epoch."""
         paths = [os.path.join(self._config.data_dir, path) for path, _ in self._files]
         labels = tf.constant([label for _, label in self._files], tf.int32)
         files = tf.data.Dataset.from_tensor_slices((paths, labels))
         files = files.shuffle(len(paths)).repeat()
         return files.map(lambda path, label: (tf.io.read_file(path), label), self._config.num_files_infeed)
 
-    def _preprocess(self, encoded: tf.Tensor, label: tf.Tensor = None) -> Tuple[tf.Tensor, tf.Tensor]:
+    def preprocess(self, encoded: tf.Tensor, label: tf.Tensor = None) -> Tuple[tf.Tensor, tf.Tensor]:
+        """Distorts an image for training."""
         return preprocess_for_train(encoded, whole_image_box(), self._config), label
 
 

@@ -431,7 +431,7 @@ def test_gradients_that_are_not_summed_and_batches_of_any_size_are_refused(
         (error,) = errors_of(capsys, *SMALL, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and 'CrossShardOptimizer' in error
     with monkeypatch.context() as patch:
-        patch.setattr(InputPipeline, '_transfer', lambda self, dataset, batch_size, slices: dataset.batch(batch_size))
+        patch.setattr(InputPipeline, 'transfer', lambda self, dataset, batch_size, parts: dataset.batch(batch_size))
         (error,) = errors_of(capsys, *SMALL, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and '(?, 75, 75, 3)' in error
 

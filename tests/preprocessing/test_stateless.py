@@ -8,6 +8,7 @@ import scipy.stats
 import tensorflow as tf
 
 from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing.inception_preprocessing import Settings
 from preprocessing.stateless import StatelessUniform
 from tests.support.graphs import evaluate
 
@@ -50,14 +51,13 @@ def test_the_numbers_of_a_seed_stay_what_they_are() -> None:
     'build',
     [
         lambda uniform: inception_preprocessing.draw_distortion(
-            tf.constant([300, 400, 3]), inception_preprocessing.whole_image_box(), uniform=uniform
+            tf.constant([300, 400, 3]), inception_preprocessing.whole_image_box(), Settings(299, 299), uniform
         ),
         lambda uniform: inception_preprocessing.draw_distortion(
             tf.constant([300, 400, 3]),
             tf.constant([[[0.1, 0.2, 0.3, 0.9]]]),
-            fast_mode=False,
-            use_fast_color_distort=False,
-            uniform=uniform,
+            Settings(299, 299, fast_mode=False, use_fast_color_distort=False),
+            uniform,
         ),
         lambda uniform: vgg_preprocessing.draw_distortion(300, 600, uniform=uniform),
     ],

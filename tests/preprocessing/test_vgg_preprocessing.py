@@ -4,14 +4,12 @@ from typing import Any, Callable, List, Tuple
 
 import numpy as np
 import pytest
-import skimage.data
 import tensorflow as tf
 
 from preprocessing import vgg_preprocessing as vgg
 from tests.support.graphs import draw_many, evaluate, in_new_graph
-from tests.support.images import coordinates, resize_bilinear
+from tests.support.images import CAT, coordinates, resize_bilinear
 
-CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
 # Of ImageNet, for pixels in [0, 255]: the specification, section 4.
 MEANS = np.array([123.68, 116.78, 103.94])
 
@@ -185,3 +183,11 @@ def test_a_crop_as_large_as_the_smaller_side_fits() -> None:
         for crop in draw_many(prepared, 5)
     ]
     assert [len(found) for found in starts] == [1] * 5
+
+
+def test_resize_range__is_300_to_600_for_299_pixels_and_in_proportion() -> None:
+    assert vgg.resize_range(299, 299) == (300, 600)
+    assert vgg.resize_range(75, 150) == (151, 301)
+    for size in range(75, 500):
+        smaller, larger = vgg.resize_range(size, 299)
+        assert max(size, 299) <= smaller < larger

@@ -1,6 +1,15 @@
-"""Images and resizing computed with NumPy, to compare TensorFlow with."""
+"""Real images, bounding boxes, and resizing computed with NumPy to compare TensorFlow with."""
 
 import numpy as np
+import skimage.data
+
+CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
+# Bounding boxes, float32 [1, boxes, 4]: ymin, xmin, ymax, xmax as fractions of the image.
+NO_BOXES = np.zeros([1, 0, 4], np.float32)
+WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
+BOXES = np.array([[[0.05, 0.1, 0.25, 0.3], [0.7, 0.6, 1.0, 0.9]]], np.float32)
+# The documented ranges of random crops.
+DOCUMENTED_CROP = {'min_object_covered': 0.1, 'aspect_ratio_range': (3 / 4, 4 / 3), 'area_range': (0.05, 1.0)}
 
 
 def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -173,11 +173,11 @@ def images_read(reading: Reading, data: DataSet) -> List[Tuple[int, bytes]]:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         pipeline = measurement.pipeline(reading, data)
         if isinstance(pipeline, measurement.SingleFiles):
-            dataset = pipeline._storage().take(len(data.files))
+            dataset = pipeline.storage().take(len(data.files))
         else:
             paths = pipeline._format.find_shards(pipeline._config.data_dir, records.TRAIN)
             files = tf.data.Dataset.from_tensor_slices((paths, records.sizes_to_reach(paths)))
-            dataset = files.flat_map(pipeline._read_file).map(lambda record: pipeline._parse(record)[::2])
+            dataset = files.flat_map(pipeline._read_file).map(lambda record: pipeline.parse(record)[::2])
         encoded, label = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
         images = []
         while True:
