@@ -7,11 +7,11 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from benchmarks import photographs
 from console.messages import shown
 from data.formats import FORMATS
-from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
-from inception_v3.flags import OwnFlag, OwnFlags
-from inception_v3.setting import TYPE_NAMES
+from inception_v3.settings import flags
+from inception_v3.settings.flags import OwnFlag, OwnFlags
+from inception_v3.settings.setting import TYPE_NAMES
 
 # Far beyond what can be measured, and what can be computed with.
 _SMALLEST, _LARGEST = 1e-9, 1e9

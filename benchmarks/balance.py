@@ -11,7 +11,7 @@ from benchmarks.timeline import HOST, Balance
 from console.screen import Screen
 from data import records
 from inception_v3.config import ConfigError
-from inception_v3.flags import CommandLine, OwnFlag
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'step_ms': OwnFlag(float, None, 'time of a training step on the device, in ms: of a profile, for this batch'),

@@ -14,8 +14,8 @@ from benchmarks.measurement import Failed, Measured, interleave
 from console.screen import Screen
 from data import records, remote
 from inception_v3.config import Config, ConfigError
-from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.model_dir import source
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'variants': OwnFlag(

@@ -9,7 +9,7 @@ from absl import app
 from benchmarks import arguments
 from benchmarks.measurement import MeasurementError
 from console.screen import Screen, failure, set_up_logging
-from inception_v3 import flags
+from inception_v3.settings import flags
 
 FAILED = 1
 MISTAKE = 2

@@ -13,7 +13,7 @@ from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, Meas
 from console.screen import Screen
 from data import dataset_info, records, remote, tar_shards
 from inception_v3.config import ConfigError
-from inception_v3.flags import CommandLine, OwnFlag
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'tar_dir': OwnFlag(str, None, 'the same images as tar shards; default: DATA_DIR-tar, made if it is missing'),

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from console.log import logger
 from console.screen import Screen
-from inception_v3 import failures
 from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of, splits_of
 from inception_v3.estimator import make_estimator
@@ -31,7 +30,8 @@ from inception_v3.model_dir.checkpoints import (
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable, now
 from inception_v3.model_dir.trainer_lock import TrainerLock
-from inception_v3.summary import notes_of, summary_of
+from inception_v3.reporting import failures
+from inception_v3.reporting.summary import notes_of, summary_of
 from inception_v3.training import Training
 
 # Seconds between checks that the list of checkpoints can still be read, while a new checkpoint is waited for.

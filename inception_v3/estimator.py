@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
-from inception_v3.failures import refusals_explained
 from inception_v3.model_fn import inception_model_fn
+from inception_v3.reporting.failures import refusals_explained
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 

@@ -10,7 +10,6 @@ from console.log import logger
 from console.screen import Screen
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
-from inception_v3.failures import DivergedError, InterruptedTrainingError, check_reachable, diverged, refusals_explained
 from inception_v3.hooks.divergence import DivergenceWatcher
 from inception_v3.hooks.progress import StepLines, Throughput, TrainingProgress
 from inception_v3.hooks.recording import FirstStepsRecorder, StartRecorder
@@ -24,6 +23,13 @@ from inception_v3.model_dir.checkpoints import check_fits, check_sound, go_back,
 from inception_v3.model_dir.leftovers import remove_leftovers
 from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.model_fn import inception_model_fn
+from inception_v3.reporting.failures import (
+    DivergedError,
+    InterruptedTrainingError,
+    check_reachable,
+    diverged,
+    refusals_explained,
+)
 
 # The message of TPUEstimator's own check of the weights, after each loop.
 _NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')

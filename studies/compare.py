@@ -21,8 +21,9 @@ import tensorflow as tf
 
 from console.screen import Screen, set_up_logging
 from data import remote
+from data.files import text_of
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_dir.files import CONFIG_FILE, check_writable, text_of
+from inception_v3.model_dir.files import CONFIG_FILE, check_writable
 from studies.report import files as report_files
 from studies.report.runs import Case, Comparison, Run, read_run
 

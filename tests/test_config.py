@@ -9,8 +9,8 @@ import pytest
 from data import dataset_info
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.presets import PRESETS
-from inception_v3.setting import setting_of
+from inception_v3.settings.presets import PRESETS
+from inception_v3.settings.setting import setting_of
 
 # Origin: the documented flags and their defaults. New flags of this project are in NEW.
 DOCUMENTED: Dict[str, Any] = {

@@ -15,8 +15,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-from inception_v3 import flags
 from inception_v3.config import Config
+from inception_v3.settings import flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 SCRIPTS = ('run', 'run_tpu.sh', '.ci/run')

@@ -23,9 +23,10 @@ import tensorflow as tf
 
 from console.log import logger
 from data import remote
+from data.files import write_whole
 from inception_v3.model_dir.checkpoints import CheckpointError, is_whole, latest_checkpoint
 from inception_v3.model_dir.evaluations import Evaluation, evaluations_in
-from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, write_whole
+from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE
 
 _LIST = 'checkpoint'
 _EVALUATION_FILE = 'evaluation.json'

@@ -3,8 +3,9 @@
 import os
 from typing import Any, List, NamedTuple, Tuple, get_type_hints
 
+from data.files import append_line, read_lines
 from inception_v3.config import Config, differences
-from inception_v3.model_dir.files import append_line, read_lines, recorded_config
+from inception_v3.model_dir.files import recorded_config
 
 RESULTS_FILE = 'results.jsonl'
 

@@ -4,7 +4,7 @@ import json
 import os
 from typing import List, NamedTuple
 
-from inception_v3.model_dir.files import text_of, write_whole
+from data.files import text_of, write_whole
 
 FIRST_STEPS_FILE = 'first_steps.json'
 # As many are recorded; between visits of a TPU's host there may be more, and the first visit is recorded.

@@ -8,18 +8,11 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from console.log import logger
 from data import remote
 from data.dataset_info import DatasetInfo
+from data.files import append_line, read_lines, text_of, write_whole
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.model_dir import source
 from inception_v3.model_dir.checkpoints import latest_checkpoint, step_of
-from inception_v3.model_dir.files import (
-    CONFIG_FILE,
-    append_line,
-    now,
-    read_lines,
-    recorded_config,
-    text_of,
-    write_whole,
-)
+from inception_v3.model_dir.files import CONFIG_FILE, now, recorded_config
 
 STARTS_FILE = 'starts.jsonl'
 

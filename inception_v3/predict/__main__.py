@@ -28,10 +28,11 @@ from absl import app
 
 from console.messages import shown
 from console.screen import Screen, duration, set_up_logging
+from data import image_files
+from data.image_files import UnreadableError, show
 from inception_v3.config import ConfigError
-from inception_v3.predict import classifier, image_files
+from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
-from inception_v3.predict.image_files import UnreadableError, show
 
 _SOME_UNREADABLE, _MISTAKE, _INTERRUPTED = 1, 2, 130
 # Where the output is no terminal.

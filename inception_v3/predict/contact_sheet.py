@@ -6,7 +6,7 @@ from typing import List, Optional, Sequence, TextIO, Tuple, Type
 
 import tensorflow as tf
 
-from inception_v3 import html
+from console import html
 from inception_v3.config import ConfigError
 from preprocessing.decoding import decode_image
 

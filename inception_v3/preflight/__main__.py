@@ -9,11 +9,11 @@ from absl import app
 
 from console.screen import Screen, failure, set_up_logging
 from data import digits, records
-from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set, makes_digits, splits_of
 from inception_v3.preflight import graph_report, storage, tpu_memory, xla_step
 from inception_v3.preflight.report import Report
+from inception_v3.settings import flags
 from inception_v3.tpu import topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 

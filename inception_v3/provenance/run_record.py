@@ -8,11 +8,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import tensorflow as tf
 
 from data import remote
+from data.files import text_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import digests, starts
 from inception_v3.model_dir.checkpoints import CheckpointError, latest_checkpoint, step_of
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
-from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, text_of
+from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE
 from inception_v3.model_dir.starts import Start
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')

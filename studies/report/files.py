@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 
 from data import remote
-from inception_v3.model_dir.files import write_whole
+from data.files import write_whole
 from studies.report import findings, html, markdown
 from studies.report.runs import Comparison
 

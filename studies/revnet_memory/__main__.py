@@ -24,9 +24,10 @@ from absl import app
 from benchmarks import tables
 from benchmarks.measurement import MeasurementError
 from console.screen import Screen, failure, set_up_logging
+from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
 from inception_v3.model_dir import source
-from inception_v3.model_dir.files import check_writable, text_of, write_whole
+from inception_v3.model_dir.files import check_writable
 from studies.arguments import number_of, numbers_of
 from studies.revnet_memory import report
 from studies.revnet_memory.measurement import (

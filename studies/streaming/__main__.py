@@ -27,8 +27,9 @@ from absl import app
 
 from benchmarks import photographs, tables
 from console.screen import Screen, failure, set_up_logging
+from data.files import write_whole
 from inception_v3.model_dir import source
-from inception_v3.model_dir.files import check_writable, write_whole
+from inception_v3.model_dir.files import check_writable
 from studies.arguments import number_of, numbers_of
 from studies.streaming import measurement, report
 from studies.streaming.measurement import BATCH_SIZE, DataSet, MeasurementError, measure

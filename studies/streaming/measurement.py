@@ -25,7 +25,7 @@ from absl import app
 from data import records, tar_shards
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, preprocess_for_train
-from inception_v3.presets import PRESETS
+from inception_v3.settings.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
 from studies.streaming import object_store
 from studies.streaming.object_store import ObjectStore, Tally

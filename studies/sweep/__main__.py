@@ -48,10 +48,11 @@ from console.errors import RESUME
 from console.messages import shown
 from console.screen import duration
 from data import remote
+from data.files import text_of, write_whole
 from data.formats import FORMATS
-from inception_v3 import flags
 from inception_v3.data_set import fit_to_data_set, splits_of
-from inception_v3.model_dir.files import check_writable, text_of, write_whole
+from inception_v3.model_dir.files import check_writable
+from inception_v3.settings import flags
 from studies.arguments import number_of
 from studies.report import files as report_files
 from studies.report import runs

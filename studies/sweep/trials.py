@@ -11,11 +11,12 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from console.errors import RESUME
 from console.messages import shown
-from inception_v3 import flags
+from data.files import text_of, write_whole
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
-from inception_v3.model_dir.files import now, recorded_config, text_of, write_whole
-from inception_v3.presets import PRESETS
+from inception_v3.model_dir.files import now, recorded_config
+from inception_v3.settings import flags
+from inception_v3.settings.presets import PRESETS
 from studies.study import Study, StudyError
 
 TRIALS_FOLDER = 'trials'

@@ -14,10 +14,11 @@ import tensorflow as tf
 
 from data import records, tar_shards
 from data.tar import layout as tar_layout
-from inception_v3 import infeed, trained_model
+from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks.registry import NETWORKS
 from tests.support.graphs import evaluate

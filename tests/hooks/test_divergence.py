@@ -13,9 +13,9 @@ from console.screen import Screen
 from inception_v3 import training
 from inception_v3.config import Config
 from inception_v3.cycles import Run
-from inception_v3.failures import TrainingError
 from inception_v3.hooks import saving
 from inception_v3.model_dir import checkpoints
+from inception_v3.reporting.failures import TrainingError
 from tests.support.runs import make_small_config
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}

@@ -16,7 +16,7 @@ from inception_v3.model_dir.evaluations import (
 )
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.starts import record
-from inception_v3.summary import summary_of
+from inception_v3.reporting.summary import summary_of
 from tests.support.evaluations import DIGITS, EVALUATION
 
 

@@ -16,12 +16,13 @@ import skimage.data
 import tensorflow as tf
 from PIL import Image
 
+from data import image_files
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.predict import __main__ as predict
-from inception_v3.predict import classifier, image_files
+from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier, Outcome
 from tests.support.pages import read_page
 from tests.support.records import validation_set

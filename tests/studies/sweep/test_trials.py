@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from inception_v3 import flags
+from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
-from inception_v3.model_dir.files import CONFIG_FILE, now, write_whole
+from inception_v3.model_dir.files import CONFIG_FILE, now
+from inception_v3.settings import flags
 from studies.study import Study, StudyError, cases, grid
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial

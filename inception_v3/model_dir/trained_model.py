@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional
 import tensorflow as tf
 
 from data import remote
+from data.files import text_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import (
@@ -18,7 +19,7 @@ from inception_v3.model_dir.checkpoints import (
     latest_checkpoint,
     step_of,
 )
-from inception_v3.model_dir.files import CONFIG_FILE, text_of
+from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.moving_average import averaging_saver
 
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.config import ConfigError
-from inception_v3.failures import explain_disk, refusals_explained
 from inception_v3.model_dir.checkpoints import check_sound
+from inception_v3.reporting.failures import explain_disk, refusals_explained
 
 # Fills the disk when the run has its first checkpoint; makes room again, and gives the same command one step to go.
 SCRIPT = """
