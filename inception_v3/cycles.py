@@ -21,8 +21,8 @@ from inception_v3.model_dir.checkpoints import (
     CheckpointError,
     DamagedError,
     check_holds_averages,
-    check_sound,
-    is_whole,
+    check_undamaged,
+    is_complete,
     latest_checkpoint,
     latest_step,
     newest_checkpoint,
@@ -180,10 +180,10 @@ class Run:
     def _evaluate_if_there(self, checkpoint: str) -> Optional[Evaluation]:
         """Evaluates another run's checkpoint; None if that run has removed it, or it is damaged and may be skipped."""
         try:
-            check_sound(checkpoint)
+            check_undamaged(checkpoint)
             return self._evaluating.evaluate(checkpoint)
         except (tf.errors.OpError, CheckpointError, ValueError) as error:
-            if not is_whole(checkpoint):
+            if not is_complete(checkpoint):
                 # The trainer keeps the newest five, and has removed this one.
                 self._screen.clear()
                 logger.info('%s vanished before it was evaluated: %s', checkpoint, error)

@@ -19,7 +19,14 @@ from inception_v3.hooks.step import StepHook
 from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.hooks.termination import Termination
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.model_dir.checkpoints import check_fits, check_sound, go_back, latest_checkpoint, latest_step, step_of
+from inception_v3.model_dir.checkpoints import (
+    check_fits,
+    check_undamaged,
+    latest_checkpoint,
+    latest_step,
+    skip_damaged,
+    step_of,
+)
 from inception_v3.model_dir.leftovers import remove_leftovers
 from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.model_fn import inception_model_fn
@@ -84,11 +91,11 @@ class Training:
         """
         remove_leftovers(self._model_dir)
         if self._config.skip_damaged_checkpoints:
-            go_back(self._model_dir)
+            skip_damaged(self._model_dir)
             return
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
-            check_sound(checkpoint)
+            check_undamaged(checkpoint)
 
     def is_finished(self) -> bool:
         """Whether the newest checkpoint has all steps.

@@ -388,7 +388,7 @@ def test_averages_that_were_not_kept_cannot_be_exported(copied: Config, tmp_path
         copied, mode='train', moving_average=False, train_steps=1, model_dir=str(tmp_path / 'raw')
     )
     execute(raw)
-    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: holds no averages'):
+    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages'):
         execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
 
 

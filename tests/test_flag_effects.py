@@ -226,7 +226,7 @@ def course(config: Config, patch: Any) -> List[Any]:
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
     patch.setattr(cycles, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
     patch.setattr(cycles, 'check_holds_averages', lambda checkpoint: None)
-    patch.setattr(cycles, 'check_sound', lambda checkpoint: None)
+    patch.setattr(cycles, 'check_undamaged', lambda checkpoint: None)
     cycles.Run(config, Screen(io.StringIO())).execute()
     return done
 

@@ -14,8 +14,8 @@ from inception_v3.model_dir.checkpoints import (
     CheckpointError,
     check_fits,
     check_holds_averages,
-    check_sound,
-    is_whole,
+    check_undamaged,
+    is_complete,
     latest_checkpoint,
     step_of,
 )
@@ -47,7 +47,7 @@ class TrainedModel(NamedTuple):
         Raises:
           CheckpointError: it is damaged, does not fit the graph, or has no averages of the weights.
         """
-        check_sound(self.checkpoint)
+        check_undamaged(self.checkpoint)
         check_fits(self.checkpoint)
         if self.config.moving_average:
             check_holds_averages(self.checkpoint)
@@ -93,7 +93,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
 
 def _named(model_dir: str, checkpoint: str) -> str:
     for path in (os.path.join(model_dir, checkpoint), checkpoint):
-        if is_whole(path):
+        if is_complete(path):
             return path
     raise CheckpointError(
         f'--checkpoint={checkpoint}: there is no such checkpoint, with its index and its data, in {model_dir}. Give '

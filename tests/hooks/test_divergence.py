@@ -81,7 +81,7 @@ def test_a_checkpoint_is_passed_over_that_gave_the_bad_loss(
         error.value
     )
     assert f'model.ckpt-{bad}.index' in os.listdir(os.path.join(str(config.model_dir), 'passed_over'))
-    checkpoints.check_sound(os.path.join(str(config.model_dir), 'passed_over', f'model.ckpt-{bad}'))
+    checkpoints.check_undamaged(os.path.join(str(config.model_dir), 'passed_over', f'model.ckpt-{bad}'))
 
 
 def test_weights_that_are_not_finite_are_never_saved_though_their_loss_is_not_seen(

@@ -10,7 +10,13 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.hooks import saving
-from inception_v3.model_dir.checkpoints import CheckpointError, DamagedError, check_sound, go_back, latest_checkpoint
+from inception_v3.model_dir.checkpoints import (
+    CheckpointError,
+    DamagedError,
+    check_undamaged,
+    latest_checkpoint,
+    skip_damaged,
+)
 from tests.support.runs import execute, make_small_config
 
 NAME = 'model.ckpt-{}'
@@ -77,13 +83,13 @@ def values_of(checkpoint: str) -> Dict[str, bytes]:
 def test_any_flipped_bit_is_found_or_changes_nothing(tmp_path: Any, of: Any, never_read: float) -> None:
     save(tmp_path, 1)
     path, checkpoint = of(tmp_path, 1), str(tmp_path / 'model.ckpt-1')
-    check_sound(checkpoint)
+    check_undamaged(checkpoint)
     expected, found, draw = values_of(checkpoint), 0, random.Random(1)
     for _ in range(60):
         position, bit = draw.randrange(os.path.getsize(path)), draw.randrange(8)
         flip(path, position, bit)
         try:
-            check_sound(checkpoint)
+            check_undamaged(checkpoint)
             assert values_of(checkpoint) == expected
         except DamagedError as error:
             assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(
@@ -101,10 +107,10 @@ def test_a_file_cut_short_or_gone_is_found(tmp_path: Any, of: Any, left: float) 
     save(tmp_path, 1)
     os.truncate(of(tmp_path, 1), int(left * os.path.getsize(of(tmp_path, 1))))
     with pytest.raises(DamagedError):
-        check_sound(str(tmp_path / 'model.ckpt-1'))
+        check_undamaged(str(tmp_path / 'model.ckpt-1'))
     os.remove(of(tmp_path, 1))
     with pytest.raises(DamagedError, match='not all there'):
-        check_sound(str(tmp_path / 'model.ckpt-1'))
+        check_undamaged(str(tmp_path / 'model.ckpt-1'))
 
 
 def test_going_back_passes_over_what_is_damaged_and_names_it(tmp_path: Any, caplog: Any) -> None:
@@ -112,7 +118,7 @@ def test_going_back_passes_over_what_is_damaged_and_names_it(tmp_path: Any, capl
     save(tmp_path, 1, 2, 3, 4)
     flip(data_of(tmp_path, 4), 100)
     os.remove(index_of(tmp_path, 3))
-    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
     assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     passed = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
@@ -126,27 +132,27 @@ def test_going_back_passes_over_what_is_damaged_and_names_it(tmp_path: Any, capl
     )
     # Training comes to these steps again.
     save(tmp_path, 3, 4)
-    check_sound(str(tmp_path / 'model.ckpt-4'))
+    check_undamaged(str(tmp_path / 'model.ckpt-4'))
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
 
 
 def test_going_back_does_without_a_list_and_leaves_all_where_none_is_whole(tmp_path: Any) -> None:
-    assert go_back(str(tmp_path)) is None
+    assert skip_damaged(str(tmp_path)) is None
     save(tmp_path, 1, 2)
     (tmp_path / 'checkpoint').write_text('')
-    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
     for step in (1, 2):
         flip(data_of(tmp_path, step), 9)
     with pytest.raises(CheckpointError, match=r'none of its checkpoints is whole. .*model\.ckpt-2'):
-        go_back(str(tmp_path))
+        skip_damaged(str(tmp_path))
     assert os.path.exists(data_of(tmp_path, 2)) and not os.path.exists(str(tmp_path / 'passed_over'))
 
 
 def test_going_back_keeps_to_an_older_one_that_the_list_was_made_to_name(tmp_path: Any) -> None:
     save(tmp_path, 1, 2)
     (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-1"\n')
-    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
     assert os.path.exists(data_of(tmp_path, 2))
 
 
