@@ -53,7 +53,7 @@ def kind(request: Any, monkeypatch: Any) -> None:
         monkeypatch.setattr(fcntl, 'flock', refuse)
 
 
-def test_lock__names_its_holder_and_survives_no_kill(tmp_path: Any, kind: None) -> None:
+def test_lock__names_its_holder_and_ends_with_it(tmp_path: Any, kind: None) -> None:
     first = other_process(tmp_path)
     try:
         with pytest.raises(LockedError) as error, TrainerLock(str(tmp_path), 'now'):
