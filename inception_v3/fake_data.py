@@ -11,6 +11,7 @@ from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.stateless import seeded_uniform
 
 
+@tf.autograph.experimental.do_not_convert
 def fake_images(is_training: bool, config: Config, start: tf.Tensor, parallel_calls: int) -> tf.data.Dataset:
     """Generates a different random image for each number of an epoch, labelled with all classes in turn.
 

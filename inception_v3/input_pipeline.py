@@ -6,7 +6,7 @@ operations.
 
 import functools
 import os
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -70,25 +70,27 @@ class InputPipeline:
         Raises:
           records.DataError: `data_dir` has no usable files of this split.
         """
+        config = self._config
         host, hosts = 0, 1
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
-        if self._config.use_data == 'fake':
-            start = self._records_taken(hosts)
-            dataset = _no_autograph(fake_images)(self._is_training, self._config, start, self._parallel_calls)
+        # TPUEstimator cuts a batch that several cores share along axis 0: it is transposed in one part per core.
+        is_shared = 'context' in params and not self._is_training and config.hosts > 1
+        parts = config.replicas if is_shared and config.transpose_enabled else 1
+        if config.use_data == 'fake':
+            dataset = fake_images(self._is_training, config, _records_taken(config, hosts), _parallel_calls(config))
         else:
-            dataset = self.preprocessing(self.storage(host, hosts))
-        dataset = self.transfer(dataset, params['batch_size'], self._transposed_parts(params))
+            dataset = self.storage(host, hosts)
+            dataset = self.preprocessing(dataset)
+        dataset = self.transfer(dataset, params['batch_size'], parts)
         options = tf.data.Options()
         # Training takes whichever image is ready first, unless a seed fixes the order; evaluation keeps file order.
-        options.experimental_deterministic = not self._is_training or self._config.seed is not None
+        options.experimental_deterministic = not self._is_training or config.seed is not None
         # With many images at a time, dividing the work on a single image among threads costs more than it saves.
         options.experimental_threading.max_intra_op_parallelism = 1
         return dataset.with_options(options)
 
-    # ------------------------------------------------------------------------------------------------------------------
-    # Phase 1, storage: list files, shuffle files, repeat, interleave readers, shuffle records.
-    # ------------------------------------------------------------------------------------------------------------------
+    # ---- Phase 1, storage: list files, shuffle files, repeat, interleave readers, shuffle records.
 
     @_no_autograph
     def storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
@@ -118,7 +120,7 @@ class InputPipeline:
                 order.files_of(paths, sizes, self._format.count_records(paths))[host::hosts],
                 self._read_file,
                 config.seed,
-                self._records_taken(hosts),
+                _records_taken(config, hosts),
                 config.initial_shuffle_buffer_size,
                 config.followup_shuffle_buffer_size,
                 self._files_at_a_time(sizes),
@@ -154,33 +156,16 @@ class InputPipeline:
             return wanted
         return max(1, min(wanted, _READ_AHEAD_LIMIT // max(1, *sizes)))
 
-    def _records_taken(self, hosts: int) -> tf.Tensor:
-        """Returns the number of records that each of `hosts` has given to the completed steps, int64 scalar.
-
-        With a seed the pipeline resumes there. The step is that of the checkpoint: a session restores it before it
-        initializes its iterators. Without a seed the number is 0.
-        """
-        step = tf.compat.v1.train.get_global_step() if self._config.seed is not None else None
-        taken = tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
-        return taken * (self._config.train_batch_size // hosts)
-
-    # ------------------------------------------------------------------------------------------------------------------
-    # Phase 2, preprocessing: parse, decode, crop, resize, distort, many images at a time.
-    # ------------------------------------------------------------------------------------------------------------------
+    # ---- Phase 2, preprocessing: parse, decode, crop, resize, distort, many images at a time.
 
     @_no_autograph
     def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Converts records, as `storage` returns them, to a data set of (features, label)."""
+        parallel_calls = _parallel_calls(self._config)
         if not self._config.max_bad_records:
-            return dataset.map(self.preprocess, self._parallel_calls)
-        return dataset.batch(_GROUP_RECORDS).map(self._preprocess_or_skip).prefetch(1).unbatch()
-
-    @property
-    def _parallel_calls(self) -> int:
-        """Images at a time: on this machine at most one per core, because waiting images evict others from caches."""
-        config = self._config
-        is_here = not config.use_tpu or config.is_emulated
-        return min(config.num_parallel_calls, len(os.sched_getaffinity(0))) if is_here else config.num_parallel_calls
+            return dataset.map(self.preprocess, parallel_calls)
+        name_bad = functools.partial(name_bad_records, self._config, self._split)
+        return _map_or_skip(dataset, self.preprocess, parallel_calls, name_bad)
 
     def preprocess(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[infeed.Features, tf.Tensor]:
         """Preprocesses one record.
@@ -206,31 +191,7 @@ class InputPipeline:
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
             return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
 
-    def _preprocess_or_skip(
-        self, paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor
-    ) -> Tuple[infeed.Features, tf.Tensor]:
-        """Preprocesses a group of records; skips, names and counts those that cannot be used.
-
-        A graph cannot catch the failure of an operation, but a data set can ignore it. TensorFlow takes the time of
-        several images to set up such a data set, for each group, and processes only one group at a time.
-        """
-        tries = tf.data.Dataset.from_tensor_slices(serialized).enumerate()
-        tries = tries.map(lambda index, record: (index, *self.preprocess(record)), self._parallel_calls)
-        usable = tries.apply(tf.data.experimental.ignore_errors()).batch(_GROUP_RECORDS)
-        # An empty batch stands in if no record of the group is usable.
-        usable = usable.concatenate(_zeros_like(usable)).take(1)
-        indices, features, labels = tf.data.experimental.get_single_element(usable)
-        bad, _ = tf.compat.v1.setdiff1d(tf.range(tf.size(positions, out_type=tf.int64)), indices)
-
-        def name_them() -> tf.Operation:
-            return name_bad_records(self._config, self._split, tf.gather(paths, bad), tf.gather(positions, bad))
-
-        with tf.control_dependencies([tf.cond(tf.size(bad) > 0, name_them, tf.no_op)]):
-            return features, tf.identity(labels)
-
-    # ------------------------------------------------------------------------------------------------------------------
-    # Phase 3, transfer: batch, pad, transpose, prefetch.
-    # ------------------------------------------------------------------------------------------------------------------
+    # ---- Phase 3, transfer: batch, pad, transpose, prefetch.
 
     @_no_autograph
     def transfer(self, dataset: tf.data.Dataset, batch_size: int, parts: int = 1) -> tf.data.Dataset:
@@ -261,16 +222,31 @@ class InputPipeline:
             dataset = dataset.batch(parts, drop_remainder=True).map(lambda *tensors: tuple(map(_join, tensors)))
         return dataset.prefetch(_BATCHES_AHEAD) if config.prefetch_enabled else dataset
 
-    def _transposed_parts(self, params: Dict[str, Any]) -> int:
-        """Returns the number of parts to transpose separately: TPUEstimator cuts a batch for the cores along axis 0."""
-        config = self._config
-        is_cut = 'context' in params and not self._is_training and config.hosts > 1
-        return config.replicas if is_cut and config.transpose_enabled else 1
+
+# ---- Functions of phase 1
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Functions of phase 2.
-# ----------------------------------------------------------------------------------------------------------------------
+def _records_taken(config: Config, hosts: int) -> tf.Tensor:
+    """Returns the number of records that each of `hosts` has given to the completed steps, int64 scalar.
+
+    With a seed the pipeline resumes there. The step is that of the checkpoint: a session restores it before it
+    initializes its iterators. Without a seed the number is 0.
+    """
+    step = tf.compat.v1.train.get_global_step() if config.seed is not None else None
+    taken = tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
+    return taken * (config.train_batch_size // hosts)
+
+
+# ---- Functions of phase 2
+
+
+def _parallel_calls(config: Config) -> int:
+    """Returns the number of images to preprocess at a time.
+
+    On this machine it is at most the number of cores: more images would only wait, and evict others from the caches.
+    """
+    is_here = not config.use_tpu or config.is_emulated
+    return min(config.num_parallel_calls, len(os.sched_getaffinity(0))) if is_here else config.num_parallel_calls
 
 
 def preprocess_for_train(
@@ -311,9 +287,43 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# Functions of phase 3.
-# ----------------------------------------------------------------------------------------------------------------------
+def _map_or_skip(
+    dataset: tf.data.Dataset,
+    preprocess: Callable[[tf.Tensor], Tuple[infeed.Features, tf.Tensor]],
+    parallel_calls: int,
+    name_bad: Callable[[tf.Tensor, tf.Tensor], tf.Operation],
+) -> tf.data.Dataset:
+    """Preprocesses records; skips and names those that cannot be used.
+
+    A graph cannot catch the failure of an operation, but a data set can ignore it. TensorFlow takes the time of several
+    images to set up such a data set, and processes only one at a time: hence one for each group of records.
+
+    Args:
+      dataset: of (path, position, record).
+      preprocess: converts a record to (features, label).
+      parallel_calls: records to preprocess at a time.
+      name_bad: is called with the paths, string [records], and the positions, int64 [records], of bad records.
+    """
+
+    def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
+        tries = tf.data.Dataset.from_tensor_slices(serialized).enumerate()
+        tries = tries.map(lambda index, record: (index, *preprocess(record)), parallel_calls)
+        usable = tries.apply(tf.data.experimental.ignore_errors()).batch(_GROUP_RECORDS)
+        # An empty batch stands in if no record of the group is usable.
+        usable = usable.concatenate(_zeros_like(usable)).take(1)
+        indices, features, labels = tf.data.experimental.get_single_element(usable)
+        bad, _ = tf.compat.v1.setdiff1d(tf.range(tf.size(positions, out_type=tf.int64)), indices)
+
+        def name_them() -> tf.Operation:
+            return name_bad(tf.gather(paths, bad), tf.gather(positions, bad))
+
+        with tf.control_dependencies([tf.cond(tf.size(bad) > 0, name_them, tf.no_op)]):
+            return features, tf.identity(labels)
+
+    return dataset.batch(_GROUP_RECORDS).map(of_group).prefetch(1).unbatch()
+
+
+# ---- Functions of phase 3
 
 
 def _pad_batch(batch_size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:

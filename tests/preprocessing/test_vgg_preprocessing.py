@@ -171,7 +171,9 @@ def test_preprocess_image_draws_and_applies(random_flip: bool) -> None:
 def test_crops_that_cannot_fit_are_refused(
     height: int, width: int, smallest: int, largest: int, is_training: bool
 ) -> None:
-    with pytest.raises(ValueError, match=f'{height} x {width} pixels .* {smallest} to {largest}: the crop must fit'):
+    with pytest.raises(
+        ValueError, match=f'height={height} and width={width} must be at most resize_side_min={smallest}'
+    ):
         vgg.preprocess_image(tf.constant(CAT), height, width, is_training, smallest, largest)
 
 
