@@ -33,7 +33,7 @@ def make_estimator(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
     data_dir = config.data_dir if config.use_data == 'real' else None
-    problems = topology.out_of_reach(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
+    problems = topology.unreachable_folders(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))
     cluster = _cluster(config)

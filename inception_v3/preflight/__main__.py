@@ -107,7 +107,9 @@ def examine(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -
     read = _folders(config.use_data)
     untried = {'data_dir'} - {*read}
     untried |= {
-        flag for flag in read if topology.out_of_reach(config.tpu, config.master, **{flag: getattr(config, flag)})
+        flag
+        for flag in read
+        if topology.unreachable_folders(config.tpu, config.master, **{flag: getattr(config, flag)})
     }
     untried |= storage.unanswered(config, untried, report)
     if not config.model_dir:
@@ -160,7 +162,7 @@ def _configuration(tpu: Topology, given: flags.Given, report: Report) -> Optiona
         )
         fields['tpu'] = None
     folders = {flag: fields.get(flag) for flag in _folders(fields.get('use_data', Config.use_data))}
-    for problem in topology.out_of_reach(fields.get('tpu'), fields.get('master', ''), **folders):
+    for problem in topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders):
         report.error(problem)
     try:
         return Config(**fields)

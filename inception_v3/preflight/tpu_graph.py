@@ -6,7 +6,6 @@ import os
 import re
 import sysconfig
 from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
-from unittest import mock
 
 import tensorflow as tf
 from tensorflow.contrib.compiler import xla
@@ -15,7 +14,7 @@ from tensorflow.python.framework import kernels
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.tpu.emulation.system import answering_as
+from inception_v3.tpu.emulation.system import fixed_topology, without_graph_files
 from inception_v3.tpu.topology import Topology
 
 # The attribute of all operations that run on the cores, and of those among them that XLA leaves to the host.
@@ -106,9 +105,7 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
       is_training: training, else evaluation.
     """
     stop = _Stop()
-    # A training session writes its graph for TensorBoard before it begins: of a large slice, hundreds of megabytes.
-    unwritten = mock.patch.object(tf.compat.v1.summary.FileWriterCache, 'get')
-    with answering_as(topology), unwritten, contextlib.suppress(_BuiltError):
+    with fixed_topology(topology), without_graph_files(), contextlib.suppress(_BuiltError):
         estimator = tf.compat.v1.estimator.tpu.TPUEstimator(**arguments_of(config, _ANY_ADDRESS))
         if is_training:
             estimator.train(_static(InputPipeline(True, config)), hooks=[stop], max_steps=1)

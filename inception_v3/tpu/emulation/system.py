@@ -1,23 +1,24 @@
-"""A TPU's answer to the question what it is."""
+"""Replaces TPUEstimator's queries of a TPU, so that its graphs build without one."""
 
 import contextlib
 from typing import Any, Iterator, List, Optional
 from unittest import mock
 
+import tensorflow as tf
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu import tpu_system_metadata
 
 from inception_v3.tpu.topology import Topology
 
-# The name under which the hosts and cores of a Cloud TPU are known.
+# TensorFlow's job name of the hosts and cores of a Cloud TPU.
 TPU_JOB = 'tpu_worker'
 
 
 @contextlib.contextmanager
-def answering_as(topology: Topology) -> Iterator[None]:
-    """While it is open, TPUEstimator finds a TPU of this topology at any address, without asking anyone.
+def fixed_topology(topology: Topology) -> Iterator[None]:
+    """While it is open, TPUEstimator finds a TPU of this topology at any address, without a connection.
 
-    That is all that it needs to build a TPU's graph.
+    The topology is all that TPUEstimator needs to build a TPU's graph.
     """
 
     def answer(
@@ -32,6 +33,13 @@ def answering_as(topology: Topology) -> Iterator[None]:
         )
 
     with mock.patch.object(tpu_system_metadata, '_query_tpu_system_metadata', answer):
+        yield
+
+
+@contextlib.contextmanager
+def without_graph_files() -> Iterator[None]:
+    """While it is open, training does not write its graph for TensorBoard: hundreds of megabytes for a large slice."""
+    with mock.patch.object(tf.compat.v1.summary.FileWriterCache, 'get'):
         yield
 
 
