@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import signal
 import sys
 import tempfile
 from typing import Any, Dict, Iterator, List, Sequence
@@ -11,6 +10,8 @@ from typing import Any, Dict, Iterator, List, Sequence
 from benchmarks import arguments, charts, comparison, photographs, program, tables
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
 from benchmarks.measurement import Failed, Measured, interleave
+from console.errors import DONE, RETRY
+from console.program import raise_on_sigterm
 from console.screen import Screen
 from data import records, remote
 from inception_v3.config import Config, ConfigError
@@ -44,17 +45,15 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     config = arguments.input_config(command_line, _splits(own))
     measured: Measured = {}
     failed: Failed = {}
-    code = 0
     with _enough_files(own, config) as read:
         subjects = _subjects(own, read)
         try:
             interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
-        except KeyboardInterrupt:
-            # What was measured until now is told.
-            code = program.INTERRUPTED
-    screen.clear()
-    _show(own, config, comparison.rows_of(subjects, measured), failed)
-    return code or (program.FAILED if failed else 0)
+        finally:
+            # Also after an interruption.
+            screen.clear()
+            _show(own, config, comparison.rows_of(subjects, measured), failed)
+    return RETRY if failed else DONE
 
 
 def _check(own: Dict[str, Any], config: Config) -> None:
@@ -147,6 +146,6 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
 
 
 if __name__ == '__main__':
-    # Who ends it by `timeout` wants to see what was measured until then, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that child processes end with this one, and measurements are reported.
+    raise_on_sigterm()
     sys.exit(main(sys.argv))

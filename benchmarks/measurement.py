@@ -19,6 +19,7 @@ import tensorflow as tf
 from absl import app
 
 from benchmarks.naive import NaivePipeline
+from console.errors import RetryableError
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
@@ -37,8 +38,8 @@ STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'dec
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
 
 
-class MeasurementError(Exception):
-    """A measurement that failed, and why."""
+class MeasurementError(RetryableError):
+    """A failed measurement."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,6 @@ the seed, and the sums that are made in a fixed order. Without a preset or --dat
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import tensorflow as tf
 from benchmarks import arguments, program, tables
 from benchmarks.comparison import spread
 from benchmarks.measurement import MeasurementError
+from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
@@ -143,6 +143,6 @@ def _show(measured: Dict[str, List[Training]], own: Dict[str, Any], config: Conf
 
 
 if __name__ == '__main__':
-    # Who ends it by `timeout` has it end its child, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that child processes end with this one.
+    raise_on_sigterm()
     sys.exit(main(sys.argv))

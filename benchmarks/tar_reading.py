@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import os
-import signal
 import sys
 from typing import Any, Dict, List, Sequence
 
 from benchmarks import arguments, program, tables
 from benchmarks.comparison import Spread, spread
 from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, MeasurementError, Run, interleave
+from console.program import raise_on_sigterm
 from console.screen import Screen
 from data import dataset_info, records, remote, tar_shards
 from inception_v3.config import ConfigError
@@ -86,6 +86,6 @@ def _show(measured: Dict[str, List[Measurement]], own: Dict[str, Any]) -> None:
 
 
 if __name__ == '__main__':
-    # Who ends it by `timeout` has it end its child, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that child processes end with this one.
+    raise_on_sigterm()
     sys.exit(main(sys.argv))

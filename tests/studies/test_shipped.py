@@ -6,8 +6,9 @@ import pytest
 
 from inception_v3.config import Config
 from studies import shipped
-from studies.study import Study, load
+from studies.study import Study
 from studies.sweep import trials
+from studies.sweep.study_file import load
 
 FOLDER = pathlib.Path(shipped.__file__).parent
 FILES = sorted(path.name for path in FOLDER.glob('*.py') if path.name != '__init__.py')

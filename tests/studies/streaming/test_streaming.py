@@ -255,7 +255,7 @@ def test_a_measurement_that_fails_is_named_and_the_others_stay(
     assert [len(each) for each in found.measured.values()] == [2]
     ((reading, problem),) = found.failed.items()
     assert reading.layout == TFRECORD and f'{broken.folder}/tfrecord: no such folder' in problem
-    failed = report.sections(found)[-1]
+    failed = report.tables(found)[-1]
     assert failed.rows == [('TFRecord, local, 1 at a time', problem)]
 
 
@@ -289,8 +289,8 @@ def test_gains_are_of_pairs_in_a_round_beside_the_published() -> None:
     found.measured[b] = [each._replace(cpu_ms=2.0) for each in found.measured[b]]
     assert found.gain('B over A', report.CPU_SECOND) == pytest.approx((0.25, 0.25, 0.25))
     assert found.gain('C over B', report.CPU_SECOND) == pytest.approx((-0.2, -0.2, -0.2))
-    compared, with_latency = report.sections(found)
-    assert compared.lines == [
+    compared, with_latency = report.tables(found)
+    assert compared.notes == [
         'B over A: images per second +10.0 % (+0.0 … +20.0), per CPU-second +25.0 % (+25.0 … +25.0); '
         'published: +11.2 %',
         'C over B: images per second -5.0 % (-10.0 … +0.0), per CPU-second -20.0 % (-20.0 … -20.0); '

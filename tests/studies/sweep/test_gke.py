@@ -84,8 +84,8 @@ def test_names_are_allowed_and_stay_different() -> None:
         (['--use_tpu=False'], 'b: --emit=gke makes jobs for TPUs'),
         (['--tpu=emulated:8'], 'b: --emit=gke makes jobs for TPUs'),
         (['--tpu=node'], 'b: leave out --tpu and --master'),
-        (['--model_dir=runs/b'], 'b: --model_dir=runs/b: a job on a TPU needs a folder on gs://'),
-        (['--data_dir='], 'b: --data_dir=: a job on a TPU needs a folder on gs://'),
+        (['--model_dir=runs/b'], 'b: --model_dir=runs/b: must be a folder on gs:// for a job on a TPU'),
+        (['--data_dir='], 'b: --data_dir=: must be a folder on gs:// for a job on a TPU'),
     ],
 )
 def test_what_cannot_be_a_job_is_refused(arguments: List[str], message: str) -> None:

@@ -55,21 +55,21 @@ def test_a_trial_is_followed_by_its_log_and_its_results(two_trials: List[Trial],
     progress = Progress(trial, State.STOPPED)
     assert progress.cells() == ('stopped', '', '', '', '')
     progress.start()
-    progress.look()
+    progress.read()
     assert progress.cells() == ('starting', '', '', '', ''), 'the log of an earlier start is passed over'
     append(trial, '12:00:15 step 30 of 1500, loss 2.5000, 100.0 images/s, 8:00 left\n12:00:30 step 60 of 15')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('training', '30 of 1,500', '2.5000', '', '8:00')
     clock[0] += 15
     append(trial, '00, loss 2.2500, 100.0 images/s, 7:45 left\n')
     assert progress.cells()[-1] == '7:45', 'the clock goes on between lines'
     clock[0] += 5
-    progress.look()
+    progress.read()
     clock[0] += 5
     assert progress.cells() == ('training', '60 of 1,500', '2.2500', '', '7:40')
     evaluate(trial, 500, 0.25)
     append(trial, '12:02:30 preparing to evaluate step 500\n')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('evaluating', '500 of 1,500', '', '25.00%', ''), 'the loss is of step 60'
     assert str(progress).startswith('optimizer=sgd/seed-1: evaluating, step 500 of 1,500, top-1 25.00%')
     evaluate(trial, 1500, 0.75)
@@ -85,14 +85,14 @@ def test_between_two_trainings_no_time_is_left_of_the_first(two_trials: List[Tri
     append(trial, '12:00:00 step 500 of 1500, loss 2.5000, 100.0 images/s, 1:00 left\n')
     append(trial, '12:00:01 preparing to evaluate step 500\n')
     evaluate(trial, 500, 0.25)
-    progress.look()
+    progress.read()
     assert progress.cells() == ('evaluating', '500 of 1,500', '2.5000', '25.00%', '')
     clock[0] += 90
     append(trial, '12:01:31 preparing to train, 1500 steps in all\n')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('training', '500 of 1,500', '2.5000', '25.00%', '')
     append(trial, '12:01:50 step 502 of 1500, loss 2.2500, 100.0 images/s, 0:58 left\n')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('training', '502 of 1,500', '2.2500', '25.00%', '0:58')
 
 
@@ -124,7 +124,7 @@ def test_on_a_terminal_all_trials_stand_in_a_table(
     last = text[text.rindex('time left') :]
     assert re.search(r'optimizer=sgd/seed-1 +waiting', last)
     assert re.search(r'optimizer=RMS/seed-1 +done +1,500 of 1,500 +50\.00%', last)
-    assert '1 of 2 trials are done, 1 waiting' in last
+    assert '1 of 2 trials done, 1 waiting' in last
 
 
 def test_of_more_trials_than_lines_those_that_run_and_failed_are_shown(
@@ -142,5 +142,5 @@ def test_of_more_trials_than_lines_those_that_run_and_failed_are_shown(
     with display:
         text = stream.getvalue()
     assert 'seed-21 ' in text and 'seed-31 ' in text and 'seed-40 ' not in text
-    assert '38 of 40 trials are done, 1 running, 1 failed; 35 are not shown' in text
+    assert '38 of 40 trials done, 1 running, 1 failed; 35 not shown' in text
     assert 'seed-40 ' in stream.getvalue(), 'in the end there is room for all'

@@ -88,7 +88,7 @@ def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
         code, output = whole.end()
     finally:
         whole.process.kill()
-    assert code == 0 and '2 of 2 trials are done' in output, output
+    assert code == 0 and '2 of 2 trials done' in output, output
     assert 'going on from' in (lost / 'log.txt').read_text()
 
     # Ctrl-C is passed on to the node.

@@ -11,17 +11,18 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Type
 
 import pytest
 import yaml
 
+from console.errors import TerminatedError
 from inception_v3.model_dir.evaluations import read_evaluations
 from studies.study import Study
 from studies.sweep import __main__ as sweep
-from studies.sweep import trials
-from studies.sweep.__main__ import Stopping, perform
+from studies.sweep import plan, trials
 from studies.sweep.live import Display, Progress
+from studies.sweep.scheduler import Stopping, perform
 from studies.sweep.trials import State
 from studies.sweep.workers import ThisMachine
 from tests.support.processes import shell, text_of, wait_for
@@ -42,7 +43,7 @@ def test_a_sweep_runs_what_is_not_done_and_reports(digits_dir: str, tmp_path: pa
     file, out = study_file(tmp_path, axes, data_dir=digits_dir), f'--out={tmp_path}/out'
     assert sweep_of(file, out, '--workers=2') == 1
     output = capsys.readouterr()
-    assert '1 of 2 trials are done, 1 failed' in output.out
+    assert '1 of 2 trials done, 1 failed' in output.out
     assert re.search(r'fine +1 of 1 seeds  top-1 [\d.]+ %  top-5 [\d.]+ %  cross-entropy [\d.]+ nats\n', output.out)
     fine, wild = (tmp_path / 'out' / 'trials' / case / 'seed-1' for case in ('fine', 'wild'))
     outcomes = {folder: json.loads((folder / 'outcome.json').read_text()) for folder in (fine, wild)}
@@ -104,14 +105,14 @@ def test_the_list_is_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: A
     [
         (
             ['--filter=*adam*'],
-            r'--filter=\*adam\*: no trial has such a name\. There are optimizer=sgd/seed-1, optimizer=RMS/',
+            r'--filter=\*adam\*: matches no trial\. The trials are optimizer=sgd/seed-1, optimizer=RMS/',
         ),
-        (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a folder of this machine'),
+        (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a local folder'),
         (['--digits'], r'rates\.yaml: .*has no small version'),
-        (['--out='], r'--out=: must be the path of a folder'),
+        (['--out='], r'--out: must be the path of a folder'),
         (['--limit=0'], r'--limit: 0: must be a whole number, at least 1'),
-        (['--', '--preset=imagenet'], r'after --: only flags of a run; a preset is for the study to name'),
-        (['--', '--flagfile={}/flags'], r'after --: only flags of a run; a preset is for the study to name'),
+        (['--', '--preset=imagenet'], r'after --: only flags of a run are allowed; the study names the preset'),
+        (['--', '--flagfile={}/flags'], r'after --: only flags of a run are allowed; the study names the preset'),
     ],
 )
 def test_what_cannot_be_done_is_told(tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str) -> None:
@@ -129,7 +130,8 @@ def test_a_tpu_is_for_one_trial_at_a_time(digits_dir: str, tmp_path: pathlib.Pat
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir=digits_dir)
     told = mistake(capsys, file, f'--out={tmp_path}/out', '--workers=2', '--', '--tpu=node')
     assert (
-        '--tpu=node: is of several trials, and would run 2 at a time, but a TPU runs one. Leave out --workers' in told
+        '--tpu=node: several trials use this TPU, and 2 would run at a time, but a TPU runs one program. Leave out'
+        in told
     )
     assert not (tmp_path / 'out' / 'trials').exists()
 
@@ -154,8 +156,8 @@ def test_two_sweeps_in_a_folder_are_refused(digits_dir: str, tmp_path: pathlib.P
     (tmp_path / 'out').mkdir()
     folder = os.open(str(tmp_path / 'out'), os.O_RDONLY)
     try:
-        sweep._lock(folder, 'out')
-        assert 'another sweep runs there' in mistake(capsys, file, f'--out={tmp_path}/out')
+        plan.lock(folder, 'out')
+        assert 'another sweep is running there' in mistake(capsys, file, f'--out={tmp_path}/out')
     finally:
         os.close(folder)
 
@@ -188,8 +190,8 @@ def test_as_many_run_at_a_time_as_there_are_workers_and_a_failure_stops_none(tmp
     script = f'cd {tmp_path}; touch $$.runs; sleep 0.3; set -- "$*" *.runs; echo $(($# - 1)); sleep 0.1; rm $$.runs'
     script += '; case "$*" in *seed=3*) exit 1; esac'
     performance = Performance(tmp_path, script, seeds=5, workers=2)
-    stopping = performance.run()
-    assert performance.states() == {State.DONE: 4, State.FAILED: 1} and stopping.exit_code is None
+    performance.run().check()
+    assert performance.states() == {State.DONE: 4, State.FAILED: 1}
     beside = [log.strip() for log in performance.logs()]
     assert max(beside) == '2' and min(beside) in '12'
     # What is told is told while the next ones run.
@@ -207,12 +209,15 @@ def test_what_cannot_be_started_is_a_failure_of_that_trial(tmp_path: pathlib.Pat
     assert 'cannot be started' in performance.all_progress[0].reason
 
 
-@pytest.mark.parametrize(('number', 'exit_code'), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
-def test_a_signal_is_passed_on_and_waited_for(tmp_path: pathlib.Path, number: signal.Signals, exit_code: int) -> None:
+@pytest.mark.parametrize(('number', 'error'), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TerminatedError)])
+def test_signal__ends_running_trials_and_is_raised_after_them(
+    tmp_path: pathlib.Path, number: signal.Signals, error: Type[BaseException]
+) -> None:
     script = 'trap "sleep 0.5; echo saved; exit 75" TERM; echo ready; while :; do sleep 0.05; done'
     performance = Performance(tmp_path, script, seeds=3, workers=2)
     _when(lambda: performance.logs()[:2] == ['ready\n'] * 2, [number])
-    assert performance.run().exit_code == exit_code
+    with pytest.raises(error):
+        performance.run().check()
     assert performance.logs() == ['ready\nsaved\n'] * 2 + ['']
     assert performance.states() == {State.STOPPED: 2, State.WAITING: 1}
 
@@ -220,7 +225,8 @@ def test_a_signal_is_passed_on_and_waited_for(tmp_path: pathlib.Path, number: si
 def test_a_second_signal_kills(tmp_path: pathlib.Path) -> None:
     performance = Performance(tmp_path, 'trap "" TERM; echo ready; while :; do sleep 0.05; done', seeds=1, workers=1)
     _when(lambda: performance.logs() == ['ready\n'], [signal.SIGINT, signal.SIGINT])
-    assert performance.run().exit_code == 130
+    with pytest.raises(KeyboardInterrupt):
+        performance.run().check()
     assert performance.all_progress[0].reason == 'ended by SIGKILL'
 
 
@@ -249,7 +255,7 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     wait_for(lambda: (first / 'model' / 'model.ckpt-0.index').exists())
     whole.process.send_signal(signal.SIGINT)
     code, output = whole.end()
-    assert code == 130 and 'stopped; the same command goes on' in output, output
+    assert code == 130 and 'interrupted; the same command resumes the sweep' in output, output
     assert json.loads((first / 'outcome.json').read_text())['exit_code'] == 75
     assert not second.exists()
 
@@ -265,7 +271,7 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     done = (first / 'outcome.json').read_text()
 
     code, output = WholeSweep(*arguments).end()
-    assert code == 0 and '2 of 2 trials are done' in output, output
+    assert code == 0 and '2 of 2 trials done' in output, output
     assert (first / 'outcome.json').read_text() == done
     assert 'going on from' in (second / 'log.txt').read_text()
 
@@ -280,7 +286,7 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
 
 
-def test_a_list_whose_reader_has_seen_enough_is_no_failure(
+def test_list__reader_that_closes_the_pipe_prints_no_error(
     tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any
 ) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
@@ -288,8 +294,8 @@ def test_a_list_whose_reader_has_seen_enough_is_no_failure(
     os.close(reader)
     with open(writer, 'w') as output:
         monkeypatch.setattr(sys, 'stdout', output)
-        assert sweep_of(file, f'--out={tmp_path}/out', '--list') == 0
-    assert 'error' not in capsys.readouterr().err
+        assert sweep_of(file, f'--out={tmp_path}/out', '--list') == 1
+    assert not capsys.readouterr().err
 
 
 def test_flags_after_two_hyphens_are_every_trials(tmp_path: pathlib.Path, capsys: Any) -> None:
@@ -299,8 +305,8 @@ def test_flags_after_two_hyphens_are_every_trials(tmp_path: pathlib.Path, capsys
     assert len(listed) == 2 and all('--data_dir=mine' in line and '--train_steps=7' in line for line in listed)
     for arguments, message in (
         (['--optimizer=sgd'], '--optimizer: varies in the study'),
-        (['--seed=3'], "seed: is the sweep's to give"),
-        (['--preset=digits'], 'a preset is for the study to name'),
+        (['--seed=3'], 'seed: is set by the sweep'),
+        (['--preset=digits'], 'the study names the preset'),
         (['--trian_steps=3'], "Unknown command line flag 'trian_steps'"),
         (['stray'], 'stray: not a flag'),
     ):
@@ -321,4 +327,4 @@ def test_a_study_becomes_jobs_for_kubernetes(tmp_path: pathlib.Path, capsys: Any
         '--model_dir=gs://bucket/study/trials/batch=1024,warm-up/seed-2/model',
     ]
     assert '--image' in mistake(capsys, *arguments, *data)
-    assert 'needs a folder on gs://' in mistake(capsys, *arguments, '--image=mine')
+    assert 'must be a folder on gs://' in mistake(capsys, *arguments, '--image=mine')

@@ -122,7 +122,7 @@ def test_what_was_run_with_other_flags_is_refused(tmp_path: pathlib.Path) -> Non
         trials.check_unchanged([trial])
     assert str(error.value) == (
         f'{trial.folder}: was run with other flags than the study has now (optimizer: sgd -> RMS; learning_rate: 0.5 '
-        '-> 0.06). Give the study another --out, or remove the folders of what is to be run again.'
+        '-> 0.06). Name another folder with --out, or remove the folders of the trials to run again.'
     )
     with pytest.raises(StudyError, match='intra_op_threads: 2 -> 1'):
         write_whole(path, _changed(trial.config, **settled).to_json())
@@ -135,14 +135,14 @@ def _changed(config: Config, **changes: Any) -> Config:
 
 def test_folders_that_are_no_part_of_the_study_are_named(tmp_path: pathlib.Path) -> None:
     trial = trial_in(tmp_path)
-    assert trials.strangers(str(tmp_path), [trial]) == []
+    assert trials.folders_of_other_trials(str(tmp_path), [trial]) == []
     os.makedirs(trial.model_dir)
     other = tmp_path / 'trials' / 'default' / 'seed-9'
     shutil.copytree(trial.folder, str(other))
     # What a file manager leaves is no folder.
     for place in (tmp_path / 'trials', tmp_path / 'trials' / 'default'):
         (place / '.DS_Store').write_text('')
-    assert trials.strangers(str(tmp_path), [trial]) == [str(other)]
+    assert trials.folders_of_other_trials(str(tmp_path), [trial]) == [str(other)]
 
 
 @pytest.mark.parametrize(
