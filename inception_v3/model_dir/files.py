@@ -53,12 +53,26 @@ def check_writable(flag: str, folder: str) -> None:
         raise ConfigError(f'--{flag}={folder}: cannot be written to: {error.message}')
 
 
-def recorded_config(model_dir: str) -> Optional[Config]:
-    """The configuration in a run's `config.json`; None if the file is missing or damaged."""
+def read_config(model_dir: str) -> Optional[Config]:
+    """The configuration in a run's `config.json`; None if the file is missing or empty.
+
+    Raises:
+      ConfigError: the file is damaged, or has a setting that is not allowed.
+      RemoteError: the file cannot be read.
+    """
     path = os.path.join(model_dir, CONFIG_FILE)
-    if not remote.exists(path):
+    text = text_of(path)
+    if not text:
         return None
     try:
-        return Config.from_json(text_of(path))
+        return Config.from_json(text)
+    except ConfigError as error:
+        raise ConfigError(f'{path}: {error}')
+
+
+def recorded_config(model_dir: str) -> Optional[Config]:
+    """The configuration in a run's `config.json`; None if the file is missing or damaged."""
+    try:
+        return read_config(model_dir)
     except ConfigError:
         return None

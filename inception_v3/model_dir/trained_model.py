@@ -7,7 +7,6 @@ from typing import NamedTuple, Optional
 import tensorflow as tf
 
 from data import remote
-from data.files import text_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import (
@@ -19,7 +18,7 @@ from inception_v3.model_dir.checkpoints import (
     latest_checkpoint,
     step_of,
 )
-from inception_v3.model_dir.files import CONFIG_FILE
+from inception_v3.model_dir.files import CONFIG_FILE, read_config
 from inception_v3.moving_average import averaging_saver
 
 
@@ -70,14 +69,10 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     path = latest_checkpoint(model_dir) if checkpoint is None else _named(model_dir, checkpoint)
     if not path:
         raise CheckpointError(f'{model_dir}: there is no checkpoint in it.')
-    beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
-    text = text_of(beside)
-    if not text:
+    config = read_config(os.path.dirname(path))
+    if not config:
+        beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
         raise ConfigError(f'{beside}: does not exist, or is empty; it says how the checkpoint beside it was trained.')
-    try:
-        config = Config.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(f'{beside}: {error}')
     here = dataclasses.replace(
         config,
         use_tpu=False,

@@ -8,12 +8,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import tensorflow as tf
 
 from data import remote
-from data.files import text_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import digests, starts
 from inception_v3.model_dir.checkpoints import CheckpointError, latest_checkpoint, step_of
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
-from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE
+from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, read_config
 from inception_v3.model_dir.starts import Start
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
@@ -83,14 +82,10 @@ def read(model_dir: str) -> RunRecord:
       ConfigError: there is no configuration of a run, or it cannot be read.
       RemoteError: something is refused, or cannot be reached.
     """
-    path = os.path.join(model_dir, CONFIG_FILE)
-    text = text_of(path)
-    if not text:
+    config = read_config(model_dir)
+    if not config:
+        path = os.path.join(model_dir, CONFIG_FILE)
         raise ConfigError(f'{path}: does not exist, or is empty; name the model_dir of a run.')
-    try:
-        config = Config.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(f'{path}: {error}')
     return RunRecord(model_dir, config, starts.read(model_dir), read_evaluations(model_dir), _checkpoints(model_dir))
 
 
