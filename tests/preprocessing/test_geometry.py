@@ -1,4 +1,4 @@
-"""Resizing and mirroring against NumPy."""
+"""Tests of resizing against NumPy."""
 
 from typing import List, Tuple
 
@@ -17,7 +17,7 @@ def method_index(method: str) -> int:
 
 @pytest.mark.parametrize('in_graph', [False, True])
 @pytest.mark.parametrize('size', [(30, 50), (61, 47), (150, 225), (300, 451), (301, 500)])
-def test_bilinear_does_not_align_corners(size: Tuple[int, int], in_graph: bool) -> None:
+def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int], in_graph: bool) -> None:
     index = tf.constant(method_index('BILINEAR'))
     if in_graph:
         index = tf.compat.v1.placeholder_with_default(index, [])
@@ -28,8 +28,8 @@ def test_bilinear_does_not_align_corners(size: Tuple[int, int], in_graph: bool) 
 
 @pytest.mark.parametrize('size', [(60, 60), (299, 299), (300, 451), (500, 700)])
 @pytest.mark.parametrize('index', range(4))
-def test_bytes_are_resized_as_the_same_floats_are(size: Tuple[int, int], index: int) -> None:
-    """Whether they are converted before or in the kernel, which depends on the size."""
+def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], index: int) -> None:
+    """Both if bytes are converted beforehand and if the kernel converts them, which depends on the size."""
     of_bytes = geometry.apply_resize(tf.constant(CAT), *size, index)
     assert of_bytes.dtype == tf.float32
     of_floats = tf.compat.v1.image.resize(tf.constant(CAT, tf.float32), size, geometry.RESIZE_METHODS[index])
@@ -46,14 +46,14 @@ def test_bytes_are_resized_as_the_same_floats_are(size: Tuple[int, int], index: 
         ('AREA', [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
     ],
 )
-def test_each_method_enlarges_an_edge_as_it_is_known_to(method: str, by_hand: List[float]) -> None:
+def test_apply_resize__enlarges_an_edge_by_the_formula_of_each_method(method: str, by_hand: List[float]) -> None:
     edge = tf.constant(np.broadcast_to([[[0], [0], [1], [1]]], [4, 4, 3]), tf.float32)
     index = tf.compat.v1.placeholder_with_default(method_index(method), [])
     resized = evaluate(geometry.apply_resize(edge, 8, 8, index))
     np.testing.assert_allclose(resized, np.broadcast_to(np.reshape(by_hand, [1, 8, 1]), [8, 8, 3]), atol=1e-6)
 
 
-def test_area_averages_when_it_shrinks() -> None:
+def test_apply_resize__averages_by_area_when_shrinking() -> None:
     image = CAT[:300, :450] / 255.0
     resized = evaluate(
         geometry.apply_resize(tf.constant(image, tf.float32), 100, 90, tf.constant(method_index('AREA')))

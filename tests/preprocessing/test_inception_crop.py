@@ -1,4 +1,4 @@
-"""The random crops of the Inception preprocessing: ranges, boxes and seeds."""
+"""Tests of the random crops of the Inception preprocessing: ranges, boxes and seeds."""
 
 from typing import Any, List, Tuple
 
@@ -18,7 +18,7 @@ def _fixed_draws(_new_graph: None) -> None:
 
 
 def covered(crop: inception.Crop, boxes: np.ndarray, height: int, width: int) -> float:
-    """The largest share of a box that lies in the crop."""
+    """Returns the largest fraction of a box that lies in the crop."""
     ymin, xmin, ymax, xmax = (boxes[0] * [height, width, height, width]).T
     high = np.minimum(ymax, crop.top + crop.height) - np.maximum(ymin, crop.top)
     wide = np.minimum(xmax, crop.left + crop.width) - np.maximum(xmin, crop.left)
@@ -30,7 +30,7 @@ def covered(crop: inception.Crop, boxes: np.ndarray, height: int, width: int) ->
     ('min_covered', 'aspect_ratios', 'areas'),
     [(0.1, (3 / 4, 4 / 3), (0.05, 1.0)), (0.4, (0.5, 2.0), (0.4, 0.9)), (0.25, (0.9, 1.1), (0.05, 0.5))],
 )
-def test_every_crop_keeps_to_the_ranges(
+def test_draw_crop__stays_within_its_ranges(
     boxes: np.ndarray, min_covered: float, aspect_ratios: Tuple[float, float], areas: Tuple[float, float]
 ) -> None:
     height, width = 300, 400
@@ -50,7 +50,7 @@ def test_every_crop_keeps_to_the_ranges(
     assert max(shares) - min(shares) > 0.5 * (areas[1] - areas[0])
 
 
-def test_annotated_boxes_as_ymin_xmin_ymax_xmax_draw_the_crops_to_them() -> None:
+def test_draw_crop__covers_boxes_given_as_ymin_xmin_ymax_xmax() -> None:
     shape = tf.constant([300, 400, 3])
     corner = np.array([[[0.9, 0.0, 1.0, 0.1]]], np.float32)  # at the bottom, on the left
     near, anywhere = (
@@ -61,7 +61,7 @@ def test_annotated_boxes_as_ymin_xmin_ymax_xmax_draw_the_crops_to_them() -> None
     assert sum(share == 0 for share in anywhere) > 50
 
 
-def test_draws_of_training_crops_have_the_documented_ranges_by_default() -> None:
+def test_draw_distortion__has_the_documented_crop_ranges_by_default() -> None:
     def draw(**ranges: Any) -> List[Any]:
         return in_new_graph(lambda: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE), **ranges), 20)
 
@@ -71,7 +71,7 @@ def test_draws_of_training_crops_have_the_documented_ranges_by_default() -> None
     assert in_new_graph(draw_for_training, 20) == draw(**DOCUMENTED_CROP)
 
 
-def test_no_boxes_mean_the_whole_image() -> None:
+def test_draw_crop__uses_the_whole_image_without_boxes() -> None:
     without, whole = (
         in_new_graph(lambda b: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(b)), 20, boxes)
         for boxes in (NO_BOXES, WHOLE)
@@ -80,7 +80,7 @@ def test_no_boxes_mean_the_whole_image() -> None:
     np.testing.assert_array_equal(evaluate(inception.whole_image_box()), WHOLE)
 
 
-def test_the_graph_seed_fixes_the_crops() -> None:
+def test_draw_crop__follows_the_graph_seed() -> None:
     drawn = []
     for seed in (1, 1, 2):
         with tf.Graph().as_default():
@@ -91,13 +91,13 @@ def test_the_graph_seed_fixes_the_crops() -> None:
     assert first != other
 
 
-def test_two_crops_in_a_graph_with_a_seed_differ() -> None:
+def test_draw_crop__differs_between_calls_in_a_graph_with_a_seed() -> None:
     shape = tf.constant([300, 400, 3])
     one, other = (inception.draw_crop(shape, tf.constant(WHOLE)) for _ in range(2))
     assert all(first != second for first, second in draw_many((one, other), 5))
 
 
-def test_without_a_graph_seed_the_crops_differ_from_run_to_run() -> None:
+def test_draw_crop__differs_between_runs_without_a_graph_seed() -> None:
     drawn = []
     for _ in range(2):
         with tf.Graph().as_default():
@@ -105,14 +105,14 @@ def test_without_a_graph_seed_the_crops_differ_from_run_to_run() -> None:
     assert drawn[0] != drawn[1]
 
 
-def test_an_impossible_crop_becomes_the_whole_image() -> None:
+def test_draw_crop__is_the_whole_image_if_no_crop_is_possible() -> None:
     # 1,000 x 10 pixels: a crop of aspect 4/3 covers at most 0.0133 of them.
     crop = evaluate(inception.draw_crop(tf.constant([1000, 10, 3]), tf.constant(WHOLE)))
     assert crop == (0, 0, 1000, 10)
 
 
 @pytest.mark.parametrize('boxes', [WHOLE, NO_BOXES, BOXES])
-def test_distorted_bounding_box_crop_returns_the_box_of_its_pixels(boxes: np.ndarray) -> None:
+def test_distorted_bounding_box_crop__returns_the_box_of_its_pixels(boxes: np.ndarray) -> None:
     height, width = 60, 90
     crop, box = inception.distorted_bounding_box_crop(tf.constant(coordinates(height, width)), tf.constant(boxes))
     assert crop.dtype == tf.int32
@@ -124,7 +124,7 @@ def test_distorted_bounding_box_crop_returns_the_box_of_its_pixels(boxes: np.nda
     assert len({pixels.shape for pixels, _ in drawn}) > 10
 
 
-def test_distorted_bounding_box_crop_passes_its_ranges_on() -> None:
+def test_distorted_bounding_box_crop__applies_its_ranges() -> None:
     image = tf.constant(coordinates(100, 100))
     crop, _ = inception.distorted_bounding_box_crop(image, tf.constant(WHOLE), 0.5, (0.99, 1.01), (0.6, 0.7), 50)
     for pixels in draw_many(crop, 30):
@@ -132,7 +132,7 @@ def test_distorted_bounding_box_crop_passes_its_ranges_on() -> None:
         assert abs(pixels.shape[0] - pixels.shape[1]) <= 1
 
 
-def test_the_smallest_area_and_the_aspect_ratio_of_training_can_be_set() -> None:
+def test_draw_distortion__applies_the_settings_of_the_crop() -> None:
     shape, boxes = tf.constant([400, 400, 3]), tf.constant(WHOLE)
     distortion = inception.draw_distortion(shape, boxes, Settings(75, 75, crop_area_min=0.5, crop_aspect_ratio_max=1.1))
     crops = draw_many(distortion.crop, 200)

@@ -1,4 +1,4 @@
-"""The Inception preprocessing against NumPy: every formula by hand, every draw against its documented range."""
+"""Tests of the Inception preprocessing against NumPy: steps by hand, draws against their documented ranges."""
 
 import colorsys
 from typing import Any, Callable, Dict, Tuple
@@ -24,7 +24,7 @@ def _fixed_draws(_new_graph: None) -> None:
 
 
 def hue_and_contrast(fast_mode: bool, use_fast_color_distort: bool) -> Tuple[np.ndarray, np.ndarray]:
-    """How much `preprocess_for_train` turned the hue of one colour, and scaled a grey gradient, in 60 draws."""
+    """Returns the hue rotation of one colour and the factor on a grey gradient, in 60 training draws."""
     color = np.broadcast_to([0.6, 0.5, 0.4], [40, 40, 3])
     gradient = np.broadcast_to(np.linspace(0.4, 0.6, 40)[:, None, None], [40, 40, 3])
     outputs = [
@@ -35,7 +35,7 @@ def hue_and_contrast(fast_mode: bool, use_fast_color_distort: bool) -> Tuple[np.
             tf.constant(WHOLE),
             fast_mode=fast_mode,
             use_fast_color_distort=use_fast_color_distort,
-            # Nearly the whole image: the gradient stays as steep as it was.
+            # Crops are nearly the whole image, so the gradient keeps its slope.
             crop_area_min=0.99,
         )
         for image in (color, gradient)
@@ -47,7 +47,7 @@ def hue_and_contrast(fast_mode: bool, use_fast_color_distort: bool) -> Tuple[np.
     return (np.array(turns) + 0.5) % 1 - 0.5, np.array(factors)
 
 
-def test_full_mode_turns_the_hue_and_changes_the_contrast() -> None:
+def test_preprocess_for_train__distorts_hue_and_contrast_in_full_mode() -> None:
     turns, factors = hue_and_contrast(fast_mode=False, use_fast_color_distort=False)
     assert -0.201 <= turns.min() < -0.15
     assert 0.201 >= turns.max() > 0.15
@@ -55,16 +55,16 @@ def test_full_mode_turns_the_hue_and_changes_the_contrast() -> None:
     assert 1.52 >= factors.max() > 1.4
 
 
-def test_fast_mode_leaves_hue_and_contrast_alone() -> None:
+def test_preprocess_for_train__keeps_hue_and_contrast_in_fast_mode() -> None:
     turns, factors = hue_and_contrast(fast_mode=True, use_fast_color_distort=False)
     np.testing.assert_allclose(turns, 0, atol=1e-5)
     np.testing.assert_allclose(factors, 1, atol=0.02)
 
 
-def test_the_fast_color_distortion_leaves_contrast_alone_even_in_full_mode() -> None:
+def test_preprocess_for_train__keeps_contrast_with_fast_color_in_full_mode() -> None:
     turns, factors = hue_and_contrast(fast_mode=False, use_fast_color_distort=True)
     np.testing.assert_allclose(factors, 1, atol=0.02)
-    assert np.abs(turns).max() > 0.01  # it moves the chroma, though
+    assert np.abs(turns).max() > 0.01  # The chroma moves, and with it the hue.
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_fast_color_distortion_leaves_contrast_alone_even_in_full_mode() -> 
         ),
     ],
 )
-def test_the_defaults_are_the_documented_ranges(
+def test_defaults__are_the_documented_ranges(
     function: Callable[..., Any], arguments: Tuple[Any, ...], documented: Dict[str, Any]
 ) -> None:
     def build(settings: Dict[str, Any]) -> Any:
@@ -105,7 +105,7 @@ def test_the_defaults_are_the_documented_ranges(
             np.testing.assert_array_equal(one, other)
 
 
-def test_fast_mode_is_always_bilinear_in_ordering_0() -> None:
+def test_draw_distortion__is_bilinear_with_ordering_0_in_fast_mode() -> None:
     for use_fast_color_distort in (True, False):
         drawn = inception.draw_distortion(
             tf.constant([30, 30, 3]),
@@ -116,17 +116,17 @@ def test_fast_mode_is_always_bilinear_in_ordering_0() -> None:
         assert set(values) == {(BILINEAR, 0)}
 
 
-def test_full_mode_takes_every_method_with_every_ordering() -> None:
+def test_draw_distortion__draws_every_method_with_every_ordering_in_full_mode() -> None:
     drawn = inception.draw_distortion(tf.constant([30, 30, 3]), tf.constant(WHOLE), FULL)
     values = draw_many((drawn.resize_method, drawn.color_ordering), 800)
     counts = np.zeros([4, 4])
     np.add.at(counts, tuple(np.transpose(values)), 1)
-    # 50 of each pair on average; four standard deviations.
+    # Expected: 50 of each pair; the tolerance is four standard deviations.
     assert counts.min() > 22
     assert counts.max() < 78
 
 
-def test_half_of_the_images_are_mirrored() -> None:
+def test_draw_distortion__flips_half_of_the_images() -> None:
     shape = tf.constant([30, 30, 3])
     mirrored = inception.draw_distortion(shape, tf.constant(WHOLE), Settings(20, 20)).flip
     never = inception.draw_distortion(shape, tf.constant(WHOLE), Settings(20, 20, random_flip=False)).flip
@@ -135,7 +135,7 @@ def test_half_of_the_images_are_mirrored() -> None:
     assert flips[:, 1].sum() == 0
 
 
-def test_a_flip_is_an_exact_mirror() -> None:
+def test_apply_distortion__flips_to_an_exact_mirror_image() -> None:
     whole = inception.Crop(0, 0, 300, 451)
     images = [
         inception.apply_distortion(
@@ -150,12 +150,12 @@ def test_a_flip_is_an_exact_mirror() -> None:
     assert np.abs(mirrored - plain).max() > 0.5
 
 
-# The whole of the training preprocessing.
+# All steps of training.
 
 
 @pytest.mark.parametrize('dtype', [np.uint8, np.float32])
 @pytest.mark.parametrize('size', [(64, 48), (299, 299)])
-def test_a_drawn_distortion_applies_as_documented(size: Tuple[int, int], dtype: type) -> None:
+def test_apply_distortion__equals_the_documented_steps(size: Tuple[int, int], dtype: type) -> None:
     pixels = CAT if dtype == np.uint8 else (CAT / 255.0).astype(np.float32)
     image = tf.compat.v1.placeholder_with_default(pixels, [None, None, 3])
     distortion = inception.draw_distortion(tf.shape(image), tf.constant(WHOLE), Settings(*size))
@@ -171,7 +171,7 @@ def test_a_drawn_distortion_applies_as_documented(size: Tuple[int, int], dtype: 
         np.testing.assert_allclose(distorted, (np.clip(by_hand, 0, 1) - 0.5) * 2, atol=1e-5)
 
 
-def test_a_full_distortion_applies_the_drawn_method_and_ordering() -> None:
+def test_apply_distortion__applies_the_drawn_method_and_ordering() -> None:
     pixels = CAT[120:140, 200:230]
     image = tf.constant(pixels)
     distortion = inception.draw_distortion(tf.shape(image), tf.constant(WHOLE), FULL)
@@ -201,7 +201,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize('settings', SETTINGS)
-def test_preprocess_for_train_draws_and_applies(settings: Any) -> None:
+def test_preprocess_for_train__composes_draw_and_apply(settings: Any) -> None:
     def build(documented: bool) -> tf.Tensor:
         image, boxes = tf.constant(CAT), tf.constant(BOXES)
         if documented:
@@ -216,7 +216,7 @@ def test_preprocess_for_train_draws_and_applies(settings: Any) -> None:
 
 @pytest.mark.parametrize('settings', SETTINGS)
 @pytest.mark.parametrize('pixels', [CAT, skimage.data.rocket()[:, 60:300], CAT[:1, :1], CAT[:1], CAT[:200, :2]])
-def test_training_images_are_within_minus_1_and_1(pixels: np.ndarray, settings: Any) -> None:
+def test_preprocess_for_train__returns_values_from_minus_1_to_1(pixels: np.ndarray, settings: Any) -> None:
     image = tf.compat.v1.placeholder_with_default(pixels, [None, None, 3])
     distorted = inception.preprocess_for_train(image, 20, 25, tf.constant(NO_BOXES), **settings)
     assert (distorted.dtype, distorted.shape.as_list()) == (tf.float32, [20, 25, 3])
@@ -226,7 +226,7 @@ def test_training_images_are_within_minus_1_and_1(pixels: np.ndarray, settings: 
     assert values.std() > 0
 
 
-def test_uint8_and_float_images_are_trained_on_alike() -> None:
+def test_preprocess_for_train__is_equal_for_bytes_and_floats() -> None:
     of_bytes, of_floats = (
         in_new_graph(lambda p: inception.preprocess_for_train(tf.constant(p), 50, 60, tf.constant(WHOLE)), 4, pixels)
         for pixels in (CAT, (CAT / 255.0).astype(np.float32))
@@ -242,7 +242,7 @@ def test_uint8_and_float_images_are_trained_on_alike() -> None:
 @pytest.mark.parametrize(
     ('shape', 'fraction', 'begin'),
     [
-        # Where the crop begins: half of the eighth that goes, rounded down.
+        # The crop begins at half of the eighth that is cut off, rounded down.
         ((300, 451), 0.875, (18, 28)),
         ((300, 451), 1.0, (0, 0)),
         ((300, 451), 0.5, (75, 112)),
@@ -252,7 +252,7 @@ def test_uint8_and_float_images_are_trained_on_alike() -> None:
         ((1, 1), 0.875, (0, 0)),
     ],
 )
-def test_evaluation_crops_centrally_and_resizes_bilinearly(
+def test_preprocess_for_eval__crops_centrally_and_resizes_bilinearly(
     shape: Tuple[int, int], fraction: float, begin: Tuple[int, int], static: bool, dtype: type
 ) -> None:
     pixels = CAT[: shape[0], : shape[1]]
@@ -264,7 +264,7 @@ def test_evaluation_crops_centrally_and_resizes_bilinearly(
     np.testing.assert_allclose(evaluate(prepared), (resize_bilinear(cropped, 37, 53) - 0.5) * 2, atol=1e-5)
 
 
-def test_evaluation_keeps_seven_eighths_by_default() -> None:
+def test_preprocess_for_eval__keeps_seven_eighths_by_default() -> None:
     default, explicit = evaluate(
         inception.preprocess_for_eval(tf.constant(CAT), 60, 60),
         inception.preprocess_for_eval(tf.constant(CAT), 60, 60, central_fraction=0.875),
@@ -272,7 +272,7 @@ def test_evaluation_keeps_seven_eighths_by_default() -> None:
     np.testing.assert_array_equal(default, explicit)
 
 
-def test_black_and_white_become_minus_1_and_1() -> None:
+def test_preprocess_for_eval__maps_black_and_white_to_minus_1_and_1() -> None:
     image = np.repeat([[0], [255]], 8, axis=1)[:, :, np.newaxis].repeat(3, axis=2).astype(np.uint8)
     prepared = evaluate(inception.preprocess_for_eval(tf.constant(image), 2, 2, central_fraction=1.0))
     np.testing.assert_allclose(prepared[:, :, 0], [[-1, -1], [1, 1]], atol=1e-6)
