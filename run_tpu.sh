@@ -353,8 +353,12 @@ for folder in "$DATA_DIR" "$MODEL_DIR"; do
     fail "$bucket: this bucket cannot be listed; gcloud storage buckets create $bucket --location=${ZONE%-*} makes it"
   fi
 done
-step "$here/run" python -m inception_v3.preflight --topology="$TPU_TYPE" "$@" ||
-  fail 'the preflight failed, so nothing was started'
+code=0
+step "$here/run" python -m inception_v3.preflight --topology="$TPU_TYPE" "$@" || code=$?
+if [ "$code" -ne 0 ]; then
+  say 'the preflight failed, so nothing was started'
+  exit "$code"
+fi
 
 if [ "${CLOUD_SHELL:-}" = true ]; then
   hand_over

@@ -1,4 +1,4 @@
-"""Image files that a user names one by one, by their folder or by a pattern; and what is wrong with one."""
+"""Image files that a user names by path, folder or pattern, and the reasons why a file cannot be decoded."""
 
 import glob
 import os
@@ -11,40 +11,43 @@ from data.image_header import read_header
 from preprocessing.decoding import MAX_PIXELS
 
 EXTENSIONS = ('.jpg', '.jpeg', '.png', '.gif')
-# More than the largest image that is decoded can take.
-_MOST_BYTES = 1 << 30
+# Larger than any file of an image with at most MAX_PIXELS pixels.
+_MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
 _DECODED = ('JPEG', 'PNG', 'GIF')
 
 
 class UnreadableError(ValueError):
-    """Why an image file cannot be used."""
+    """An image file cannot be used; the message gives the reason."""
 
 
 class Found(NamedTuple):
-    """What some names stand for.
+    """The files that a user's arguments name.
 
     Attributes:
-      paths: of image files, in the order of the names, and in that of their own names in a folder; each once.
-      problems: why a name stands for nothing, a line each.
-      others: files in folders that are no images by their extensions.
+      paths: image files without duplicates, in the order of the arguments, sorted by name within a folder.
+      problems: a line for each argument that names no image.
+      skipped: files in folders whose extension is not that of an image.
     """
 
     paths: List[str]
     problems: List[str]
-    others: List[str]
+    skipped: List[str]
 
 
 def find(names: Sequence[str]) -> Found:
-    """The image files of some names: files, folders with all that is in them, and patterns with `*`, `?`, `[…]`, `**`.
+    """Finds the image files that arguments name.
 
-    A file that is named, or matches a pattern, is taken for an image whatever its extension; in folders the extension
-    tells. Hidden files in folders are passed over.
+    A folder stands for all image files below it, chosen by extension; hidden files and folders are skipped. A file
+    that is named itself, or matches a pattern, is used whatever its extension.
+
+    Args:
+      names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
     """
     found = Found([], [], [])
     for name in names:
         if remote.is_remote(name):
-            found.problems.append(f'{show(name)}: images have to be on this machine; copy it here first.')
+            found.problems.append(f'{show(name)}: remote images are not supported; copy it to this machine first.')
         elif os.path.isdir(name):
             _add_folder(name, found)
         elif os.path.lexists(name):
@@ -59,42 +62,42 @@ def find(names: Sequence[str]) -> Found:
 def _add_matches(pattern: str, found: Found) -> None:
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
-        found.problems.append(f'{show(pattern)}: no file has such a name.')
+        found.problems.append(f'{show(pattern)}: no file matches this pattern.')
     for path in matches:
         if not os.path.isdir(path):
             found.paths.append(path)
-        elif '**' not in pattern:  # which matches what is in the folder, too
+        elif '**' not in pattern:  # `**` matches the folder's files as well.
             _add_folder(path, found)
 
 
 def _add_folder(folder: str, found: Found) -> None:
     images = 0
 
-    def refuse(error: OSError) -> None:
+    def report(error: OSError) -> None:
         found.problems.append(f'{show(error.filename)}: cannot be listed: {error.strerror}.')
 
-    for parent, folders, names in os.walk(folder, onerror=refuse):
+    for parent, folders, names in os.walk(folder, onerror=report):
         folders[:] = sorted(name for name in folders if not name.startswith('.'))
         for name in sorted(name for name in names if not name.startswith('.')):
             is_image = name.lower().endswith(EXTENSIONS)
             images += is_image
-            (found.paths if is_image else found.others).append(os.path.join(parent, name))
+            (found.paths if is_image else found.skipped).append(os.path.join(parent, name))
     if not images:
-        found.problems.append(f'{show(folder)}: a folder without images: they end in {", ".join(EXTENSIONS)}.')
+        found.problems.append(f'{show(folder)}: no images in this folder; they end in {", ".join(EXTENSIONS)}.')
 
 
 def read(path: str) -> bytes:
-    """The content of an image file.
+    """Reads an image file.
 
     Raises:
-      UnreadableError: it cannot be read, or is no file that an image can be in.
+      UnreadableError: the file cannot be read, is no regular file, or is too large for an image.
     """
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError('is no file')
-        if status.st_size > _MOST_BYTES:
-            raise UnreadableError(f'has {status.st_size:,} bytes; there may be {_MOST_BYTES:,}')
+            raise UnreadableError('is not a regular file')
+        if status.st_size > _MAX_BYTES:
+            raise UnreadableError(f'has {status.st_size:,} bytes; at most {_MAX_BYTES:,} are allowed')
         with open(path, 'rb') as file:
             return file.read()
     except OSError as error:
@@ -102,28 +105,28 @@ def read(path: str) -> bytes:
 
 
 def why_undecodable(encoded: bytes, reason: str) -> str:
-    """Why an image file cannot be decoded, in words.
+    """Explains why an image cannot be decoded.
 
     Args:
-      encoded: its content.
-      reason: what TensorFlow says, where there is nothing better to say.
+      encoded: the file's content.
+      reason: TensorFlow's message, used if the header shows no problem.
     """
     header = read_header(encoded)
     if not encoded:
         return 'is empty'
     if header is None:
-        return 'is no image, or damaged at its beginning: neither JPEG, PNG nor GIF'
+        return 'is not a JPEG, PNG or GIF image, or its beginning is damaged'
     if header.format not in _DECODED:
-        return f'is a {header.format} image; JPEG, PNG and GIF are taken'
+        return f'is a {header.format} image; supported are JPEG, PNG and GIF'
     if header.width * header.height > MAX_PIXELS:
-        return f'has {header.width:,} x {header.height:,} pixels; there may be {MAX_PIXELS:,}'
+        return f'has {header.width:,} x {header.height:,} pixels; at most {MAX_PIXELS:,} are allowed'
     if header.format == 'GIF':
-        return 'is a GIF of several pictures, or damaged; those of one picture are taken'
+        return 'is an animated GIF, or damaged; GIFs of one frame are supported'
     if not header.sound:
-        return f'is a {header.kind} image that is cut short or damaged'
+        return f'is a {header.kind} image that is truncated or damaged'
     return f'is a damaged {header.kind} image ({shown(reason)})'
 
 
 def show(path: str) -> str:
-    """A path as messages have it, in characters that print."""
+    """Returns a path in printable characters, for messages."""
     return shown(path, _LONGEST_PATH)

@@ -475,9 +475,9 @@ def test_what_gcloud_says_of_a_setting_may_be_no_setting(world: World, said: str
 
 
 def test_a_failed_preflight_costs_nothing(world: World) -> None:
-    world.script(preflight=[{'code': 1, 'says': 'error: --optimizer=adam: must be sgd, momentum or RMS.\n'}])
+    world.script(preflight=[{'code': 2, 'says': 'error: --optimizer=adam: must be sgd, momentum or RMS.\n'}])
     done = world.call('--create')
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert 'must be sgd' in done.stderr and 'preflight failed' in done.stderr
     assert world.log() == CHECKS
 

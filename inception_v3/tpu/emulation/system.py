@@ -4,7 +4,6 @@ import contextlib
 from typing import Any, Iterator, List, Optional
 from unittest import mock
 
-import tensorflow as tf
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu import tpu_system_metadata
 
@@ -33,13 +32,6 @@ def fixed_topology(topology: Topology) -> Iterator[None]:
         )
 
     with mock.patch.object(tpu_system_metadata, '_query_tpu_system_metadata', answer):
-        yield
-
-
-@contextlib.contextmanager
-def without_graph_files() -> Iterator[None]:
-    """While it is open, training does not write its graph for TensorBoard: hundreds of megabytes for a large slice."""
-    with mock.patch.object(tf.compat.v1.summary.FileWriterCache, 'get'):
         yield
 
 
