@@ -1,4 +1,4 @@
-"""Studies: their cases, the files that they are read from, and what is refused."""
+"""Studies: their cases, their files, and the errors in them."""
 
 import pathlib
 from typing import Any, Dict, List, Tuple
@@ -57,7 +57,7 @@ def named(axes: List[Axis]) -> Dict[str, Any]:
     return {case.name: dict(case.settings) for case in Study(axes=axes).cases()}
 
 
-def test_a_grid_is_every_combination() -> None:
+def test_grid__is_every_combination() -> None:
     assert named([grid(optimizer=['sgd', 'RMS'], learning_rate=[0.1, 1])]) == {
         'optimizer=sgd,learning_rate=0.1': {'optimizer': 'sgd', 'learning_rate': 0.1},
         'optimizer=sgd,learning_rate=1': {'optimizer': 'sgd', 'learning_rate': 1},
@@ -66,41 +66,41 @@ def test_a_grid_is_every_combination() -> None:
     }
 
 
-def test_what_is_zipped_varies_together_and_names_tell_what_differs() -> None:
+def test_zipped__varies_flags_together_and_names_those_that_differ() -> None:
     assert named([zipped(train_batch_size=[8, 16], train_steps=[20, 10], optimizer=['sgd', 'sgd'])]) == {
         'train_batch_size=8,train_steps=20': {'train_batch_size': 8, 'train_steps': 20, 'optimizer': 'sgd'},
         'train_batch_size=16,train_steps=10': {'train_batch_size': 16, 'train_steps': 10, 'optimizer': 'sgd'},
     }
 
 
-def test_axes_are_multiplied_and_named_cases_keep_their_names() -> None:
+def test_axes__are_multiplied_and_named_cases_keep_their_names() -> None:
     axes = [cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}}), grid(optimizer=['sgd', 'RMS'])]
     names = ['plain,optimizer=sgd', 'plain,optimizer=RMS', 'warm-up,optimizer=sgd', 'warm-up,optimizer=RMS']
     assert list(named(axes)) == names
 
 
-def test_without_axes_there_is_one_case_with_the_flags_of_the_study() -> None:
+def test_cases__without_axes_there_is_one() -> None:
     (case,) = Study(flags={'train_steps': 5}).cases()
     assert (case.name, case.settings, case.flags) == ('default', {}, {'train_steps': 5})
 
 
-def test_a_case_wins_over_the_flags_of_the_study() -> None:
+def test_cases__override_the_flags_of_the_study() -> None:
     study = Study(flags={'train_steps': 5, 'optimizer': 'RMS'}, axes=[cases({'short': {'train_steps': 2}})])
     assert [case.flags for case in study.cases()] == [{'train_steps': 2, 'optimizer': 'RMS'}]
 
 
-def test_names_are_fit_for_folders() -> None:
+def test_names__are_valid_for_folders() -> None:
     (name, _) = named([grid(data_dir=['gs://bucket/a b', '../c'])])
     assert name == 'data_dir=gs-bucket-a-b'
     assert not set(name) & set('/ *?[')
 
 
 @pytest.mark.parametrize(('seeds', 'all_seeds'), [(1, (1,)), (3, (1, 2, 3)), ((7, 0), (7, 0)), ([2], (2,))])
-def test_seeds(seeds: Any, all_seeds: Tuple[int, ...]) -> None:
+def test_seeds__number_or_list(seeds: Any, all_seeds: Tuple[int, ...]) -> None:
     assert Study(seeds=seeds).all_seeds == all_seeds
 
 
-def test_the_same_study_in_python_and_in_yaml(tmp_path: pathlib.Path) -> None:
+def test_load__python_and_yaml_give_the_same_study(tmp_path: pathlib.Path) -> None:
     in_python, in_yaml = load(written(tmp_path, 'a.py', PYTHON)), load(written(tmp_path, 'a.yaml', YAML))
     assert in_python.name == in_yaml.name == 'a'
     assert in_python.question == in_yaml.question == 'Does warm-up\nhelp?'
@@ -113,7 +113,7 @@ def test_the_same_study_in_python_and_in_yaml(tmp_path: pathlib.Path) -> None:
     assert not list(tmp_path.glob('__pycache__'))
 
 
-def test_a_small_version_has_the_axes_and_seeds_of_the_study_unless_it_names_its_own() -> None:
+def test_small__inherits_axes_and_seeds() -> None:
     study = Study(
         flags={'width': 128}, axes=[grid(optimizer=['sgd', 'RMS'])], seeds=2, digits=Small({'train_steps': 6})
     )
@@ -182,11 +182,11 @@ def test_a_small_version_has_the_axes_and_seeds_of_the_study_unless_it_names_its
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: pathlib.Path, name: str, text: str, message: str) -> None:
+def test_load__refuses_invalid_studies(tmp_path: pathlib.Path, name: str, text: str, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         load(written(tmp_path, name, text))
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: pathlib.Path) -> None:
+def test_load__refuses_a_missing_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(StudyError, match='no such file'):
         load(str(tmp_path / 'a.yaml'))
