@@ -168,7 +168,7 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
         self._resize_range = vgg_preprocessing.resize_range(settings.height, settings.width)
 
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> vgg_preprocessing.Distortion:
-        """Draws the smaller side after resizing, the place of the crop and the flip."""
+        """Draws the smaller side after resizing, the position of the crop and the flip."""
         return vgg_preprocessing.draw_distortion(*self._resize_range, self._settings.random_flip, uniform)
 
     def crop(
@@ -185,7 +185,7 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
         return vgg_preprocessing.resize_window(pixels, window, self._settings.height, self._settings.width)
 
     def finish(self, image: tf.Tensor, distortion: Optional[vgg_preprocessing.Distortion] = None) -> tf.Tensor:
-        """Flips and subtracts the channel means."""
+        """Flips and subtracts the channel means; only subtracts in evaluation."""
         if distortion is not None:
             image = apply_flip(image, distortion.flip)
         return vgg_preprocessing.subtract_mean(image)
@@ -203,5 +203,5 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
         return images + vgg_preprocessing.CHANNEL_MEANS
 
 
-# By the value of --preprocessing.
+# The objects, by the value of --preprocessing.
 PREPROCESSINGS: Dict[str, Type[Any]] = {'inception': InceptionPreprocessing, 'vgg': VggPreprocessing}

@@ -63,7 +63,12 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
             for number in range(1, config.image_summaries + 1):
                 values = session.run(fetches)
                 image = f'{number:02d} {tag_name(int(values["label"]), class_names)}'
-                _add(summary, f'{split}/{image}, before', values['whole'], 'The whole image; outlined: its crop.')
+                _add(
+                    summary,
+                    f'{split}/{image}, before',
+                    values['whole'],
+                    'The whole image, with the outline of its crop.',
+                )
                 _add(summary, f'{split}/{image}, {after}', values['seen'], "The network's input.")
     return summary
 

@@ -13,7 +13,7 @@ DOCUMENTED_CROP = {'min_object_covered': 0.1, 'aspect_ratio_range': (3 / 4, 4 / 
 
 
 def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Bilinear with align_corners=False: output pixel i lies at i * input size / output size."""
+    """Resizes bilinearly with align_corners=False: output pixel i lies at i * input size / output size."""
     for axis, size in enumerate([height, width]):
         length = image.shape[axis]
         places = np.arange(size, dtype=np.float32) * (np.float32(length) / np.float32(size))
@@ -25,5 +25,5 @@ def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def coordinates(height: int, width: int) -> np.ndarray:
-    """An image whose pixels say where they are: (row, column, 0)."""
+    """Returns an image whose pixels are their own coordinates: (row, column, 0)."""
     return np.stack([*np.indices([height, width]), np.zeros([height, width], int)], -1).astype(np.int32)
