@@ -342,7 +342,7 @@ def empty_data(folder: str) -> None:
 def test_a_spoilt_checkpoint_is_named(copied: Config, spoil: Any, mode: str) -> None:
     spoil(str(copied.model_dir))
     config = dataclasses.replace(copied, mode=mode, train_steps=9, min_eval_interval=0, eval_timeout=1)
-    with pytest.raises(CheckpointError, match=r'/checkpoint: names |model\.ckpt-5: is damaged'):
+    with pytest.raises(CheckpointError, match=r'/checkpoint: lists |model\.ckpt-5: is damaged'):
         execute(config)
 
 
