@@ -4,6 +4,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from benchmarks import arguments
 from console import program
+from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
 from inception_v3.settings import flags
 
@@ -25,7 +26,7 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags,
     def command(screen: Screen) -> Optional[int]:
         own, command_line = arguments.parse(argv, own_flags)
         if command_line.help:
-            print(flags.help_text(name, purpose, command_line, own_flags))
+            print(f'{flags.help_text(name, purpose, command_line, own_flags)}\n\n{EXIT_CODES}')
             return None
         set_up_logging(screen, command_line.verbose)
         return perform(own, command_line, screen)

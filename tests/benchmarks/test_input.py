@@ -66,7 +66,7 @@ def test_tar__sweep_works_and_variants_are_refused(capsys: Any, photo_dir: str, 
     assert row['measurements'][0]['images'] == 16
     code, out, err = run(capsys, *given, '--variants=train')
     assert (code, out) == (2, '')
-    assert 'error: --data_format=tar: the plain decode and the naive pipeline,' in err
+    assert 'error: --data_format=tar: the plain decoder and the naive pipeline,' in err
     assert 'benchmarks.tar_reading' in err
     code, out, err = run(capsys, '--data_format=tar', '--sweep=files')
     assert (code, out) == (2, '')
