@@ -1,8 +1,8 @@
-"""Measures an input pipeline: a session reads images from it, in a process of its own.
+"""One measurement of an input pipeline: images read from it by a session, in a process of its own.
 
-The process has its own TensorFlow, threads and memory, so that all of its CPU time and its memory peak are the
-pipeline's. It runs this module, `python -m benchmarks.measurement`, which reads a `Run` as JSON from standard input and
-prints a `Measurement` as JSON.
+A process of its own has its own TensorFlow, threads and memory, so that all of its CPU time and its peak of memory are
+the pipeline's. The process is this module, `python -m benchmarks.measurement`: it takes a `Run` as JSON from its
+standard input, and prints a `Measurement` as JSON.
 """
 
 import contextlib
@@ -19,40 +19,39 @@ import tensorflow as tf
 from absl import app
 
 from benchmarks.naive import NaivePipeline
-from console.errors import RetryableError
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
 
-# Batches before the measurement starts: they fill the shuffle buffer and start all threads.
+# Batches before the clock starts: they fill the shuffle buffer and start all threads.
 _WARM_UP_BATCHES = 2
-# With fewer batches, one that is partly prepared at either end would distort the result.
+# Batches are handed over whole: with few of them, one more or less under way at the ends would count.
 _LEAST_BATCHES = 4
-# Seconds after which a measurement counts as hung.
+# What is ended as hung, in seconds.
 _TIMEOUT = 1800
-# Seconds between checks of a measurement, and the fraction of the machine's memory that must stay available.
-_POLL_INTERVAL = 0.2
+# How often a measurement is looked after, in seconds, and the fraction of the memory that it has to leave.
+_LOOK_INTERVAL = 0.2
 _LEAST_AVAILABLE = 0.08
 
 STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'decoding', 'preprocessing', 'transfer'
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
 
 
-class MeasurementError(RetryableError):
-    """A failed measurement."""
+class MeasurementError(Exception):
+    """A measurement that failed, and why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A pipeline to measure.
+    """What is measured.
 
     Attributes:
-      is_naive: whether it is the naive pipeline; else it is the program's `InputPipeline`.
-      is_training: whether it reads training records; else it repeats the validation records.
-      until: the last phase: storage, preprocessing or transfer; for the naive pipeline also parsing or decoding, the
-        first parts of preprocessing.
+      is_naive: the naive pipeline; else the program's own, `InputPipeline`.
+      is_training: training records; else validation records, again and again.
+      until: the last phase that is run: storage, preprocessing or transfer; of the naive pipeline also parsing or
+        decoding, which preprocessing begins with.
       config: the configuration; its batch size is that of one call of the pipeline.
-      images: least number of images to read after the warm-up.
+      images: images to read after the warm-up, at least.
     """
 
     is_naive: bool
@@ -78,13 +77,13 @@ class Run:
 
 
 class Measurement(NamedTuple):
-    """The result of a measurement.
+    """What was measured.
 
     Attributes:
-      images: number of images read after the warm-up.
+      images: images that were read, after the warm-up.
       cpu_ms: CPU time of the process per image, in milliseconds: all threads, user and system.
-      images_per_second: throughput.
-      peak_mb: peak of the process's resident memory, in MB (10⁶ bytes), including TensorFlow itself.
+      images_per_second: by the clock.
+      peak_mb: the peak of the process's resident memory, in MB (10⁶ bytes), TensorFlow itself included.
     """
 
     images: int
@@ -99,11 +98,11 @@ Failed = Dict[Run, str]
 
 @tf.autograph.experimental.do_not_convert
 def build(run: Run) -> tf.data.Dataset:
-    """The pipeline of a run, repeated without end.
+    """The pipeline of a run, without end.
 
-    The whole pipeline yields batches. A pipeline that is cut off after an earlier phase yields one of every
-    `batch_size` elements of that phase. The other elements are prepared, too, and dropped inside the data set at no
-    cost. So the differences between these pipelines are the costs of the phases.
+    The whole pipeline gives its batches. What ends with an earlier phase gives one element of every `batch_size`, as
+    that phase leaves it: the others are made and dropped inside the data set, where that costs nothing. So the phases'
+    differences are what each adds.
     """
     if run.is_naive:
         naive = NaivePipeline(run.is_training, run.config)
@@ -121,9 +120,9 @@ def build(run: Run) -> tf.data.Dataset:
         whole = pipeline({'batch_size': run.batch_size})
         if run.until == TRANSFER:
             return whole.repeat()
-        dataset = pipeline.storage()
-        dataset = pipeline.preprocessing(dataset) if run.until == PREPROCESSING else dataset
-        # The options include the number of threads.
+        dataset = pipeline._storage()
+        dataset = pipeline._preprocessing(dataset) if run.until == PREPROCESSING else dataset
+        # Such as its threads.
         dataset = dataset.with_options(whole.options())
     return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
 
@@ -146,7 +145,7 @@ def perform(run: Run) -> Measurement:
 
 
 def _images_in(element: Any, run: Run) -> int:
-    """The number of images in a batch, without the padding of evaluation's last batch."""
+    """How many images a batch holds; evaluation's last one is filled up with what is none."""
     if run.until != TRANSFER:
         return run.batch_size
     _, labels = element
@@ -159,8 +158,8 @@ def _cpu_seconds() -> float:
 
 
 def peak_bytes() -> int:
-    """The peak of this process's resident memory, in bytes."""
-    # A process inherits getrusage's ru_maxrss from its parent, so that cannot be used.
+    """The most resident memory that this process has had."""
+    # Not getrusage's ru_maxrss, which a process inherits from the one that started it.
     with open('/proc/self/status') as status:
         (line,) = (line for line in status if line.startswith('VmHWM:'))
     return int(line.split()[1]) << 10
@@ -170,9 +169,9 @@ def measure(run: Run) -> Measurement:
     """Measures in a new process.
 
     Raises:
-      MeasurementError: the measurement failed; the message gives the reason.
+      MeasurementError: it failed; the message says why.
     """
-    # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
+    # The naive pipeline has its memory from where TensorFlow has it by itself; ours, from where the program sets it to.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
     process = subprocess.Popen(
         [sys.executable, '-m', 'benchmarks.measurement'],
@@ -190,28 +189,28 @@ def measure(run: Run) -> Measurement:
             raise
     if process.returncode:
         if process.returncode < 0:
-            # The kernel kills a process when a container's memory is used up.
+            # Such as when a container's memory is used up.
             raise MeasurementError(f'ended by signal {-process.returncode}')
         raise MeasurementError([f'exit code {process.returncode}', *err.splitlines()][-1])
     return Measurement(**json.loads(out))
 
 
 def _wait(process: 'subprocess.Popen[str]', text: str) -> Tuple[str, str]:
-    """Sends text to a process and returns its output; fails if it hangs or uses too much memory."""
-    unsent: Optional[str] = text
+    """What a process says to a text, unless it hangs, or takes memory that others need."""
+    given: Optional[str] = text
     deadline = time.monotonic() + _TIMEOUT
     while time.monotonic() < deadline:
         try:
-            return process.communicate(unsent, timeout=_POLL_INTERVAL)
+            return process.communicate(given, timeout=_LOOK_INTERVAL)
         except subprocess.TimeoutExpired:
-            unsent = None
+            given = None
         if _available_memory() < _LEAST_AVAILABLE:
-            raise MeasurementError(f'ended: less than {_LEAST_AVAILABLE:.0%} of the memory was still available')
+            raise MeasurementError(f'ended: it had left less than {_LEAST_AVAILABLE:.0%} of the memory available')
     raise MeasurementError(f'ended: not done after {_TIMEOUT} seconds')
 
 
 def _available_memory() -> float:
-    """The fraction of this machine's memory that is available."""
+    """The fraction of this machine's memory that is there to be taken."""
     with open('/proc/meminfo') as meminfo:
         sizes = {name: int(size.split()[0]) for name, _, size in (line.partition(':') for line in meminfo)}
     return sizes['MemAvailable'] / sizes['MemTotal']
@@ -220,14 +219,15 @@ def _available_memory() -> float:
 def interleave(
     runs: Sequence[Run], repeats: int, progress: Callable[[str], None], measured: Measured, failed: Failed
 ) -> None:
-    """Measures all runs in turn, and repeats that: other load on the machine then affects all runs alike.
+    """Measures all runs, one after the other, and that `repeats` times: what disturbs the machine disturbs them alike.
 
     Args:
-      runs: the runs to measure.
-      repeats: number of rounds.
-      progress: called with a line about the progress.
-      measured: receives the measurements, in the order of the rounds; it keeps them after an interruption.
-      failed: receives the runs that failed, with the reason; they are not measured again.
+      runs: what to measure.
+      repeats: how often.
+      progress: is told how far it is.
+      measured: is filled with the measurements, in the order of the repeats, so that they are there when this is
+        interrupted.
+      failed: is filled with the runs that failed, which are not tried again, and why.
     """
     for repeat in range(repeats):
         for number, run in enumerate(runs):
@@ -243,15 +243,15 @@ def interleave(
 
 
 def main() -> int:
-    """Measures the run that standard input describes, and prints the measurement."""
+    """Measures what standard input says, and prints the measurement."""
     with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as score:
-        # If the machine runs out of memory, the kernel should end this process rather than another.
+        # If memory runs out, this process is to be ended, and no other.
         score.write('1000')
     try:
         print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
     except (app.UsageError, tf.errors.OpError) as error:
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        # On one line, without the operations that TensorFlow appends.
+        # Without the operations that TensorFlow names after it, and on one line.
         print(' '.join(message.partition('[[')[0].split()), file=sys.stderr)
         return 1
     return 0

@@ -1,3 +1,3 @@
-"""Screen, messages and errors of all commands, and the settings that TensorFlow reads at import."""
+"""The screen, messages and errors of every command, and the settings that TensorFlow reads when it is loaded."""
 
-from console import tensorflow_settings  # noqa: F401  Must precede the import of TensorFlow.
+from console import tensorflow_settings  # noqa: F401  Before any module loads TensorFlow.

@@ -1,0 +1,1 @@
+"""The documentation: its pages, and the programs that make parts of them."""

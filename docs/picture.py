@@ -1,0 +1,156 @@
+"""Draws docs/digits.png: the terminal of a digits run, its loss, and its accuracy.
+
+./run python -m docs.picture                 runs the digits preset with --seed=1 (minutes), then draws
+./run python -m docs.picture --run=FOLDER    draws a run again that an earlier call with --run has left there
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
+
+import matplotlib
+
+matplotlib.use('Agg')
+
+import matplotlib.pyplot as plt
+
+from inception_v3.hooks.progress import Status
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_PICTURE = _ROOT / 'docs' / 'digits.png'
+_COMMAND = ['-m', 'inception_v3.main', '--preset=digits', '--seed=1']
+_RECORDING = 'terminal.txt'
+_COLUMNS = 88
+# The live line of this step is shown.
+_SHOWN_STEP = 1200
+_LINE_ENDS = re.compile('\r\x1b\\[K|\r?\n')
+
+
+class Terminal(NamedTuple):
+    """The content of a terminal during and after a run.
+
+    Attributes:
+      lines: the lines that stay.
+      live: the states of the live line, each with the number of lines above it.
+    """
+
+    lines: List[str]
+    live: List[Tuple[int, str]]
+
+
+def record(folder: pathlib.Path) -> None:
+    """Runs the digits preset in a folder, and writes what it sends to its terminal beside the results."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, 'PYTHONPATH': str(_ROOT), 'COLUMNS': str(_COLUMNS)}
+    process = subprocess.Popen([sys.executable, *_COMMAND], cwd=folder, stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    with open(folder / _RECORDING, 'wb') as file:
+        for content in _read(master):
+            file.write(content)
+    if process.wait() != 0:
+        raise SystemExit(f'error: the run failed; its output is in {folder / _RECORDING}')
+
+
+def _read(terminal: int) -> Iterator[bytes]:
+    while True:
+        try:
+            content = os.read(terminal, 1 << 16)
+        except OSError:  # The program has closed its end.
+            return
+        if not content:
+            return
+        yield content
+
+
+def replay(recording: str) -> Terminal:
+    """Separates the lines that stay from the states of the live line."""
+    lines: List[str] = []
+    live: List[Tuple[int, str]] = []
+    begin = 0
+    for end in _LINE_ENDS.finditer(recording):
+        text = recording[begin : end.start()]
+        begin = end.end()
+        if end.group().endswith('\n'):
+            lines.append(text)
+        elif text:
+            live.append((len(lines), text))
+    return Terminal(lines, live)
+
+
+def draw(terminal: Terminal, evaluations: Sequence[Tuple[int, float]], path: pathlib.Path) -> None:
+    """Draws the picture.
+
+    Args:
+      terminal: the terminal of the run.
+      evaluations: step and top-1, in [0, 1], of each evaluation.
+      path: the PNG file to write.
+    """
+    statuses = [(status, above, text) for above, text in terminal.live for status in [Status.parse(text)] if status]
+    _, above, shown = min(statuses, key=lambda entry: abs(entry[0].step - _SHOWN_STEP))
+    losses = [(status.step, status.loss) for status, _, _ in statuses]
+    command = '$ ./run python ' + ' '.join(_COMMAND)
+    text = _wrapped([command, *terminal.lines[:above], shown, '', '…', '', *terminal.lines[above:]])
+
+    figure = plt.figure(figsize=(11, 4.6), dpi=100)
+    screen = figure.add_axes([0, 0, 0.655, 1])
+    screen.set_facecolor('#1c1f26')
+    screen.set_xticks([])
+    screen.set_yticks([])
+    screen.text(0.02, 0.97, text, color='#e6e6e6', family='monospace', fontsize=8, va='top', linespacing=1.25)
+    loss_axes = figure.add_axes([0.72, 0.58, 0.26, 0.36])
+    loss_axes.plot(*zip(*losses), color='#0072b2', linewidth=0.8)
+    loss_axes.set_title('training loss', fontsize=9, loc='left')
+    accuracy_axes = figure.add_axes([0.72, 0.1, 0.26, 0.36])
+    steps, accuracies = zip(*evaluations)
+    accuracy_axes.plot(steps, [100 * accuracy for accuracy in accuracies], 'o-', color='#d55e00')
+    for step, accuracy in evaluations:
+        label = f'{accuracy:.1%}'
+        accuracy_axes.annotate(
+            label, (step, 100 * accuracy), (0, -13), textcoords='offset points', ha='center', fontsize=8
+        )
+    accuracy_axes.set_title('top-1 of all validation images, %', fontsize=9, loc='left')
+    accuracy_axes.set_xlabel('step', fontsize=8)
+    accuracy_axes.set_ylim(90, 100)
+    for axes in (loss_axes, accuracy_axes):
+        axes.set_xlim(0, 1.08 * max(steps))
+        axes.tick_params(labelsize=8)
+        axes.spines[['top', 'right']].set_visible(False)
+    figure.savefig(path, pil_kwargs={'optimize': True})
+    plt.close(figure)
+
+
+def _wrapped(lines: Sequence[str]) -> str:
+    return '\n'.join(textwrap.fill(line, _COLUMNS, subsequent_indent='         ') for line in lines)
+
+
+def main() -> None:
+    """Makes the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        '--run', type=pathlib.Path, help='folder of the run, made if need be (default: a temporary one)'
+    )
+    parser.add_argument(
+        '--out', type=pathlib.Path, default=_PICTURE, help='PNG file to write (default docs/digits.png)'
+    )
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.run or pathlib.Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / _RECORDING).exists():
+            record(folder)
+        results = (folder / 'runs' / 'digits' / 'results.jsonl').read_text().splitlines()
+        evaluations = [(result['step'], result['top_1']) for result in map(json.loads, results)]
+        draw(replay((folder / _RECORDING).read_bytes().decode('utf-8')), evaluations, arguments.out)
+    print(f'{arguments.out}  {arguments.out.stat().st_size / 1000:.0f} kB')
+
+
+if __name__ == '__main__':
+    main()

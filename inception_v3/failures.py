@@ -1,0 +1,248 @@
+"""Failures of a run: their causes in a user's words, the checkpoint that is kept, and the command that resumes."""
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import traceback
+from typing import Iterator, Optional, Sequence
+
+import tensorflow as tf
+from absl import app
+
+from console.errors import CommandError, RetryableError
+from console.log import logger
+from console.screen import Screen
+from data import record_checker, records, remote
+from data.formats import FORMATS
+from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import splits_of
+from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir.bad_records import checker_of
+from inception_v3.model_dir.checkpoints import PASSED_OVER, latest_checkpoint, pass_over, step_before, step_of
+from inception_v3.model_dir.files import check_writable
+from inception_v3.model_dir.leftovers import remove_leftovers
+
+# The system's messages for ENOSPC, EDQUOT and EFBIG.
+_DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
+# The operation that reports the errors of the input pipeline.
+_INPUT_OPERATION = 'IteratorGetNext'
+# Bad records that one message lists.
+_LISTED_AT_MOST = 10
+
+
+class DiskError(CommandError):
+    """A disk is full, or a folder has vanished."""
+
+
+class TrainingError(CommandError):
+    """Training cannot continue."""
+
+
+class InterruptedTrainingError(TrainingError, RetryableError):
+    """Training was interrupted from outside; the same command resumes it."""
+
+
+class DivergedError(Exception):
+    """Training has diverged.
+
+    Args:
+      what: the evidence, as the beginning of a sentence.
+      step: the step that showed it, counted from 0.
+      steps_before: the number of steps that were done when the loss was last fine. A checkpoint of this many steps may
+        itself be the cause: its own loss is the bad one, or was never seen.
+    """
+
+    def __init__(self, what: str, step: int, steps_before: int):
+        super().__init__(what)
+        self.what = what
+        self.step = step
+        self.steps_before = steps_before
+
+
+def what_is_kept(model_dir: str) -> str:
+    """A sentence that names the checkpoint from which the same command resumes."""
+    try:
+        checkpoint = latest_checkpoint(model_dir)
+        step = step_of(checkpoint) if checkpoint else 0
+    except (tf.errors.OpError, app.UsageError):
+        return 'The content of --model_dir is kept, and the same command resumes from it.'
+    if not step:
+        return 'There is no checkpoint yet.'
+    return f'The checkpoint of step {step} is kept, and the same command resumes from it.'
+
+
+@contextlib.contextmanager
+def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
+    """Adds the cause of a remote file's failure, and the kept checkpoint, to its message.
+
+    Raises:
+      RemoteError: in place of the failure.
+    """
+    model_dir = str(config.model_dir)
+    try:
+        yield
+    except (tf.errors.OpError, remote.RemoteError) as error:
+        if isinstance(error, remote.RemoteError):
+            kind, text = type(error), str(error)
+        else:
+            kind, text = remote.kind_of(error), remote.explain_if_remote(error, model_dir) or ''
+        if not text:
+            raise
+        screen.clear()
+        raise kind(f'{text} {what_is_kept(model_dir)}')
+
+
+@contextlib.contextmanager
+def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
+    """Names a full disk or a vanished folder, and removes half-written files; the caller has locked model_dir.
+
+    Raises:
+      DiskError: in place of the failure.
+    """
+    model_dir = str(config.model_dir)
+    try:
+        yield
+    except (tf.errors.OpError, OSError, ValueError) as error:
+        text = None if isinstance(error, app.UsageError) else explain_disk(error, model_dir, config.export_dir)
+        if not text:
+            raise
+        screen.clear()
+        if config.mode != 'eval':
+            remove_leftovers(model_dir)
+        raise DiskError(f'{text} {what_is_kept(model_dir)}' if os.path.isdir(model_dir) else text)
+
+
+def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
+    """The cause of a failure if it lies in a local disk, with its flag; None if it does not.
+
+    Args:
+      error: any exception.
+      model_dir: the run's folder, which existed when the run began.
+      export_dir: the folder for exports, if there is one.
+    """
+    if not remote.is_remote(model_dir) and not os.path.isdir(model_dir):
+        return (
+            f'--model_dir={model_dir}: the folder has vanished since the run began. Restore it, or mount its disk '
+            'again; the same command resumes from its checkpoints.'
+        )
+    message = str(error.message if isinstance(error, tf.errors.OpError) else error)
+    full = _DISK_FULL.search(message)
+    if not full:
+        return None
+    flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
+    free = shutil.disk_usage(folder).free
+    return (
+        f'--{flag}={folder}: cannot be written to: {full.group().lower()}; {free / 1e6:,.1f} MB are free. Free some '
+        'space.'
+    )
+
+
+@contextlib.contextmanager
+def refusals_explained() -> Iterator[None]:
+    """Turns a ValueError that TPUEstimator raises about a run's settings into a message.
+
+    Raises:
+      ConfigError: in place of the ValueError. One that any other code raises is a defect, and stays as it is.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+        if isinstance(error, app.UsageError) or 'tensorflow_estimator' not in raised_in:
+            raise
+        raise ConfigError(f'TPUEstimator refuses the settings of this run: {str(error).splitlines()[0]}')
+
+
+@contextlib.contextmanager
+def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[None]:
+    """Names the record that made the input pipeline fail.
+
+    The failed operation does not say which record it read; a search of the files does.
+
+    Args:
+      config: of the run.
+      splits: the splits that the pipeline reads.
+      screen: shows the progress of the search.
+
+    Raises:
+      DataError: in place of the failure.
+    """
+    try:
+        yield
+    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+        screen.clear()
+        is_of_input = any(text in error.message for text in (_INPUT_OPERATION, records.UNPARSABLE))
+        if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in error.message:
+            raise
+        logger.info('a record cannot be used; searching for it')
+        at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
+        found = list(itertools.islice(_bad_records(config, splits, screen), at_most))
+        screen.clear()
+        if not found:
+            raise
+        lines = [
+            f'--max_bad_records={config.max_bad_records}: more records than that cannot be used:',
+            *[str(bad_record) for bad_record in found[:_LISTED_AT_MOST]],
+            *(['and more.'] if len(found) > _LISTED_AT_MOST else []),
+            'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped. The checkpoints '
+            'are kept.',
+        ]
+        raise records.DataError('\n'.join(lines))
+
+
+def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
+    for split in splits:
+        paths = FORMATS[config.data_format].find_shards(config.data_dir, split)
+        with contextlib.closing(checker_of(config, split)) as checker:
+            yield from checker.search(paths, screen.update)
+
+
+def check_reachable(config: Config) -> None:
+    """Reads a record file of each split, and writes to model_dir: the files that a session depends on.
+
+    Raises:
+      CommandError: a file cannot be read or written.
+    """
+    if config.use_data == 'real':
+        for split in splits_of(config):
+            remote.check_readable(FORMATS[config.data_format].find_shards(config.data_dir, split)[0])
+    check_writable('model_dir', str(config.model_dir))
+
+
+def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> TrainingError:
+    """The error that ends a run that has diverged. Sets its newest checkpoint aside if that may be the cause.
+
+    Args:
+      error: the evidence.
+      config: of the run.
+      began_at: the step at which this command began to train; None if it has not.
+    """
+    model_dir, removed = str(config.model_dir), ''
+    if _may_be_the_cause(error.steps_before, config, began_at):
+        pass_over(model_dir, error.steps_before)
+        removed = (
+            f'The checkpoint of step {error.steps_before}, which led to it, was moved into '
+            f'{os.path.join(model_dir, PASSED_OVER)}. '
+        )
+    kept = latest_checkpoint(model_dir)
+    return TrainingError(
+        f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
+        f'{removed}The checkpoint of step {step_of(kept) if kept else 0} is kept. A lower --learning_rate, or '
+        '--use_learning_rate_warmup, keeps the loss finite.'
+    )
+
+
+def _may_be_the_cause(step: int, config: Config, began_at: Optional[int]) -> bool:
+    """Whether the newest checkpoint is of this step, may be what made the loss bad, and has an older one before it.
+
+    A TPU shows only the loss of a loop's last step. So a checkpoint that this command began with is not blamed there.
+    """
+    newest = latest_checkpoint(str(config.model_dir))
+    return (
+        newest is not None
+        and step_of(newest) == step
+        and not (config.use_tpu and step == began_at)
+        and step_before(str(config.model_dir), step) is not None
+    )

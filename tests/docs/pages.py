@@ -1,0 +1,40 @@
+"""The pages of the documentation, and the commands in them."""
+
+import pathlib
+import re
+from typing import List, NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [
+    'README.md',
+    'README.ja.md',
+    'studies/README.md',
+    'benchmarks/README.md',
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / 'docs').glob('*.md')),
+]
+_IN_TEXT = re.compile(r'`((?:BUCKET=\S+ )?(?:\./run|\./run_tpu\.sh|docs/build|\.ci/run)(?: [^`]+)?)`')
+_IN_BLOCK = re.compile(r'(?:    |)((?:BUCKET=\S+ )?(?:\./run |\./run_tpu\.sh|docs/build|\.ci/run).*)')
+
+
+class Command(NamedTuple):
+    """A command line, and the page that shows it."""
+
+    page: str
+    line: str
+
+
+def read(page: str) -> str:
+    """The text of a page."""
+    return (ROOT / page).read_text(encoding='utf-8')
+
+
+def commands() -> List[Command]:
+    """Every command of every page: in blocks, with continued lines joined, and in running text."""
+    found = []
+    for page in PAGES:
+        text = read(page).replace('\\\n', ' ')
+        for line in text.splitlines():
+            block = _IN_BLOCK.fullmatch(line)
+            found += [block.group(1)] if block else _IN_TEXT.findall(line.replace(r'\|', '|'))
+        found = [Command(page, entry) if isinstance(entry, str) else entry for entry in found]
+    return found

@@ -1,0 +1,69 @@
+"""The map from the guide to the code names files, symbols and tests that exist."""
+
+import ast
+import functools
+import re
+from typing import List, NamedTuple, Set
+
+import pytest
+
+from tests.docs.pages import ROOT, read
+
+_ROW = re.compile(r'\| (?P<concept>[^|]+) \| `(?P<code>[^`|]+)` \| `(?P<test>[^`|]+)` \|')
+
+
+class Row(NamedTuple):
+    """A row of the map: a concept, `file:symbol`, and `file::test`."""
+
+    concept: str
+    code: str
+    test: str
+
+
+def rows_of(page: str) -> List[Row]:
+    """The rows of the map's tables in a page."""
+    return [Row(**match.groupdict()) for match in map(_ROW.fullmatch, read(page).splitlines()) if match]
+
+
+@functools.lru_cache(maxsize=None)
+def symbols_of(path: str) -> Set[str]:
+    """The names that a module defines: functions, classes, constants, and `Class.method`."""
+    names: Set[str] = set()
+
+    def add(body: List[ast.stmt], prefix: str) -> None:
+        for statement in body:
+            if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                names.add(prefix + statement.name)
+                if isinstance(statement, ast.ClassDef):
+                    add(statement.body, f'{prefix}{statement.name}.')
+            targets: List[ast.expr] = []
+            if isinstance(statement, ast.Assign):
+                targets = statement.targets
+            elif isinstance(statement, ast.AnnAssign):
+                targets = [statement.target]
+            names.update(prefix + target.id for target in targets if isinstance(target, ast.Name))
+
+    add(ast.parse(read(path)).body, '')
+    return names
+
+
+@pytest.mark.parametrize('row', rows_of('docs/map.md'), ids=lambda row: row.concept)
+def test_map__names_code_and_a_test_that_exist(row: Row) -> None:
+    path, _, symbol = row.code.partition(':')
+    assert (ROOT / path).is_file()
+    assert not symbol or symbol in symbols_of(path)
+    test_file, _, test = row.test.partition('::')
+    assert (ROOT / test_file).is_file()
+    assert test.startswith('test_') and test in symbols_of(test_file)
+
+
+def test_map__is_read_whole() -> None:
+    lines = read('docs/map.md').splitlines()
+    rows = [line for line in lines if line.startswith('|') and not line.startswith(('| concept', '|---'))]
+    assert len(rows_of('docs/map.md')) == len(rows) >= 50
+
+
+def test_map__of_the_readme_is_a_part_of_the_whole_map() -> None:
+    rows = rows_of('README.md')
+    assert len(rows) >= 20
+    assert set(rows) <= set(rows_of('docs/map.md'))

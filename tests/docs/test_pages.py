@@ -1,0 +1,73 @@
+"""The pages: their sizes, their links, and the parts that are generated."""
+
+import pathlib
+import re
+from typing import List
+
+import pytest
+
+from docs import flags_page, picture, site_hooks
+from tests.docs.pages import PAGES, ROOT, read
+
+_LINK = re.compile(r'\]\((?P<target>[^)#]+)(?:#(?P<heading>[^)]+))?\)')
+
+
+def headings(page: str) -> List[str]:
+    """The anchors of a page's headings."""
+    titles = re.findall('^#+ (.*)$', read(page), re.MULTILINE)
+    return [re.sub(r'[^\w\- ]', '', title.lower()).strip().replace(' ', '-') for title in titles]
+
+
+@pytest.mark.parametrize('page', PAGES)
+def test_page__links_to_files_and_headings_that_exist(page: str) -> None:
+    for match in _LINK.finditer(read(page)):
+        target, heading = match.group('target', 'heading')
+        if target.startswith('https://'):
+            continue
+        path = (ROOT / page).parent / target
+        assert path.exists(), target
+        assert heading is None or heading in headings(str(path.resolve().relative_to(ROOT)))
+
+
+def test_readme__is_short() -> None:
+    assert len(read('README.md').splitlines()) <= 120
+    assert len(read('README.ja.md').splitlines()) < 80
+
+
+def test_site__has_every_page_in_its_navigation() -> None:
+    navigation = read('mkdocs.yml').partition('\nnav:')[2]
+    for page in PAGES:
+        if page.startswith('docs/'):
+            assert f' {pathlib.Path(page).name}\n' in navigation
+    for address in site_hooks._READMES.values():
+        assert f' {address}\n' in navigation
+
+
+def test_site__has_every_module_of_the_packages() -> None:
+    modules = {module for room in site_hooks.rooms().values() for module in room}
+    assert {'inception_v3.model_fn', 'inception_v3.preflight.__main__', 'console.errors'} <= modules
+
+
+def test_flags_page__is_that_of_config() -> None:
+    # If this fails: ./run python -m docs.flags_page
+    assert flags_page.PAGE.read_text(encoding='utf-8') == flags_page.text()
+
+
+def test_picture__is_small() -> None:
+    assert 10_000 < (ROOT / 'docs' / 'digits.png').stat().st_size < 100_000
+
+
+def test_picture__separates_the_live_line_from_the_log() -> None:
+    recording = (
+        'started\r\n\r\x1b[Kstep 1 of 3\r\x1b[Kstep 2 of 3\r\x1b[Kevaluated\r\n\r\x1b[Kstep 3 of 3\r\x1b[Kdone\r\n'
+    )
+    terminal = picture.replay(recording)
+    assert terminal.lines == ['started', 'evaluated', 'done']
+    assert terminal.live == [(1, 'step 1 of 3'), (1, 'step 2 of 3'), (2, 'step 3 of 3')]
+
+
+def test_picture__is_drawn_from_a_terminal_and_evaluations(tmp_path: pathlib.Path) -> None:
+    live = [(1, f'step {step} of 1500, loss {3000 / (step + 1):.4f}, 400.0 images/s') for step in range(1, 1500, 100)]
+    terminal = picture.Terminal(['started', 'top-1 98.61%'], live)
+    picture.draw(terminal, [(500, 0.96), (1000, 0.97), (1500, 0.98)], tmp_path / 'picture.png')
+    assert (tmp_path / 'picture.png').read_bytes().startswith(b'\x89PNG')

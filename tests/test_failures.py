@@ -1,0 +1,84 @@
+"""A disk that is full during a run: a small file system of its own, really filled."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import ConfigError
+from inception_v3.failures import explain_disk, refusals_explained
+from inception_v3.model_dir.checkpoints import check_sound
+
+# Fills the disk when the run has its first checkpoint; makes room again, and gives the same command one step to go.
+SCRIPT = """
+mount -t tmpfs -o size=48m tmpfs "$DISK" || exit 77
+"$@" --train_steps=1000000 2>"$OUT/err" &
+for i in $(seq 600); do [ -e "$DISK/model/checkpoint" ] && break; sleep 0.1; done
+cat /dev/zero >"$DISK/filler" 2>"$OUT/filled"
+wait $!
+echo $? >"$OUT/code"
+cp -r "$DISK/model" "$OUT/after"
+rm "$DISK/filler"
+"$@" --train_steps=1 2>"$OUT/err_again"
+echo $? >"$OUT/code_again"
+cp -r "$DISK/model" "$OUT/again"
+"""
+
+
+def test_what_is_full_is_told_and_other_failures_are_not(tmp_path: Any) -> None:
+    full = tf.errors.ResourceExhaustedError(None, None, f'{tmp_path}/export/1/variables; No space left on device')
+    (tmp_path / 'export').mkdir()
+    text = explain_disk(full, str(tmp_path), f'{tmp_path}/export')
+    assert text and text.startswith(f'--export_dir={tmp_path}/export: cannot be written to: no space left on device; ')
+    text = explain_disk(OSError(122, 'Disk quota exceeded'), str(tmp_path), None)
+    assert text and text.startswith(f'--model_dir={tmp_path}: cannot be written to: disk quota exceeded')
+    for other in (tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating tensor'), ValueError('no')):
+        assert explain_disk(other, str(tmp_path), None) is None
+    gone = explain_disk(ValueError("Parent directory doesn't exist"), str(tmp_path / 'gone'), None)
+    assert gone and gone.startswith(f'--model_dir={tmp_path}/gone: the folder has vanished')
+    assert explain_disk(ValueError('no'), 'gs://bucket/gone', None) is None
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_told_and_the_checkpoints_are_whole(digits_dir: str, tmp_path: Any) -> None:
+    (tmp_path / 'disk').mkdir()
+    program = [sys.executable, '-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
+    program += [f'--model_dir={tmp_path}/disk/model', '--export_dir=', '--mode=train', '--save_checkpoints_secs=1']
+    done = subprocess.run(
+        ['unshare', '--map-root-user', '--mount', 'sh', '-c', SCRIPT, 'sh', *program],
+        env={**os.environ, 'DISK': str(tmp_path / 'disk'), 'OUT': str(tmp_path)},
+        capture_output=True,
+        timeout=240,
+    )
+    if done.returncode and not (tmp_path / 'code').exists():
+        pytest.skip(f'no file system can be mounted here: {done.stderr.decode()}')
+    error = (tmp_path / 'err').read_text()
+    assert (tmp_path / 'code').read_text() == '2\n', error
+    assert f'--model_dir={tmp_path}/disk/model: cannot be written to: no space left on device; ' in error
+    assert 'Traceback' not in error
+    after = tf.train.latest_checkpoint(str(tmp_path / 'after'))
+    check_sound(after)
+    step = after.rpartition('-')[2]
+    assert f'The checkpoint of step {step} is kept, and the same command resumes' in error or step == '0', error
+    assert not [name for name in os.listdir(str(tmp_path / 'after')) if '_temp_' in name or '.tmp' in name]
+    assert (tmp_path / 'code_again').read_text() == '0\n', (tmp_path / 'err_again').read_text()
+    check_sound(tf.train.latest_checkpoint(str(tmp_path / 'again')))
+
+
+def test_refusals_explained__a_refusal_of_tpu_estimator_is_a_message(tmp_path: Any) -> None:
+    tpu = tf.compat.v1.estimator.tpu
+    estimator = tpu.TPUEstimator(
+        lambda features, labels: None, config=tpu.RunConfig(model_dir=str(tmp_path)), use_tpu=False
+    )
+    message = 'TPUEstimator refuses the settings of this run: Must specify steps > 0, given: -1'
+    with pytest.raises(ConfigError, match=message), refusals_explained():
+        estimator.train(lambda: None, steps=-1)
+
+
+def test_refusals_explained__a_defect_of_this_program_is_not_hidden() -> None:
+    with pytest.raises(ValueError, match='a defect') as error, refusals_explained():
+        raise ValueError('a defect')
+    assert type(error.value) is ValueError

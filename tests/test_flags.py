@@ -1,0 +1,166 @@
+"""The command line."""
+
+import dataclasses
+from typing import Any, List
+
+import pytest
+
+import inception_v3
+from inception_v3 import flags
+from inception_v3.config import Config, ConfigError
+from inception_v3.presets import DESCRIPTIONS, PRESETS
+from inception_v3.setting import setting_of
+
+
+def parse(*arguments: str) -> flags.CommandLine:
+    return flags.parse(['program', *arguments])
+
+
+def test_without_flags_it_is_the_documented_default() -> None:
+    assert parse() == flags.CommandLine(Config())
+
+
+def test_every_field_is_a_flag_with_its_type() -> None:
+    config = parse('--train_steps=7', '--learning_rate=1e-3', '--use_tpu=false', '--optimizer=sgd', '--tpu=node').config
+    assert config == Config(train_steps=7, learning_rate=0.001, use_tpu=False, optimizer='sgd', tpu='node')
+    for field in dataclasses.fields(Config):
+        value = getattr(Config(use_tpu=False, model_dir='m'), field.name)
+        if value is not None:
+            assert parse(f'--{field.name}={value}').given == {field.name}
+
+
+def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
+    config = parse('--preset=digits', '--train_steps=7').config
+    assert config.train_steps == 7
+    assert config.depth_multiplier == PRESETS['digits']['depth_multiplier']
+    assert config.optimizer == Config().optimizer
+    # A flag that says what the default says, too.
+    assert parse('--preset=digits', '--random_flip').config.random_flip
+
+
+def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None:
+    assert parse('--preset=digits', '--tpu=node').config.use_tpu
+    assert parse('--preset=digits', '--master=grpc://node:8470').config.use_tpu
+    assert not parse('--tpu=node', '--use_tpu=False').config.use_tpu
+    emulated = parse('--preset=digits', '--tpu=emulated:4x2')
+    assert (emulated.config.use_tpu, emulated.config.num_shards, emulated.config.hosts) == (True, 4, 2)
+    assert emulated.given == {'tpu'}
+    with pytest.raises(ConfigError, match='--num_shards=8: --tpu=emulated:4 has 4 cores'):
+        parse('--tpu=emulated:4', '--num_shards=8')
+
+
+def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> None:
+    assert not parse('--nomoving_average').config.moving_average
+    (tmp_path / 'flags').write_text('--train_steps=9\n--optimizer=momentum\n')
+    config = parse(f'--flagfile={tmp_path / "flags"}', '--train_steps=8').config
+    assert (config.optimizer, config.train_steps) == ('momentum', 8)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'parts'),
+    [
+        (['--preset=foo'], ['preset', 'foo', 'digits', 'imagenet']),
+        (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
+        (['--optimizer=adam'], ['--optimizer=adam', 'sgd, momentum or RMS']),
+        (['--train_batch_size=many'], ['train_batch_size=many', 'a whole number']),
+        (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),
+        (['--learning_rate=fast'], ['learning_rate=fast', 'a number']),
+        (['--use_tpu=maybe'], ['use_tpu=maybe', 'True or False']),
+        (['--train_steps'], ['train_steps', 'value']),
+        (['train'], ['train: not a flag', '--name=value']),
+        (['--flagfile=/no/such/file'], ['--flagfile=/no/such/file: cannot be read: No such file']),
+        (['--flagfile=/'], ['--flagfile=/: cannot be read: Is a directory']),
+        (['--flagfile'], ['--flagfile with no argument']),
+        (['--nouse_tpu=1'], ['--nouse_tpu=1', '--help']),
+        (['--train_steps=3000000000'], ['--train_steps=3000000000: must be at most 2147483647']),
+        (['--train_batch_size=1' + '0' * 99], ['--train_batch_size=1000', 'must be at most 2147483647']),
+        (['--data_dir=\udcff'], [r'--data_dir=\udcff: must be a text in UTF-8']),
+        (['--optimizer=a\nb'], [r'--optimizer=a\nb: must be sgd']),
+        (['--tpu=emulated:1000000'], ['--tpu=emulated:1000000: must have at most 2,048 cores']),
+    ],
+)
+def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: List[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(*arguments)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_a_flag_file__binary_file_is_refused(tmp_path: Any) -> None:
+    (tmp_path / 'flags').write_bytes(b'\x7fELF\xff\xfe')
+    with pytest.raises(ConfigError, match='--flagfile: not a text file in UTF-8'):
+        parse(f'--flagfile={tmp_path / "flags"}')
+
+
+def test_a_flag_file__another_file_may_be_named_in_it(tmp_path: Any) -> None:
+    (tmp_path / 'outer').write_text(f'# a comment\n--train_steps=9\n--flagfile={tmp_path / "inner"}\n')
+    (tmp_path / 'inner').write_text('--optimizer=momentum\n')
+    config = parse(f'--flagfile={tmp_path / "outer"}').config
+    assert (config.optimizer, config.train_steps) == ('momentum', 9)
+
+
+OWN_FLAGS = {'fast': flags.OwnFlag(bool, False, 'train fast'), 'repeats': flags.OwnFlag(int, 3, 'how often')}
+
+
+def help_of(*arguments: str) -> str:
+    asked = flags.parse(['program', *arguments], OWN_FLAGS)
+    return flags.help_text('inception_v3.main', 'Trains.', asked, OWN_FLAGS)
+
+
+def test_own_flags_have_their_type_and_default() -> None:
+    assert flags.parse(['program', '--fast', '--train_steps=7'], OWN_FLAGS).own == {'fast': True, 'repeats': 3}
+    assert flags.read(['program', '--repeats=5'], OWN_FLAGS).own == {'fast': False, 'repeats': 5}
+    with pytest.raises(ConfigError, match='flag --repeats=many: must be a whole number'):
+        flags.parse(['program', '--repeats=many'], OWN_FLAGS)
+    with pytest.raises(ConfigError, match='Did you mean: repeats'):
+        flags.parse(['program', '--repeat=5'], OWN_FLAGS)
+
+
+@pytest.mark.parametrize('flag', ['--help', '-h', '--helpfull'])
+def test_help_lists_every_flag_in_its_group_with_default_and_allowed_values(flag: str) -> None:
+    text = help_of(flag)
+    assert text.startswith('Trains.') and '--fast=False  train fast' in text and '-m inception_v3.main' in text
+    _, *groups = text.split('\n\n')
+    sections = {lines[0].rstrip(':'): '\n'.join(lines) for lines in (group.splitlines() for group in groups)}
+    for field in dataclasses.fields(Config):
+        setting = setting_of(field)
+        section = ' '.join(sections[setting.group].split())
+        assert f'--{field.name}=' in section
+        assert setting.help in section
+        assert setting.allowed in section
+    assert text.index('--preset') < text.index('cluster:')
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert ('--undefok' in text) == (flag == '--helpfull')
+
+
+@pytest.mark.parametrize('flag', ['--help', '--helpshort', '--helpfull'])
+def test_help_explains_every_preset(flag: str) -> None:
+    words = ' '.join(help_of(flag).split())
+    assert {*DESCRIPTIONS} == {*PRESETS}
+    for name, text in DESCRIPTIONS.items():
+        assert f'{name} {text}' in words
+
+
+def test_help_shows_the_values_of_a_named_preset() -> None:
+    assert '--height=299 ' in help_of('--help')
+    text = help_of('--preset=digits', '--help')
+    assert 'preprocessing (defaults of --preset=digits):' in text
+    for name, value in PRESETS['digits'].items():
+        assert f'  --{name}={value}' in text
+
+
+def test_short_help_leaves_out_the_flags_of_a_run() -> None:
+    text = help_of('--helpshort')
+    assert '--fast=False' in text and '--train_steps' in text and '--height' not in text
+
+
+def test_version() -> None:
+    assert help_of('--version') == f'inception_v3.main {inception_v3.__version__}'
+
+
+def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
+    config = parse('--preset=resnet50_imagenet', '--network=revnet56').config
+    assert (config.network, config.zero_init_last_scale) == ('revnet56', False)
+    assert parse('--preset=digits', '--network=resnet50').config.auxiliary_head == Config().auxiliary_head
+    with pytest.raises(ConfigError, match='--zero_init_last_scale=True: --network=revnet56 has no'):
+        parse('--preset=resnet50_imagenet', '--network=revnet56', '--zero_init_last_scale')
