@@ -1,45 +1,50 @@
 #!/bin/sh
 # ./run_tpu.sh [--create] [--dry_run] [--FLAG=VALUE …]   trains Inception v3 on a Cloud TPU node.
 #
-#   --create    make the node, and delete it at the end: after success, an error, Ctrl-C or a lost connection
+#   --create    create the node, and delete it at the end: after success, an error, Ctrl-C or a lost connection
 #   --dry_run   print every command, in order, and run none of them; needs no gcloud
-#   --help      print this
+#   --help      print this text
 #
-# Every other flag goes to the program; ./run python -m inception_v3.main --help lists them. Before
-# anything costs money, the node's name, the buckets, the flags and the graphs of the run are checked.
-# A program that fails is started again and goes on from the last checkpoint, on a new node if the one that
-# --create made is lost; only what you have to change (the program's exit code 2) ends the run at once. One that
-# SIGTERM has ended (75) goes on, too; a SIGTERM to this script lets the program save its last step, and ends both.
-# The node's service account must be allowed to use the buckets. The program talks to the node's internal
-# address, so it must run in the node's network. Begun with nohup, it outlives the terminal.
+# All other flags are flags of the program; ./run python -m inception_v3.main --help lists them. The script
+# first checks the node's name, the buckets, the flags and the graphs of the run, before anything costs money.
+# If the program fails, the script restarts it, and it resumes from its last checkpoint. If a node made by
+# --create was lost, the script creates a new one first. An error that you must fix (exit code 2 of the
+# program) ends the run at once. If the program was ended by SIGTERM (exit code 75), it is restarted, too.
+# A SIGTERM to this script lets the program save its last step, and ends both.
 #
-# Cloud Shell is in no such network, and ends before a long run does. There, --create makes a machine that
-# makes the node, does the run and deletes both, with Cloud Shell or without it. The default service account
-# of Compute Engine must be allowed to do that (role Editor).
+# The node's service account needs access to the buckets. The program connects to the node's internal
+# address, so run the script in the node's network. Started with nohup, it outlives the terminal.
 #
-# Variables, taken from the environment, and their defaults:
+# Cloud Shell is not in that network, and ends before a long run does. There, --create makes a virtual machine
+# that creates the node, does the run and deletes both, even if Cloud Shell ends. The default service account
+# of Compute Engine needs permission for that (role Editor).
 #
-# The Google Cloud project; default: gcloud's own (gcloud config set project PROJECT).
+# Exit codes: 0 done; 1 failed, retrying may succeed; 2 fix something first, the message says what;
+# 75 ended by SIGTERM, 129 by a lost terminal, 130 by Ctrl-C: the same command resumes.
+#
+# Environment variables and their defaults:
+#
+# The Google Cloud project; default: the one set by gcloud config set project PROJECT.
 PROJECT=${PROJECT:-}
-# The zone of the node; default: gcloud's own (gcloud config set compute/zone ZONE).
+# The zone of the node; default: the one set by gcloud config set compute/zone ZONE.
 ZONE=${ZONE:-}
-# The bucket of the data and the results, in the region of the zone.
+# The bucket for data and results, in the region of the zone.
 BUCKET=${BUCKET:-}
 BUCKET=${BUCKET#gs://}
-# Where the records are, and where checkpoints, results and the SavedModel go (EXPORT_DIR= for no export).
+# The folders of the records, of checkpoints and results, and of the SavedModel (EXPORT_DIR= for no export).
 DATA_DIR=${DATA_DIR:-gs://$BUCKET/imagenet}
 MODEL_DIR=${MODEL_DIR:-gs://$BUCKET/inception_v3}
 EXPORT_DIR=${EXPORT_DIR-$MODEL_DIR/export}
-# The node: its name, its type (v2-8, or a slice such as v2-32), its TensorFlow.
+# The name of the node, its type (v2-8, or a slice such as v2-32), and its TensorFlow version.
 TPU_NAME=${TPU_NAME:-inception-v3}
 TPU_TYPE=${TPU_TYPE:-v2-8}
 TPU_VERSION=${TPU_VERSION:-1.15}
-# For --create: preemptible (true or false), the network, and a /29 range of it; default: one that is free.
+# For --create: preemptible (true or false), the network, and a free /29 range in it; default: Google chooses.
 PREEMPTIBLE=${PREEMPTIBLE:-false}
 NETWORK=${NETWORK:-default}
 TPU_RANGE=${TPU_RANGE:-}
-# How often the program is started again at most without a new checkpoint in between, how often a lost
-# node is asked for each time until there is capacity, and the seconds to wait before each.
+# The maximum number of restarts without a new checkpoint in between, the maximum number of attempts to
+# create a new node for a lost one, and the seconds to wait before each.
 MAX_RESTARTS=${MAX_RESTARTS:-5}
 MAX_RENEWALS=${MAX_RENEWALS:-60}
 RESTART_SECONDS=${RESTART_SECONDS:-60}
@@ -50,12 +55,19 @@ types='v2-8 v2-32 v2-128 v2-256 v2-512 v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-
 
 say() { printf 'run_tpu.sh: %s\n' "$*" >&2; }
 
+# For an error that the user must fix.
 fail() {
+  say "$@"
+  exit 2
+}
+
+# For an error that may be gone when the command is run again.
+fail_for_now() {
   say "$@"
   exit 1
 }
 
-# Prints a command so that it can be pasted.
+# Prints a command with quotes, ready to paste.
 show() {
   line=
   for word; do
@@ -67,8 +79,8 @@ show() {
   printf '%s\n' "${line# }"
 }
 
-# Shows a command and runs it; a dry run only shows it. The shell answers a signal at once, which it would
-# not do during a command in the foreground. The command itself is spared Ctrl-C and a terminal that closes.
+# Shows a command and runs it; a dry run only shows it. The command runs in the background, so that the shell
+# handles signals at once. The command itself ignores Ctrl-C and a closed terminal.
 step() {
   show "$@" >&3
   if [ -n "$dry_run" ]; then return; fi
@@ -80,15 +92,15 @@ step() {
   return "$status"
 }
 
-# gcloud's setting of that name; empty without one.
+# Prints gcloud's setting of that name; nothing if it is not set.
 setting() {
   value=$(gcloud config get-value "$1" 2>/dev/null) || value=
   case $value in *[!a-z0-9.:-]*) value= ;; esac
   printf '%s' "$value"
 }
 
-# Sets $state: READY, PREEMPTED and so on as gcloud says it, NOT_FOUND, UNKNOWN if gcloud fails, or
-# nothing if it says nothing.
+# Sets $state to gcloud's word (READY, PREEMPTED …), to NOT_FOUND, to UNKNOWN if gcloud fails, or to nothing
+# if gcloud prints nothing.
 ask_for_state() {
   if step gcloud compute tpus describe "$TPU_NAME" --project="$PROJECT" --zone="$ZONE" '--format=value(state)' \
     >"$scratch/state" 2>"$scratch/errors"; then
@@ -103,15 +115,15 @@ ask_for_state() {
 
 cannot_say() {
   cat "$scratch/errors" >&2
-  fail "gcloud cannot say whether there is a node $TPU_NAME in $ZONE"
+  fail_for_now "gcloud cannot tell whether the node $TPU_NAME exists in $ZONE"
 }
 
-# Whether the last gcloud command that failed said so.
+# Whether the error message of the last failed gcloud command matches.
 said() { grep -qiE "$1" "$scratch/errors"; }
 
-# Makes one of the tpus or instances, of the node's name, with those flags.
-make_it() {
-  # From here on it may be there, even if gcloud fails.
+# Creates a resource (tpus or instances) with the name of the node and the given flags.
+create_it() {
+  # From here on it may exist, even if gcloud fails.
   made=$1
   shift
   set -- gcloud compute "$made" create "$TPU_NAME" --project="$PROJECT" --zone="$ZONE" --network="$NETWORK" "$@"
@@ -120,12 +132,12 @@ make_it() {
     return
   fi
   cat "$scratch/errors" >&2
-  disown_what_was_there
+  keep_what_existed_before
   return 1
 }
 
-# After a failed creation: what was there before, or may have been, is not to be deleted.
-disown_what_was_there() {
+# After a failed creation: a resource that existed before, or may have existed, must not be deleted.
+keep_what_existed_before() {
   if [ -n "$unsure" ] || said 'already[ _]exists'; then made=; fi
 }
 
@@ -133,10 +145,10 @@ create_node() {
   set -- --accelerator-type="$TPU_TYPE" --version="$TPU_VERSION"
   if [ -n "$TPU_RANGE" ]; then set -- "$@" --range="$TPU_RANGE"; fi
   if [ "$PREEMPTIBLE" = true ]; then set -- "$@" --preemptible; fi
-  make_it tpus "$@"
+  create_it tpus "$@"
 }
 
-# Deletes what was made.
+# Deletes the resource that was created.
 delete_it() {
   set -- gcloud compute "$made" delete "$TPU_NAME" --project="$PROJECT" --zone="$ZONE" --quiet
   for attempt in 1 2 3; do
@@ -147,7 +159,7 @@ delete_it() {
     cat "$scratch/errors" >&2
     if [ "$attempt" -lt 3 ]; then sleep "$RESTART_SECONDS"; fi
   done
-  say "$TPU_NAME COULD NOT BE DELETED, AND COSTS MONEY UNTIL IT IS. Delete it by hand:"
+  say "$TPU_NAME COULD NOT BE DELETED, AND COSTS MONEY UNTIL YOU DELETE IT. The command is:"
   show "$@" >&2
   return 1
 }
@@ -155,41 +167,41 @@ delete_it() {
 # shellcheck disable=SC2317  # The trap calls it.
 clean_up() {
   code=$?
-  # Nothing interrupts this, and a terminal that is gone does not end it.
+  # No signal and no closed terminal may interrupt the cleanup.
   trap '' HUP INT PIPE TERM
   set +e
-  # Some shells come here with the output of the command that they were at.
+  # In some shells, output is still redirected as for the interrupted command.
   exec 2>&4
   case $running in
     '') ;;
-    # What is being made cannot be deleted before it is there.
+    # A resource cannot be deleted before its creation has finished.
     gcloud)
-      say 'waiting for gcloud to end what it has begun'
-      wait "$!" || disown_what_was_there
+      say 'waiting for gcloud to finish'
+      wait "$!" || keep_what_existed_before
       ;;
     *)
-      # The program saves the steps that it has done.
-      say 'waiting for what was begun to end'
+      # The program saves its last step.
+      say 'waiting for the program to save its last step'
       kill -TERM "$!"
       wait
       ;;
   esac
-  if [ -n "$made" ] && ! delete_it && [ "$code" -eq 0 ]; then code=1; fi
+  if [ -n "$made" ] && ! delete_it && [ "$code" -eq 0 ]; then code=2; fi
   rm -rf "$scratch"
   exit "$code"
 }
 
-# Sets $checkpoint, as it was if gcloud fails, and says whether it is another one than before.
+# Sets $checkpoint, unless gcloud fails, and returns whether it has changed.
 there_is_a_new_checkpoint() {
   before=$checkpoint
-  # The other lines change each time the program starts.
+  # The other lines of the file change at every start of the program.
   if step gcloud storage cat "$MODEL_DIR/checkpoint" >"$scratch/checkpoint" 2>"$scratch/errors"; then
     checkpoint=$(sed -n 's/^model_checkpoint_path: //p' "$scratch/checkpoint")
   fi
   [ "$checkpoint" != "$before" ]
 }
 
-# Waits, and makes the node anew if it was made here and is lost.
+# Waits, and creates a new node if the node was created here and is lost.
 get_node_back() {
   lost='' renewals=0
   while :; do
@@ -201,13 +213,13 @@ get_node_back() {
     if delete_it && create_node; then return; fi
     renewals=$((renewals + 1))
     if [ "$renewals" -ge "$MAX_RENEWALS" ]; then
-      say "given up: there was no new node in $renewals attempts; this command goes on from the last checkpoint"
+      say "stopped: no new node in $renewals attempts; the same command resumes from the last checkpoint"
       return 1
     fi
   done
 }
 
-# Makes a machine that calls this script as it was called here as soon as it is up, and then deletes itself.
+# Creates a virtual machine that runs this script with the same arguments, and then deletes itself.
 hand_over() {
   set -- env
   for name in PROJECT ZONE BUCKET DATA_DIR MODEL_DIR EXPORT_DIR TPU_NAME TPU_TYPE TPU_VERSION PREEMPTIBLE NETWORK \
@@ -215,15 +227,15 @@ hand_over() {
     eval "set -- \"\$@\" \"$name=\$$name\""
   done
   program=$MODEL_DIR/program at="--project=$PROJECT --zone=$ZONE"
-  # What begins with a dot is of this machine alone.
+  # Names that begin with a dot are local: environments, caches, git.
   step gcloud storage rsync --recursive '--exclude=(.*/)?(\.|__pycache__/)|(build|runs|site)/' "$here" "$program" ||
-    fail "$program: the program could not be copied there"
-  # It shuts down, and costs little, if it is not allowed to delete itself.
+    fail_for_now "$program: the program could not be copied there"
+  # If it may not delete itself, it shuts down, and costs little.
   startup="#!/bin/sh
 export HOME=/root
 cd \"\$(mktemp -d)\"
 {
-  # There was no such node before this machine: one that is there now is left from before a crash of it.
+  # The node did not exist before this machine: a node that exists now is left over from a crash of the machine.
   for attempt in 1 2 3; do
     if gcloud compute tpus delete $TPU_NAME $at --quiet 2>errors || grep -qiE 'not[ _]found' errors; then break; fi
     cat errors
@@ -235,13 +247,13 @@ cd \"\$(mktemp -d)\"
 } 2>&1 | tee run_tpu.log
 gcloud storage cp run_tpu.log $(show "$MODEL_DIR/run_tpu.log")
 gcloud compute instances delete $TPU_NAME $at --quiet || shutdown -h now"
-  say "making the machine $TPU_NAME, which makes the node $TPU_NAME, does the run and deletes both at the end"
-  make_it instances --machine-type=n1-standard-8 --boot-disk-size=50GB --scopes=cloud-platform \
+  say "creating the machine $TPU_NAME, which creates the node $TPU_NAME, does the run and deletes both at the end"
+  create_it instances --machine-type=n1-standard-8 --boot-disk-size=50GB --scopes=cloud-platform \
     --image-family=debian-12 --image-project=debian-cloud --metadata="^@@@^startup-script=$startup" ||
-    fail "the machine $TPU_NAME could not be made"
-  # From here on it is its own business.
+    fail_for_now "the machine $TPU_NAME could not be created"
+  # From here on the machine deletes itself.
   made=
-  say "it goes on without this terminal, and leaves its log at $MODEL_DIR/run_tpu.log. To watch it, and to end it early:
+  say "it runs without this terminal, and writes its log to $MODEL_DIR/run_tpu.log. To watch it, and to end it early:
   gcloud compute instances tail-serial-port-output $TPU_NAME $at
   gcloud compute instances delete $TPU_NAME $at && gcloud compute tpus delete $TPU_NAME $at"
 }
@@ -254,7 +266,7 @@ case $0 in */*) here=${0%/*} ;; *) here=. ;; esac
 create='' dry_run=''
 for flag; do
   shift
-  # The program takes -FLAG for --FLAG, too.
+  # The program accepts -FLAG for --FLAG.
   case $flag in --*) name=$flag ;; -*) name=-$flag ;; *) name= ;; esac
   case ${name%%=*} in
     --help | --h)
@@ -270,11 +282,11 @@ for flag; do
     --data_dir) fail "$flag: set the variable DATA_DIR" ;;
     --model_dir) fail "$flag: set the variable MODEL_DIR" ;;
     --export_dir) fail "$flag: set the variable EXPORT_DIR" ;;
-    --master) fail "$flag: leave it out; the variable TPU_NAME says which node the run is on" ;;
-    --topology) fail "$flag: leave it out; the preflight is told the variable TPU_TYPE" ;;
-    --use_tpu | --nouse_tpu) fail "$flag: leave it out; the run is always on the node" ;;
+    --master) fail "$flag: remove it; the variable TPU_NAME names the node" ;;
+    --topology) fail "$flag: remove it; the preflight uses the variable TPU_TYPE" ;;
+    --use_tpu | --nouse_tpu) fail "$flag: remove it; the run always uses the node" ;;
     --xla | --noxla | --json | --nojson)
-      fail "$flag: only the preflight takes this flag; call ./run python -m inception_v3.preflight with it"
+      fail "$flag: only the preflight has this flag; use it with ./run python -m inception_v3.preflight"
       ;;
     *) set -- "$@" "$flag" ;;
   esac
@@ -286,31 +298,31 @@ case $MAX_RESTARTS in '' | *[!0-9]*) fail "MAX_RESTARTS=$MAX_RESTARTS: must be a
 case $MAX_RENEWALS in '' | *[!0-9]*) fail "MAX_RENEWALS=$MAX_RENEWALS: must be a whole number" ;; esac
 case $RESTART_SECONDS in '' | *[!0-9]*) fail "RESTART_SECONDS=$RESTART_SECONDS: must be a whole number" ;; esac
 if ! command -v gcloud >/dev/null && [ -z "$dry_run" ]; then
-  fail 'gcloud: not found; https://cloud.google.com/sdk/docs/install says how to install it'
+  fail 'gcloud: not found; install it as in https://cloud.google.com/sdk/docs/install'
 fi
-# No command waits for an answer.
+# gcloud must never wait for an answer.
 export CLOUDSDK_CORE_DISABLE_PROMPTS=1
 PROJECT=${PROJECT:-$(setting project)}
 if [ -z "$PROJECT" ]; then
-  fail 'PROJECT: no Google Cloud project is set; PROJECT=my-project ./run_tpu.sh, or gcloud config set project my-project'
+  fail 'PROJECT: not set; use PROJECT=my-project ./run_tpu.sh, or gcloud config set project my-project'
 fi
 ZONE=${ZONE:-$(setting compute/zone)}
 if [ -z "$ZONE" ]; then
-  fail "ZONE: no zone is set; ZONE=us-central1-b ./run_tpu.sh; gcloud compute tpus locations list names those with TPUs"
+  fail "ZONE: not set; use ZONE=us-central1-b ./run_tpu.sh; gcloud compute tpus locations list shows zones with TPUs"
 fi
 for folder in "$DATA_DIR" "$MODEL_DIR"; do
   case $folder in
-    gs:///*) fail 'BUCKET: no Cloud Storage bucket is set; BUCKET=my-bucket ./run_tpu.sh (or DATA_DIR and MODEL_DIR)' ;;
+    gs:///*) fail 'BUCKET: not set; use BUCKET=my-bucket ./run_tpu.sh, or set DATA_DIR and MODEL_DIR' ;;
     gs://?*) ;;
-    *) fail "$folder: must be in Cloud Storage, gs://BUCKET/FOLDER: the node does not see this machine's files" ;;
+    *) fail "$folder: must be in Cloud Storage, gs://BUCKET/FOLDER: the node cannot read this machine's files" ;;
   esac
 done
 
 if [ "${CLOUD_SHELL:-}" = true ] && [ -z "$create" ]; then
-  fail 'Cloud Shell cannot reach a node; with --create, this makes a machine that can, and the node. For a node that' \
-    "is there already, call this on a machine in the node's network"
+  fail 'Cloud Shell cannot reach a node. Use --create to create the node and a machine that can reach it. For an' \
+    "existing node, run this script on a machine in the node's network"
 fi
-# What a machine that takes over is told; then, what the program and its preflight are both told.
+# The command for the virtual machine; then the arguments of both the program and its preflight.
 call=$(show ./run_tpu.sh --create "$@")
 cores=${TPU_TYPE#*-}
 if [ -n "$EXPORT_DIR" ]; then set -- --export_dir="$EXPORT_DIR" "$@"; fi
@@ -323,12 +335,12 @@ trap clean_up EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 141' PIPE
-trap 'exit 143' TERM
+trap 'exit 75' TERM
 
 ask_for_state
 case $create$state in
   1 | 1UNKNOWN)
-    # gcloud said nothing. A creation fails if there is a node; the machine that takes over deletes the one it finds.
+    # The state is unknown. Creation fails if the node exists, but the machine made from Cloud Shell would delete it.
     if [ -z "$dry_run" ]; then
       if [ "${CLOUD_SHELL:-}" = true ] || { [ -n "$state" ] && [ -s "$scratch/errors" ]; }; then cannot_say; fi
       unsure=1
@@ -337,10 +349,10 @@ case $create$state in
   UNKNOWN) cannot_say ;;
   1NOT_FOUND | READY | '') ;;
   1*)
-    fail "$TPU_NAME: this node exists already, and is $state. It is left as it is: use it without --create, choose" \
+    fail "$TPU_NAME: this node already exists and is $state; it was not changed. Use it without --create, choose" \
       "another TPU_NAME, or delete it with: gcloud compute tpus delete $TPU_NAME --project=$PROJECT --zone=$ZONE"
     ;;
-  NOT_FOUND) fail "$TPU_NAME: there is no such node in $ZONE; --create makes it, and deletes it at the end" ;;
+  NOT_FOUND) fail "$TPU_NAME: does not exist in $ZONE; --create creates it, and deletes it at the end" ;;
   *) fail "$TPU_NAME: this node is $state, and must be READY" ;;
 esac
 checked=
@@ -350,19 +362,23 @@ for folder in "$DATA_DIR" "$MODEL_DIR"; do
   if [ "$bucket" = "$checked" ]; then continue; fi
   checked=$bucket
   if ! step gcloud storage ls "$bucket" >/dev/null; then
-    fail "$bucket: this bucket cannot be listed; gcloud storage buckets create $bucket --location=${ZONE%-*} makes it"
+    fail "$bucket: cannot be listed; gcloud storage buckets create $bucket --location=${ZONE%-*} creates it"
   fi
 done
-step "$here/run" python -m inception_v3.preflight --topology="$TPU_TYPE" "$@" ||
-  fail 'the preflight failed, so nothing was started'
+code=0
+step "$here/run" python -m inception_v3.preflight --topology="$TPU_TYPE" "$@" || code=$?
+if [ "$code" -ne 0 ]; then
+  say 'the preflight failed, so nothing was started'
+  exit "$code"
+fi
 
 if [ "${CLOUD_SHELL:-}" = true ]; then
   hand_over
   exit
 fi
 if [ -n "$create" ]; then
-  say "making $TPU_NAME, which is deleted at the end; only kill -9 or a crash of this machine could leave it there"
-  create_node || fail "$TPU_NAME could not be made"
+  say "creating $TPU_NAME, and deleting it at the end; only kill -9 or a crash of this machine could leave it there"
+  create_node || fail_for_now "$TPU_NAME could not be created"
 fi
 say "TensorBoard: ./run tensorboard --logdir=$MODEL_DIR"
 
@@ -371,18 +387,18 @@ train "$@" || code=$?
 while [ "$code" -ne 0 ]; do
   case $code in
     2)
-      say 'this error would come again; once it is corrected, this command goes on from the last checkpoint'
+      say 'fix this error first; the same command then resumes from the last checkpoint'
       exit "$code"
       ;;
-    75) say 'the program was ended by a SIGTERM of its own, and has saved its last step' ;;
-    129 | 130 | 143)
-      say 'the program was interrupted; this command goes on from the last checkpoint'
+    75) say 'the program was ended by SIGTERM, and has saved its last step' ;;
+    129 | 130)
+      say 'the program was interrupted; the same command resumes from the last checkpoint'
       exit "$code"
       ;;
   esac
   if there_is_a_new_checkpoint; then restarts=0; fi
   if [ "$restarts" -ge "$MAX_RESTARTS" ]; then
-    say "given up after $restarts restarts without a new checkpoint; this command goes on from the last one"
+    say "stopped after $restarts restarts without a new checkpoint; the same command resumes from the last one"
     exit "$code"
   fi
   restarts=$((restarts + 1))

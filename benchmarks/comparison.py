@@ -1,4 +1,4 @@
-"""What is compared: the variants of the pipeline, what has to be measured for them, and what comes of that."""
+"""Comparisons of pipelines: the variants, the runs to measure for them, and the resulting rows."""
 
 import dataclasses
 import statistics
@@ -17,7 +17,7 @@ from benchmarks.measurement import (
 )
 from inception_v3.config import Config
 
-# Reading takes so little time that more images are needed for it to be told from chance.
+# Reading alone is so fast that it takes more images to rise above noise.
 _CHEAP_FACTOR = 8
 
 
@@ -25,9 +25,9 @@ class Variant(NamedTuple):
     """A use of the pipeline.
 
     Attributes:
-      is_training: training, or evaluation.
-      changes: the flags that differ from the command line's.
-      naive_changes: those that the naive pipeline has, if others.
+      is_training: training or evaluation.
+      changes: flags that differ from the command line's.
+      naive_changes: the same for the naive pipeline; None: `changes`.
     """
 
     is_training: bool
@@ -43,7 +43,7 @@ VARIANTS: Dict[str, Variant] = {
     'train_bfloat16': Variant(True, {'precision': 'bfloat16'}),
     'train_seeded': Variant(True, {'seed': 0}, {}),
     'eval': Variant(False, {}),
-    # The device does a part of the work then: the naive pipeline, which does all, stays as it is.
+    # With uint8 the device does a part of the work; the naive pipeline still does all of it.
     'train_uint8': Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'}),
     'eval_uint8': Variant(False, {'transfer': 'uint8'}, {'transfer': 'float'}),
 }
@@ -56,16 +56,16 @@ SWEEPS: Dict[str, Tuple[str, Tuple[int, ...]]] = {
 
 
 class Subject(NamedTuple):
-    """What has a row in the table.
+    """A row of the table.
 
     Attributes:
-      variant: what it is a pipeline for.
-      pipeline: naive, ours, or how far a plain one goes.
-      flags: those that differ from the command line's.
-      whole: the run that measures it.
-      earlier: the runs that end with an earlier phase, storage and preprocessing; none if there are no phases to tell.
-      naive: the run of the naive pipeline that it is compared with.
-      decode: the run that only decodes.
+      variant: name of the variant.
+      pipeline: naive, ours, or the last step of a plain reader.
+      flags: flags that differ from the command line's.
+      whole: the run of the whole pipeline.
+      earlier: the runs that end after storage and after preprocessing; empty if phases are not compared.
+      naive: the run of the naive pipeline to compare with.
+      decode: the run that only decodes, to compare with.
     """
 
     variant: str
@@ -78,7 +78,7 @@ class Subject(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The median, the least and the greatest of what was measured several times."""
+    """The median, the least and the greatest of repeated measurements."""
 
     median: float
     least: float
@@ -86,14 +86,14 @@ class Spread(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What was measured of a subject. Lists have an element per repeat.
+    """The measurements of a subject. Lists have an element per repeat.
 
     Attributes:
-      subject: what was measured.
-      measurements: of its whole pipeline.
-      phases: CPU time per image of each phase, in milliseconds: the differences between pipelines that end with it.
+      subject: the subject.
+      measurements: measurements of its whole pipeline.
+      phases: CPU time per image of each phase, in milliseconds: differences between pipelines cut off after it.
       naive_ratio: CPU time of the naive pipeline over this one's.
-      decode_ratio: CPU time of this over that of decoding alone.
+      decode_ratio: CPU time of this pipeline over that of decoding alone.
     """
 
     subject: Subject
@@ -109,16 +109,16 @@ class Row(NamedTuple):
 
     @property
     def images_per_second(self) -> Spread:
-        """Images per second by the clock."""
+        """Throughput, in images per second."""
         return spread([measurement.images_per_second for measurement in self.measurements])
 
     @property
     def peak_mb(self) -> Spread:
-        """The peak of resident memory, in MB."""
+        """Peak of resident memory, in MB."""
         return spread([measurement.peak_mb for measurement in self.measurements])
 
     def share(self, phase: str) -> float:
-        """A phase's share of the CPU time, from the medians."""
+        """The share of a phase in the CPU time, from the medians."""
         times = {name: statistics.median(values) for name, values in self.phases.items()}
         return times[phase] / sum(times.values())
 
@@ -140,12 +140,12 @@ class Row(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """The spread of one value or more."""
+    """The spread of at least one value."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def variant_subjects(names: Sequence[str], config: Config, images: int) -> List[Subject]:
-    """A plain reader, parser and decoder, and for each variant the naive pipeline and ours."""
+    """A plain reader, parser and decoder; then for each variant the naive pipeline and ours."""
     is_training = any(VARIANTS[name].is_training for name in names)
     split = 'train' if is_training else 'eval'
     subjects = [
@@ -174,7 +174,7 @@ def _subject(name: str, is_naive: bool, config: Config, images: int, decode: Opt
     if is_naive and variant.naive_changes is not None:
         changes = variant.naive_changes
     whole = Run(is_naive, variant.is_training, TRANSFER, dataclasses.replace(config, **changes), images)
-    # No variant reads otherwise than the others: storage is measured once for all.
+    # All variants read in the same way, so storage is measured once.
     storage = dataclasses.replace(whole, until=STORAGE, config=config, images=images * _CHEAP_FACTOR)
     earlier = storage, dataclasses.replace(whole, until=PREPROCESSING)
     flags = tuple(f'--{field}={value}' for field, value in changes.items())
@@ -182,7 +182,7 @@ def _subject(name: str, is_naive: bool, config: Config, images: int, decode: Opt
 
 
 def sweep_subjects(sweep: str, values: Sequence[int], config: Config, images: int) -> List[Subject]:
-    """Our pipeline in training, with each value of the flag that is swept."""
+    """Our training pipeline with each value of the swept flag."""
     field, _ = SWEEPS[sweep]
     return [
         Subject('train', str(value), (f'--{field}={value}',), run)
@@ -192,12 +192,12 @@ def sweep_subjects(sweep: str, values: Sequence[int], config: Config, images: in
 
 
 def runs_of(subjects: Sequence[Subject]) -> List[Run]:
-    """All that has to be measured, each once."""
+    """All runs to measure, without duplicates."""
     return [*dict.fromkeys(run for subject in subjects for run in (*subject.earlier, subject.whole))]
 
 
 def rows_of(subjects: Sequence[Subject], measured: Measured) -> List[Row]:
-    """The rows of what could be measured."""
+    """The rows of the subjects that were measured."""
     return [_row(subject, measured) for subject in subjects if subject.whole in measured]
 
 

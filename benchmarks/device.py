@@ -1,7 +1,7 @@
-"""Measures what --transfer=uint8 leaves to the device, on this CPU: python -m benchmarks.device [any flags].
+"""Measures the work that --transfer=uint8 leaves to the device, on this CPU: python -m benchmarks.device [any flags].
 
-The finishing of a batch alone: flip, colour and scaling, for a TPU with the unpacking of words; beside that of finished
-images, which is nothing.
+Measures only how the device finishes a batch: flip, colour and scaling; on a TPU also the unpacking of words. With
+--transfer=float, for comparison, there is nothing to finish.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ from benchmarks import arguments, program, tables
 from console.screen import Screen
 from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {name: arguments.MEASURING[name] for name in ('repeats', 'json')}
 _BATCHES = 8
-# What is sent, by name: the flags that make it so.
+# Formats of the images that are sent to the device, with their flags.
 _SENT: Dict[str, Dict[str, Any]] = {
     'floats': {'transfer': 'float', 'use_tpu': False},
     'bytes': {'transfer': 'uint8', 'use_tpu': False},
@@ -36,7 +36,7 @@ def _cpu_seconds() -> float:
 
 
 def _measure(config: Config, batch_size: int) -> float:
-    """CPU-ms per image that the device takes to have the finished images of a batch, which is there already."""
+    """CPU-ms per image to finish a batch that is already on the device."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': batch_size})
         features, _ = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
@@ -47,8 +47,8 @@ def _measure(config: Config, batch_size: int) -> float:
             features,
         )
         session.run(tf.compat.v1.local_variables_initializer())
-        there = tf.nest.map_structure(tf.identity, batch)
-        finished = infeed.received(there, config.transpose_enabled, config).op
+        on_device = tf.nest.map_structure(tf.identity, batch)
+        finished = infeed.received(on_device, config.transpose_enabled, config).op
         session.run(finished)
         before = _cpu_seconds()
         for _ in range(_BATCHES):
@@ -57,7 +57,7 @@ def _measure(config: Config, batch_size: int) -> float:
 
 
 def measure(config: Config, repeats: int) -> Dict[str, List[float]]:
-    """CPU-ms per image by what is sent, a number per repeat; the repeats are interleaved."""
+    """CPU-ms per image by format, an element per repeat; the formats take turns."""
     batch_size = config.train_batch_size // config.num_shards
     fake = dataclasses.replace(config, use_data='fake')
     measured: Dict[str, List[float]] = {name: [] for name in _SENT}
@@ -68,7 +68,7 @@ def measure(config: Config, repeats: int) -> Dict[str, List[float]]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measures what a command line says, and returns the exit code."""
+    """Runs a command line and returns its exit code."""
     return program.run(argv, 'benchmarks.device', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import signal
 import sys
 import tempfile
 from typing import Any, Dict, Iterator, List, Sequence
@@ -11,65 +10,63 @@ from typing import Any, Dict, Iterator, List, Sequence
 from benchmarks import arguments, charts, comparison, photographs, program, tables
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
 from benchmarks.measurement import Failed, Measured, interleave
+from console.errors import DONE, RETRY
+from console.program import raise_on_sigterm
 from console.screen import Screen
 from data import records, remote
 from inception_v3.config import Config, ConfigError
-from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.model_dir import source
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'variants': OwnFlag(
-        str, None, f'what to compare: some of {", ".join(VARIANTS)}, with commas between; default: all'
-    ),
-    'sweep': OwnFlag(str, None, f'measure training over the values of one flag instead: {", ".join(SWEEPS)}'),
-    'values': OwnFlag(str, None, 'values of the sweep, such as 1,8,64; default: its usual ones'),
+    'variants': OwnFlag(str, None, f'variants to compare, comma-separated: {", ".join(VARIANTS)}; default: all'),
+    'sweep': OwnFlag(str, None, f'measure training for several values of one flag instead: {", ".join(SWEEPS)}'),
+    'values': OwnFlag(str, None, 'values of the sweep, such as 1,8,64; default: a range of typical ones'),
     **arguments.MEASURING,
-    'plot': OwnFlag(str, None, 'draw the phases, or the sweep, as a .png file of this name'),
+    'plot': OwnFlag(str, None, 'path of a .png file for a figure of the phases, or of the sweep'),
 }
 _PURPOSE = (
-    "Measures the input pipeline: CPU time, throughput and memory, beside a naive pipeline's, and its phases' shares.\n"
-    'Without --data_dir it reads generated photographs. A batch is what one core takes of --train_batch_size or\n'
+    'Measures CPU time, throughput and memory of the input pipeline and of a naive pipeline, and the shares of the\n'
+    "phases. Without --data_dir it reads generated photographs. A batch is one core's share of --train_batch_size or\n"
     '--eval_batch_size.'
 )
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measures what a command line asks for, prints the results, and returns its exit code."""
+    """Runs a command line and returns its exit code."""
     return program.run(argv, 'benchmarks.input', _PURPOSE, _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     _check(own, command_line.config)
-    screen.update('looking at the data set, or making it')
+    screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, _splits(own))
     measured: Measured = {}
     failed: Failed = {}
-    code = 0
     with _enough_files(own, config) as read:
         subjects = _subjects(own, read)
         try:
             interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
-        except KeyboardInterrupt:
-            # What was measured until now is told.
-            code = program.INTERRUPTED
-    screen.clear()
-    _show(own, config, comparison.rows_of(subjects, measured), failed)
-    return code or (program.FAILED if failed else 0)
+        finally:
+            # Also after an interruption.
+            screen.clear()
+            _show(own, config, comparison.rows_of(subjects, measured), failed)
+    return RETRY if failed else DONE
 
 
 def _check(own: Dict[str, Any], config: Config) -> None:
-    """Refuses what cannot be measured or drawn, before anything is."""
+    """Checks the flags before the measurements."""
     if own['sweep'] is not None and own['sweep'] not in SWEEPS:
         raise ConfigError(f'--sweep={own["sweep"]}: must be one of {", ".join(SWEEPS)}.')
     if own['sweep'] is not None and own['variants'] is not None:
-        raise ConfigError(f'--variants={own["variants"]}: a sweep is of training. Leave it out, or --sweep.')
+        raise ConfigError(f'--variants={own["variants"]}: a sweep measures training only. Leave out --variants.')
     if own['values'] is not None and own['sweep'] is None:
-        raise ConfigError(f'--values={own["values"]}: are those of a sweep. Name one with --sweep.')
+        raise ConfigError(f'--values={own["values"]}: are the values of a sweep. Add --sweep.')
     arguments.chosen('variants', own['variants'], [*VARIANTS])
     if config.data_format == 'tar' and own['sweep'] is None:
         raise ConfigError(
-            '--data_format=tar: the plain decode and the naive pipeline, beside which variants are shown, read only '
-            'TFRecord files. Give --sweep, or measure tar shards with python -m benchmarks.tar_reading.'
+            '--data_format=tar: the plain decoder and the naive pipeline, with which variants are compared, read only '
+            'TFRecord files. Add --sweep, or measure tar shards with python -m benchmarks.tar_reading.'
         )
     _values(own)
     if own['plot'] is not None:
@@ -77,14 +74,14 @@ def _check(own: Dict[str, Any], config: Config) -> None:
 
 
 def _values(own: Dict[str, Any]) -> List[int]:
-    """The values of the sweep; none if there is no sweep."""
+    """The values of the sweep; empty without a sweep."""
     if own['values'] is not None:
         return [arguments.number('values', text, int) for text in own['values'].split(',')]
     return [*SWEEPS[own['sweep']][1]] if own['sweep'] else []
 
 
 def _splits(own: Dict[str, Any]) -> List[str]:
-    """The splits that are read."""
+    """The splits to read."""
     if own['sweep']:
         return [records.TRAIN]
     names = arguments.chosen('variants', own['variants'], [*VARIANTS])
@@ -93,9 +90,9 @@ def _splits(own: Dict[str, Any]) -> List[str]:
 
 @contextlib.contextmanager
 def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
-    """The configuration with as many training files as a sweep of files reads at a time: links to those that there are.
+    """The configuration with as many training files as a sweep of files reads at a time, by links to the existing ones.
 
-    Remote storage, which knows no links, is read as it is.
+    Remote storage has no links; there the data set is used unchanged.
     """
     if own['sweep'] != 'files' or remote.is_remote(config.data_dir):
         yield config
@@ -113,7 +110,7 @@ def _subjects(own: Dict[str, Any], config: Config) -> List[Subject]:
 
 
 def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Failed) -> None:
-    """Prints the results, and draws them."""
+    """Prints and draws the results."""
     repeats = max((len(row.measurements) for row in rows), default=0)
     batches = ', '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
     names = f' under {max(_values(own)):,} names' if own['sweep'] == 'files' else ''
@@ -132,7 +129,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
         print(json.dumps(content, indent=2))
     elif rows:
         print(f'{where}; batches of {batches}')
-        print('medians (least–greatest); CPU time of all threads; the greatest peak of memory, TensorFlow included')
+        print('medians (least–greatest); CPU time of all threads; largest memory peak, including TensorFlow')
         if own['sweep']:
             tables.show_sweep(SWEEPS[own['sweep']][0], rows)
         else:
@@ -147,6 +144,6 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
 
 
 if __name__ == '__main__':
-    # Who ends it by `timeout` wants to see what was measured until then, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that child processes end with this one, and measurements are reported.
+    raise_on_sigterm()
     sys.exit(main(sys.argv))

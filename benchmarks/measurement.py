@@ -1,8 +1,8 @@
-"""One measurement of an input pipeline: images read from it by a session, in a process of its own.
+"""Measures an input pipeline: a session reads images from it, in a process of its own.
 
-A process of its own has its own TensorFlow, threads and memory, so that all of its CPU time and its peak of memory are
-the pipeline's. The process is this module, `python -m benchmarks.measurement`: it takes a `Run` as JSON from its
-standard input, and prints a `Measurement` as JSON.
+The process has its own TensorFlow, threads and memory, so that all of its CPU time and its memory peak are the
+pipeline's. It runs this module, `python -m benchmarks.measurement`, which reads a `Run` as JSON from standard input and
+prints a `Measurement` as JSON.
 """
 
 import contextlib
@@ -19,39 +19,40 @@ import tensorflow as tf
 from absl import app
 
 from benchmarks.naive import NaivePipeline
+from console.errors import RetryableError
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
 
-# Batches before the clock starts: they fill the shuffle buffer and start all threads.
+# Batches before the measurement starts: they fill the shuffle buffer and start all threads.
 _WARM_UP_BATCHES = 2
-# Batches are handed over whole: with few of them, one more or less under way at the ends would count.
+# With fewer batches, one that is partly prepared at either end would distort the result.
 _LEAST_BATCHES = 4
-# What is ended as hung, in seconds.
+# Seconds after which a measurement counts as hung.
 _TIMEOUT = 1800
-# How often a measurement is looked after, in seconds, and the fraction of the memory that it has to leave.
-_LOOK_INTERVAL = 0.2
+# Seconds between checks of a measurement, and the fraction of the machine's memory that must stay available.
+_POLL_INTERVAL = 0.2
 _LEAST_AVAILABLE = 0.08
 
 STORAGE, PARSING, DECODING, PREPROCESSING, TRANSFER = 'storage', 'parsing', 'decoding', 'preprocessing', 'transfer'
 PHASES = (STORAGE, PREPROCESSING, TRANSFER)
 
 
-class MeasurementError(Exception):
-    """A measurement that failed, and why."""
+class MeasurementError(RetryableError):
+    """A failed measurement."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What is measured.
+    """A pipeline to measure.
 
     Attributes:
-      is_naive: the naive pipeline; else the program's own, `InputPipeline`.
-      is_training: training records; else validation records, again and again.
-      until: the last phase that is run: storage, preprocessing or transfer; of the naive pipeline also parsing or
-        decoding, which preprocessing begins with.
+      is_naive: whether it is the naive pipeline; else it is the program's `InputPipeline`.
+      is_training: whether it reads training records; else it repeats the validation records.
+      until: the last phase: storage, preprocessing or transfer; for the naive pipeline also parsing or decoding, the
+        first parts of preprocessing.
       config: the configuration; its batch size is that of one call of the pipeline.
-      images: images to read after the warm-up, at least.
+      images: least number of images to read after the warm-up.
     """
 
     is_naive: bool
@@ -77,13 +78,13 @@ class Run:
 
 
 class Measurement(NamedTuple):
-    """What was measured.
+    """The result of a measurement.
 
     Attributes:
-      images: images that were read, after the warm-up.
+      images: number of images read after the warm-up.
       cpu_ms: CPU time of the process per image, in milliseconds: all threads, user and system.
-      images_per_second: by the clock.
-      peak_mb: the peak of the process's resident memory, in MB (10⁶ bytes), TensorFlow itself included.
+      images_per_second: throughput.
+      peak_mb: peak of the process's resident memory, in MB (10⁶ bytes), including TensorFlow itself.
     """
 
     images: int
@@ -98,11 +99,11 @@ Failed = Dict[Run, str]
 
 @tf.autograph.experimental.do_not_convert
 def build(run: Run) -> tf.data.Dataset:
-    """The pipeline of a run, without end.
+    """The pipeline of a run, repeated without end.
 
-    The whole pipeline gives its batches. What ends with an earlier phase gives one element of every `batch_size`, as
-    that phase leaves it: the others are made and dropped inside the data set, where that costs nothing. So the phases'
-    differences are what each adds.
+    The whole pipeline yields batches. A pipeline that is cut off after an earlier phase yields one of every
+    `batch_size` elements of that phase. The other elements are prepared, too, and dropped inside the data set at no
+    cost. So the differences between these pipelines are the costs of the phases.
     """
     if run.is_naive:
         naive = NaivePipeline(run.is_training, run.config)
@@ -120,9 +121,9 @@ def build(run: Run) -> tf.data.Dataset:
         whole = pipeline({'batch_size': run.batch_size})
         if run.until == TRANSFER:
             return whole.repeat()
-        dataset = pipeline._storage()
-        dataset = pipeline._preprocessing(dataset) if run.until == PREPROCESSING else dataset
-        # Such as its threads.
+        dataset = pipeline.storage()
+        dataset = pipeline.preprocessing(dataset) if run.until == PREPROCESSING else dataset
+        # The options include the number of threads.
         dataset = dataset.with_options(whole.options())
     return dataset.repeat().shard(run.batch_size, run.batch_size - 1)
 
@@ -145,7 +146,7 @@ def perform(run: Run) -> Measurement:
 
 
 def _images_in(element: Any, run: Run) -> int:
-    """How many images a batch holds; evaluation's last one is filled up with what is none."""
+    """The number of images in a batch, without the padding of evaluation's last batch."""
     if run.until != TRANSFER:
         return run.batch_size
     _, labels = element
@@ -158,8 +159,8 @@ def _cpu_seconds() -> float:
 
 
 def peak_bytes() -> int:
-    """The most resident memory that this process has had."""
-    # Not getrusage's ru_maxrss, which a process inherits from the one that started it.
+    """The peak of this process's resident memory, in bytes."""
+    # A process inherits getrusage's ru_maxrss from its parent, so that cannot be used.
     with open('/proc/self/status') as status:
         (line,) = (line for line in status if line.startswith('VmHWM:'))
     return int(line.split()[1]) << 10
@@ -169,9 +170,9 @@ def measure(run: Run) -> Measurement:
     """Measures in a new process.
 
     Raises:
-      MeasurementError: it failed; the message says why.
+      MeasurementError: the measurement failed; the message gives the reason.
     """
-    # The naive pipeline has its memory from where TensorFlow has it by itself; ours, from where the program sets it to.
+    # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
     process = subprocess.Popen(
         [sys.executable, '-m', 'benchmarks.measurement'],
@@ -189,28 +190,28 @@ def measure(run: Run) -> Measurement:
             raise
     if process.returncode:
         if process.returncode < 0:
-            # Such as when a container's memory is used up.
+            # The kernel kills a process when a container's memory is used up.
             raise MeasurementError(f'ended by signal {-process.returncode}')
         raise MeasurementError([f'exit code {process.returncode}', *err.splitlines()][-1])
     return Measurement(**json.loads(out))
 
 
 def _wait(process: 'subprocess.Popen[str]', text: str) -> Tuple[str, str]:
-    """What a process says to a text, unless it hangs, or takes memory that others need."""
-    given: Optional[str] = text
+    """Sends text to a process and returns its output; fails if it hangs or uses too much memory."""
+    unsent: Optional[str] = text
     deadline = time.monotonic() + _TIMEOUT
     while time.monotonic() < deadline:
         try:
-            return process.communicate(given, timeout=_LOOK_INTERVAL)
+            return process.communicate(unsent, timeout=_POLL_INTERVAL)
         except subprocess.TimeoutExpired:
-            given = None
+            unsent = None
         if _available_memory() < _LEAST_AVAILABLE:
-            raise MeasurementError(f'ended: it had left less than {_LEAST_AVAILABLE:.0%} of the memory available')
+            raise MeasurementError(f'ended: less than {_LEAST_AVAILABLE:.0%} of the memory was still available')
     raise MeasurementError(f'ended: not done after {_TIMEOUT} seconds')
 
 
 def _available_memory() -> float:
-    """The fraction of this machine's memory that is there to be taken."""
+    """The fraction of this machine's memory that is available."""
     with open('/proc/meminfo') as meminfo:
         sizes = {name: int(size.split()[0]) for name, _, size in (line.partition(':') for line in meminfo)}
     return sizes['MemAvailable'] / sizes['MemTotal']
@@ -219,15 +220,14 @@ def _available_memory() -> float:
 def interleave(
     runs: Sequence[Run], repeats: int, progress: Callable[[str], None], measured: Measured, failed: Failed
 ) -> None:
-    """Measures all runs, one after the other, and that `repeats` times: what disturbs the machine disturbs them alike.
+    """Measures all runs in turn, and repeats that: other load on the machine then affects all runs alike.
 
     Args:
-      runs: what to measure.
-      repeats: how often.
-      progress: is told how far it is.
-      measured: is filled with the measurements, in the order of the repeats, so that they are there when this is
-        interrupted.
-      failed: is filled with the runs that failed, which are not tried again, and why.
+      runs: the runs to measure.
+      repeats: number of rounds.
+      progress: called with a line about the progress.
+      measured: receives the measurements, in the order of the rounds; it keeps them after an interruption.
+      failed: receives the runs that failed, with the reason; they are not measured again.
     """
     for repeat in range(repeats):
         for number, run in enumerate(runs):
@@ -243,15 +243,15 @@ def interleave(
 
 
 def main() -> int:
-    """Measures what standard input says, and prints the measurement."""
+    """Measures the run that standard input describes, and prints the measurement."""
     with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as score:
-        # If memory runs out, this process is to be ended, and no other.
+        # If the machine runs out of memory, the kernel should end this process rather than another.
         score.write('1000')
     try:
         print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
     except (app.UsageError, tf.errors.OpError) as error:
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        # Without the operations that TensorFlow names after it, and on one line.
+        # On one line, without the operations that TensorFlow appends.
         print(' '.join(message.partition('[[')[0].split()), file=sys.stderr)
         return 1
     return 0

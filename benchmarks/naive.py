@@ -1,8 +1,8 @@
-"""A plain input pipeline to measure against, in the order in which such pipelines are commonly written.
+"""A naive input pipeline to compare with, in the order in which such pipelines are commonly written.
 
-Record → parse → decode the whole image → convert all of it to float → crop → resize → flip → colour → scale, in a
-parallel map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline`, and draws from the same
-distributions, by TensorFlow's own functions; nothing is shared but the configuration and the list of files.
+Record → parse → decode the whole image → convert it to float → crop → resize → flip → colour → scale, in a parallel
+map; then batch and prefetch. It does the same work as `inception_v3.input_pipeline` and draws from the same
+distributions, with TensorFlow's own functions. The two share only the configuration and the list of files.
 """
 
 from typing import Tuple
@@ -18,10 +18,10 @@ _COLOR_ORDERINGS = 4
 
 
 class NaivePipeline:
-    """The pipeline, phase by phase; put together by `__call__`.
+    """The pipeline: one method per phase, composed by `__call__`.
 
     Args:
-      is_training: shuffle, repeat and distort training records; else validation records, in order.
+      is_training: whether to shuffle, repeat and distort training records; else it reads validation records in order.
       config: the run's configuration.
     """
 
@@ -53,11 +53,11 @@ class NaivePipeline:
         return dataset.shuffle(config.followup_shuffle_buffer_size) if self._is_training else dataset
 
     def parsing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Records to (encoded image, label), the first thing that `preprocessing` does."""
+        """Records to (encoded image, label): the first step of `preprocessing`."""
         return dataset.map(lambda serialized: _parse(serialized)[:2], self._config.num_parallel_calls)
 
     def decoding(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """Records to (pixels, label): uint8 [height, width, 3], the first things that `preprocessing` does."""
+        """Records to (pixels, label), uint8 [height, width, 3]: the first two steps of `preprocessing`."""
 
         def decode(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
             encoded, label, _ = _parse(serialized)
@@ -71,12 +71,8 @@ class NaivePipeline:
         def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
             encoded, label, bbox = _parse(serialized)
             decoded = tf.image.decode_jpeg(encoded, channels=3)
-            if self._config.preprocessing == 'vgg':
-                image = self._vgg(tf.cast(decoded, tf.float32))
-            else:
-                whole = tf.image.convert_image_dtype(decoded, tf.float32)
-                image = self._distort(whole, bbox) if self._is_training else self._central(whole)
-                image = (image - 0.5) * 2.0
+            prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
+            image = prepare(decoded, bbox)
             dtype = tf.bfloat16 if self._config.precision == 'bfloat16' else tf.float32
             return tf.cast(image, dtype), tf.cast(label, tf.int32)
 
@@ -86,6 +82,11 @@ class NaivePipeline:
         """Phase 3: batches, prefetched."""
         dataset = dataset.batch(batch_size, drop_remainder=self._is_training)
         return dataset.prefetch(tf.data.experimental.AUTOTUNE) if self._config.prefetch_enabled else dataset
+
+    def _inception(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
+        whole = tf.image.convert_image_dtype(decoded, tf.float32)
+        image = self._distort(whole, bbox) if self._is_training else self._central(whole)
+        return (image - 0.5) * 2.0
 
     def _central(self, image: tf.Tensor) -> tf.Tensor:
         return self._resize(tf.image.central_crop(image, 0.875), tf.image.ResizeMethod.BILINEAR)
@@ -123,7 +124,7 @@ class NaivePipeline:
         return tf.compat.v1.image.resize(image, [self._config.height, self._config.width], method)
 
     def _fast_color(self, image: tf.Tensor) -> tf.Tensor:
-        """A shift in YCbCr; https://www.w3.org/Graphics/JPEG/jfif3.pdf, page 3."""
+        """Shifts brightness and chroma in YCbCr; https://www.w3.org/Graphics/JPEG/jfif3.pdf, page 3."""
         config = self._config
         ranges = (config.brightness_distortion_range, config.cb_distortion_range, config.cr_distortion_range)
         y, cb, cr = (tf.random.uniform([], -largest, largest) for largest in ranges)
@@ -131,8 +132,9 @@ class NaivePipeline:
         shifted = [red + y + 1.402 * cr, green + y - 0.344136 * cb - 0.714136 * cr, blue + y + 1.772 * cb]
         return tf.clip_by_value(tf.stack(shifted, axis=-1), 0.0, 1.0)
 
-    def _vgg(self, image: tf.Tensor) -> tf.Tensor:
+    def _vgg(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
         config = self._config
+        image = tf.cast(decoded, tf.float32)
         scale = max(config.height, config.width) / 299
         smallest, largest = round(300 * scale), round(600 * scale)
         side = tf.random.uniform([], smallest, largest + 1, tf.int32) if self._is_training else smallest
@@ -149,7 +151,7 @@ class NaivePipeline:
 
 
 def _parse(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """A record's encoded image, its label and its boxes, [1, boxes, 4]."""
+    """The encoded image, label and boxes [1, boxes, 4] of a record."""
     corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
     features = {
         'image/encoded': tf.io.FixedLenFeature([], tf.string),
@@ -162,7 +164,7 @@ def _parse(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:
-    """TensorFlow's random adjustments of brightness, saturation, hue and contrast, in the order of their letters."""
+    """Adjusts brightness (b), saturation (s), hue (h) and contrast (c) at random, in the order of the letters."""
     adjust = {
         'b': lambda x: tf.image.random_brightness(x, 32 / 255),
         's': lambda x: tf.image.random_saturation(x, 0.5, 1.5),

@@ -1,8 +1,8 @@
-"""A data set to measure with: generated photographs like ImageNet's, in ImageNet's layout.
+"""Generates a data set for benchmarks: photographs like ImageNet's, in ImageNet's layout.
 
-ImageNet's images are about 500 x 400 pixels and 100 kB. These are made of random parts of the photographs inside
-scikit-image, resized, mirrored and turned at random, with a little noise, in JPEG with a quality of 90 to 95 and
-colours at half the resolution (4:2:0). No two are alike, and the same call makes the same files.
+ImageNet's images have about 500 x 400 pixels and 100 kB. The generated ones are random parts of photographs in
+scikit-image, resized, mirrored and rotated at random, with a little noise, as JPEG with a quality of 90 to 95 and 4:2:0
+chroma subsampling. No two images are equal, and the same call always generates the same files.
 """
 
 import functools
@@ -25,15 +25,15 @@ _SHARDS = 16
 _LONG_SIDE = (460, 580)
 _SHORT_SIDE = (360, 460)
 _QUALITY = (90, 95)
-# Enlarging smooths a photograph; noise makes up for that, in levels of 255 (standard deviation).
+# Standard deviation, in levels of 255, of noise that compensates for the smoothing of enlarged photographs.
 _NOISE = 6.0
-# The part of a photograph that is taken, of the largest with the wanted shape.
+# The smallest part of a photograph, relative to the largest part of the same shape; and the share of landscapes.
 _LEAST_PART = 0.6
 _LANDSCAPE = 0.75
 
 
 def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_IMAGES, shards: int = _SHARDS) -> None:
-    """Writes the data set, unless it is there.
+    """Writes the data set unless it exists.
 
     Args:
       data_dir: the folder.
@@ -42,7 +42,7 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
       shards: number of files of each split.
 
     Raises:
-      DataError: scikit-image is not installed, or the folder holds something else or cannot be made.
+      DataError: scikit-image is not installed, or the folder holds other files or cannot be created.
     """
     if os.path.exists(os.path.join(data_dir, FILE_NAME)):
         return
@@ -62,7 +62,7 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
 
 
 def spread(data_dir: str, data_format: str, files: int, folder: str) -> None:
-    """Fills `folder` with links that make as many training files of those of a data set on this machine."""
+    """Fills `folder` with `files` training files: links to those of a local data set, repeated as needed."""
     of_format = FORMATS[data_format]
     paths = of_format.find_shards(data_dir, records.TRAIN)
     for index in range(files):
@@ -75,7 +75,7 @@ def _sources() -> List[np.ndarray]:
         import skimage.data
     except ImportError:
         raise records.DataError(
-            "The photographs come with scikit-image, which is not installed: pip install '.[benchmarks]', or name "
+            "the photographs need scikit-image, which is not installed: pip install '.[benchmarks]', or name your own "
             'records with --data_dir.'
         )
     return [
@@ -98,7 +98,7 @@ def _example(sources: List[np.ndarray], index: int) -> tf.train.Example:
 
 
 def _photograph(source: np.ndarray, random: np.random.RandomState) -> Tuple[bytes, int, int]:
-    """A part of a photograph as a JPEG file, its height and its width."""
+    """A random part of a photograph: a JPEG file, its height and its width."""
     from PIL import Image
 
     sides = random.randint(*_SHORT_SIDE), random.randint(*_LONG_SIDE)

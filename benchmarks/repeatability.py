@@ -1,13 +1,12 @@
-"""Measures what --seed costs a training run: python -m benchmarks.repeatability [any flags of a run].
+"""Measures the cost of --seed in a training run: python -m benchmarks.repeatability [any flags of a run].
 
-Training with and without a seed, in turn, each in a process of its own: the order and the distortions that follow from
-the seed, and the sums that are made in a fixed order. Without a preset or --data_dir, it is that of --preset=digits.
+Trains with and without a seed in turn, each time in a process of its own. With a seed, order and distortions are
+derived from it, and sums are computed in a fixed order. Without a preset or --data_dir, it trains --preset=digits.
 """
 
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,16 +18,17 @@ import tensorflow as tf
 from benchmarks import arguments, program, tables
 from benchmarks.comparison import spread
 from benchmarks.measurement import MeasurementError
+from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
-from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import starts
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'steps': OwnFlag(int, 100, 'training steps to measure, after those of the warm-up'),
+    'steps': OwnFlag(int, 100, 'training steps to measure, after the warm-up'),
     'repeats': arguments.MEASURING['repeats'],
     'json': arguments.MEASURING['json'],
 }
@@ -37,14 +37,14 @@ _SEED = 0
 
 
 class Training(NamedTuple):
-    """What was measured of a run: CPU time per image in milliseconds, of all threads, and images per second."""
+    """The measurement of a run: CPU time per image in milliseconds, of all threads, and images per second."""
 
     cpu_ms: float
     images_per_second: float
 
 
 class _Meter(tf.estimator.SessionRunHook):
-    """Takes the times after the warm-up, and after the last step."""
+    """Records the times after the warm-up and after the last step."""
 
     def __init__(self) -> None:
         self._step = 0
@@ -60,7 +60,7 @@ class _Meter(tf.estimator.SessionRunHook):
 
 
 def measure_here(config: Config) -> Training:
-    """Trains until `train_steps` in a folder that is thrown away, and measures all but the warm-up."""
+    """Trains to `train_steps` in a temporary folder, and measures the steps after the warm-up."""
     meter = _Meter()
     with tempfile.TemporaryDirectory() as model_dir:
         config = dataclasses.replace(config, model_dir=model_dir)
@@ -85,7 +85,7 @@ def _measure(config: Config) -> Training:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measures what a command line asks for, prints the results, and returns its exit code."""
+    """Runs a command line and returns its exit code."""
     if list(argv[1:]) == ['--child']:
         print(json.dumps(measure_here(Config.from_json(sys.stdin.read()))._asdict()))
         return 0
@@ -99,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     config = fit_to_data_set(command_line)
     if config.use_tpu and not config.is_emulated:
-        raise ConfigError('--use_tpu=True: what is measured is training on this machine. Add --use_tpu=False.')
+        raise ConfigError('--use_tpu=True: this benchmark measures training on this machine. Add --use_tpu=False.')
     steps = _WARM_UP_STEPS + own['steps']
     config = dataclasses.replace(config, mode='train', train_steps=steps, skip_host_call=True, max_bad_records=0)
     runs = {
@@ -143,6 +143,6 @@ def _show(measured: Dict[str, List[Training]], own: Dict[str, Any], config: Conf
 
 
 if __name__ == '__main__':
-    # Who ends it by `timeout` has it end its child, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that child processes end with this one.
+    raise_on_sigterm()
     sys.exit(main(sys.argv))

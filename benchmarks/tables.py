@@ -1,4 +1,4 @@
-"""Results of benchmarks as tables: drawn by rich on a terminal, in plain columns elsewhere."""
+"""Tables of results: drawn by rich on a terminal, in plain columns elsewhere."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ _NONE = '-'
 
 
 def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None:
-    """Prints a table, whose first `names` columns are flush left."""
+    """Prints a table; its first `names` columns are aligned left, the others right."""
     if sys.stdout.isatty():
         try:
             from rich.box import SIMPLE_HEAD
@@ -34,7 +34,7 @@ def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None
 
 
 def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> List[str]:
-    """The lines of a table with columns as wide as they need, the first `names` flush left."""
+    """The lines of a table in plain columns; the first `names` are aligned left, the others right."""
     lines = [head, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return [
@@ -47,7 +47,7 @@ def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> Lis
 
 
 def show_comparison(rows: Sequence[Row]) -> None:
-    """Prints the variants: medians, with least and greatest, and the phases' shares of the CPU time."""
+    """Prints the variants: medians with least and greatest, and the shares of the phases in the CPU time."""
     print(f'phases: shares of the CPU time, {" + ".join(PHASES)}\n')
     show(
         _HEAD,
@@ -74,7 +74,7 @@ def show_sweep(field: str, rows: Sequence[Row]) -> None:
 
 
 def failures(failed: Failed) -> List[str]:
-    """The measurements that failed, and why: a line each."""
+    """The failed measurements, with the reason: a line each."""
     return [
         f'{"naive" if run.is_naive else "ours"}, {"train" if run.is_training else "eval"}, until {run.until}, '
         f'batches of {run.batch_size}: {problem}'
@@ -83,7 +83,7 @@ def failures(failed: Failed) -> List[str]:
 
 
 def machine() -> str:
-    """The machine in words: its processor, and the number of cores that this program may use."""
+    """The machine: its processor, and the number of cores that this process may use."""
     with open('/proc/cpuinfo') as cpuinfo:
         models = [line.partition(':')[2].strip() for line in cpuinfo if line.startswith('model name')]
     return f'{models[0] if models else platform.machine()}, {len(os.sched_getaffinity(0))} cores'
@@ -94,5 +94,5 @@ def _measured(row: Row) -> List[str]:
 
 
 def _spread(values: Spread, digits: int) -> str:
-    # Without spaces in the brackets: a narrow table breaks before them.
+    # No spaces inside the brackets: a narrow table breaks lines at spaces.
     return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*values, d=digits)

@@ -1,39 +1,39 @@
-"""Measures training's input from tar shards beside the same images as TFRecords: python -m benchmarks.tar_reading."""
+"""Compares training's input from tar shards and from TFRecord files: python -m benchmarks.tar_reading."""
 
 import dataclasses
 import json
 import os
-import signal
 import sys
 from typing import Any, Dict, List, Sequence
 
 from benchmarks import arguments, program, tables
 from benchmarks.comparison import Spread, spread
 from benchmarks.measurement import TRANSFER, Failed, Measured, Measurement, MeasurementError, Run, interleave
+from console.program import raise_on_sigterm
 from console.screen import Screen
 from data import dataset_info, records, remote, tar_shards
 from inception_v3.config import ConfigError
-from inception_v3.flags import CommandLine, OwnFlag
+from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'tar_dir': OwnFlag(str, None, 'the same images as tar shards; default: DATA_DIR-tar, made if it is missing'),
+    'tar_dir': OwnFlag(str, None, 'folder of the same images as tar shards; default: DATA_DIR-tar, created if missing'),
     **arguments.MEASURING,
 }
 _PURPOSE = (
-    "Measures training's input pipeline from tar shards and from TFRecord files of the same images, in turn. Without\n"
-    '--data_dir they are generated photographs. A batch is what one core takes of --train_batch_size.'
+    "Measures training's input pipeline on tar shards and on TFRecord files of the same images, in turn. Without\n"
+    "--data_dir the images are generated photographs. A batch is one core's share of --train_batch_size."
 )
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measures what a command line asks for, prints the results, and returns its exit code."""
+    """Runs a command line and returns its exit code."""
     return program.run(argv, 'benchmarks.tar_reading', _PURPOSE, _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     if command_line.config.data_format == 'tar':
-        raise ConfigError('--data_format=tar: name the TFRecord files with --data_dir, and these with --tar_dir.')
-    screen.update('looking at the data set, or making it')
+        raise ConfigError('--data_format=tar: name the TFRecord files with --data_dir, the tar shards with --tar_dir.')
+    screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, [records.TRAIN])
     tar_dir = own['tar_dir'] or f'{config.data_dir.rstrip("/")}-tar'
     if not own['tar_dir'] and not remote.exists(os.path.join(tar_dir, dataset_info.FILE_NAME)):
@@ -59,7 +59,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def _show(measured: Dict[str, List[Measurement]], own: Dict[str, Any]) -> None:
-    """Prints both formats, and their ratios: each measurement from tar over the one from TFRecords before it."""
+    """Prints both formats and their ratios: each measurement of tar over the preceding one of TFRecord."""
     quantities = ('images_per_second', 'cpu_ms', 'peak_mb')
     values: Dict[str, Dict[str, Spread]] = {
         data_format: {name: spread([getattr(each, name) for each in of_format]) for name in quantities}
@@ -86,6 +86,6 @@ def _show(measured: Dict[str, List[Measurement]], own: Dict[str, Any]) -> None:
 
 
 if __name__ == '__main__':
-    # Who ends it by `timeout` has it end its child, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that child processes end with this one.
+    raise_on_sigterm()
     sys.exit(main(sys.argv))

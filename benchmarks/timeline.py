@@ -1,16 +1,16 @@
-"""How a host and a device share a run's time: who waits for whom, and for how long."""
+"""The timeline of host and device in a run: which of them waits for the other, and for how long."""
 
 import math
 from typing import Dict, List, NamedTuple
 
-# Steps that are drawn.
+# Number of steps in a timeline.
 _STEPS = 6
 STEP = 'step'
 HOST = 'host'
 
 
 class Bar(NamedTuple):
-    """Something that is done from `start` to `end`, in milliseconds."""
+    """A piece of work from `start` to `end`, in milliseconds."""
 
     start: float
     end: float
@@ -19,21 +19,21 @@ class Bar(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """What the host and the device do, each one thing after the other."""
+    """The work of the host and of the device, each in sequence."""
 
     host: List[Bar]
     device: List[Bar]
 
     @property
     def end(self) -> float:
-        """When all is done, in milliseconds."""
+        """The end of the last piece of work, in milliseconds."""
         return max(bar.end for bar in [*self.host, *self.device])
 
 
 class Balance(NamedTuple):
-    """A host and the devices that it feeds.
+    """The speeds of a host and of the devices that it feeds.
 
-    A host's cores are taken to share the work of a batch perfectly, and to do nothing else.
+    A host's cores are assumed to share the work of a batch evenly, and to do nothing else.
 
     Attributes:
       step_ms: time of a training step on the device, in milliseconds.
@@ -51,7 +51,7 @@ class Balance(NamedTuple):
 
     @property
     def host_ms(self) -> float:
-        """Time in which the host prepares its part of a batch, in milliseconds."""
+        """Time in which the host prepares its share of a batch, in milliseconds."""
         return self.host_images * self.cpu_ms_per_image / self.cores
 
     @property
@@ -61,17 +61,17 @@ class Balance(NamedTuple):
 
     @property
     def period_ms(self) -> float:
-        """Time from step to step, in milliseconds: that of the slower, as they work at the same time."""
+        """Time from step to step, in milliseconds: that of the slower side, because both work at the same time."""
         return max(self.host_ms, self.step_ms)
 
     @property
     def device_idle(self) -> float:
-        """The fraction of its time that the device waits."""
+        """The fraction of the time in which the device waits."""
         return 1 - self.step_ms / self.period_ms
 
     @property
     def host_idle(self) -> float:
-        """The fraction of their time that the host's cores wait."""
+        """The fraction of the time in which the host's cores wait."""
         return 1 - self.host_ms / self.period_ms
 
     @property
@@ -85,10 +85,10 @@ class Balance(NamedTuple):
         return 1000 * self.hosts * self.host_images / self.period_ms
 
     def timeline(self, shares: Dict[str, float]) -> Timeline:
-        """The first steps. A host that has the next batch ready waits until the device takes it.
+        """The first steps. A host that has prepared the next batch waits until the device takes it.
 
         Args:
-          shares: what the host does for a batch, in this order, each a fraction of its time; they sum up to 1.
+          shares: the host's work on a batch, in order, as fractions of its time; the sum is 1.
         """
         host: List[Bar] = []
         device: List[Bar] = []

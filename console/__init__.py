@@ -1,3 +1,3 @@
-"""The screen, messages and errors of every command, and the settings that TensorFlow reads when it is loaded."""
+"""Screen, messages and errors of all commands, and the settings that TensorFlow reads at import."""
 
-from console import tensorflow_settings  # noqa: F401  Before any module loads TensorFlow.
+from console import tensorflow_settings  # noqa: F401  Must precede the import of TensorFlow.

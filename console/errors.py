@@ -1,12 +1,12 @@
-"""Errors that a command reports to its user in one message, and the exit codes that they end it with."""
+"""Errors that end a command with a message to its user, and their exit codes."""
 
 from absl import app
 
 DONE = 0
 RETRY = 1
 FIX = 2
-RESUME = 75  # EX_TEMPFAIL of sysexits.h: start the same command again.
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it.
+RESUME = 75  # EX_TEMPFAIL of sysexits.h: run the same command again.
+INTERRUPTED = 130  # 128 + SIGINT, as in shells.
 
 EXIT_CODES = f"""exit codes:
   {DONE}    done
@@ -27,12 +27,12 @@ class CommandError(app.UsageError):
 
 
 class RetryableError(CommandError):
-    """A failure that may be gone when the same command is run again."""
+    """A transient failure: the same command may succeed later."""
 
     exit_code = RETRY
 
 
 class TerminatedError(CommandError):
-    """The end of a command that SIGTERM asked for, after its work was saved."""
+    """SIGTERM ended the command after its work was saved."""
 
     exit_code = RESUME

@@ -1,13 +1,13 @@
-"""What users and files have written, in messages."""
+"""Shows values from users and files in messages."""
 
 from typing import Any
 
-# The longest that a message shows of it.
+# The maximum length of a value in a message.
 _CHARACTERS = 80
 
 
 def shown(value: Any, at_most: int = _CHARACTERS) -> str:
-    """A value on one line, in characters that print; of what is longer than `at_most`, the beginning and the end."""
+    """A value on one line in printable characters; only beginning and end if it is longer than `at_most`."""
     text = value.decode(errors='surrogateescape') if isinstance(value, bytes) else str(value)
     if len(text) > at_most:
         text = f'{text[: at_most // 2]}...{text[-at_most // 2 :]}'

@@ -1,13 +1,14 @@
 """Runs commands: the one place that turns errors into messages and exit codes."""
 
 import os
+import signal
 import sys
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow as tf
 from absl import app
 
-from console.errors import FIX, INTERRUPTED, RETRY, CommandError
+from console.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
 from console.screen import Screen, failure, set_up_logging
 
 # A command: shows its progress on the screen, raises what fails, and returns its exit code; None is 0.
@@ -46,6 +47,15 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
         if screen.verbose:
             raise
         return fail(screen, failure(error), RETRY)
+
+
+def raise_on_sigterm() -> None:
+    """Makes SIGTERM raise TerminatedError, so that a command shows its results and ends its child processes first."""
+
+    def terminate(number: int, frame: Any) -> None:
+        raise TerminatedError('ended by SIGTERM')
+
+    signal.signal(signal.SIGTERM, terminate)
 
 
 def fail(screen: Screen, message: str, exit_code: int) -> int:

@@ -1,7 +1,7 @@
 """The configuration of a run: one immutable, validated object.
 
-Every field of `Config` is a command-line flag of the same name. `inception_v3.flags` makes the flags from the fields,
-so names, defaults, help texts and bounds are defined here alone.
+Every field of `Config` is a command-line flag of the same name. `settings.flags` makes the flags from the fields, so
+names, defaults, help texts and bounds are defined here alone.
 """
 
 import dataclasses
@@ -11,10 +11,11 @@ from typing import Any, List, Optional, Tuple
 
 from console.errors import CommandError
 from console.messages import shown
-from inception_v3.contradictions import contradictions
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.setting import Setting, wrong_values
+from inception_v3.settings.contradictions import contradictions
+from inception_v3.settings.setting import Setting, wrong_values
 from inception_v3.tpu import topology
+from preprocessing.preprocessings import PREPROCESSINGS
 
 
 class ConfigError(CommandError, ValueError):
@@ -97,7 +98,7 @@ class Settings:
     )
     max_bad_records: int = _data(0, 'corrupt records to skip, per split, before the run fails', lower=0)
 
-    preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=('inception', 'vgg'))
+    preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=tuple(PREPROCESSINGS))
     height: int = _preprocessing(299, 'height of the input images, in pixels', lower=1)
     width: int = _preprocessing(299, 'width of the input images, in pixels', lower=1)
     use_annotated_bbox: bool = _preprocessing(False, 'crop around the bounding boxes of the records (inception)')

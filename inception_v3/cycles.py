@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from console.log import logger
 from console.screen import Screen
-from inception_v3 import failures
 from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of, splits_of
 from inception_v3.estimator import make_estimator
@@ -16,22 +15,13 @@ from inception_v3.evaluation import Evaluating, most_accurate
 from inception_v3.export import export_saved_model, remove_unfinished_export
 from inception_v3.hooks.recovery import without_recovery
 from inception_v3.hooks.termination import Termination
-from inception_v3.model_dir import best_checkpoint
+from inception_v3.model_dir import best_checkpoint, checkpoints
 from inception_v3.model_dir.bad_records import BadRecords
-from inception_v3.model_dir.checkpoints import (
-    CheckpointError,
-    DamagedError,
-    check_holds_averages,
-    check_sound,
-    is_whole,
-    latest_checkpoint,
-    latest_step,
-    newest_checkpoint,
-)
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable, now
 from inception_v3.model_dir.trainer_lock import TrainerLock
-from inception_v3.summary import notes_of, summary_of
+from inception_v3.reporting import failures
+from inception_v3.reporting.summary import notes_of, summary_of
 from inception_v3.training import Training
 
 # Seconds between checks that the list of checkpoints can still be read, while a new checkpoint is waited for.
@@ -130,19 +120,21 @@ class Run:
     def _train_and_evaluate(self) -> Optional[Evaluation]:
         """Trains `--train_steps_per_eval` steps and evaluates, in turn, from wherever an earlier command ended."""
         config, evaluation = self._config, None
-        step = latest_step(self._model_dir)
+        step = checkpoints.latest_step(self._model_dir)
         if self._training.is_finished() or (step and step % config.train_steps_per_eval == 0):
             evaluation = self._evaluate_end_of_cycle()
         while step < config.train_steps:
             end_of_cycle = (step // config.train_steps_per_eval + 1) * config.train_steps_per_eval
             self._training.train(min(end_of_cycle, config.train_steps))
-            step = latest_step(self._model_dir)
-            evaluation = self._evaluating.evaluate(newest_checkpoint(self._model_dir), self._training.began_at)
+            step = checkpoints.latest_step(self._model_dir)
+            evaluation = self._evaluating.evaluate(
+                checkpoints.newest_checkpoint(self._model_dir), self._training.began_at
+            )
         return evaluation
 
     def _evaluate_end_of_cycle(self) -> Evaluation:
         """Evaluates the checkpoint that a cycle ended with, unless an earlier command has recorded its evaluation."""
-        checkpoint = newest_checkpoint(self._model_dir)
+        checkpoint = checkpoints.newest_checkpoint(self._model_dir)
         recorded = None if self._config.display_tensors else self._evaluating.recorded(checkpoint)
         if not recorded:
             return self._evaluating.evaluate(checkpoint)
@@ -153,12 +145,12 @@ class Run:
     def _follow(self) -> Optional[Evaluation]:
         """Evaluates the checkpoints of another run as they appear, until that of `--train_steps`."""
         config, evaluation = self._config, None
-        if not latest_checkpoint(self._model_dir):
+        if not checkpoints.latest_checkpoint(self._model_dir):
             logger.info('waiting for a first checkpoint in %s', config.model_dir)
 
         def nothing_came() -> bool:
             # TensorFlow takes a list of checkpoints that can no longer be read for one that has not changed.
-            latest_checkpoint(self._model_dir)
+            checkpoints.latest_checkpoint(self._model_dir)
             return config.eval_timeout is not None
 
         for checkpoint in tf.train.checkpoints_iterator(
@@ -173,30 +165,30 @@ class Run:
             logger.info('waiting for a later checkpoint, until that of step %d (--train_steps)', config.train_steps)
         text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
         if not evaluation:
-            raise CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')
+            raise checkpoints.CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')
         logger.info(text)
         return evaluation
 
     def _evaluate_if_there(self, checkpoint: str) -> Optional[Evaluation]:
         """Evaluates another run's checkpoint; None if that run has removed it, or it is damaged and may be skipped."""
         try:
-            check_sound(checkpoint)
+            checkpoints.check_undamaged(checkpoint)
             return self._evaluating.evaluate(checkpoint)
-        except (tf.errors.OpError, CheckpointError, ValueError) as error:
-            if not is_whole(checkpoint):
+        except (tf.errors.OpError, checkpoints.CheckpointError, ValueError) as error:
+            if not checkpoints.is_complete(checkpoint):
                 # The trainer keeps the newest five, and has removed this one.
                 self._screen.clear()
                 logger.info('%s vanished before it was evaluated: %s', checkpoint, error)
-            elif self._config.skip_damaged_checkpoints and isinstance(error, DamagedError):
+            elif self._config.skip_damaged_checkpoints and isinstance(error, checkpoints.DamagedError):
                 logger.info('skipped: %s', error)
             else:
                 raise
         return None
 
     def _export(self) -> str:
-        checkpoint = newest_checkpoint(self._model_dir)
+        checkpoint = checkpoints.newest_checkpoint(self._model_dir)
         if self._config.moving_average:
-            check_holds_averages(checkpoint)
+            checkpoints.check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
         with failures.refusals_explained():
             path = export_saved_model(self._estimator, self._config, checkpoint)

@@ -10,7 +10,7 @@ from data import dataset_info, digits, records
 from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
-from inception_v3.flags import CommandLine
+from inception_v3.settings.flags import CommandLine
 
 # Files that one message names.
 _NAMED_AT_MOST = 10

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
-from inception_v3.failures import refusals_explained
 from inception_v3.model_fn import inception_model_fn
+from inception_v3.reporting.failures import refusals_explained
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
@@ -33,7 +33,7 @@ def make_estimator(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
     data_dir = config.data_dir if config.use_data == 'real' else None
-    problems = topology.out_of_reach(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
+    problems = topology.unreachable_folders(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))
     cluster = _cluster(config)

@@ -12,7 +12,6 @@ from console.screen import Screen
 from data import records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
-from inception_v3.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
 from inception_v3.hooks.progress import EvaluationProgress
 from inception_v3.hooks.recovery import RecoveryLimitHook
 from inception_v3.hooks.saving import CheckpointFitsHook
@@ -29,6 +28,7 @@ from inception_v3.model_dir.evaluations import (
 )
 from inception_v3.model_dir.files import now
 from inception_v3.moving_average import LoadEMAHook
+from inception_v3.reporting.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
 
 
 def evaluation_of(

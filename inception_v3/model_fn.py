@@ -29,7 +29,7 @@ def inception_model_fn(
     """Builds the graph of a training step, an evaluation step or a prediction.
 
     Args:
-      features: a batch of what the input pipeline sends; for prediction, images as `transfer.received` returns them.
+      features: a batch of what the input pipeline sends; for prediction, images as `infeed.received` returns them.
       labels: int32 [batch]; `metrics.PADDING_LABEL` for padding in evaluation; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
       params: `config` is the run's `Config`; `class_names`, if there, the names by label.

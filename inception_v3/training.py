@@ -10,7 +10,6 @@ from console.log import logger
 from console.screen import Screen
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
-from inception_v3.failures import DivergedError, InterruptedTrainingError, check_reachable, diverged, refusals_explained
 from inception_v3.hooks.divergence import DivergenceWatcher
 from inception_v3.hooks.progress import StepLines, Throughput, TrainingProgress
 from inception_v3.hooks.recording import FirstStepsRecorder, StartRecorder
@@ -20,10 +19,24 @@ from inception_v3.hooks.step import StepHook
 from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.hooks.termination import Termination
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.model_dir.checkpoints import check_fits, check_sound, go_back, latest_checkpoint, latest_step, step_of
+from inception_v3.model_dir.checkpoints import (
+    check_fits,
+    check_undamaged,
+    latest_checkpoint,
+    latest_step,
+    skip_damaged,
+    step_of,
+)
 from inception_v3.model_dir.leftovers import remove_leftovers
 from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.model_fn import inception_model_fn
+from inception_v3.reporting.failures import (
+    DivergedError,
+    InterruptedTrainingError,
+    check_reachable,
+    diverged,
+    refusals_explained,
+)
 
 # The message of TPUEstimator's own check of the weights, after each loop.
 _NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
@@ -78,11 +91,11 @@ class Training:
         """
         remove_leftovers(self._model_dir)
         if self._config.skip_damaged_checkpoints:
-            go_back(self._model_dir)
+            skip_damaged(self._model_dir)
             return
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
-            check_sound(checkpoint)
+            check_undamaged(checkpoint)
 
     def is_finished(self) -> bool:
         """Whether the newest checkpoint has all steps.

@@ -1,4 +1,7 @@
-"""Random crops from given random numbers: what `tf.image.sample_distorted_bounding_box` does with its own."""
+"""Random crops from given random numbers, by the rules of `tf.image.sample_distorted_bounding_box`.
+
+TensorFlow's operation draws its own numbers, so its crops cannot be a pure function of an image's seed.
+"""
 
 from typing import Tuple
 
@@ -18,61 +21,62 @@ def sample_crop(
     max_attempts: int,
     uniform: Uniform,
 ) -> Crop:
-    """Draws a random crop, distributed as those of `tf.image.sample_distorted_bounding_box`.
+    """Draws a random crop with the distribution of `tf.image.sample_distorted_bounding_box`.
 
-    As in its kernel, an attempt draws an aspect ratio, a height among those that area and image allow, and a place,
-    in whole pixels. All attempts are made at once, and the first that fits is taken.
+    Like the kernel of that operation, an attempt draws an aspect ratio, a height within the limits of area and image,
+    and a position, all in whole pixels. All attempts are computed at once, and the first valid one is the crop.
 
     Args:
       image_shape: int32 [3], height, width and channels of the image.
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image; without any, the
+      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. If there are no boxes, the
         whole image is the box.
-      min_object_covered: the fraction of some box that the crop must contain. Boxes of no pixels do not count.
-      aspect_ratio_range: allowed width over height, lowest and highest.
-      area_range: allowed area as a fraction of the image, lowest (above 0) and highest.
-      max_attempts: draws before the whole image is taken instead.
-      uniform: gives the numbers, in a single call.
+      min_object_covered: the fraction of some box that the crop must contain. Boxes smaller than a pixel do not count.
+      aspect_ratio_range: lowest and highest width over height.
+      area_range: lowest (above 0) and highest area, as fractions of the image.
+      max_attempts: number of attempts; if all fail, the crop is the whole image.
+      uniform: draws the numbers, in a single call.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on boxes that are not in [0, 1].
+      tf.errors.InvalidArgumentError: at run time, if a box is not in [0, 1].
     """
-    # Pixels are whole numbers in float32; rows are of heights and of widths, columns of attempts.
+    # Pixel counts are whole numbers in float32. The rows of a matrix are heights and widths, its columns attempts.
     sides = tf.cast(image_shape[:2, tf.newaxis], tf.float32)
     height, width = tf.split(sides, 2)
-    aspect, step, place = tf.split(uniform([4, max_attempts]), [1, 1, 2])
+    aspect, step, position = tf.split(uniform([4, max_attempts]), [1, 1, 2])
     aspect = aspect * (aspect_ratio_range[1] - aspect_ratio_range[0]) + aspect_ratio_range[0]
     areas = tf.constant(area_range, shape=[2, 1]) * width * height
     min_area, max_area = tf.split(areas, 2)
 
     lowest, highest = tf.split(tf.math.rint(tf.sqrt(areas / aspect)), 2)
-    # No higher than the image, and no wider: the width is rounded. The kernel divides in float64, which takes five
-    # times as many operations here: of ten thousand ratios, about one has a largest height that differs by a row.
+    # Keeps the crop within the image's height and, with the width rounded, within its width. The kernel divides in
+    # float64, which would take five times as many operations here. With float32, the largest height differs by one row
+    # for about one in ten thousand aspect ratios.
     highest = tf.minimum(tf.minimum(highest, height), tf.floor((width + 0.5) / aspect))
     lowest = tf.minimum(lowest, highest)
     heights = lowest + tf.floor(step * (highest - lowest + 1.0))
-    # Where rounding has made the area too small or too large, one row more or less may mend it.
+    # If rounding made the area too small or too large, one row more or less may correct it.
     area = heights * tf.math.rint(heights * aspect)
     heights += tf.sign(tf.clip_by_value(area, min_area, max_area) - area)
     widths = tf.math.rint(heights * aspect)
     area = heights * widths
     sizes = tf.concat([heights, widths], 0)
-    begins = tf.floor(place * (sides - sizes))
+    begins = tf.floor(position * (sides - sizes))
 
     if np.array_equal(tf.get_static_value(bbox), [[[0, 0, 1, 1]]]):
-        # The crop's share of its only box, in a quarter fewer operations.
+        # With the whole image as the only box, the covered fraction takes a quarter fewer operations.
         covers = area / (height * width) >= min_object_covered
     else:
         covers = _covers(begins, begins + sizes, _in_pixels(bbox, sides), min_object_covered)
     fits = tf.concat([sizes <= sides, area >= min_area, area <= max_area, covers], 0)
     attempts = tf.range(max_attempts)
     first = tf.reduce_min(tf.compat.v1.where(tf.reduce_all(fits, 0), attempts, tf.fill([max_attempts], max_attempts)))
-    # After the attempts comes the whole image.
+    # The last column, after the attempts, is the whole image.
     crops = tf.concat([tf.concat([begins, sizes], 0), tf.concat([tf.zeros([2, 1]), sides], 0)], 1)
     return Crop(*tf.unstack(tf.cast(tf.gather(crops, first, axis=1), tf.int32), 4))
 
 
 def _in_pixels(bbox: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
-    """Boxes in whole pixels, or the whole image as one: [boxes, 2, 2, 1], of which axis 1 is begin and end."""
+    """Converts boxes to whole pixels, [boxes, 2, 2, 1]; axis 1 is begin, end. Without boxes, adds the whole image."""
     if_none = tf.constant([[[0.0, 0.0, 1.0, 1.0]]])[:, tf.minimum(tf.shape(bbox)[1], 1) :]
     bbox = tf.concat([bbox, if_none], 1)
     is_inside = tf.reduce_all(tf.equal(bbox, tf.clip_by_value(bbox, 0.0, 1.0)))
@@ -81,7 +85,7 @@ def _in_pixels(bbox: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
 
 
 def _covers(begins: tf.Tensor, ends: tf.Tensor, boxes: tf.Tensor, min_object_covered: float) -> tf.Tensor:
-    """Whether each crop contains enough of some box: [1, attempts]."""
+    """Tells for each crop whether it contains enough of some box: bool [1, attempts]."""
     box_begins, box_ends = tf.unstack(boxes, 2, axis=1)
     box_area = tf.reduce_prod(box_ends - box_begins, 1)
     shared = tf.reduce_prod(tf.nn.relu(tf.minimum(ends, box_ends) - tf.maximum(begins, box_begins)), 1)

@@ -1,4 +1,4 @@
-"""Encoded images to pixels: whole ones, and crops without the cost of the rest."""
+"""Decodes images, and crops of images without decoding the rest."""
 
 from typing import NamedTuple
 
@@ -7,27 +7,30 @@ import tensorflow as tf
 
 # The marker that ends a JPEG file (ITU-T T.81, table B.1).
 _END_OF_IMAGE = b'\xff\xd9'
-# How a PNG file begins, and where its width and height are, as 32-bit numbers (ISO/IEC 15948, 5.2 and 11.2.2).
-_PNG_BEGINS = b'\x89PNG'
-_PNG_SIZE_AT = 16
-# How a GIF file begins, and where its width and height are, as 16-bit numbers, the low byte first (GIF89a, 18).
-_GIF_BEGINS = b'GIF'
-_GIF_SIZE_AT = 6
+# The first bytes of a PNG file, and the offset of its width and height: 32-bit big-endian numbers (ISO/IEC 15948, 5.2
+# and 11.2.2).
+_PNG_SIGNATURE = b'\x89PNG'
+_PNG_SIZE_OFFSET = 16
+# The first bytes of a GIF file, and the offset of its width and height: 16-bit little-endian numbers (GIF89a, 18).
+_GIF_SIGNATURE = b'GIF'
+_GIF_SIZE_OFFSET = 6
 
-# Markers of frames (T.81, table B.1), which say the size of a JPEG, and as far as they are looked for: in files that
-# people have, they come before that, and beyond it a size is only seen when memory was asked for.
-_FRAMES = [byte in {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} for byte in range(256)]
-_FRAME_BEFORE = 1 << 14
-# A frame begins with (B.2.2) its marker, its length in two bytes, the bits per colour, height and width in two bytes
-# each, and the number of colours, which take three bytes each. The products with these columns are the length without
-# those, with the bits in front of it, the height, and the width. The bits are 8 in what can be decoded. That both are
-# right keeps other bytes from being taken for a frame, but in one of millions of images with 16 KiB of noise before it.
-_SAYS = np.zeros([9, 3])
-_SAYS[[3, 1, 2, 8], 0] = 1 << 16, 256, 1, -3
-_SAYS[[4, 5], 1] = _SAYS[[6, 7], 2] = 256, 1
-_BYTES_OF_FRAME, _BITS_AND_LENGTH = len(_SAYS), (8 << 16) + 8
+# The second bytes of frame markers (T.81, table B.1): a frame header holds the size of a JPEG. Headers are searched in
+# this many bytes. In real files they come earlier; a later header is noticed only after memory was allocated for it.
+_IS_FRAME = [byte in {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} for byte in range(256)]
+_FRAME_SEARCH_BYTES = 1 << 14
+# A frame header (B.2.2) consists of the marker, the header's length in two bytes, the bits per sample in one byte,
+# height and width in two bytes each, the number of components in one byte, and three bytes per component. Multiplying
+# the nine bytes after 0xFF by this matrix gives three numbers: bits << 16 plus the length without the components; the
+# height; the width. Images that can be decoded have 8 bits, and the length without the components is 8. Requiring both
+# keeps other bytes from being mistaken for a header, except in one of millions of images that begin with 16 KiB of
+# noise.
+_HEADER_FIELDS = np.zeros([9, 3])
+_HEADER_FIELDS[[3, 1, 2, 8], 0] = 1 << 16, 256, 1, -3
+_HEADER_FIELDS[[4, 5], 1] = _HEADER_FIELDS[[6, 7], 2] = 256, 1
+_HEADER_BYTES, _BITS_AND_LENGTH = len(_HEADER_FIELDS), (8 << 16) + 8
 
-# Of a larger image, a file of a few thousand bytes can make gigabytes.
+# The largest image that is decoded: a file of a few thousand bytes could otherwise expand to gigabytes.
 MAX_PIXELS = 100_000_000
 
 
@@ -47,72 +50,72 @@ def decode_image(encoded: tf.Tensor) -> tf.Tensor:
       encoded: a string scalar, the bytes of the file.
 
     Returns:
-      A uint8 tensor of shape [height, width, 3]. Grey images have three equal channels; transparency is
-      dropped.
+      A uint8 tensor of shape [height, width, 3]. Grey images have three equal channels; transparency is dropped.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on bytes that cannot be decoded, or are cut short, or promise more than
-        `MAX_PIXELS` pixels.
+      tf.errors.InvalidArgumentError: at run time, if the bytes cannot be decoded or are truncated, or if the image has
+        more than `MAX_PIXELS` pixels.
     """
     with tf.control_dependencies([image_shape(encoded)]):
         return _decode(tf.identity(encoded))
 
 
 def _decode(encoded: tf.Tensor) -> tf.Tensor:
-    # This operation looks at the first bytes and takes all three formats, in spite of its name.
+    # Despite its name, this operation detects and decodes all three formats.
     return tf.image.decode_jpeg(encoded, channels=3)
 
 
 def image_shape(encoded: tf.Tensor) -> tf.Tensor:
-    """The height, width and channels of an encoded image, int32 [3]; read from the header of a JPEG or PNG file.
+    """Returns height, width and channels of an encoded image, int32 [3].
 
-    A GIF file is decoded. One whose frame is larger than it says in the beginning takes the memory of that frame before
-    it is refused.
+    The size of a JPEG or PNG file is read from its header. A GIF file is decoded. If its frame is larger than its
+    header says, memory for the frame is allocated before the file is refused.
 
     Args:
       encoded: a string scalar, the bytes of a file that `decode_image` takes.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on a file that is no image, or promises more than `MAX_PIXELS` pixels.
+      tf.errors.InvalidArgumentError: at run time, if the file is not an image, or has more than `MAX_PIXELS` pixels.
     """
 
     def of_jpeg() -> tf.Tensor:
-        # Of a progressive file, this decodes all to tell its size.
-        with tf.control_dependencies([_check_pixels(_promised_pixels(encoded))]):
-            return _of_few_pixels(tf.image.extract_jpeg_shape(tf.identity(encoded)))
+        # For a progressive file, extract_jpeg_shape decodes the whole image.
+        with tf.control_dependencies([_check_pixels(_jpeg_header_pixels(encoded))]):
+            return _checked_shape(tf.image.extract_jpeg_shape(tf.identity(encoded)))
 
     def of_png() -> tf.Tensor:
-        size = tf.strings.substr(encoded, _PNG_SIZE_AT, 8)
+        size = tf.strings.substr(encoded, _PNG_SIZE_OFFSET, 8)
         width_and_height = tf.io.decode_raw(size, tf.int32, little_endian=False)
-        return _of_few_pixels(tf.concat([width_and_height[::-1], [3]], 0))
+        return _checked_shape(tf.concat([width_and_height[::-1], [3]], 0))
 
     def of_gif() -> tf.Tensor:
-        # Which also says of what is no image that it is none.
-        with tf.control_dependencies([_check_pixels(_promised_by_gif(encoded))]):
-            return _of_few_pixels(tf.shape(_decode(tf.identity(encoded))))
+        # Decoding also reports files that are not images.
+        with tf.control_dependencies([_check_pixels(_gif_header_pixels(encoded))]):
+            return _checked_shape(tf.shape(_decode(tf.identity(encoded))))
 
-    # A cut that begins behind the end fails with a message that holds the bytes, of which Python crashes.
+    # Shorter files are not treated as PNG: substr beyond the end fails with a message that contains the bytes, and
+    # Python crashes on such a message.
     is_png = tf.logical_and(
-        tf.equal(tf.strings.substr(encoded, 0, len(_PNG_BEGINS)), _PNG_BEGINS),
-        tf.strings.length(encoded) >= _PNG_SIZE_AT + 8,
+        tf.equal(tf.strings.substr(encoded, 0, len(_PNG_SIGNATURE)), _PNG_SIGNATURE),
+        tf.strings.length(encoded) >= _PNG_SIZE_OFFSET + 8,
     )
     shape = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, lambda: tf.cond(is_png, of_png, of_gif))
     shape.set_shape([3])
     return shape
 
 
-def _promised_by_gif(encoded: tf.Tensor) -> tf.Tensor:
-    """The pixels that the beginning of a GIF file promises, int64 scalar; 0 of another file."""
-    begins = tf.strings.join([tf.strings.substr(encoded, 0, _GIF_SIZE_AT + 4), '\0' * (_GIF_SIZE_AT + 4)])
-    width_and_height = tf.io.decode_raw(tf.strings.substr(begins, _GIF_SIZE_AT, 4), tf.uint16)
-    is_gif = tf.equal(tf.strings.substr(begins, 0, len(_GIF_BEGINS)), _GIF_BEGINS)
+def _gif_header_pixels(encoded: tf.Tensor) -> tf.Tensor:
+    """Returns the number of pixels in a GIF file's header, int64 scalar; 0 for other files."""
+    header = tf.strings.join([tf.strings.substr(encoded, 0, _GIF_SIZE_OFFSET + 4), '\0' * (_GIF_SIZE_OFFSET + 4)])
+    width_and_height = tf.io.decode_raw(tf.strings.substr(header, _GIF_SIZE_OFFSET, 4), tf.uint16)
+    is_gif = tf.equal(tf.strings.substr(header, 0, len(_GIF_SIGNATURE)), _GIF_SIGNATURE)
     return tf.reduce_prod(tf.cast(width_and_height, tf.int64)) * tf.cast(is_gif, tf.int64)
 
 
-def _of_few_pixels(shape: tf.Tensor) -> tf.Tensor:
-    """The shape of an image; fails if it has no pixels, or too many."""
+def _checked_shape(shape: tf.Tensor) -> tf.Tensor:
+    """Returns the shape of an image; fails if the image has no pixels, or too many."""
     sides = tf.cast(shape[:2], tf.int64)
-    # Of two negative sides, which a PNG file may say, the product is positive.
+    # A PNG header can hold two negative sides, whose product is positive.
     pixels = tf.reduce_prod(tf.maximum(sides, 0))
     with tf.control_dependencies([_require(pixels > 0, 'an image of no pixels'), _check_pixels(pixels)]):
         return tf.identity(shape)
@@ -123,49 +126,53 @@ def _check_pixels(pixels: tf.Tensor) -> tf.Operation:
 
 
 def _require(condition: tf.Tensor, message: str) -> tf.Operation:
-    # `tf.Assert` is a dozen operations, which see to it that the message is put together only when it is needed.
+    # `tf.Assert` adds a dozen operations, which format the message only when it is needed.
     return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])
 
 
-def _promised_pixels(encoded: tf.Tensor) -> tf.Tensor:
-    """The most pixels that a frame in the beginning of a JPEG file promises, float64 scalar; if any."""
-    content = tf.io.decode_raw(tf.strings.substr(encoded, 0, _FRAME_BEFORE), tf.uint8)
-    markers = tf.where(tf.equal(content[:-_BYTES_OF_FRAME], 0xFF))
-    frames = tf.gather(content, markers + np.arange(1, 1 + _BYTES_OF_FRAME))
-    is_frame = tf.gather(_FRAMES, tf.cast(frames[:, 0], tf.int32))
-    bits_and_length, height, width = tf.unstack(tf.matmul(tf.cast(frames, tf.float64), _SAYS), axis=1)
+def _jpeg_header_pixels(encoded: tf.Tensor) -> tf.Tensor:
+    """Returns the largest number of pixels in a frame header of a JPEG file, float64 scalar.
+
+    Only the first `_FRAME_SEARCH_BYTES` bytes are searched; without a header there, the number is at most 0.
+    """
+    content = tf.io.decode_raw(tf.strings.substr(encoded, 0, _FRAME_SEARCH_BYTES), tf.uint8)
+    markers = tf.where(tf.equal(content[:-_HEADER_BYTES], 0xFF))
+    frames = tf.gather(content, markers + np.arange(1, 1 + _HEADER_BYTES))
+    is_frame = tf.gather(_IS_FRAME, tf.cast(frames[:, 0], tf.int32))
+    bits_and_length, height, width = tf.unstack(tf.matmul(tf.cast(frames, tf.float64), _HEADER_FIELDS), axis=1)
     is_frame = tf.logical_and(is_frame, tf.equal(bits_and_length, _BITS_AND_LENGTH))
     return tf.reduce_max(height * width * tf.cast(is_frame, tf.float64))
 
 
 def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
-    """Decodes a part of an image: to the very pixels that decoding all of it and cutting the part out gives.
+    """Decodes a crop of an image; the pixels equal those of decoding the whole image and then cropping it.
 
-    Of a JPEG, the rows above and below the crop, and the pixels beside it, are not made. Damage below the crop is not
-    noticed, but for a file that is cut short.
+    The pixels of a JPEG outside the crop are not computed. Damage below the crop is not noticed, except in a truncated
+    file.
 
     Args:
       encoded: a string scalar, the bytes of a file that `decode_image` takes.
-      shape: its `image_shape`.
+      shape: the image's shape, from `image_shape`.
       crop: a box in the image.
 
     Returns:
       A uint8 tensor of shape [crop height, crop width, 3].
 
     Raises:
-      tf.errors.InvalidArgumentError: as `decode_image`, if what is wrong is not below the crop.
+      tf.errors.InvalidArgumentError: as for `decode_image`, unless the damage is below the crop.
     """
 
     def of_jpeg() -> tf.Tensor:
-        # Chroma is interpolated between neighbours, and the outermost columns of what is decoded lack one: so one more
-        # on each side is decoded, and left out.
+        # Chroma is interpolated between neighbouring columns, and the outermost decoded columns lack a neighbour. One
+        # more column on each side is therefore decoded and then cut off.
         left = tf.maximum(crop.left - 1, 0)
         right = tf.minimum(crop.left + crop.width + 1, shape[1])
         window = tf.stack([crop.top, left, crop.height, right - left])
         wider = tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
         return apply_crop(wider, Crop(tf.constant(0), crop.left - left, crop.height, crop.width))
 
-    # After the shape was found to be of few pixels. Within the branch, a data set's function would not wait for it.
+    # Decode only after the check of the number of pixels in `image_shape`. A control dependency inside the branch would
+    # have no effect in a data set's function.
     with tf.control_dependencies([shape]):
         checked = tf.identity(encoded)
 
@@ -178,8 +185,8 @@ def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
 
 
 def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
-    """Cuts the box out of an image of shape [height, width, channels]."""
-    # Of a matrix, TensorFlow copies whole rows; of anything else, one value after the other.
+    """Cuts a box out of an image [height, width, channels]."""
+    # TensorFlow copies whole rows of a matrix, but single values of a tensor of higher rank.
     channels = int(image.shape[2])
     rows = tf.reshape(image, [tf.shape(image)[0], -1])
     cropped = tf.slice(rows, [crop.top, crop.left * channels], [crop.height, crop.width * channels])
@@ -187,6 +194,9 @@ def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
 
 
 def _is_whole_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    """Whether a file is a JPEG with an end: of one that is cut short, a crop that lies above the cut would decode."""
+    """Tells whether a file is a JPEG that ends in an end marker.
+
+    A crop above the cut in a truncated file would decode without an error.
+    """
     end = tf.strings.substr(encoded, tf.maximum(tf.strings.length(encoded) - len(_END_OF_IMAGE), 0), len(_END_OF_IMAGE))
     return tf.logical_and(tf.image.is_jpeg(encoded), tf.equal(end, _END_OF_IMAGE))

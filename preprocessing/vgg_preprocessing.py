@@ -1,33 +1,57 @@
-"""The VGG preprocessing: resize by the smaller side, crop, flip in training, subtract the mean colour.
+"""The VGG preprocessing: resize by the smaller side, crop, flip in training, subtract the channel means.
 
 Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", section 3.1.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 import tensorflow as tf
 
+from preprocessing.color import add_to_channels
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.inception_preprocessing import add_to_channels, apply_flip
+from preprocessing.geometry import apply_flip
 from preprocessing.stateless import Uniform
 
 # Mean red, green and blue of ImageNet's training images, for pixels in [0, 255].
 CHANNEL_MEANS = (123.68, 116.78, 103.94)
 
-# The range of the smaller side, for crops of this size; other sizes scale it.
+# The range of the smaller side after resizing, in pixels, for crops of this size.
 CROP_SIZE = 299
 RESIZE_SIDE_MIN = 300
 RESIZE_SIDE_MAX = 600
 
 
+class Settings(NamedTuple):
+    """The settings of the VGG preprocessing, named like the flags that set them.
+
+    Attributes:
+      height: height of the network's images, in pixels.
+      width: width of the network's images, in pixels.
+      random_flip: mirror half of the training images.
+    """
+
+    height: int
+    width: int
+    random_flip: bool = True
+
+
+def resize_range(height: int, width: int) -> Tuple[int, int]:
+    """Returns the range of the smaller side for a crop size, in pixels.
+
+    It is 300 to 600 for 299-pixel crops, and in proportion for other sizes.
+    """
+    scale = max(height, width) / CROP_SIZE
+    return round(RESIZE_SIDE_MIN * scale), round(RESIZE_SIDE_MAX * scale)
+
+
 class Distortion(NamedTuple):
-    """All that is random in the preprocessing of one training image.
+    """The random numbers in the preprocessing of one training image.
 
     Attributes:
       side: int32 scalar, the smaller side after resizing, in pixels.
-      top: float32 scalar in [0, 1), where the crop lies between the topmost and the lowest place.
-      left: float32 scalar in [0, 1), the same between left and right.
-      flip: bool scalar, whether to mirror left and right.
+      top: float32 scalar in [0, 1), the vertical position of the crop, from topmost to lowest.
+      left: float32 scalar in [0, 1), the horizontal position of the crop, from leftmost to rightmost.
+      flip: bool scalar, whether to mirror left to right.
     """
 
     side: tf.Tensor
@@ -39,9 +63,15 @@ class Distortion(NamedTuple):
 def draw_distortion(
     resize_side_min: int, resize_side_max: int, random_flip: bool = True, uniform: Uniform = tf.random.uniform
 ) -> Distortion:
-    """Draws everything that is random about one training image.
+    """Draws the random numbers of one training image.
 
-    Arguments are those of `preprocess_image`, and `uniform`, which draws the numbers.
+    A seed promises the same numbers in every version, so the order of the draws must not change.
+
+    Args:
+      resize_side_min: lower end of the range of the smaller side, in pixels.
+      resize_side_max: upper end of the range, in pixels, included.
+      random_flip: mirror half of the images.
+      uniform: draws the numbers.
     """
     return Distortion(
         side=uniform([], resize_side_min, resize_side_max + 1, tf.int32),
@@ -52,13 +82,14 @@ def draw_distortion(
 
 
 class Window(NamedTuple):
-    """What of an image a crop of its resized version shows.
+    """The part of an image that becomes a crop of the resized image.
 
     Attributes:
-      crop: the box of the pixels that it is made of.
-      box: float32 [4], the places in that box of the crop's first and last pixels: top, left, bottom, right, in
+      crop: the box of the image's pixels that the result is computed from.
+      box: float32 [4], the positions of the result's first and last pixels within `crop`: top, left, bottom, right, in
         pixels of the image.
-      is_enlarged: bool scalar, whether the image is enlarged: the last pixels may lie beyond the image's then.
+      is_enlarged: bool scalar, whether resizing enlarges the image; the result's last pixels may then lie beyond the
+        image's last pixels.
     """
 
     crop: Crop
@@ -67,51 +98,58 @@ class Window(NamedTuple):
 
 
 def draw_window(image_shape: tf.Tensor, distortion: Distortion, height: int, width: int) -> Window:
-    """The window of a drawn distortion; arguments as for `apply_distortion`."""
+    """Returns the window of a drawn distortion.
+
+    Args:
+      image_shape: int32 [3], height, width and channels of the image.
+      distortion: as `draw_distortion` draws it.
+      height: height of the crop of the resized image, in pixels.
+      width: width of the crop of the resized image, in pixels.
+    """
     size = resized_size(image_shape, distortion.side)
-    places = size - [height, width] + 1
+    positions = size - [height, width] + 1
     fractions = tf.stack([distortion.top, distortion.left])
-    begin = tf.cast(tf.floor(fractions * tf.cast(places, tf.float32)), tf.int32)
-    return _window(image_shape, size, tf.minimum(begin, places - 1), height, width)
+    begin = tf.cast(tf.floor(fractions * tf.cast(positions, tf.float32)), tf.int32)
+    return _window(image_shape, size, tf.minimum(begin, positions - 1), height, width)
 
 
 def central_window(image_shape: tf.Tensor, side: int, height: int, width: int) -> Window:
-    """The middle of an image whose smaller side is resized to `side` pixels."""
+    """Returns the window of the central crop of an image whose smaller side is resized to `side` pixels."""
     size = resized_size(image_shape, tf.constant(side))
     return _window(image_shape, size, (size - [height, width]) // 2, height, width)
 
 
 def resized_size(image_shape: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
-    """Height and width of an image that keeps its shape, and has a smaller side of `side` pixels."""
+    """Returns height and width, int32 [2], of an image resized to the smaller side `side` at its aspect ratio."""
     sides = tf.cast(image_shape[:2], tf.float32)
     return tf.cast(tf.math.rint(sides * (tf.cast(side, tf.float32) / tf.reduce_min(sides))), tf.int32)
 
 
 def _window(image_shape: tf.Tensor, size: tf.Tensor, begin: tf.Tensor, height: int, width: int) -> Window:
-    """The window of a crop that begins at `begin` in an image that is resized to `size`."""
-    # Pixel i of a resized side is made of the pixels around i * step, as tf.image.resize_bilinear has it.
+    """Returns the window of a crop that begins at `begin` in the image resized to `size`."""
+    # tf.image.resize_bilinear computes pixel i of a resized side from the pixels around i * step.
     step = tf.cast(image_shape[:2], tf.float64) / tf.cast(size, tf.float64)
     first = tf.cast(begin, tf.float64) * step
     last = tf.cast(begin + tf.constant([height - 1, width - 1]), tf.float64) * step
     low = tf.cast(tf.floor(first), tf.int32)
     count = tf.minimum(tf.cast(tf.floor(last), tf.int32) + 2, image_shape[:2]) - low
-    places = tf.concat([first, last], 0) - tf.cast(tf.tile(low, [2]), tf.float64)
-    return Window(Crop(low[0], low[1], count[0], count[1]), tf.cast(places, tf.float32), tf.reduce_any(step < 1.0))
+    box = tf.concat([first, last], 0) - tf.cast(tf.tile(low, [2]), tf.float64)
+    return Window(Crop(low[0], low[1], count[0], count[1]), tf.cast(box, tf.float32), tf.reduce_any(step < 1.0))
 
 
 def resize_window(pixels: tf.Tensor, window: Window, height: int, width: int) -> tf.Tensor:
-    """Resizes the pixels of a window: to what resizing all of the image and cutting the crop out gives.
+    """Resizes the pixels of a window; the result equals resizing the whole image and then cropping it.
 
     Args:
-      pixels: those of `window.crop`, [crop height, crop width, 3], of any numeric dtype.
-      window: of the crop.
+      pixels: [crop height, crop width, 3], the pixels in `window.crop`, of any numeric dtype.
+      window: the window of the crop.
       height: height of the crop, in pixels.
       width: width of the crop, in pixels.
 
     Returns:
       float32 [height, width, 3], with pixels of the same range.
     """
-    # Beyond the last pixels of the image are their copies.
+    # Bilinear resizing repeats the image's last pixels beyond its edge.
     pixels = tf.cond(
         window.is_enlarged, lambda: tf.pad(pixels, [[0, 1], [0, 1], [0, 0]], mode='SYMMETRIC'), lambda: pixels
     )
@@ -122,14 +160,14 @@ def resize_window(pixels: tf.Tensor, window: Window, height: int, width: int) ->
 
 
 def apply_distortion(image: tf.Tensor, distortion: Distortion, height: int, width: int) -> tf.Tensor:
-    """Applies a drawn distortion; image and result as for `preprocess_image`."""
+    """Applies a drawn distortion; the other arguments and the result are those of `preprocess_image`."""
     window = draw_window(tf.shape(image), distortion, height, width)
     resized = resize_window(apply_crop(image, window.crop), window, height, width)
     return subtract_mean(apply_flip(resized, distortion.flip))
 
 
 def subtract_mean(image: tf.Tensor) -> tf.Tensor:
-    """Pixels in [0, 255], of one image or several, less `CHANNEL_MEANS`."""
+    """Subtracts `CHANNEL_MEANS` from the pixels, in [0, 255], of an image or of a batch."""
     return add_to_channels(image, -tf.constant(CHANNEL_MEANS))
 
 
@@ -148,22 +186,22 @@ def preprocess_image(
       image: [any height, any width, 3], of any numeric dtype, pixels in [0, 255].
       height: height of the result, in pixels; at most `resize_side_min`.
       width: width of the result, in pixels; at most `resize_side_min`.
-      is_training: crop at random, with the smaller side uniform in the range; else centrally, with the
-        smaller side at the range's lower end.
+      is_training: draw the smaller side uniformly from the range, and the crop at random. Otherwise crop centrally,
+        with the smaller side at the range's lower end.
       resize_side_min: lower end of the range of the smaller side, in pixels.
       resize_side_max: upper end of the range, in pixels, included.
       random_flip: mirror half of the training images.
 
     Returns:
-      float32 [height, width, 3]: pixels in [0, 255] less `CHANNEL_MEANS`.
+      float32 [height, width, 3]: pixels in [0, 255] minus `CHANNEL_MEANS`.
 
     Raises:
-      ValueError: the crop is larger than the smaller side, or the range is empty.
+      ValueError: the crop is larger than the smaller side may be, or the range is empty.
     """
     if max(height, width) > resize_side_min or resize_side_min > resize_side_max:
         raise ValueError(
-            f'a crop of {height} x {width} pixels from images whose smaller side is {resize_side_min} to '
-            f'{resize_side_max}: the crop must fit, and the range must not be empty.'
+            f'height={height} and width={width} must be at most resize_side_min={resize_side_min}, and '
+            f'resize_side_min at most resize_side_max={resize_side_max}.'
         )
     if is_training:
         return apply_distortion(image, draw_distortion(resize_side_min, resize_side_max, random_flip), height, width)

@@ -1,3 +1,3 @@
-"""Reproducibility studies: published experiments made again with the program, beside their published figures."""
+"""Reproducibility studies: sweeps over the program's flags, and published experiments repeated."""
 
 from console import tensorflow_settings  # noqa: F401  Before any module of the package loads TensorFlow.

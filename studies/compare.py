@@ -1,8 +1,8 @@
-"""Compares runs: draws the report of a sweep for the model_dirs of any runs.
+"""Compares runs: writes the report of a sweep for the model_dirs of any runs.
 
-Runs that differ by nothing but their seeds are one case; cases are named after the settings in which they differ, or
-after the folders of their runs if the settings are too many for a name.
-Writes report.html, a page that needs nothing else, and report.md with its pictures.
+Runs that differ only in their seeds form one case. Cases are named after the settings in which they differ, or after
+the folders of their runs if that name would be too long. Writes report.html, a page that needs no other file, and
+report.md with its pictures.
 """
 
 from studies import extras
@@ -17,76 +17,64 @@ import os
 import sys
 from typing import Dict, List, Optional, Sequence, Tuple
 
-import tensorflow as tf
-
-from console.screen import Screen, set_up_logging
+from console import program
+from console.screen import Screen
 from data import remote
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_dir.files import CONFIG_FILE, check_writable, text_of
+from inception_v3.model_dir.files import CONFIG_FILE, check_writable, read_config
+from studies import command_line
 from studies.report import files as report_files
 from studies.report.runs import Case, Comparison, Run, read_run
 
 OUT = os.path.join('runs', 'studies', 'compare')
-_INTERRUPTED = 130
-# Letters of a case's name: two lines in a figure.
+# The most characters of a case's name: two lines in a figure.
 _LONGEST_NAME = 80
 
-# What may differ between the runs of a case: the seed, and where a run is made and kept. That many threads sum up a
-# step on a machine shows in the last bits only.
-_OF_A_RUN = (
+# Settings that may differ between the runs of a case: the seed, and where a run is made and kept. The number of threads
+# affects only the last bits of a sum.
+_NOT_COMPARED = (
     *('seed', 'model_dir', 'export_dir', 'intra_op_threads'),
     *('tpu', 'master', 'gcp_project', 'tpu_zone'),
 )
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Compares what the command line names, and returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog='python -m studies.compare',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run, which may be at gs:// or s3://')
-    parser.add_argument('--out', default=OUT, help=f'folder for the report, made if need be (default {OUT})')
+    """Compares the runs that a command line names, and returns the exit code."""
+    parser = command_line.new_parser('studies.compare', __doc__)
+    parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run; it may be at gs:// or s3://')
+    out_help = f'folder for the report, created if missing (default {OUT})'
+    parser.add_argument('--out', type=command_line.folder, default=OUT, help=out_help)
     arguments = parser.parse_args(argv)
-    if not arguments.out:
-        parser.error('--out: must be the path of a folder')
-    set_up_logging(Screen(sys.stderr), verbose=False)
-    try:
-        comparison = compare(arguments.runs)
-        check_writable('out', arguments.out)
-        report_files.write(arguments.out, comparison)
-    except ConfigError as error:
-        parser.error(str(error))
-    except (OSError, tf.errors.OpError) as error:
-        parser.exit(1, f'error: {error.message if isinstance(error, tf.errors.OpError) else error}\n')
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    return program.run(lambda screen: _perform(arguments, screen))
+
+
+def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
+    comparison = compare(arguments.runs)
+    check_writable('out', arguments.out)
+    report_files.write(arguments.out, comparison)
     for case in comparison.cases:
         print(f'{case.name}: {", ".join(run.name for run in case.runs)}')
-    print(f'written: {report_files.PAGE_FILE}, and {report_files.MARKDOWN_FILE} with its pictures, in {arguments.out}')
-    return 0
+    print(f'written: {report_files.PAGE_FILE}, {report_files.MARKDOWN_FILE} and its pictures, in {arguments.out}')
 
 
 def compare(model_dirs: Sequence[str]) -> Comparison:
-    """Reads runs, and sorts them into cases.
+    """Reads runs and groups them into cases.
 
     Args:
-      model_dirs: their folders; one that is named twice, in whatever way, is read once.
+      model_dirs: their folders; a folder that is named twice, even by different paths, is read once.
 
     Raises:
-      ConfigError: a folder is not the model_dir of a run; all such are named.
-      RemoteError: something is refused, or cannot be reached.
+      ConfigError: a folder is not the model_dir of a run; the message names all such folders.
+      RemoteError: a folder cannot be read.
     """
     if not all(model_dirs):
-        raise ConfigError('RUN: must be the model_dir of a run; here is an empty text.')
-    of_place: Dict[str, str] = {}
+        raise ConfigError('RUN: must be the model_dir of a run; it is empty.')
+    of_path: Dict[str, str] = {}
     for model_dir in model_dirs:
-        # A run that counted twice would have no spread.
-        of_place.setdefault(_place(model_dir), model_dir.rstrip('/') or '/')
-    folders = [*of_place.values()]
-    problems = [problem for problem in map(_problem, folders) if problem]
+        # A run that counted twice would make the spread too small.
+        of_path.setdefault(_real_path(model_dir), model_dir.rstrip('/') or '/')
+    folders = [*of_path.values()]
+    problems = [problem for problem in map(_problem_of, folders) if problem]
     if problems:
         raise ConfigError('\n'.join(problems))
     cases = cases_of([read_run(folder, folder) for folder in folders])
@@ -94,12 +82,12 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
 
 
 def cases_of(runs: Sequence[Run]) -> List[Case]:
-    """Puts runs that differ by nothing but their seeds together, in the order in which they come.
+    """Groups runs that differ only in their seeds, in their given order.
 
-    Cases are named after the settings in which they differ, or after their folders if that would make long names.
+    Cases are named after the settings in which they differ, or after their folders if those names would be too long.
 
     Args:
-      runs: each with its configuration.
+      runs: runs that have a configuration.
     """
     settings = [_settings(run.config) for run in runs if run.config]
     differing = [name for name in settings[0] if len({each[name] for each in settings}) > 1] if settings else []
@@ -108,29 +96,30 @@ def cases_of(runs: Sequence[Run]) -> List[Case]:
         grouped.setdefault(tuple(of_run[name] for name in differing), []).append(run)
     names = [','.join(f'{name}={value}' for name, value in zip(differing, values)) or 'all runs' for values in grouped]
     if max(map(len, names), default=0) > _LONGEST_NAME:
-        names = _names_by_folder([[run.name for run in those] for those in grouped.values()])
+        names = _names_by_folder([[run.name for run in of_case] for of_case in grouped.values()])
     return [
-        Case(name, dict(zip(differing, values)), tuple(those)) for name, (values, those) in zip(names, grouped.items())
+        Case(name, dict(zip(differing, values)), tuple(of_case))
+        for name, (values, of_case) in zip(names, grouped.items())
     ]
 
 
 def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
-    """A name for each case: the folder that has all its runs and no other, else its first run and how many more.
+    """A name for each case: the folder that contains exactly its runs; else its first run and the number of others.
 
-    What all folders begin or end with is left out.
+    Leading and trailing parts that all folders share are left out.
 
     Args:
-      folders: of the runs, by case; all of them differ.
+      folders: folders of the runs, by case; all of them differ.
     """
     paths = [[folder.split('/') for folder in of_case] for of_case in folders]
-    everyone = [path for of_case in paths for path in of_case]
-    first = _common([path[:-1] for path in everyone])
-    last = _common([path[first + 1 :][::-1] for path in everyone])
+    all_paths = [path for of_case in paths for path in of_case]
+    first = _common_parts([path[:-1] for path in all_paths])
+    last = _common_parts([path[first + 1 :][::-1] for path in all_paths])
     names = []
     for of_case in paths:
         path, *others = of_case
-        shared = path[: _common(of_case)]
-        inside = [each for each in everyone if each[: len(shared)] == shared]
+        shared = path[: _common_parts(of_case)]
+        inside = [each for each in all_paths if each[: len(shared)] == shared]
         if others and len(shared) > first and len(inside) == len(of_case):
             names.append('/'.join(shared[first:]))
         else:
@@ -139,31 +128,28 @@ def _names_by_folder(folders: Sequence[Sequence[str]]) -> List[str]:
     return names
 
 
-def _common(paths: Sequence[Sequence[str]]) -> int:
-    """How many parts all paths have in common, from the first on."""
+def _common_parts(paths: Sequence[Sequence[str]]) -> int:
+    """The number of leading parts that all paths share."""
     same = itertools.takewhile(lambda parts: len({*parts}) == 1, zip(*paths))
     return len([*same])
 
 
 def _settings(config: Config) -> Dict[str, str]:
-    """What decides the case of a run, as written on a command line."""
-    return {name: str(value) for name, value in dataclasses.asdict(config).items() if name not in _OF_A_RUN}
+    """The settings that decide the case of a run, as written on a command line."""
+    return {name: str(value) for name, value in dataclasses.asdict(config).items() if name not in _NOT_COMPARED}
 
 
-def _place(folder: str) -> str:
+def _real_path(folder: str) -> str:
     return folder.rstrip('/') if remote.is_remote(folder) else os.path.realpath(folder)
 
 
-def _problem(folder: str) -> str:
-    """What keeps a folder from being read as a run; nothing, if nothing does."""
-    path = os.path.join(folder, CONFIG_FILE)
-    text = text_of(path)
-    if text:
-        try:
-            Config.from_json(text)
-        except ConfigError as error:
-            return f'{path}: {error}'
-        return ''
+def _problem_of(folder: str) -> str:
+    """The reason why a folder cannot be read as a run; empty if it can."""
+    try:
+        if read_config(folder):
+            return ''
+    except ConfigError as error:
+        return str(error)
     inside = [name.rstrip('/') for name in remote.names_in(folder) or ()]
     nested = [name for name in inside if remote.exists(os.path.join(folder, name, CONFIG_FILE))]
     advice = f'; {os.path.join(folder, nested[0])} is one' if nested else ''

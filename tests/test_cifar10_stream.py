@@ -19,7 +19,7 @@ from inception_v3.hooks.progress import Status
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir import best_checkpoint
 from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
-from inception_v3.presets import PRESETS
+from inception_v3.settings.presets import PRESETS
 from tests.data.cifar10 import archives as cifar10_archives
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute

@@ -9,8 +9,8 @@ import pytest
 from data import dataset_info
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.presets import PRESETS
-from inception_v3.setting import setting_of
+from inception_v3.settings.presets import PRESETS
+from inception_v3.settings.setting import setting_of
 
 # Origin: the documented flags and their defaults. New flags of this project are in NEW.
 DOCUMENTED: Dict[str, Any] = {
@@ -112,7 +112,7 @@ def test_all_wrong_values_are_named_at_once() -> None:
         ({'tpu': 'emulated:'}, '--tpu=emulated:: must be emulated:CORES or emulated:CORESxHOSTS'),
         ({'tpu': 'emulated:0'}, '--tpu=emulated:0: must be emulated:CORES'),
         ({'tpu': 'emulated:8x'}, '--tpu=emulated:8x: must be emulated:CORES'),
-        ({'tpu': 'emulated:8x3'}, '--tpu=emulated:8x3: 8 cores cannot be shared out equally to 3 hosts'),
+        ({'tpu': 'emulated:8x3'}, '--tpu=emulated:8x3: 8 cores cannot be divided equally among 3 hosts'),
         ({'tpu': 'emulated:4'}, '--num_shards=8: --tpu=emulated:4 has 4 cores'),
         ({'tpu': 'emulated:8', 'master': 'grpc://a'}, '--master=grpc://a: an emulated TPU, .* has no address'),
         ({'tpu': 'node', 'master': 'grpc://a'}, '--master=grpc://a: takes the place of a name; leave out --tpu=node'),

@@ -19,10 +19,10 @@ from data import dataset_info, records
 from data.records import DataError
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files
-from inception_v3.failures import TrainingError
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import CheckpointError, step_of
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.reporting.failures import TrainingError
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import validation_set, write_records
 from tests.support.runs import ONE_LAYER, all_steps, evaluations, execute, forget, make_small_config
@@ -342,7 +342,7 @@ def empty_data(folder: str) -> None:
 def test_a_spoilt_checkpoint_is_named(copied: Config, spoil: Any, mode: str) -> None:
     spoil(str(copied.model_dir))
     config = dataclasses.replace(copied, mode=mode, train_steps=9, min_eval_interval=0, eval_timeout=1)
-    with pytest.raises(CheckpointError, match=r'/checkpoint: names |model\.ckpt-5: is damaged'):
+    with pytest.raises(CheckpointError, match=r'/checkpoint: lists |model\.ckpt-5: is damaged'):
         execute(config)
 
 
@@ -388,7 +388,7 @@ def test_averages_that_were_not_kept_cannot_be_exported(copied: Config, tmp_path
         copied, mode='train', moving_average=False, train_steps=1, model_dir=str(tmp_path / 'raw')
     )
     execute(raw)
-    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: holds no averages'):
+    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages'):
         execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
 
 

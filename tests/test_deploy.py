@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from console.errors import RESUME
-from inception_v3 import flags
 from inception_v3.config import ConfigError
 from inception_v3.estimator import make_estimator
+from inception_v3.settings import flags
 
 ROOT = pathlib.Path(__file__).parent.parent
 TPU_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'

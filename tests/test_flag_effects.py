@@ -17,6 +17,7 @@ from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir import checkpoints
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import inception_model_fn
@@ -221,12 +222,12 @@ def course(config: Config, patch: Any) -> List[Any]:
 
     patch.setattr(Evaluating, 'evaluate', evaluation)
     patch.setattr(Training, 'train', train)
-    patch.setattr(cycles, 'latest_step', lambda model_dir: step[0])
+    patch.setattr(checkpoints, 'latest_step', lambda model_dir: step[0])
     patch.setattr(cycles, 'export_saved_model', lambda _, c, checkpoint: done.append(f'export to {c.export_dir}'))
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
-    patch.setattr(cycles, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
-    patch.setattr(cycles, 'check_holds_averages', lambda checkpoint: None)
-    patch.setattr(cycles, 'check_sound', lambda checkpoint: None)
+    patch.setattr(checkpoints, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
+    patch.setattr(checkpoints, 'check_holds_averages', lambda checkpoint: None)
+    patch.setattr(checkpoints, 'check_undamaged', lambda checkpoint: None)
     cycles.Run(config, Screen(io.StringIO())).execute()
     return done
 
@@ -245,7 +246,7 @@ def seconds_between_checkpoints(config: Config, patch: Any) -> int:
     patch.setattr(training, 'CheckpointHook', hook)
     patch.setattr(tf.compat.v1.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
     patch.setattr(training, 'latest_step', lambda model_dir: config.train_steps)
-    patch.setattr(cycles, 'latest_step', lambda model_dir: 1)
+    patch.setattr(checkpoints, 'latest_step', lambda model_dir: 1)
     cycles.Run(dataclasses.replace(config, mode='train'), Screen(io.StringIO())).execute()
     return asked[0]
 

@@ -1,4 +1,4 @@
-"""What is sent to the device, and what it makes of it: what the host would, but for the rounding to bytes."""
+"""Tests of the infeed: the device finishes images sent as bytes like the host does, except for rounding."""
 
 import dataclasses
 from typing import Any, Dict, List
@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
-from inception_v3.input_pipeline import InputPipeline, draw_distortion
+from inception_v3.input_pipeline import InputPipeline
 from tests.support.photos import Photo
 
-CAT = skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3  # 96 x 103: 29,664 bytes, whole words
-CHESS = (
-    np.indices([75, 77]).sum(axis=0)[:, :, np.newaxis] % 2 * [255.0, 200.6, 0.4]
-)  # 17,325 bytes, the last word has one
+CAT = (
+    skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3
+)  # 96 x 103: 29,664 bytes, a whole number of words
+# 17,325 bytes: the last word holds one byte.
+CHESS = np.indices([75, 77]).sum(axis=0)[:, :, np.newaxis] % 2 * [255.0, 200.6, 0.4]
 CHESS[:, 70:] = 99.5
 CONFIG = Config(use_tpu=False, transfer='uint8', height=96, width=103)
 
@@ -31,7 +32,7 @@ SETTINGS: List[Dict[str, Any]] = [
 
 
 def as_a_batch(features: infeed.Features, config: Config) -> infeed.Features:
-    """Two of what is sent for an image, as the pipeline puts them into a batch."""
+    """Puts the same features of an image twice into a batch, as the pipeline does."""
 
     def batch_of(tensor: tf.Tensor, is_image: bool) -> tf.Tensor:
         axis = -1 if is_image and config.transpose_enabled else 0
@@ -43,15 +44,17 @@ def as_a_batch(features: infeed.Features, config: Config) -> infeed.Features:
 
 
 def sent_and_finished(image: np.ndarray, config: Config, is_training: bool) -> List[np.ndarray]:
-    """An image by way of bytes, and the same, with the same distortion, finished by the host, in ten draws."""
+    """Returns ten draws of an image: finished on the device, twice, and finished by the host."""
     config = dataclasses.replace(config, height=image.shape[0], width=image.shape[1])
     floats = dataclasses.replace(config, transfer='float')
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        # Without it, one time in five hundred all ten draws would be to flip, or not to.
+        # Without a seed, all ten draws would flip, or none, one time in five hundred.
         tf.compat.v1.set_random_seed(1)
         resized = tf.constant(image, tf.float32)
         if is_training:
-            distortion = draw_distortion(tf.shape(resized), tf.zeros([1, 0, 4]), config)
+            distortion = infeed.preprocessing_for(config).draw(
+                tf.shape(resized), tf.zeros([1, 0, 4]), tf.random.uniform
+            )
             sent = infeed.for_training(resized, distortion, config)
             by_host = infeed.for_training(resized, distortion, floats)
         else:
@@ -64,13 +67,13 @@ def sent_and_finished(image: np.ndarray, config: Config, is_training: bool) -> L
 @pytest.mark.parametrize('is_training', [True, False])
 @pytest.mark.parametrize('settings', SETTINGS, ids=str)
 @pytest.mark.parametrize('image', [CAT, CHESS], ids=['cat', 'chess'])
-def test_bytes_become_the_same_image_but_for_their_rounding(
+def test_received__equals_the_finished_image_except_for_rounding(
     image: np.ndarray, settings: Dict[str, Any], is_training: bool
 ) -> None:
     config = dataclasses.replace(CONFIG, **settings)
     triples = sent_and_finished(image, config, is_training)
-    # Half a level: of 255 as they are, of the network's range of 2 in the other preprocessing. Saturation multiplies
-    # distances from the brightest channel by up to 1.5.
+    # Half a level of 255: as it is with vgg, scaled to the range of 2 with inception. Saturation multiplies differences
+    # from the brightest channel by up to 1.5.
     half = 0.5 if config.preprocessing == 'vgg' else 0.5 / 255 * 2
     half *= 3 if is_training and not config.use_fast_color_distort else 1
     for first, second, by_host in triples:
@@ -80,7 +83,7 @@ def test_bytes_become_the_same_image_but_for_their_rounding(
         assert len({by_host.tobytes() for _, _, by_host in triples}) > 1
 
 
-def test_flip_and_colours_are_each_image_s_own() -> None:
+def test_received__applies_flip_and_colour_of_each_image() -> None:
     config = dataclasses.replace(CONFIG, height=75, width=77)
     pixels = np.stack([CHESS, CHESS, CHESS[:, ::-1] * 0.5]).astype(np.uint8)
     pixels[:, :, :10] = [10, 100, 200]
@@ -94,7 +97,7 @@ def test_flip_and_colours_are_each_image_s_own() -> None:
         np.testing.assert_allclose(image, (np.clip(flipped / 255 + offset, 0, 1) - 0.5) * 2, atol=1e-6)
 
 
-def test_a_tpu_gets_a_quarter_of_the_bytes_in_types_that_it_takes() -> None:
+def test_for_evaluation__packs_bytes_into_words_for_a_tpu() -> None:
     for image, words in ((CAT, 7416), (CHESS, 4332)):
         size = {'height': image.shape[0], 'width': image.shape[1]}
         config = Config(transfer='uint8', num_shards=1, **size)
@@ -103,7 +106,7 @@ def test_a_tpu_gets_a_quarter_of_the_bytes_in_types_that_it_takes() -> None:
         assert 4 * words < 1.001 * image.size
 
 
-def test_evaluation_and_export_see_the_same_bytes() -> None:
+def test_as_evaluated__equals_the_images_of_evaluation() -> None:
     with tf.compat.v1.Session() as session:
         sent = infeed.for_evaluation(tf.constant(CAT, tf.float32), CONFIG)
         received = infeed.received(sent[tf.newaxis], False, CONFIG)[0]
@@ -114,7 +117,7 @@ def test_evaluation_and_export_see_the_same_bytes() -> None:
 
 @pytest.mark.parametrize('transpose', [False, True])
 @pytest.mark.parametrize('is_training', [True, False])
-def test_the_pipeline_sends_bytes(photo_dir: str, photos: List[Photo], is_training: bool, transpose: bool) -> None:
+def test_input_pipeline__sends_bytes(photo_dir: str, photos: List[Photo], is_training: bool, transpose: bool) -> None:
     config = Config(
         data_dir=photo_dir,
         use_tpu=False,
@@ -140,7 +143,7 @@ def test_the_pipeline_sends_bytes(photo_dir: str, photos: List[Photo], is_traini
         assert np.abs(images[0] - images[1]).max() <= 0.5 / 255 * 2 + 1e-6
 
 
-def test_what_bytes_cannot_hold_is_refused() -> None:
+def test_config__refuses_bytes_without_fast_mode() -> None:
     with pytest.raises(ConfigError, match=r'--transfer=uint8: needs --fast_mode=True'):
         Config(transfer='uint8', fast_mode=False)
     assert Config(transfer='uint8', fast_mode=False, preprocessing='vgg').transfer == 'uint8'

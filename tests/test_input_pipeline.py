@@ -1,4 +1,4 @@
-"""The input pipeline on real records: every image once, evaluation's tensors, hosts' shares, bad records."""
+"""Tests of the input pipeline on real records: tensors, completeness, shares of hosts, bad records."""
 
 import collections
 import dataclasses
@@ -18,6 +18,7 @@ from data import records
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
+from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import Host, labels_of, read
 
@@ -28,7 +29,7 @@ def config(photo_dir: str) -> Config:
 
 
 def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Bilinear resizing with corners not aligned: source = target * old size / new size."""
+    """Resizes bilinearly without aligned corners: source = target * old size / new size."""
     rows = np.arange(height) * image.shape[0] / height
     columns = np.arange(width) * image.shape[1] / width
     top, left = rows.astype(int), columns.astype(int)
@@ -39,12 +40,12 @@ def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
     return upper * (1 - y) + lower * y
 
 
-def test_evaluation_gives_the_documented_tensors(config: Config, photos: List[Photo]) -> None:
+def test_evaluation__returns_the_documented_tensors(config: Config, photos: List[Photo]) -> None:
     (images, labels), *rest = read(config, False, len(photos))
     assert not rest
     assert images.dtype == np.float32 and labels.dtype == np.int32
     assert images.shape == (len(photos), 96, 128, 3)
-    # Two files are read in turn: their images alternate.
+    # Two files are interleaved, so their images alternate.
     assert sorted(labels) == [photo.label for photo in photos]
     with tf.compat.v1.Session() as session:
         decoded = {photo.label: session.run(tf.image.decode_jpeg(photo.encoded)) for photo in photos}
@@ -56,47 +57,47 @@ def test_evaluation_gives_the_documented_tensors(config: Config, photos: List[Ph
 
 
 @pytest.mark.parametrize('batch_size', [1, 7, 64, 359, 1024])
-def test_every_validation_image_is_there_once_at_any_batch_size(small_config: Config, batch_size: int) -> None:
+def test_evaluation__has_every_image_once_at_any_batch_size(small_config: Config, batch_size: int) -> None:
     batches = read(small_config, False, batch_size)
     labels = labels_of(batches)
     assert all(images.shape == (batch_size, 75, 75, 3) for images, _ in batches)
     assert len(batches) == -(-359 // batch_size)
     assert len([label for label in labels if label != PADDING_LABEL]) == 359
-    # Each image is another, so the same number of them means that each came once.
+    # All images differ, so the right number of different images means each came once.
     images = np.concatenate([images for images, _ in batches])[np.array(labels) != PADDING_LABEL]
     assert len({image.tobytes() for image in images}) == 359
     assert (np.concatenate([images for images, _ in batches])[359:] == 0).all()
 
 
-def test_evaluation_keeps_to_the_order_of_the_files(small_config: Config) -> None:
+def test_evaluation__keeps_the_order_of_the_files(small_config: Config) -> None:
     first, second = (labels_of(read(small_config, False, 50)) for _ in range(2))
     assert first == second
 
 
-def test_eval_total_size_limits_the_images(small_config: Config) -> None:
+def test_evaluation__is_limited_by_eval_total_size(small_config: Config) -> None:
     labels = labels_of(read(dataclasses.replace(small_config, eval_total_size=100), False, 64))
     assert len([label for label in labels if label != PADDING_LABEL]) == 100
 
 
-def test_a_tpu_gets_padding_without_end(small_config: Config) -> None:
+def test_evaluation__pads_without_end_on_a_tpu(small_config: Config) -> None:
     batches = read(dataclasses.replace(small_config, use_tpu=True), False, 200, batches=5)
     assert [int((labels != PADDING_LABEL).sum()) for _, labels in batches] == [200, 159, 0, 0, 0]
 
 
-def test_training_shuffles_repeats_and_distorts(config: Config, photos: List[Photo]) -> None:
+def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Photo]) -> None:
     batches = read(config, True, 5, batches=30)
     assert all(images.shape == (5, 96, 128, 3) and images.dtype == np.float32 for images, _ in batches)
     assert all(images.min() >= -1 and images.max() <= 1 for images, _ in batches)
     labels = labels_of(batches)
-    # 150 draws of 30 epochs: the shuffle buffer mixes epochs, in the long run all come as often.
+    # 150 images are 30 epochs; the shuffle buffer mixes epochs.
     assert set(labels) == {photo.label for photo in photos}
     assert labels != labels[:5] * 30
     images = np.concatenate([images for images, _ in batches])
     assert len({image.tobytes() for image in images}) == len(images)
 
 
-def test_an_epoch_of_training_has_every_record(digits_dir: str, small_config: Config) -> None:
-    # Without a shuffle of records, and with all files read at a time, the first 1,438 are the first epoch's.
+def test_training__has_every_record_in_an_epoch(digits_dir: str, small_config: Config) -> None:
+    # Without a shuffle of records, and with one file read at a time, the first 1,438 records are the first epoch.
     config = dataclasses.replace(small_config, followup_shuffle_buffer_size=1, num_files_infeed=1)
     counts = collections.Counter(labels_of(read(config, True, 1438, batches=1)))
     written: Dict[int, int] = collections.Counter()
@@ -108,7 +109,7 @@ def test_an_epoch_of_training_has_every_record(digits_dir: str, small_config: Co
 
 
 @pytest.mark.parametrize('hosts', [2, 3, 4])
-def test_hosts_read_disjoint_and_complete_shares(small_config: Config, hosts: int) -> None:
+def test_hosts__read_disjoint_and_complete_shares(small_config: Config, hosts: int) -> None:
     seen: List[bytes] = []
     for index in range(hosts):
         for images, labels in read(small_config, False, 64, context=Host(index, hosts)):
@@ -117,7 +118,7 @@ def test_hosts_read_disjoint_and_complete_shares(small_config: Config, hosts: in
     assert len(set(seen)) == 359
 
 
-def test_transposed_images_are_the_same_with_the_batch_last(config: Config) -> None:
+def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> None:
     (plain, labels), *_ = read(config, False, 4)
     (transposed, same_labels), *_ = read(dataclasses.replace(config, transpose_enabled=True), False, 4)
     np.testing.assert_array_equal(transposed, plain.transpose([1, 2, 3, 0]))
@@ -125,12 +126,12 @@ def test_transposed_images_are_the_same_with_the_batch_last(config: Config) -> N
 
 
 @pytest.mark.parametrize('is_training', [True, False])
-def test_bfloat16_halves_what_is_sent(config: Config, is_training: bool) -> None:
+def test_precision__sends_bfloat16(config: Config, is_training: bool) -> None:
     (images, _), *_ = read(dataclasses.replace(config, precision='bfloat16'), is_training, 4, batches=1)
     assert images.dtype == tf.bfloat16.as_numpy_dtype
 
 
-def test_vgg_is_fed_pixels_to_255(config: Config, photos: List[Photo]) -> None:
+def test_vgg__is_given_pixels_in_0_to_255(config: Config, photos: List[Photo]) -> None:
     means = np.array([123.68, 116.78, 103.94])
     for is_training in (True, False):
         (images, _), *_ = read(dataclasses.replace(config, preprocessing='vgg'), is_training, 5, batches=1)
@@ -139,23 +140,15 @@ def test_vgg_is_fed_pixels_to_255(config: Config, photos: List[Photo]) -> None:
         assert -1e-3 <= pixels.min() < 30 and 200 < pixels.max() <= 255 + 1e-3
 
 
-def test_vgg_sizes_are_300_to_600_for_299_pixels_and_in_proportion() -> None:
-    assert input_pipeline.vgg_resize_range(Config()) == (300, 600)
-    assert input_pipeline.vgg_resize_range(Config(height=75, width=150)) == (151, 301)
-    for size in range(75, 500):
-        smaller, larger = input_pipeline.vgg_resize_range(Config(height=size))
-        assert max(size, 299) <= smaller < larger
-
-
-def test_annotated_boxes_are_cropped_around_when_asked_for(config: Config, monkeypatch: Any) -> None:
+def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch: Any) -> None:
     given: List[Any] = []
-    original = input_pipeline.inception_preprocessing.draw_distortion
+    original = inception_preprocessing.draw_distortion
 
-    def remember(shape: tf.Tensor, bbox: tf.Tensor, **options: Any) -> Any:
+    def remember(shape: tf.Tensor, bbox: tf.Tensor, *others: Any) -> Any:
         given.append(bbox)
-        return original(shape, bbox, **options)
+        return original(shape, bbox, *others)
 
-    monkeypatch.setattr(input_pipeline.inception_preprocessing, 'draw_distortion', remember)
+    monkeypatch.setattr(inception_preprocessing, 'draw_distortion', remember)
     annotated = tf.constant([[[0.1, 0.2, 0.3, 0.4]]])
     for use in (False, True):
         input_pipeline.preprocess_for_train(
@@ -167,7 +160,7 @@ def test_annotated_boxes_are_cropped_around_when_asked_for(config: Config, monke
 
 
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
-def test_fake_images_differ_and_have_all_labels(preprocessing: str) -> None:
+def test_fake_images__differ_and_have_all_labels(preprocessing: str) -> None:
     config = Config(
         use_data='fake',
         use_tpu=False,
@@ -184,11 +177,11 @@ def test_fake_images_differ_and_have_all_labels(preprocessing: str) -> None:
     assert set(labels) == set(range(11))
     low, high = (-1, 1) if preprocessing == 'inception' else (-124, 152)
     assert low <= images.min() < 0.9 * low and 0.9 * high < images.max() <= high
-    # Training goes on for ever.
+    # Training repeats without end.
     assert len(read(dataclasses.replace(config, num_train_images=20), True, 15, batches=4)) == 4
 
 
-def spoiled(example: tf.train.Example, **changes: Any) -> bytes:
+def damaged(example: tf.train.Example, **changes: Any) -> bytes:
     feature = example.features.feature
     if 'label' in changes:
         feature['image/class/label'].int64_list.value[:] = changes['label']
@@ -199,17 +192,17 @@ def spoiled(example: tf.train.Example, **changes: Any) -> bytes:
 
 @pytest.fixture
 def bad_dir(photos: List[Photo], tmp_path: Any) -> str:
-    """A validation file in which records 1, 3, 4 and 6 of 8 cannot be used."""
+    """Writes a validation file in which records 1, 3, 4 and 6 of 8 cannot be used; returns its folder."""
     example = photo_example(photos[0])
     broken = photos[0].encoded[: len(photos[0].encoded) // 2]
     contents = [
         example.SerializeToString(),
-        spoiled(photo_example(photos[0]), label=[6]),
+        damaged(photo_example(photos[0]), label=[6]),
         example.SerializeToString(),
-        spoiled(photo_example(photos[0]), encoded=[broken]),
+        damaged(photo_example(photos[0]), encoded=[broken]),
         b'no example at all',
         example.SerializeToString(),
-        spoiled(photo_example(photos[0]), encoded=[]),
+        damaged(photo_example(photos[0]), encoded=[]),
         example.SerializeToString(),
     ]
     with tf.io.TFRecordWriter(records.shard_path(str(tmp_path), 'validation', 0, 1)) as writer:
@@ -219,8 +212,8 @@ def bad_dir(photos: List[Photo], tmp_path: Any) -> str:
 
 
 @pytest.mark.slow
-def test_large_tar_shards_take_no_more_memory_than_there_is_room_for(photos: Sequence[Photo], tmp_path: Any) -> None:
-    """Shards of 100 MB at the defaults, eight files at a time: a process is measured that trains on them."""
+def test_storage__limits_the_memory_of_large_tar_shards(photos: Sequence[Photo], tmp_path: Any) -> None:
+    """Measures a process that reads shards of 100 MB with the default of eight files at a time."""
     program = (
         'import sys, tensorflow as tf\n'
         'from benchmarks.measurement import peak_bytes\n'
@@ -249,11 +242,11 @@ def test_large_tar_shards_take_no_more_memory_than_there_is_room_for(photos: Seq
     assert int(output.stdout.split()[-1]) < 1_500_000_000
 
 
-def test_bad_records_are_skipped_and_named_if_that_is_allowed(config: Config, bad_dir: str, tmp_path: Any) -> None:
+def test_max_bad_records__skips_and_names_bad_records(config: Config, bad_dir: str, tmp_path: Any) -> None:
     allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
     folder = tmp_path / 'model' / 'bad_records' / 'validation'
     for _ in range(2):
-        # A second pass meets the same records: they count once.
+        # A second pass meets the same records, which count once.
         (_, labels), *_ = read(allowed, False, 8)
         assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
         assert sorted(os.listdir(folder)) == [f'validation-00000-of-00001@{position}' for position in (1, 3, 4, 6)]
@@ -262,11 +255,11 @@ def test_bad_records_are_skipped_and_named_if_that_is_allowed(config: Config, ba
         read(dataclasses.replace(allowed, max_bad_records=3), False, 8)
 
 
-@pytest.mark.parametrize('together', [1, 3, 5, 100])
-def test_bad_records_are_skipped_however_many_are_tried_together(
-    together: int, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
+@pytest.mark.parametrize('group', [1, 3, 5, 100])
+def test_max_bad_records__skips_bad_records_in_groups_of_any_size(
+    group: int, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(input_pipeline, '_TRIED_TOGETHER', together)
+    monkeypatch.setattr(input_pipeline, '_GROUP_RECORDS', group)
     allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
     (images, labels), *_ = read(allowed, False, 8)
     assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
@@ -276,11 +269,11 @@ def test_bad_records_are_skipped_however_many_are_tried_together(
 
 
 @pytest.mark.parametrize('transfer', ['float', 'uint8'])
-def test_training_skips_bad_records_in_every_epoch(
+def test_max_bad_records__skips_bad_records_in_every_epoch(
     transfer: str, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     os.rename(records.shard_path(bad_dir, 'validation', 0, 1), records.shard_path(bad_dir, 'train', 0, 1))
-    monkeypatch.setattr(input_pipeline, '_TRIED_TOGETHER', 3)
+    monkeypatch.setattr(input_pipeline, '_GROUP_RECORDS', 3)
     allowed = dataclasses.replace(
         config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'), transfer=transfer
     )
@@ -289,12 +282,12 @@ def test_training_skips_bad_records_in_every_epoch(
     assert len(os.listdir(tmp_path / 'model' / 'bad_records' / 'train')) == 4
 
 
-def test_bad_records_fail_by_default(config: Config, bad_dir: str) -> None:
+def test_bad_records__fail_by_default(config: Config, bad_dir: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         read(dataclasses.replace(config, data_dir=bad_dir), False, 8)
 
 
-def test_skipping_changes_nothing_else(config: Config, tmp_path: Any) -> None:
+def test_max_bad_records__leaves_other_records_unchanged(config: Config, tmp_path: Any) -> None:
     plain = read(config, False, 2)
     allowed = read(dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path)), False, 2)
     for (images, labels), (same_images, same_labels) in zip(plain, allowed):
@@ -302,7 +295,7 @@ def test_skipping_changes_nothing_else(config: Config, tmp_path: Any) -> None:
         np.testing.assert_array_equal(labels, same_labels)
 
 
-# Opens and closes training pipelines while their threads are at work.
+# Opens and closes training pipelines while their threads run.
 _CLOSE_WHILE_READING = """
 import dataclasses
 import sys
@@ -319,7 +312,7 @@ for turn in range(40):
 """
 
 
-def test_a_session_that_closes_while_files_are_read_does_not_crash(digits_dir: str) -> None:
-    # With tf.data.Dataset.interleave, nine processes of ten died of a segmentation fault here.
+def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -> None:
+    # With tf.data.Dataset.interleave, nine of ten processes ended in a segmentation fault here.
     command = [sys.executable, '-W', 'ignore', '-c', _CLOSE_WHILE_READING, digits_dir]
     assert subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0

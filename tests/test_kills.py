@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Set
 import pytest
 import tensorflow as tf
 
-from inception_v3.model_dir.checkpoints import check_sound
+from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.model_dir.evaluations import read_evaluations
 
 KILLS = 50
@@ -77,7 +77,7 @@ class Folder:
         if not checkpoint:
             assert not (self.model_dir / 'checkpoint').exists()
             return -1
-        check_sound(checkpoint)
+        check_undamaged(checkpoint)
         return int(checkpoint.rpartition('-')[2])
 
     def values(self) -> Dict[str, bytes]:

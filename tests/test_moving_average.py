@@ -72,5 +72,5 @@ def test_the_hook_loads_the_averages_of_the_checkpoint_that_it_is_given(tmp_path
 def test_a_checkpoint_without_averages_is_refused_by_name(tmp_path: Any) -> None:
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, None)
     tf.compat.v1.get_variable('w', [])
-    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: holds no averages .* --moving_average=False'):
+    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages .* --moving_average=False'):
         LoadEMAHook(checkpoint).begin()

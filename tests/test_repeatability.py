@@ -1,4 +1,4 @@
-"""`--seed`: runs that repeat themselves to the bit, go on to the bit, and agree whatever the number of cores."""
+"""Tests of `--seed`: runs repeat and resume bit for bit, and agree on any number of cores."""
 
 import dataclasses
 import io
@@ -22,7 +22,7 @@ Values = Dict[str, np.ndarray]
 
 
 def train(config: Config, *stops: int) -> Values:
-    """Trains until each of some steps in turn, every time as a command of its own, and returns the last checkpoint."""
+    """Trains until each of several steps in turn, each time as a new command; returns the last checkpoint."""
     for stop in stops:
         Run(dataclasses.replace(config, train_steps=stop), Screen(io.StringIO())).execute()
     reader = tf.train.load_checkpoint(config.model_dir)
@@ -30,14 +30,14 @@ def train(config: Config, *stops: int) -> Values:
 
 
 def different(one: Values, other: Values) -> List[str]:
-    """The variables that differ in any bit."""
+    """Returns the names of variables that differ in any bit."""
     assert one.keys() == other.keys()
     return sorted(name for name in one if one[name].tobytes() != other[name].tobytes())
 
 
 @pytest.fixture
 def photo_config(photo_dir: str, tmp_path: Any) -> Config:
-    """A run on five photographs in two files, three in a batch: an epoch ends within a batch."""
+    """Returns a run on five photographs in two files, with batches of three: an epoch ends within a batch."""
     return make_small_config(
         photo_dir,
         num_train_images=5,
@@ -53,12 +53,12 @@ def photo_config(photo_dir: str, tmp_path: Any) -> Config:
 
 
 def in_another(config: Config, **changes: Any) -> Config:
-    """The same run, or with changes, in another folder."""
+    """Returns the same run, or one with changes, in another folder."""
     return dataclasses.replace(config, **{'model_dir': f'{config.model_dir}-other', **changes})
 
 
 @pytest.mark.slow
-def test_the_whole_network_repeats_itself_and_goes_on_to_the_bit(photo_config: Config) -> None:
+def test_seed__repeats_and_resumes_inception_v3_bit_for_bit(photo_config: Config) -> None:
     assert not different(train(photo_config, 4), train(in_another(photo_config), 1, 4))
 
 
@@ -74,21 +74,19 @@ def test_the_whole_network_repeats_itself_and_goes_on_to_the_bit(photo_config: C
         {'tpu': 'emulated:2x2', 'use_tpu': True, 'num_shards': 2, 'train_batch_size': 4, 'eval_batch_size': 6},
     ],
 )
-def test_every_road_repeats_itself_and_goes_on_to_the_bit(
-    changes: Dict[str, Any], photo_config: Config, one_layer: None
-) -> None:
+def test_seed__repeats_and_resumes_bit_for_bit(changes: Dict[str, Any], photo_config: Config, one_layer: None) -> None:
     config = dataclasses.replace(photo_config, **changes)
     once = train(config, 7)
     assert not different(once, train(in_another(config, num_parallel_calls=1, num_files_infeed=1), 2, 3, 7))
 
 
-def test_it_goes_on_through_cycles_of_training_and_evaluation(photo_config: Config, one_layer: None) -> None:
+def test_seed__resumes_across_cycles_of_training_and_evaluation(photo_config: Config, one_layer: None) -> None:
     once = train(photo_config, 6)
     cycles = in_another(photo_config, mode='train_and_eval', train_steps_per_eval=2)
     assert not different(once, train(cycles, 3, 6))
 
 
-def test_a_run_keeps_the_threads_that_it_began_with(photo_config: Config, one_layer: None) -> None:
+def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Config, one_layer: None) -> None:
     config = dataclasses.replace(photo_config, intra_op_threads=0)
     cores = len(os.sched_getaffinity(0))
     assert starts.with_settled_threads(config).intra_op_threads == cores
@@ -100,7 +98,7 @@ def test_a_run_keeps_the_threads_that_it_began_with(photo_config: Config, one_la
     assert session.intra_op_parallelism_threads == 2
 
 
-def test_without_a_seed_and_with_another_runs_differ(photo_config: Config, one_layer: None) -> None:
+def test_seed__differs_between_seeds_and_without_one(photo_config: Config, one_layer: None) -> None:
     once = train(photo_config, 1)
     without = train(in_another(photo_config, seed=None), 1)
     again = train(in_another(photo_config, seed=None, model_dir=f'{photo_config.model_dir}-again'), 1)
@@ -110,7 +108,7 @@ def test_without_a_seed_and_with_another_runs_differ(photo_config: Config, one_l
 
 
 def batches(config: Config, count: int, batch_size: int = 3) -> Tuple[np.ndarray, np.ndarray]:
-    """Batches of the training pipeline, joined: images and labels."""
+    """Returns the images and the labels of batches of the training pipeline, joined."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': batch_size})
         following = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
@@ -129,7 +127,7 @@ def batches(config: Config, count: int, batch_size: int = 3) -> Tuple[np.ndarray
         {'prefetch_dataset_buffer_size': 1},
     ],
 )
-def test_batches_do_not_depend_on_how_many_are_made_at_a_time(changes: Dict[str, Any], digits_dir: str) -> None:
+def test_batches__do_not_depend_on_parallelism(changes: Dict[str, Any], digits_dir: str) -> None:
     config = make_small_config(digits_dir, seed=3)
     images, labels = batches(config, 40, 40)
     other_images, other_labels = batches(dataclasses.replace(config, **changes), 40, 40)
@@ -137,13 +135,13 @@ def test_batches_do_not_depend_on_how_many_are_made_at_a_time(changes: Dict[str,
     np.testing.assert_array_equal(images, other_images)
 
 
-def test_batches_do_not_depend_on_their_size(digits_dir: str) -> None:
+def test_batches__do_not_depend_on_their_size(digits_dir: str) -> None:
     config = make_small_config(digits_dir, seed=3)
     for one, other in zip(batches(config, 6, 50), batches(config, 100, 3)):
         np.testing.assert_array_equal(one, other)
 
 
-def test_each_epoch_has_each_image_once_in_an_order_and_with_distortions_of_its_own(photo_config: Config) -> None:
+def test_epochs__have_each_image_once_with_new_order_and_distortions(photo_config: Config) -> None:
     images, labels = batches(photo_config, 20, 5)
     epochs = labels.reshape([20, 5])
     assert (np.sort(epochs) == [1, 2, 3, 4, 5]).all()
@@ -153,7 +151,7 @@ def test_each_epoch_has_each_image_once_in_an_order_and_with_distortions_of_its_
 
 
 @pytest.mark.parametrize('cores', [2, 4, 8])
-def test_as_many_images_give_the_same_weights_on_any_number_of_cores(
+def test_seed__gives_the_same_weights_on_any_number_of_cores(
     cores: int, digits_dir: str, tmp_path: Any, one_layer: None
 ) -> None:
     one, several = (

@@ -1,4 +1,4 @@
-"""Initial weights and dropout that follow from a seed."""
+"""Tests of initial weights and dropout masks derived from a seed."""
 
 from typing import Any, Dict
 
@@ -17,7 +17,7 @@ KEEP = 0.8
 
 
 def initial(seed: Any, before: int = 0) -> Dict[str, np.ndarray]:
-    """The initial values of two variables, after a number of other operations."""
+    """Returns the initial values of three variables that are built after a number of other operations."""
     with tf.Graph().as_default():
         for _ in range(before):
             tf.random.normal([])
@@ -29,19 +29,19 @@ def initial(seed: Any, before: int = 0) -> Dict[str, np.ndarray]:
         return evaluate(variables)
 
 
-def test_initial_weights_follow_from_seed_and_name_alone() -> None:
+def test_variable_getter__depends_on_seed_and_name_alone() -> None:
     once, again = initial(1), initial(1, before=5)
     for name, value in once.items():
         np.testing.assert_array_equal(value, again[name])
     assert (once['a'] != once['b']).all()
     assert (once['a'] != initial(2)['a']).all()
     assert (initial(None)['a'] != initial(None)['a']).all()
-    # He et al.: a variance of 2 / (3 * 3 * 8); TensorFlow makes up for what is truncated.
+    # He et al.: a variance of 2 / (3 * 3 * 8); TensorFlow corrects for the truncation.
     assert once['a'].std() == pytest.approx(np.sqrt(2 / 72), rel=0.05)
 
 
 def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'Logits') -> np.ndarray:
-    """What a dropout makes of ones, joined over the cores."""
+    """Applies dropout to ones; returns the results of the cores, joined."""
     with tf.Graph().as_default():
         config = Config(seed=seed, num_shards=cores, tpu=f'emulated:{cores}')
         emulated = EmulatedCores(topology.emulated(str(config.tpu)))
@@ -61,27 +61,27 @@ def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'L
             return np.concatenate(session.run(outputs))
 
 
-def test_dropout_is_that_of_the_image_in_the_batch_of_all_cores() -> None:
+def test_dropout__depends_on_the_position_in_the_global_batch() -> None:
     whole = masks(1, 8)
     for cores in (2, 4, 8):
         np.testing.assert_array_equal(masks(cores, 8), whole)
 
 
-def test_dropout_follows_from_seed_step_and_place_in_the_network() -> None:
+def test_dropout__depends_on_seed_step_and_scope() -> None:
     whole = masks(1, 8)
     for other in (masks(1, 8, step=4), masks(1, 8, seed=2), masks(1, 8, scope='Other')):
-        # Two masks of chance agree in 0.8 * 0.8 + 0.2 * 0.2 of the places: 0.68; the deviation is 0.0074.
+        # Two random masks agree in 0.8 * 0.8 + 0.2 * 0.2 = 0.68 of the elements; the standard deviation is 0.0074.
         assert (other == whole).mean() == pytest.approx(0.68, abs=0.03)
 
 
-def test_dropout_keeps_its_share_and_the_mean() -> None:
+def test_dropout__keeps_its_fraction_and_the_mean() -> None:
     whole = masks(1, 64)
     np.testing.assert_allclose(np.unique(whole), [0, 1 / KEEP])
-    # The deviation of the share is 0.0022.
+    # The standard deviation of the fraction is 0.0022.
     assert (whole > 0).mean() == pytest.approx(KEEP, abs=0.01)
 
 
-def test_evaluation_drops_nothing() -> None:
+def test_dropout__is_inactive_in_evaluation() -> None:
     ones = tf.ones([2, 1, 1, 5])
     assert seeding.dropout_for(Config(seed=1))(ones, KEEP, False) is ones
     assert seeding.dropout_for(Config()) is layers.dropout

@@ -26,8 +26,9 @@ from absl import app
 from console.screen import Screen, set_up_logging
 from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
+from data.files import write_whole
 from data.formats import FORMATS
-from inception_v3 import infeed, trained_model
+from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import check_files, description_of
 from inception_v3.evaluate_report.analysis import ErrorAnalysis
@@ -39,13 +40,14 @@ from inception_v3.evaluate_report.report import (
     ErrorReport,
     Place,
 )
-from inception_v3.failures import TrainingError, bad_records_explained
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, changed_since_training, read_evaluations
-from inception_v3.model_dir.files import check_writable, now, write_whole
+from inception_v3.model_dir.files import check_writable, now
+from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.trained_model import TrainedModel
+from inception_v3.reporting.failures import TrainingError, bad_records_explained
 
 FOLDER = 'evaluation_report'
 _FAILED, _MISTAKE, _INTERRUPTED = 1, 2, 130
@@ -75,7 +77,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = infeed.pixels_of(infeed.received(features, config.transpose_enabled, config), config)
+        pixels = infeed.preprocessing_for(config).visible(infeed.received(features, config.transpose_enabled, config))
         step = [labels, logits, pixels, [update for _, update in metrics.values()]]
         with tf.compat.v1.Session(graph=graph) as session:
             session.run([tf.compat.v1.local_variables_initializer(), iterator.initializer])

@@ -5,9 +5,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 import tensorflow as tf
 
+from console import html
 from console.messages import shown
 from data.image_header import read_header
-from inception_v3 import html
 from inception_v3.evaluate_report import figures
 from inception_v3.evaluate_report.analysis import BINS, Mistake
 from inception_v3.evaluate_report.report import JSON_FILE, ErrorReport

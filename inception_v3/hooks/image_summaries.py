@@ -1,56 +1,59 @@
-"""Images for TensorBoard: what records hold, and what the network sees of them."""
+"""Images for TensorBoard: the records' images, and the network's view of them."""
 
 import contextlib
 import dataclasses
 import struct
-from typing import Sequence
+from typing import NamedTuple, Optional, Sequence
 
 import tensorflow as tf
 
 from console.messages import shown
 from inception_v3 import infeed, seeding
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline, Sample
+from inception_v3.input_pipeline import InputPipeline
+from preprocessing.decoding import Crop, decode_crop, decode_image, image_shape
+from preprocessing.stateless import seeded_uniform
 
-# Of larger images, a smaller picture is kept: pixels of the longer side.
+# The longer side of a picture of a whole image, in pixels; larger images are reduced to this.
 LARGEST_SIDE = 1024
-# The outline of the crop, as a fraction of the longer side, and its colour: orange, which the colour-blind see, too.
+# The outline of the crop: its width as a fraction of the longer side, and its colour, an orange that colour-blind
+# people see too.
 OUTLINE_WIDTH = 0.008
 OUTLINE_COLOR = (230, 159, 0)
-# Characters of a class's name in a tag: ImageNet's are lists of synonyms.
+# Characters of a class's name in a tag: ImageNet's names are lists of synonyms.
 _LONGEST_NAME = 40
 
 
 def draw(config: Config, is_training: bool, class_names: Sequence[str], step: int) -> tf.compat.v1.Summary:
-    """Pictures of the first `image_summaries` records of training or of evaluation, each before and after.
+    """Draws the first `image_summaries` records of training or of evaluation, each before and after preprocessing.
 
-    They are made by the input pipeline's own functions in a graph of its own, so that training's is what it is without.
+    The input pipeline's own functions make them in a separate graph, so the training graph stays the same.
 
     Args:
       config: of the run.
-      is_training: as training distorts them at a step; else as they are evaluated.
-      class_names: by label; without any, labels are numbers.
-      step: the steps done.
+      is_training: distort the images as training does at `step`; otherwise prepare them as evaluation does.
+      class_names: by label; empty if the labels have no names.
+      step: the number of completed steps.
 
     Returns:
       PNG images by tag, `train_images/NUMBER LABEL, before` and `…, distorted`, or `eval_images/…, before` and `…,
-      cropped`: the whole image with the outline of its crop, and what the network sees, in pixels of 0 to 255.
+      cropped`: the whole image with the outline of its crop, and the network's input in pixels of 0 to 255.
 
     Raises:
       tf.errors.InvalidArgumentError, tf.errors.DataLossError: a record cannot be used, as in the input pipeline.
     """
     if config.seed is None:
-        # Any records will do; the buffer would read a thousand to give a few.
+        # Any records will do; a full shuffle buffer would read a thousand records to give a few.
         config = dataclasses.replace(config, followup_shuffle_buffer_size=config.image_summaries)
-    # Where a process first begins a session decides the threads of all: with those of training, its bits stay the same.
+    # The first session of a process fixes the number of threads for all sessions. This one uses the training's number,
+    # so that the results of a training that starts later keep their bits.
     session_config = seeding.session_config(config)
-    # To optimize what is run a few times takes longer than to run it.
+    # Optimizing a graph takes longer than running it a few times.
     session_config.graph_options.rewrite_options.disable_meta_optimizer = True
     split, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
     with tf.Graph().as_default(), tf.compat.v1.Session(config=session_config) as session:
         global_step = tf.compat.v1.train.create_global_step()
-        samples = InputPipeline(is_training, config).samples(config.image_summaries)
-        iterator = tf.compat.v1.data.make_initializable_iterator(samples)
+        iterator = tf.compat.v1.data.make_initializable_iterator(_samples(is_training, config))
         sample = iterator.get_next()
         fetches = {'label': sample.label, 'whole': _whole(sample), 'seen': _seen(sample, config)}
         global_step.load(step, session)
@@ -60,13 +63,64 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
             for number in range(1, config.image_summaries + 1):
                 values = session.run(fetches)
                 image = f'{number:02d} {tag_name(int(values["label"]), class_names)}'
-                _add(summary, f'{split}/{image}, before', values['whole'], 'The whole image; outlined: its crop.')
-                _add(summary, f'{split}/{image}, {after}', values['seen'], 'What the network sees.')
+                _add(
+                    summary,
+                    f'{split}/{image}, before',
+                    values['whole'],
+                    'The whole image, with the outline of its crop.',
+                )
+                _add(summary, f'{split}/{image}, {after}', values['seen'], "The network's input.")
     return summary
 
 
-def _whole(sample: Sample) -> tf.Tensor:
-    """The whole image of a sample with the outline of its crop, no larger than `LARGEST_SIDE`, as PNG."""
+class _Sample(NamedTuple):
+    """A record's image before and after preprocessing.
+
+    Attributes:
+      whole: uint8 [any height, any width, 3], the decoded image.
+      crop: the box of it that is used.
+      features: what is sent of it to the device; see `infeed`.
+      label: int32 scalar.
+    """
+
+    whole: tf.Tensor
+    crop: Crop
+    features: infeed.Features
+    label: tf.Tensor
+
+
+@tf.autograph.experimental.do_not_convert
+def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
+    """Returns a data set of `image_summaries` samples: the first records of the first host's pipeline.
+
+    With a seed these are the images of the step in the graph's global step, with the same distortions. Records that
+    cannot be used and may be skipped are left out.
+    """
+    pipeline = InputPipeline(is_training, config)
+    preprocessing = infeed.preprocessing_for(config)
+
+    def sample_of(serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> _Sample:
+        encoded, bbox, label = pipeline.parse(serialized)
+        shape = image_shape(encoded)
+        distortion = preprocessing.draw(shape, bbox, seeded_uniform(key)) if is_training else None
+        window = preprocessing.crop(shape, distortion)
+        image = preprocessing.resize(decode_crop(encoded, shape, window.crop), window)
+        features = (
+            infeed.for_training(image, distortion, config) if is_training else infeed.for_evaluation(image, config)
+        )
+        return _Sample(decode_image(encoded), window.crop, features, label)
+
+    count = config.image_summaries
+    dataset = pipeline.storage(hosts=config.hosts if is_training else 1)
+    if not config.max_bad_records:
+        return dataset.take(count).map(sample_of)
+    dataset = dataset.take(count + config.max_bad_records)
+    dataset = dataset.map(lambda path, position, serialized: sample_of(serialized))
+    return dataset.apply(tf.data.experimental.ignore_errors()).take(count)
+
+
+def _whole(sample: _Sample) -> tf.Tensor:
+    """Draws the whole image of a sample with the outline of its crop, at most `LARGEST_SIDE` pixels a side, as PNG."""
     size = tf.shape(sample.whole)[:2]
     scale = tf.minimum(1.0, LARGEST_SIDE / tf.cast(tf.reduce_max(size), tf.float32))
     smaller = tf.cast(tf.math.rint(tf.cast(size, tf.float32) * scale), tf.int32)
@@ -76,21 +130,21 @@ def _whole(sample: Sample) -> tf.Tensor:
     rows, columns = tf.meshgrid(
         tf.range(tf.cast(smaller[0], tf.float32)), tf.range(tf.cast(smaller[1], tf.float32)), indexing='ij'
     )
-    # How far a pixel lies inside the box, in pixels: below 0 outside.
+    # The distance of a pixel from the edge of the box, in pixels: negative outside the box.
     depth = tf.reduce_min([rows - top, columns - left, top + height - 1 - rows, left + width - 1 - columns], axis=0)
     is_outline = tf.logical_and(depth >= 0, depth < line)[:, :, tf.newaxis]
     pixels = tf.where_v2(is_outline, tf.constant(OUTLINE_COLOR, tf.float32), tf.math.rint(resized))
     return tf.image.encode_png(tf.cast(pixels, tf.uint8))
 
 
-def _seen(sample: Sample, config: Config) -> tf.Tensor:
-    """What the network sees of a sample, as PNG."""
+def _seen(sample: _Sample, config: Config) -> tf.Tensor:
+    """Draws the network's input for a sample, as PNG."""
     batch = tf.nest.map_structure(lambda part: part[tf.newaxis], sample.features)
-    return tf.image.encode_png(infeed.pixels_of(infeed.received(batch, False, config), config)[0])
+    return tf.image.encode_png(infeed.preprocessing_for(config).visible(infeed.received(batch, False, config))[0])
 
 
 def tag_name(label: int, class_names: Sequence[str]) -> str:
-    """A label and the name of its class, if it has one, without the slash, which divides tags into groups."""
+    """Names a label and its class, if it has a name; slashes are replaced, because they divide tags into groups."""
     name = class_names[label] if label < len(class_names) else ''
     return f'label {label} ({shown(name, _LONGEST_NAME).replace("/", "|")})' if name else f'label {label}'
 
@@ -98,7 +152,7 @@ def tag_name(label: int, class_names: Sequence[str]) -> str:
 def _add(summary: tf.compat.v1.Summary, tag: str, png: bytes, description: str) -> None:
     value = summary.value.add(tag=tag)
     value.metadata.summary_description = description
-    # Width and height, which the image plugin asks for, stand at bytes 16 to 24 of a PNG file.
+    # TensorBoard's image plugin needs width and height: bytes 16 to 24 of a PNG file.
     value.image.width, value.image.height = struct.unpack('>II', png[16:24])
     value.image.colorspace = 3
     value.image.encoded_image_string = png

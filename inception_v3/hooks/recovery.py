@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.training import monitored_session
 from tensorflow_estimator.python.estimator.tpu import error_handling
 
-from inception_v3.failures import InterruptedTrainingError
+from inception_v3.reporting.failures import InterruptedTrainingError
 
 # Sessions that may begin at one step. If all of them are interrupted, the cause is not transient.
 _SESSIONS_PER_STEP = 3

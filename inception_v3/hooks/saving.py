@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from inception_v3.failures import DivergedError
 from inception_v3.model_dir import checkpoints
+from inception_v3.reporting.failures import DivergedError
 
 
 class CheckpointFitsHook(tf.estimator.SessionRunHook):

@@ -1,1 +1,1 @@
-"""The files of a model_dir: checkpoints, evaluations, starts of training, the trainer's lock."""
+"""The files of a model_dir: checkpoints, evaluations, starts of training, and the trainer's lock."""

@@ -1,4 +1,4 @@
-"""Records that cannot be used: skipped, counted and named if that is allowed, and looked for if it is not."""
+"""The bad records that a run has skipped: named by the input pipeline, counted and explained afterwards."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from data.formats import FORMATS
 from inception_v3.config import Config
 from preprocessing.decoding import decode_image
 
-# Below model_dir, by split: an empty file for each record that was skipped, FILE@POSITION.
+# In model_dir, a folder per split: an empty file for each skipped record, named FILE@POSITION.
 _FOLDER = 'bad_records'
 _SEPARATOR = '@'
 
@@ -22,34 +22,42 @@ def _folder(config: Config, split: str) -> str:
 
 
 def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf.Tensor) -> tf.Operation:
-    """Leaves a file named after each of some records, and fails when there are more than may be skipped.
+    """Writes an empty file named after each bad record; fails if there are more than `max_bad_records`.
 
-    Files, since the input pipeline of a TPU runs on hosts that have no Python; and since the same record, met again in
-    the next epoch or by another host, counts once.
+    Files work in the input pipeline of a TPU, whose hosts have no Python. A record that is met again, in the next epoch
+    or by another host, has the same file and counts once.
 
     Args:
-      config: says where, and how many.
+      config: of the run; names `model_dir` and `max_bad_records`.
       split: the split of the records.
-      paths: string [records], their files.
-      positions: int64 [records], their places in these.
+      paths: string [records], at least one, the records' files.
+      positions: int64 [records], the records' positions in their files.
+
+    Returns:
+      The operation that writes and counts the files. At run time it raises `tf.errors.InvalidArgumentError` if there
+      are too many.
     """
     folder = _folder(config, split)
     file_names = tf.strings.regex_replace(paths, f'^.*{os.sep}', '')
     names = tf.strings.join([folder, os.sep, file_names, _SEPARATOR, tf.as_string(positions)])
 
-    def leave(index: tf.Tensor) -> tf.Tensor:
+    def write(index: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([tf.io.write_file(names[index], '')]):
             return index + 1
 
-    left = tf.while_loop(lambda index: index < tf.size(names), leave, [0], parallel_iterations=1)
-    # The list of what matches a constant would be taken for a constant, and made before.
-    pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, left * 0), '*'])
+    written = tf.while_loop(lambda index: index < tf.size(names), write, [0], parallel_iterations=1)
+    # The pattern depends on the loop: TensorFlow would fold a constant pattern, and list the files before they are
+    # written.
+    pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*'])
     count = tf.size(tf.io.matching_files(pattern))
     return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
 
 
 def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
-    """What tells the problems that a run has with records of a split. Boxes are read in training that uses them."""
+    """Returns a checker of records of a split that applies the limits of a run.
+
+    It checks bounding boxes only for training with `use_annotated_bbox`.
+    """
     with_boxes = config.use_annotated_bbox and split == records.TRAIN
     return FORMATS[config.data_format].checker(config.num_classes, decode_image, with_boxes)
 
@@ -67,17 +75,17 @@ class BadRecords:
         self._splits = splits
 
     def forget(self) -> None:
-        """Removes the names that an earlier command has left: the records may have been repaired since."""
+        """Removes the names that an earlier command left: the records may have been repaired since."""
         for split in self._splits:
             for name in self._names(split):
                 tf.io.gfile.remove(os.path.join(_folder(self._config, split), name))
 
     def count(self, split: str) -> int:
-        """The number of skipped records of a split."""
+        """Returns the number of skipped records of a split."""
         return len(self._names(split))
 
     def skipped(self) -> Iterator[record_checker.BadRecord]:
-        """The skipped records, with the reason for each."""
+        """Yields the skipped records, each with its problem."""
         for split in self._splits:
             with contextlib.closing(checker_of(self._config, split)) as checker:
                 for name in self._names(split):

@@ -1,17 +1,17 @@
-"""The best checkpoint of a run, kept apart from those that come and go: the folder `best` in model_dir.
+"""Keeps the best checkpoint of a run in the folder `best` of its model_dir.
 
-    best/checkpoint                says which version is the best, as TensorFlow's own lists of checkpoints do
+    best/checkpoint                names the best checkpoint, in TensorFlow's format
     best/step-500/model.ckpt-500.* the checkpoint
     best/step-500/config.json      the configuration that trained it
-    best/step-500/evaluation.json  its evaluation: the line of results.jsonl
+    best/step-500/evaluation.json  its evaluation: its line of results.jsonl
 
-A new version is written beside the old one. Then `checkpoint`, which is replaced in one move wherever it is, names it:
-whatever is interrupted leaves the old version or the new one, whole. What an interruption leaves behind is removed when
-the next version is written.
+A new version is written beside the old one. Then `checkpoint`, which is replaced atomically, names the new version. So
+an interruption at any moment leaves the old version or the new one, complete. The next new version removes the files
+that an interruption left behind.
 
-TensorFlow and this program take `best` for a model_dir: --model_dir=RUN/best --mode=eval --train_steps=1 evaluates it,
-and with --export_dir exports it. To go on from it, train in a copy of the folder, which is the new run's model_dir; in
-RUN itself, training goes on from the last checkpoint.
+The folder `best` is a model_dir, for TensorFlow and for this program. --model_dir=RUN/best --mode=eval --train_steps=1
+evaluates the best checkpoint, and with --export_dir exports it. To resume training from it, copy the folder, and train
+with the copy as --model_dir; training in RUN itself resumes from the newest checkpoint.
 """
 
 import json
@@ -23,30 +23,31 @@ import tensorflow as tf
 
 from console.log import logger
 from data import remote
-from inception_v3.model_dir.checkpoints import CheckpointError, is_whole, latest_checkpoint
+from data.files import write_whole
+from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint
 from inception_v3.model_dir.evaluations import Evaluation, evaluations_in
-from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, write_whole
+from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE
 
 _LIST = 'checkpoint'
 _EVALUATION_FILE = 'evaluation.json'
 _VERSION = re.compile(r'step-\d+(-again)?')
-# What two evaluations have in common if one can be better than the other.
+# Evaluations can be compared only if these fields are equal.
 _KIND = ('weights', 'images', 'data_set', 'fingerprint', 'changed')
 
 
 class Best(NamedTuple):
-    """The best checkpoint: its path, and its evaluation."""
+    """The path of the best checkpoint, and its evaluation."""
 
     checkpoint: str
     evaluation: Evaluation
 
 
 def read(model_dir: str) -> Optional[Best]:
-    """The best checkpoint that is kept in a run's model_dir; None if there is none yet.
+    """The best checkpoint in a run's model_dir; None if there is none yet.
 
     Raises:
-      CheckpointError: there is one, and it or its evaluation is not whole.
-      RemoteError: it is refused, or cannot be reached.
+      CheckpointError: the best checkpoint or its evaluation is damaged.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     folder = os.path.join(model_dir, BEST_FOLDER)
     checkpoint = latest_checkpoint(folder)
@@ -56,35 +57,35 @@ def read(model_dir: str) -> Optional[Best]:
     evaluations = evaluations_in(path)
     if not evaluations:
         raise CheckpointError(
-            f'{path}: does not hold the evaluation of the checkpoint beside it. Put it back, or move {folder} away: '
-            '--keep_best then begins anew.'
+            f'{path}: the evaluation of the best checkpoint is missing or damaged. Restore the file, or move {folder} '
+            'away: --keep_best then starts over.'
         )
     return Best(checkpoint, evaluations[0])
 
 
 def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
-    """Keeps a checkpoint if its top-1 is better than that of the one that is kept; of equals, the earlier stays.
+    """Keeps a checkpoint if its top-1 accuracy is higher than that of the kept one; on a tie, the earlier stays.
 
-    One process at a time may do so in a model_dir.
+    Only one process at a time may call this for a model_dir.
 
     Args:
-      model_dir: of the run.
-      checkpoint: its path.
-      evaluation: of the checkpoint.
+      model_dir: the folder of the run.
+      checkpoint: the path of the checkpoint.
+      evaluation: the evaluation of the checkpoint.
 
     Raises:
       CheckpointError, RemoteError: as `read`.
-      tf.errors.OpError, RemoteError: it cannot be written. What was kept before still is.
+      tf.errors.OpError, RemoteError: the checkpoint cannot be copied. The old version stays.
     """
     folder = os.path.join(model_dir, BEST_FOLDER)
     best = read(model_dir)
     if best:
-        otherwise = differences_of_kind(best.evaluation, evaluation)
-        if otherwise:
+        different = differences_of_kind(best.evaluation, evaluation)
+        if different:
             logger.info(
-                'step %d is not compared with the best so far, step %d, which was evaluated otherwise: %s. The best '
-                'stays; move %s away to begin anew',
-                *(evaluation.step, best.evaluation.step, '; '.join(otherwise), folder),
+                'step %d cannot be compared with the best checkpoint, step %d, because the evaluations differ: %s. '
+                'Move %s away to start over',
+                *(evaluation.step, best.evaluation.step, '; '.join(different), folder),
             )
             return
         if evaluation.top_1 <= best.evaluation.top_1:
@@ -97,21 +98,23 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     try:
         _write_version(os.path.join(folder, version), checkpoint, evaluation)
     except (tf.errors.OpError, remote.RemoteError):
-        if is_whole(checkpoint):
+        if is_complete(checkpoint):
             raise
-    # A trainer that overtakes it removes its index first: as long as that is there, so was all that was copied.
-    if not is_whole(checkpoint):
-        logger.info('%s vanished before it could be kept as the best', checkpoint)
+    # The trainer may remove this checkpoint at any time. It removes the index first: if that is still there, the copy
+    # is complete.
+    if not is_complete(checkpoint):
+        logger.info('%s was removed before it could be kept as the best', checkpoint)
         return
-    # No list of all checkpoints: training that goes on from here counts its own, and never removes this one.
+    # The list has no `all_model_checkpoint_paths`. So training that resumes from this folder does not count this
+    # checkpoint among its newest five, and never removes it.
     state = f'model_checkpoint_path: "{version}/{os.path.basename(checkpoint)}"\n'
     write_whole(os.path.join(folder, _LIST), state)
-    logger.info('step %d is the best so far, and kept in %s', evaluation.step, folder)
+    logger.info('step %d is the best so far; kept in %s', evaluation.step, folder)
     _remove_versions(folder, except_for=version)
 
 
 def differences_of_kind(old: Evaluation, new: Evaluation) -> List[str]:
-    """In what two evaluations differ that makes their results incomparable."""
+    """The fields that differ between two evaluations and make their results incomparable, `name: old -> new`."""
     pairs = [(name, getattr(old, name), getattr(new, name)) for name in _KIND]
     return [f'{name}: {before or "none"} -> {after or "none"}' for name, before, after in pairs if before != after]
 
@@ -132,15 +135,15 @@ def _write_version(folder: str, checkpoint: str, evaluation: Evaluation) -> None
 def _copy(source: str, target: str) -> None:
     with remote.explained(source, remote.READ):
         tf.io.gfile.copy(source, target, overwrite=True)
-    # On s3:// TensorFlow takes a refusal for the end of a file.
+    # On s3:// TensorFlow takes denied access for the end of a file.
     if remote.size(target) != remote.size(source):
-        raise remote.UnreachableError(f'{source}: could not be copied whole to {target}. Try again.')
+        raise remote.UnreachableError(f'{source}: the copy {target} is incomplete. Try again.')
 
 
 def _remove_versions(folder: str, except_for: Optional[str]) -> None:
-    """Removes all versions but one, and nothing else: someone may have evaluated in the folder, or trained on."""
+    """Removes all versions but one. Other files stay: the folder may have been used as a model_dir."""
     for name in remote.names_in(folder) or ():
-        # Remote folders are listed with a slash at the end.
+        # The names of remote folders end with a slash.
         version = name.rstrip('/')
         if _VERSION.fullmatch(version) and version != except_for:
             path = os.path.join(folder, version)

@@ -1,4 +1,4 @@
-"""What tells the variables of one checkpoint, or of one step, from all others: a digest of their names and values."""
+"""SHA-256 digests of the variables of a checkpoint or of a training step."""
 
 import hashlib
 from typing import Dict
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def of_values(values: Dict[str, np.ndarray]) -> str:
-    """The SHA-256 of names, types, shapes and values, in the order of the names: 64 hexadecimal digits."""
+    """The SHA-256 digest of names, types, shapes and values, in the order of the names: 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for name in sorted(values):
         value = np.asarray(values[name])
@@ -18,10 +18,10 @@ def of_values(values: Dict[str, np.ndarray]) -> str:
 
 
 def of_checkpoint(checkpoint: str) -> str:
-    """The digest of a checkpoint: that of all the variables when it was written.
+    """The digest of all variables in a checkpoint. It equals `of_values` of the variables when they were saved.
 
     Raises:
-      tf.errors.OpError: it cannot be read, or is damaged.
+      tf.errors.OpError: the checkpoint cannot be read, or is damaged.
     """
     reader = tf.train.load_checkpoint(checkpoint)
     return of_values({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})

@@ -3,13 +3,14 @@
 import os
 from typing import Any, List, NamedTuple, Tuple, get_type_hints
 
+from data.files import append_line, read_lines
 from inception_v3.config import Config, differences
-from inception_v3.model_dir.files import append_line, read_lines, recorded_config
+from inception_v3.model_dir.files import recorded_config
 
 RESULTS_FILE = 'results.jsonl'
 
 
-# The fields of a configuration that decide what an evaluation of a checkpoint gives.
+# The fields of a configuration that change the result of an evaluation.
 _DECIDING = (
     *('use_data', 'data_dir', 'data_format', 'num_classes', 'num_eval_images', 'eval_total_size', 'max_bad_records'),
     *('preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'precision', 'transfer', 'moving_average'),
@@ -17,21 +18,21 @@ _DECIDING = (
 
 
 class Evaluation(NamedTuple):
-    """One evaluation: one line of `results.jsonl`.
+    """One evaluation: a line of `results.jsonl`.
 
     Attributes:
-      step: the checkpoint's global step.
-      checkpoint: the checkpoint's name in model_dir.
+      step: the global step of the checkpoint.
+      checkpoint: the name of the checkpoint in model_dir.
       weights: 'average' or 'raw'.
-      top_1: fraction of the images whose label is the likeliest class.
-      top_5: fraction of the images whose label is among the five likeliest.
-      cross_entropy: mean over the images, in nats, without label smoothing.
-      images: number of images, each evaluated once.
-      seconds: duration, the building of the graph included.
-      time: when it ended: UTC, ISO 8601.
-      changed: the settings that decide an evaluation and differ from those of the training, `name: old -> new`.
-      data_set: the name of the data set, as `dataset.json` has it; empty if there is none.
-      fingerprint: of the data set, as `dataset.json` has it; empty if there is none.
+      top_1: the fraction of images whose label is the most likely class.
+      top_5: the fraction of images whose label is among the five most likely classes.
+      cross_entropy: the mean over the images, in nats, without label smoothing.
+      images: the number of images; each is evaluated once.
+      seconds: the duration, with the time to build the graph.
+      time: the end of the evaluation in UTC, ISO 8601.
+      changed: the settings that change an evaluation's result and differ from the training's, as `name: old -> new`.
+      data_set: the name of the data set in `dataset.json`; empty without that file.
+      fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
     """
 
     step: int
@@ -70,18 +71,18 @@ def append_evaluation(model_dir: str, evaluation: Evaluation) -> None:
 
 
 def read_evaluations(model_dir: str) -> List[Evaluation]:
-    """The evaluations in `results.jsonl`, in the order in which they were made; other lines are passed over."""
+    """The evaluations in `results.jsonl`, oldest first. Damaged lines are skipped."""
     return evaluations_in(os.path.join(model_dir, RESULTS_FILE))
 
 
 def read_unchanged(model_dir: str) -> List[Evaluation]:
-    """The evaluations with the training's own settings, in the order of the steps; of a step, the one made last."""
+    """The evaluations with the training's own settings, in the order of their steps; the last one of each step."""
     of_step = {evaluation.step: evaluation for evaluation in read_evaluations(model_dir) if not evaluation.changed}
     return [of_step[step] for step in sorted(of_step)]
 
 
 def evaluations_in(path: str) -> List[Evaluation]:
-    """The evaluations in a file, a line each; other lines are passed over."""
+    """The evaluations in a file, a line each. Damaged lines are skipped."""
     return read_lines(path, _evaluation_of)
 
 
@@ -97,5 +98,5 @@ def _evaluation_of(values: Any) -> Evaluation:
 def _is_of_type(value: Any, expected: Any) -> bool:
     if expected not in (int, float, str):
         return isinstance(value, tuple) and all(type(each) is str for each in value)
-    # To JSON, a whole number may be a float.
+    # JSON does not tell the float 1.0 from the integer 1.
     return type(value) is expected or (expected is float and type(value) is int)

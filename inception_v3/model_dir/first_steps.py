@@ -1,23 +1,23 @@
-"""What a run with a seed leaves of its first steps, `first_steps.json`, so that they can be repeated and compared."""
+"""The first steps of a run with a seed, in `first_steps.json`: a repeated run is compared with them."""
 
 import json
 import os
 from typing import List, NamedTuple
 
-from inception_v3.model_dir.files import text_of, write_whole
+from data.files import text_of, write_whole
 
 FIRST_STEPS_FILE = 'first_steps.json'
-# As many are recorded; between visits of a TPU's host there may be more, and the first visit is recorded.
+# Recorded steps. A TPU returns to its host only every --iterations steps; its first return is always recorded.
 FIRST_STEPS = 10
 
 
 class Step(NamedTuple):
-    """After a training step.
+    """The state after a training step.
 
     Attributes:
-      step: the number of steps done.
-      loss: of the last of them.
-      digest: of all variables, as `digests.of_values` makes it.
+      step: the number of completed steps.
+      loss: the loss of the last step.
+      digest: the digest of all variables (`digests.of_values`).
     """
 
     step: int
@@ -26,10 +26,10 @@ class Step(NamedTuple):
 
 
 def read(model_dir: str) -> List[Step]:
-    """The first steps that a run has recorded; none if it has recorded none, or they cannot be read.
+    """The recorded first steps of a run; empty if there are none, or the file is damaged.
 
     Raises:
-      RemoteError: they are refused, or cannot be reached.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     try:
         steps = json.loads(text_of(os.path.join(model_dir, FIRST_STEPS_FILE)))

@@ -1,4 +1,4 @@
-"""What a run leaves half done when it is killed: the next one in its folder removes it."""
+"""Removes the unfinished files of a run that was killed."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from console.log import logger
 from data import remote
 from inception_v3.model_dir import checkpoints
 
-# What TensorFlow and this program write before they rename it, or only to see whether they can.
+# Temporary names of TensorFlow and of this program for files that are renamed when they are complete, and for probes.
 _UNFINISHED = re.compile(
     r'.+\.unfinished|\.probe-\d+|'
     rf'(checkpoint|graph\.pbtxt|trainer\.json|saving\.unfinished|{re.escape(checkpoints.PREFIX)}-\d+\.meta)\.tmp[0-9a-f]+'
@@ -18,9 +18,9 @@ _UNFINISHED_CHECKPOINT = re.compile(rf'{re.escape(checkpoints.PREFIX)}-\d+_temp_
 
 
 def remove_leftovers(model_dir: str) -> None:
-    """Removes what a killed run has left in its folder; only the run that has the folder to itself may.
+    """Removes the unfinished files in a folder, among them checkpoints that were being written or removed.
 
-    Of the checkpoints that the folder's list does not name, those are left that were not being written or removed.
+    The caller must hold the folder's lock. Other checkpoints that are not in the folder's list stay.
     """
     removed = checkpoints.remove_unfinished(model_dir)
     for name in remote.names_in(model_dir) or []:
@@ -33,4 +33,4 @@ def remove_leftovers(model_dir: str) -> None:
             continue
         removed.append(name)
     if removed:
-        logger.info('removed what a run that was killed has left in %s: %s', model_dir, ', '.join(removed))
+        logger.info('removed unfinished files of a killed run from %s: %s', model_dir, ', '.join(removed))

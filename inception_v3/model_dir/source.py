@@ -1,4 +1,4 @@
-"""Which source this program is: its revision in git, if there is one, and a digest of its files."""
+"""Identifies the source code of this program: its git revision, and a digest of its files."""
 
 import functools
 import hashlib
@@ -14,17 +14,17 @@ import tensorflow as tf
 import inception_v3
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What a run executes.
+# The packages that a run executes.
 _PACKAGES = ('console', 'inception_v3', 'preprocessing', 'data')
-_SECONDS = 10
+_GIT_TIMEOUT = 10  # Seconds.
 
 
 @functools.lru_cache(maxsize=None)
 def version() -> Dict[str, Any]:
-    """The program's `revision` in git, whether it was `modified` since, and the digest of its `source`.
+    """The git `revision` of this program, whether files were `modified` since, and the digest of the `source`.
 
-    The first two are None without git. The digest is the SHA-256 of the names and contents of the Python files that a
-    run executes: two programs of the same digest are the same, whatever git says.
+    `revision` and `modified` are None without git. The digest is the SHA-256 of the names and contents of the Python
+    files that a run executes. Programs with the same digest are identical, even if their revisions differ.
     """
     revision = _git('rev-parse', 'HEAD')
     changes = _git('status', '--porcelain', '--', *_PACKAGES, 'requirements.lock') if revision else None
@@ -32,13 +32,15 @@ def version() -> Dict[str, Any]:
 
 
 def _git(*arguments: str) -> Optional[str]:
-    """What git says; None if it is not there, or knows nothing of this folder."""
-    # Another project's repository may be around the one that this program is installed in.
+    """The output of a git command; None without git, or if this folder is not a repository."""
+    # The program may be installed inside the repository of another project.
     if not (_ROOT / '.git').exists():
         return None
     try:
         command = ['git', '-C', str(_ROOT), *arguments]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_SECONDS, check=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_GIT_TIMEOUT, check=True
+        )
         return done.stdout.decode(errors='replace').strip()
     except (OSError, subprocess.SubprocessError):
         return None
@@ -54,7 +56,7 @@ def _digest() -> str:
 
 
 def versions() -> Dict[str, Any]:
-    """The versions of what a result depends on."""
+    """The versions of everything that a result depends on, and the command line."""
     return {
         'inception_v3': inception_v3.__version__,
         **version(),

@@ -1,4 +1,4 @@
-"""Each start of training, as `starts.jsonl` in model_dir keeps it: from where, with what, and on what."""
+"""Records each start of training in `starts.jsonl`: checkpoint, configuration, data set, versions and host."""
 
 import dataclasses
 import os
@@ -8,36 +8,29 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from console.log import logger
 from data import remote
 from data.dataset_info import DatasetInfo
+from data.files import append_line, read_lines, text_of, write_whole
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.model_dir import source
 from inception_v3.model_dir.checkpoints import latest_checkpoint, step_of
-from inception_v3.model_dir.files import (
-    CONFIG_FILE,
-    append_line,
-    now,
-    read_lines,
-    recorded_config,
-    text_of,
-    write_whole,
-)
+from inception_v3.model_dir.files import CONFIG_FILE, now, recorded_config
 
 STARTS_FILE = 'starts.jsonl'
 
 
 class Start(NamedTuple):
-    """A start of training: one line of `starts.jsonl`.
+    """A start of training: a line of `starts.jsonl`.
 
     Attributes:
-      step: the steps done before.
-      checkpoint: what it went on from, relative to model_dir; empty at step 0.
+      step: the number of steps completed before.
+      checkpoint: the path of the checkpoint that was resumed, relative to model_dir; empty at step 0.
       time: UTC, ISO 8601.
       command: the program and its arguments.
-      directory: the working directory, which relative paths are in.
-      config: the fields of the configuration that are not at their defaults.
-      data_set: the name of the data set, as `dataset.json` has it; empty if there is none.
-      fingerprint: of the data set, as `dataset.json` has it; empty if there is none.
-      versions: of what a result depends on, as `results.versions` has them.
-      host: the `name` of the machine, its `processor`, and the `cores` that this process may use.
+      directory: the working directory, to which paths are relative.
+      config: the fields of the configuration that differ from their defaults.
+      data_set: the name of the data set in `dataset.json`; empty without that file.
+      fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
+      versions: the versions of everything that a result depends on (`source.versions`).
+      host: the `name` of the machine, its `processor`, and the number of `cores` that this process may use.
     """
 
     step: int
@@ -65,7 +58,7 @@ def with_settled_threads(config: Config) -> Config:
 
 
 def this_start(config: Config, data_set: Optional[DatasetInfo]) -> Start:
-    """What a start of training with this configuration, now and here, is recorded as."""
+    """The record of a start of training now, on this machine."""
     model_dir = str(config.model_dir)
     checkpoint = latest_checkpoint(model_dir)
     versions = source.versions()
@@ -85,14 +78,14 @@ def this_start(config: Config, data_set: Optional[DatasetInfo]) -> Start:
 
 
 def not_default(config: Config) -> Dict[str, Any]:
-    """The fields of a configuration that are not at their defaults."""
+    """The fields of a configuration that differ from their defaults."""
     default = Config()
     values = dataclasses.asdict(config)
     return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
 def this_host() -> Dict[str, Any]:
-    """The name of this machine, its processor, and the cores that this process may use."""
+    """The `name` of this machine, its `processor`, and the number of `cores` that this process may use."""
     return {'name': platform.node(), 'processor': _processor(), 'cores': len(os.sched_getaffinity(0))}
 
 
@@ -106,10 +99,10 @@ def _processor() -> str:
 
 
 def read(model_dir: str) -> List[Start]:
-    """The starts of a run, the first one first; a line cut short is passed over.
+    """The starts of a run, oldest first. Damaged lines are skipped.
 
     Raises:
-      RemoteError: they are refused, or cannot be reached.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     return read_lines(os.path.join(model_dir, STARTS_FILE), lambda values: Start(**values))
 
@@ -117,12 +110,12 @@ def read(model_dir: str) -> List[Start]:
 def record(config: Config, data_set: Optional[DatasetInfo]) -> None:
     """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
 
-    A `config.json` that another configuration has written is replaced, and the differences are logged: resuming with
-    more steps, for example, is intended.
+    If `config.json` exists, it is replaced, and the differences are logged: users may resume with more steps, for
+    example.
 
     Args:
-      config: of the run.
-      data_set: the description of its data set.
+      config: the configuration of the run.
+      data_set: the description of the data set, if it has one.
     """
     path = os.path.join(str(config.model_dir), CONFIG_FILE)
     if remote.exists(path):
@@ -135,7 +128,7 @@ def _log_differences(path: str, config: Config) -> None:
     try:
         changed = differences(Config.from_json(text_of(path)), config)
     except ConfigError as error:
-        logger.info('%s is replaced; it could not be read: %s', path, error)
+        logger.info('replacing %s, which is damaged: %s', path, error)
         return
     if changed:
-        logger.info('the configuration differs from that in %s: %s', path, '; '.join(changed))
+        logger.info('the configuration differs from %s: %s', path, '; '.join(changed))

@@ -1,9 +1,10 @@
-"""One trainer at a time in a model_dir: two would overwrite each other's checkpoints.
+"""Locks a model_dir for one trainer at a time: two would overwrite each other's checkpoints.
 
-The trainer's claim is a file in the folder that says who it is, and that it renews. Whoever finds one that is not
-renewed any more takes it over; on the same machine as soon as the process is gone, and elsewhere after `STALE_AFTER`,
-which takes clocks that agree to a minute. What was suspended for so long, and overtaken, ends before its next save.
-In a folder of this machine, the system's lock on the folder also decides between two that start at the same moment.
+The trainer writes a claim, the file `trainer.json`, and renews it while it runs. Another trainer takes the claim over
+when the process that wrote it has ended, if both are on the same machine, or else after `STALE_AFTER` seconds without a
+renewal. The clocks of the machines must agree to a minute. A trainer that was suspended and has lost its claim ends
+before its next save. In a local folder, an operating system lock also decides between two trainers that start at the
+same moment.
 """
 
 import contextlib
@@ -22,34 +23,34 @@ from console.errors import RetryableError
 from data import remote
 
 CLAIM_FILE = 'trainer.json'
-# Seconds between renewals, and after the last one until a claim is void: a store may be out of reach for 90 seconds.
+# Seconds between renewals, and from the last renewal until the claim expires: stores may be unreachable for 90.
 _RENEW_EVERY = 30.0
 STALE_AFTER = 180.0
 
 
 class LockedError(RetryableError):
-    """A model_dir that another process trains in."""
+    """Another process is training in the model_dir."""
 
 
 def _machine() -> str:
-    """What a process's number means anything on: this boot of this machine, and this container of it."""
+    """Identifies the scope in which a PID is unique: this boot of this machine, and this container."""
     with contextlib.suppress(OSError), open('/proc/sys/kernel/random/boot_id') as file:
         return f'{file.read().strip()} {os.readlink("/proc/self/ns/pid")}'
     return ''
 
 
 def _birth(process: int) -> Optional[str]:
-    """When a process of this machine began, in ticks since the boot; None if it is gone. Numbers are used again."""
+    """The start of a process of this machine in ticks since boot; None if it has ended. Tells reused PIDs apart."""
     try:
         with open(f'/proc/{process}/stat') as file:
-            # The name before it, in parentheses, may have spaces.
+            # The program's name comes before it, in parentheses, and may contain spaces.
             return file.read().rpartition(')')[2].split()[19]
     except OSError:
         return None
 
 
 def is_claimed_elsewhere(model_dir: str) -> bool:
-    """Whether there is a claim of another machine in a folder that is not void yet: its process may be gone."""
+    """Whether a folder has an unexpired claim of another machine; its process may have ended."""
     try:
         claim = json.loads(remote.read(os.path.join(model_dir, CLAIM_FILE)) or b'null')
     except ValueError:
@@ -60,14 +61,14 @@ def is_claimed_elsewhere(model_dir: str) -> bool:
 
 
 class TrainerLock:
-    """The right to train in a folder, while it is open.
+    """A context manager that locks a folder for training.
 
     Args:
-      model_dir: the folder, which is there.
-      since: when the run began, as text.
+      model_dir: the folder, which must exist.
+      since: the start of the run, as text.
 
     Raises:
-      LockedError: another process has it.
+      LockedError: another process holds the lock.
     """
 
     def __init__(self, model_dir: str, since: str):
@@ -76,24 +77,24 @@ class TrainerLock:
         process = os.getpid()
         self._claim: Dict[str, Any] = {'host': socket.gethostname(), 'process': process, 'since': since}
         self._claim.update(machine=_machine(), birth=_birth(process))
-        self._folder: Optional[int] = None
+        self._descriptor: Optional[int] = None
         self._overtaken_by: Optional[Dict[str, Any]] = None
         self._released = threading.Event()
-        # A renewal that is under way when the run ends would write the claim again, or leave half of it.
+        # Held during a renewal: one that overlaps the release would write the claim again, or leave half a file.
         self._renewing = threading.Lock()
 
     def __enter__(self) -> 'TrainerLock':
         if not remote.is_remote(self._model_dir):
             self._lock_folder()
         try:
-            other = self._other()
+            other = self._foreign_claim()
             if other:
-                self._refuse_if_alive(other)
+                self._refuse_unless_expired(other)
             self._write()
-            # Of two that write at the same moment, the last one has it.
-            other = self._other()
+            # If two trainers write at the same moment, the last one wins.
+            other = self._foreign_claim()
             if other:
-                raise LockedError(self._refusal(other))
+                raise LockedError(self._in_use(other))
         except BaseException:
             self._unlock_folder()
             raise
@@ -104,23 +105,23 @@ class TrainerLock:
         self.release()
 
     def _lock_folder(self) -> None:
-        self._folder = os.open(self._model_dir, os.O_RDONLY)
+        self._descriptor = os.open(self._model_dir, os.O_RDONLY)
         try:
-            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._unlock_folder()
-            raise LockedError(self._refusal(self._other()))
+            raise LockedError(self._in_use(self._foreign_claim()))
         except OSError:
-            # A file system of another machine may not have such locks.
+            # Network file systems may not support such locks.
             self._unlock_folder()
 
     def _unlock_folder(self) -> None:
-        if self._folder is not None:
-            os.close(self._folder)
-            self._folder = None
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
-    def _other(self) -> Optional[Dict[str, Any]]:
-        """The claim in the folder, if it is of another process."""
+    def _foreign_claim(self) -> Optional[Dict[str, Any]]:
+        """The claim in the folder, if another process wrote it."""
         try:
             claim = json.loads(remote.read(self._path) or b'null')
         except ValueError:
@@ -129,23 +130,23 @@ class TrainerLock:
             return None
         return claim
 
-    def _refuse_if_alive(self, claim: Dict[str, Any]) -> None:
+    def _refuse_unless_expired(self, claim: Dict[str, Any]) -> None:
         if claim.get('machine') == self._claim['machine']:
-            # In a folder of this machine the system's lock has told already, within this process, too.
-            if self._folder is not None or _birth(claim['process']) != claim['birth']:
+            # In a local folder, the operating system's lock has already decided, also between two runs in one process.
+            if self._descriptor is not None or _birth(claim['process']) != claim['birth']:
                 return
-            raise LockedError(self._refusal(claim))
+            raise LockedError(self._in_use(claim))
         left = claim.get('renewed', 0) + STALE_AFTER - time.time()
         if left > 0:
             raise LockedError(
-                f'{self._refusal(claim)} If that process is gone, its claim to the folder ends in {left:.0f} seconds.'
+                f'{self._in_use(claim)} If that process has ended, its lock expires in {left:.0f} seconds.'
             )
 
-    def _refusal(self, claim: Optional[Dict[str, Any]]) -> str:
+    def _in_use(self, claim: Optional[Dict[str, Any]]) -> str:
         who = 'another process'
         if claim:
             who = f'process {claim.get("process")} on {claim.get("host")}, since {claim.get("since")}'
-        return f'--model_dir={self._model_dir}: is being trained in by {who}. Wait for its end, or name another folder.'
+        return f'--model_dir={self._model_dir}: in use by {who}. Wait until it ends, or use another folder.'
 
     def _write(self) -> None:
         claim = json.dumps({**self._claim, 'renewed': time.time()}) + '\n'
@@ -154,35 +155,37 @@ class TrainerLock:
 
     def _renew(self) -> None:
         while not self._released.wait(_RENEW_EVERY):
-            # What cannot be reached now may be by the next time; and training itself fails if it stays so.
+            # A failed renewal is retried the next time. If the folder stays unreachable, training itself fails.
             with contextlib.suppress(tf.errors.OpError, remote.RemoteError), self._renewing:
                 if self._released.is_set():
                     return
-                self._overtaken_by = self._other()
+                self._overtaken_by = self._foreign_claim()
                 if self._overtaken_by:
                     return
                 self._write()
 
     def hook(self) -> tf.estimator.SessionRunHook:
-        """A hook that ends training which another process has overtaken."""
+        """A hook that ends training when another process has taken over the lock."""
         return _LockHook(self)
 
     def check(self) -> None:
-        """Makes sure that the right is still there.
+        """Checks that this process still holds the lock.
 
         Raises:
-          LockedError: another process has taken it.
+          LockedError: another process has taken it over.
         """
         if self._overtaken_by:
-            raise LockedError(f'{self._refusal(self._overtaken_by)} It took over what this run did not renew in time.')
+            raise LockedError(
+                f'{self._in_use(self._overtaken_by)} It took over the lock, which this run did not renew in time.'
+            )
 
     def release(self) -> None:
-        """Ends the right; it may be called from any thread, and more than once."""
+        """Releases the lock. May be called from any thread, and more than once."""
         if self._released.is_set():
             return
         self._released.set()
         with contextlib.suppress(tf.errors.OpError, remote.RemoteError), self._renewing:
-            if not self._other():
+            if not self._foreign_claim():
                 tf.io.gfile.remove(self._path)
         self._unlock_folder()
 

@@ -1,13 +1,7 @@
-"""Classifies image files, by a run's newest checkpoint or by a SavedModel, as the run's evaluation does.
+"""Classifies image files with the newest checkpoint of a run, or with a SavedModel.
 
-Images are prepared and classified as in an evaluation, with the averages of the weights if the run keeps them. What
-cannot be read is named, with its reason, and the rest is done.
-
-exit codes:
-  0    all were classified
-  1    some could not be read
-  2    there is something to change first
-  130  interrupted by Ctrl-C; what was printed, and the page, are of what was done
+Images are prepared and classified as in the run's evaluation, with the averaged weights if the run keeps them. An image
+that cannot be read is reported with the reason, and the others are classified.
 """
 
 import argparse
@@ -24,27 +18,33 @@ from typing import Any, Callable, Deque, Iterator, NamedTuple, Optional, Sequenc
 
 import numpy as np
 import tensorflow as tf
-from absl import app
 
+from console import program
+from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
-from console.screen import Screen, duration, set_up_logging
+from console.screen import Screen, duration
+from data import image_files
+from data.image_files import UnreadableError, show
 from inception_v3.config import ConfigError
-from inception_v3.predict import classifier, image_files
+from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
-from inception_v3.predict.image_files import UnreadableError, show
 
-_SOME_UNREADABLE, _MISTAKE, _INTERRUPTED = 1, 2, 130
-# Where the output is no terminal.
+_HELP = f"""{__doc__}
+{EXIT_CODES}
+
+An image that cannot be read makes the exit code {FIX}; the others are classified nevertheless.
+"""
+# Columns, if the output is no terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
 _PROGRESS_BAR = 16
 _EIGHTHS = '▏▎▍▌▋▊▉█'
-# Of the files that are no images, as many are named.
+# Skipped files that the message names.
 _NAMED_AT_MOST = 5
 
 
-class Likely(NamedTuple):
-    """A class, its name, which may be empty, and its probability."""
+class ScoredClass(NamedTuple):
+    """A class with its name, which may be empty, and its probability."""
 
     label: int
     name: str
@@ -52,27 +52,27 @@ class Likely(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Its name, or its number if it has none."""
+        """The name in printable characters, or `class LABEL` if there is none."""
         return shown(self.name) if self.name else f'class {self.label}'
 
 
 class Prediction(NamedTuple):
-    """What is said of an image file.
+    """The result for one image file.
 
     Attributes:
-      path: of the file.
-      likeliest: the likeliest classes, the first one first; none if it could not be classified.
-      thumbnail: a JPEG file, if it was asked for.
-      problem: why it could not be classified.
+      path: path of the file.
+      likeliest: the most probable classes, most probable first; empty if the image could not be classified.
+      thumbnail: a JPEG file; empty if none was requested.
+      problem: the reason why the image could not be classified; empty if it was.
     """
 
     path: str
-    likeliest: Tuple[Likely, ...] = ()
+    likeliest: Tuple[ScoredClass, ...] = ()
     thumbnail: bytes = b''
     problem: str = ''
 
     def json(self) -> str:
-        """The object of a line of `--json`."""
+        """Returns the object that `--json` prints on a line."""
         if self.problem:
             return json.dumps({'image': self.path, 'error': self.problem})
         classes = [{'class': c.label, 'name': c.name or None, 'probability': c.probability} for c in self.likeliest]
@@ -80,7 +80,7 @@ class Prediction(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """An image on its way: what the classifier wants of it, or why there is no such thing; and its thumbnail."""
+    """An image ready for the classifier, or the error that prevents it; and its thumbnail."""
 
     image: Any
     thumbnail: bytes
@@ -95,15 +95,14 @@ def predict(
 ) -> Iterator[Prediction]:
     """Classifies image files, in their order.
 
-    Files are read and prepared by as many threads as there are cores, while the network runs. Three batches of them
-    are in memory at most.
+    Threads, one per core, read and prepare files while the network runs. At most three batches are in memory.
 
     Args:
-      model: what classifies.
-      paths: of the files.
-      top: how many of the likeliest classes are wanted.
-      batch_size: images that are classified at a time.
-      make_thumbnail: makes a thumbnail of an image file that can be decoded; None: there are none.
+      model: the classifier.
+      paths: paths of the files.
+      top: number of most probable classes to return.
+      batch_size: images per batch.
+      make_thumbnail: makes a thumbnail of an encoded image; None for no thumbnails.
     """
 
     def prepare(path: str) -> _Prepared:
@@ -114,7 +113,7 @@ def predict(
             return _Prepared(error, b'')
         thumbnail = b''
         if make_thumbnail:
-            # What only a SavedModel decodes is told by it.
+            # A SavedModel decodes the image itself, and reports an image that cannot be decoded.
             with contextlib.suppress(tf.errors.InvalidArgumentError):
                 thumbnail = make_thumbnail(encoded)
         return _Prepared(image, thumbnail)
@@ -126,7 +125,7 @@ def predict(
 
 
 def _in_order(prepare: Callable[[str], _Prepared], paths: Sequence[str], ahead: int) -> Iterator[_Prepared]:
-    """What is made of each path, in their order; threads make as many ahead."""
+    """Prepares the paths in threads, at most `ahead` of them in advance, and yields the results in order."""
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
         waiting: Deque[concurrent.futures.Future] = collections.deque()
         try:
@@ -149,52 +148,54 @@ def _classify(model: Classifier, paths: Sequence[str], batch: Sequence[_Prepared
         if isinstance(outcome, UnreadableError):
             yield Prediction(path, problem=str(outcome))
         elif not np.isfinite(outcome).all():
-            yield Prediction(path, problem='the network finds no probabilities, but NaN: its training has diverged')
+            yield Prediction(path, problem='the network returns NaN as probabilities: its training has diverged')
         else:
             likeliest = np.argsort(-outcome, kind='stable')[:top]
-            classes = [Likely(int(label), model.class_names[label], float(outcome[label])) for label in likeliest]
+            classes = [ScoredClass(int(c), model.class_names[c], float(outcome[c])) for c in likeliest]
             yield Prediction(path, tuple(classes), prepared.thumbnail)
 
 
 class _Output:
-    """Shows predictions on standard output: text with bars, as wide as a terminal, or JSON."""
+    """Writes predictions to standard output: as text with bars, fitted to the terminal's width, or as JSON."""
 
     def __init__(self, as_json: bool):
         self._as_json = as_json
-        # Names that the output's encoding lacks are shown all the same.
+        # A character that the output's encoding lacks is printed as an escape sequence.
         sys.stdout.reconfigure(errors='backslashreplace')  # type: ignore[attr-defined]
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         self._bar_width = min(_LONGEST_BAR, (self._width or _PLAIN_WIDTH) // 3)
-        self._eighths = _EIGHTHS
+        self._steps = _EIGHTHS
         try:
             _EIGHTHS.encode(sys.stdout.encoding)
         except UnicodeEncodeError:
-            self._eighths = '#'
+            self._steps = '#'
 
     def show(self, prediction: Prediction) -> None:
-        """Shows one; what could not be classified is not shown, but in JSON."""
+        """Prints a prediction. JSON output includes images that could not be classified; text output omits them."""
         if self._as_json:
             print(prediction.json())
         elif not prediction.problem:
             print(show(prediction.path))
-            for likely in prediction.likeliest:
-                line = (
-                    f'  {likely.probability:7.2%}  {self._bar(likely.probability):<{self._bar_width}}  {likely.words}'
-                )
+            for c in prediction.likeliest:
+                filled = bar(c.probability, self._bar_width, self._steps)
+                line = f'  {c.probability:7.2%}  {filled:<{self._bar_width}}  {c.words}'
                 print(line[: self._width])
 
-    def _bar(self, share: float) -> str:
-        return bar(share, self._bar_width, self._eighths)
 
+def bar(fraction: float, width: int, steps: str = _EIGHTHS) -> str:
+    """Draws a bar for a fraction of 1.
 
-def bar(share: float, width: int, steps: str = _EIGHTHS) -> str:
-    """A bar for a share of 1, `width` characters long for all; the last of `steps` is a whole character of it."""
-    whole, rest = divmod(round(share * width * len(steps)), len(steps))
+    Args:
+      fraction: in [0, 1].
+      width: characters of the bar for 1.
+      steps: characters for growing parts of a cell; the last one fills the cell.
+    """
+    whole, rest = divmod(round(fraction * width * len(steps)), len(steps))
     return steps[-1] * whole + (steps[rest - 1] if rest else '')
 
 
 class _Progress:
-    """Says on standard error how many images are done, after each batch."""
+    """Shows the number of images done, after each batch."""
 
     def __init__(self, screen: Screen, images: int, batch_size: int):
         self._screen = screen
@@ -217,7 +218,7 @@ class _Progress:
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog='python -m inception_v3.predict',
-        description=__doc__,
+        description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -226,14 +227,12 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         '--model',
         required=True,
         metavar='DIR',
-        help='the model_dir of a run, a SavedModel, or an export_dir, whose newest SavedModel is taken; may be remote',
+        help='the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used); may be remote',
     )
-    parser.add_argument('--top', type=int, default=5, metavar='N', help='classes to show of an image (default 5)')
-    parser.add_argument('--json', action='store_true', help='print an object per image, each in a line')
-    parser.add_argument('--html', metavar='FILE', help='write a page with thumbnails, too, which needs no other file')
-    parser.add_argument(
-        '--batch_size', type=int, default=32, metavar='N', help='images that are classified at a time (default 32)'
-    )
+    parser.add_argument('--top', type=int, default=5, metavar='N', help='classes to show per image (default: 5)')
+    parser.add_argument('--json', action='store_true', help='print a JSON object per image, one per line')
+    parser.add_argument('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
+    parser.add_argument('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
     arguments = parser.parse_args(argv)
     if arguments.html == '':
         parser.error('--html=: must be the path of a file.')
@@ -244,36 +243,25 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Classifies what the command line names, and returns the exit code."""
+    """Classifies the images that a command line names, and returns the exit code."""
     arguments = _parse(argv)
-    screen = Screen(sys.stderr)
-    set_up_logging(screen, verbose=False)
-    try:
+
+    def command(screen: Screen) -> int:
         found = image_files.find(arguments.images)
         for problem in found.problems:
-            _say(problem)
-        if found.others:
-            _say(f'left out: {len(found.others):,} that are no images by their names: {_listed(found.others)}')
+            _report(problem)
+        if found.skipped:
+            _report(f'skipped {len(found.skipped):,} files without the extension of an image: {_listed(found.skipped)}')
         if not found.paths:
-            return _MISTAKE
+            return FIX
         unreadable = _run(arguments, found.paths, screen)
-        return _SOME_UNREADABLE if unreadable or found.problems else 0
-    except KeyboardInterrupt:
-        screen.clear()
-        _say('interrupted')
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # Who reads the output has seen enough; what is left of it is not to fail once more at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _SOME_UNREADABLE
-    except (app.UsageError, OSError, tf.errors.OpError) as error:
-        screen.clear()
-        _say(f'error: {error.message if isinstance(error, tf.errors.OpError) else error}')
-        return _MISTAKE
+        return FIX if unreadable or found.problems else DONE
+
+    return program.run(command, on_interrupt='interrupted; the output holds the images that were done')
 
 
 def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) -> int:
-    """Classifies some files, and returns how many could not be classified."""
+    """Classifies image files, and returns the number that could not be classified."""
     with contextlib.ExitStack() as stack:
         if arguments.html:
             try:
@@ -286,7 +274,7 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) ->
         if arguments.html:
             make_thumbnail = stack.enter_context(contextlib.closing(contact_sheet.Thumbnails())).make
             sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, model.name))
-        output, done = _Output(arguments.json), _Progress(screen, len(paths), arguments.batch_size)
+        output, progress = _Output(arguments.json), _Progress(screen, len(paths), arguments.batch_size)
         problems = 0
         for prediction in predict(model, paths, arguments.top, arguments.batch_size, make_thumbnail):
             if sys.stderr.isatty():
@@ -295,22 +283,22 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) ->
             if prediction.problem:
                 problem = f'{show(prediction.path)}: {prediction.problem}'
                 problems += 1
-                _say(problem)
+                _report(problem)
                 if sheet:
                     sheet.add_problem(problem)
             elif sheet:
-                classes = [(likely.words, likely.probability) for likely in prediction.likeliest]
+                classes = [(c.words, c.probability) for c in prediction.likeliest]
                 sheet.add(show(prediction.path), prediction.thumbnail, classes)
-            done.add()
+            progress.add()
         screen.clear()
         if sheet:
             sheet.finish()
         if problems:
-            _say(f'{problems:,} of {len(paths):,} images could not be classified')
+            _report(f'{problems:,} of {len(paths):,} images could not be classified')
     return problems
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Classifiers of encoded images: a run's checkpoint, or a SavedModel, with what evaluation does to an image."""
+"""Classifiers of encoded images: the network of a checkpoint, or a SavedModel, with the preprocessing of evaluation."""
 
 import abc
 import contextlib
@@ -10,30 +10,31 @@ import tensorflow as tf
 
 from console.log import logger
 from data import remote
-from inception_v3 import infeed, trained_model
+from data.image_files import UnreadableError, why_undecodable
+from inception_v3 import infeed
 from inception_v3.config import ConfigError
 from inception_v3.data_set import description_of
 from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
+from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from inception_v3.predict.image_files import UnreadableError, why_undecodable
-from inception_v3.trained_model import TrainedModel
 
+# TensorFlow's list of the checkpoints in a folder.
 _LIST_OF_CHECKPOINTS = 'checkpoint'
 
-
-# What comes of an image: the probabilities of its classes, float32 [num_classes], or why there are none.
+# The probabilities of an image's classes, float32 [num_classes], or the reason why there are none.
 Outcome = Union[np.ndarray, UnreadableError]
 
 
 class Classifier(abc.ABC):
-    """A classifier of encoded images: JPEG, PNG, and GIF of one picture.
+    """A classifier of encoded images: JPEG, PNG, and GIF of one frame.
 
-    `prepare` an image, from any thread; then `classify` some that were prepared.
+    Any thread may call `prepare` for an image; `classify` takes a batch of prepared images.
 
     Attributes:
-      name: what it is, for people.
-      class_names: by class; empty where a class has none.
+      name: its name for users.
+      class_names: the name of each class; empty if a class has none.
     """
 
     name: str
@@ -41,30 +42,30 @@ class Classifier(abc.ABC):
 
     @abc.abstractmethod
     def prepare(self, encoded: bytes) -> Any:
-        """What `classify` needs of an image file.
+        """Converts an image file to the input of `classify`.
 
         Raises:
-          UnreadableError: it cannot be decoded.
+          UnreadableError: the image cannot be decoded.
         """
 
     @abc.abstractmethod
     def classify(self, prepared: Sequence[Any]) -> List[Outcome]:
-        """The probabilities of the classes of a batch of images."""
+        """Returns the class probabilities of a batch of prepared images."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Lets go of TensorFlow's resources."""
+        """Releases TensorFlow's resources."""
 
 
 class CheckpointClassifier(Classifier):
-    """The network with the weights that a run evaluates, in float32.
+    """The network of a run, in float32, with the weights that the run evaluates.
 
     Args:
       model: a checkpoint of the run.
 
     Raises:
-      CheckpointError: it cannot be used.
-      DataError: the description of its data set cannot be read.
+      CheckpointError: the checkpoint cannot be used.
+      DataError: the description of the run's data set cannot be read.
     """
 
     def __init__(self, model: TrainedModel):
@@ -81,7 +82,7 @@ class CheckpointClassifier(Classifier):
             model.restore(self._session)
 
     def prepare(self, encoded: bytes) -> np.ndarray:
-        """The image that the network gets to see, float32 [height, width, 3]."""
+        """Decodes, crops and resizes an image: float32 [height, width, 3]."""
         try:
             return self._session.run(self._image, {self._encoded: encoded})
         except tf.errors.InvalidArgumentError as error:
@@ -97,13 +98,13 @@ class CheckpointClassifier(Classifier):
 
 
 class SavedModelClassifier(Classifier):
-    """A SavedModel that this program has exported, with its own preprocessing.
+    """A SavedModel that this program exported; it contains its preprocessing.
 
     Args:
-      path: its folder.
+      path: the folder of the SavedModel.
 
     Raises:
-      ConfigError: it cannot be read, or does not take encoded images.
+      ConfigError: the SavedModel cannot be read, or does not take encoded images.
     """
 
     def __init__(self, path: str):
@@ -118,8 +119,8 @@ class SavedModelClassifier(Classifier):
                 raise ConfigError(f'--model={path}: the SavedModel cannot be read: {text}')
             if EXPORT_SIGNATURE not in signatures:
                 raise ConfigError(
-                    f'--model={path}: has no signature {EXPORT_SIGNATURE}, which the SavedModels of this program have; '
-                    f'it has {", ".join(sorted(signatures)) or "none"}.'
+                    f'--model={path}: has no signature {EXPORT_SIGNATURE}; was it exported by this program? Its '
+                    f'signatures: {", ".join(sorted(signatures)) or "none"}.'
                 )
         signature = signatures[EXPORT_SIGNATURE]
         self._image_bytes = signature.inputs[EXPORT_SIGNATURE].name
@@ -127,17 +128,17 @@ class SavedModelClassifier(Classifier):
         num_classes = signature.outputs['probabilities'].tensor_shape.dim[1].size
         self.class_names = [''] * num_classes
         if 'class_names' in signature.outputs:
-            # It names the likeliest class of an image; told that these are all of them, it names all.
+            # `class_names` looks up the names of `classes`; fed with every class, it returns every name.
             likeliest = {signature.outputs['classes'].name: np.arange(num_classes)}
             names = self._session.run(signature.outputs['class_names'].name, likeliest)
             self.class_names = [name.decode('utf-8', 'surrogateescape') for name in names]
 
     def prepare(self, encoded: bytes) -> bytes:
-        """The image file: the SavedModel decodes it."""
+        """Returns the image file unchanged: the SavedModel decodes it."""
         return encoded
 
     def classify(self, prepared: Sequence[bytes]) -> List[Outcome]:
-        """Runs the SavedModel, on one after the other if some cannot be decoded."""
+        """Runs the SavedModel; if an image of the batch cannot be decoded, on one image after the other."""
         try:
             return [*self._session.run(self._probabilities, {self._image_bytes: [*prepared]})]
         except tf.errors.InvalidArgumentError as error:
@@ -151,17 +152,20 @@ class SavedModelClassifier(Classifier):
 
 
 def load(path: str) -> Classifier:
-    """The classifier in a folder: a SavedModel, the newest of an export_dir, or the newest checkpoint of a model_dir.
+    """Loads the classifier of a folder.
+
+    Args:
+      path: a SavedModel, an export_dir (its newest SavedModel is loaded), or a model_dir (its newest checkpoint).
 
     Raises:
-      ConfigError: there is none of these, or one that cannot be used.
-      CheckpointError: a model_dir has no checkpoint, or one that cannot be used.
-      DataError: the description of its data set cannot be read.
-      RemoteError: something is refused, or cannot be reached.
+      ConfigError: the folder is none of these, or its SavedModel cannot be used.
+      CheckpointError: the model_dir has no checkpoint, or one that cannot be used.
+      DataError: the description of the run's data set cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     if _is_saved_model(path):
         return SavedModelClassifier(path)
-    # TensorFlow's list of a folder on this machine fails on names that are no UTF-8.
+    # TensorFlow's listing of a local folder fails on file names that are not UTF-8.
     names = remote.names_in(path) if remote.is_remote(path) else os.listdir(path) if os.path.isdir(path) else None
     if names is None:
         raise ConfigError(f'--model={path}: no such folder.')
@@ -170,8 +174,8 @@ def load(path: str) -> Classifier:
     exported = _newest_saved_model(path, names)
     if not exported:
         raise ConfigError(
-            f'--model={path}: is neither the model_dir of a run nor a SavedModel, nor has it SavedModels in folders '
-            'that are named by the time.'
+            f'--model={path}: is neither the model_dir of a run, nor a SavedModel, nor an export_dir with '
+            'SavedModels in folders named by a time stamp.'
         )
     return SavedModelClassifier(exported)
 
@@ -181,20 +185,20 @@ def _is_saved_model(path: str) -> bool:
 
 
 def _newest_saved_model(export_dir: str, names: Sequence[str]) -> Optional[str]:
-    # Remote folders are listed with a slash at the end.
+    # A remote listing ends the names of folders with a slash.
     times = sorted((name.rstrip('/') for name in names if name.rstrip('/').isdigit()), key=int, reverse=True)
     paths = (os.path.join(export_dir, time) for time in times)
     return next((path for path in paths if _is_saved_model(path)), None)
 
 
 def _names_of(model: TrainedModel) -> List[str]:
-    """The names of a network's classes, as the run's data set has them, if it is still there."""
+    """Returns the names of a network's classes from the run's data set; empty names if it is no longer there."""
     config = model.config
     info = None
     with contextlib.suppress(remote.RemoteError):
         info = description_of(config) if config.data_dir else None
     if not info:
-        logger.info('the classes have no names here: there is no dataset.json in %s', config.data_dir or 'no data_dir')
+        logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
     names = info.class_names if info else []
     return [*names, *[''] * (config.num_classes - len(names))]
 

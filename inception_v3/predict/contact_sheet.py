@@ -1,4 +1,4 @@
-"""A page of classified images: thumbnails, and the likeliest classes with their probabilities."""
+"""The page of `predict --html`: a thumbnail of each image, and its most probable classes."""
 
 import os
 from types import TracebackType
@@ -6,11 +6,11 @@ from typing import List, Optional, Sequence, TextIO, Tuple, Type
 
 import tensorflow as tf
 
-from inception_v3 import html
+from console import html
 from inception_v3.config import ConfigError
 from preprocessing.decoding import decode_image
 
-# Pixels of a thumbnail's longer side: sharp enough for screens with two to a point of the page.
+# Pixels of a thumbnail's longer side: sharp on displays with two pixels per CSS pixel.
 _SIDE = 320
 _JPEG_QUALITY = 80
 
@@ -38,7 +38,7 @@ _END = html.template("""</div>
 
 
 class Thumbnails:
-    """Makes thumbnails of image files: small JPEG files of all of an image, upright as it was classified."""
+    """Makes thumbnails: small JPEG files of whole images, in the orientation in which they are classified."""
 
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
@@ -51,23 +51,27 @@ class Thumbnails:
             self._session = tf.compat.v1.Session(graph=graph)
 
     def make(self, encoded: bytes) -> bytes:
-        """The thumbnail of an image file that can be decoded."""
+        """Returns the thumbnail of an image that can be decoded.
+
+        Raises:
+          tf.errors.InvalidArgumentError: the image cannot be decoded.
+        """
         return self._session.run(self._thumbnail, {self._encoded: encoded})
 
     def close(self) -> None:
-        """Lets go of TensorFlow's resources."""
+        """Releases TensorFlow's resources."""
         self._session.close()
 
 
 class ContactSheet:
-    """Writes the page while images are classified; it is whole, and in its place, when the context ends.
+    """Writes the page while images are classified. When the context ends, the page is completed and moved to its path.
 
     Args:
-      path: of the page.
-      classifier: the name of what classifies.
+      path: path of the page.
+      classifier: name of the classifier.
 
     Raises:
-      ConfigError: it cannot be written.
+      ConfigError: the page cannot be written.
     """
 
     def __init__(self, path: str, classifier: str):
@@ -81,27 +85,27 @@ class ContactSheet:
             raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
         self._images = 0
         self._problems: List[str] = []
-        self._ending = ', and then interrupted'
+        self._ending = ', then interrupted'
         self._file.write(_BEGIN.render(title='Predictions', classifier=classifier))
 
     def add(self, name: str, thumbnail: bytes, likeliest: Sequence[Tuple[str, float]]) -> None:
         """Adds an image.
 
         Args:
-          name: of the image.
+          name: name of the image.
           thumbnail: a JPEG file; empty if there is none.
-          likeliest: classes and their probabilities, the likeliest first.
+          likeliest: classes and their probabilities, most probable first.
         """
         self._images += 1
         source = html.data_uri(thumbnail, 'image/jpeg') if thumbnail else ''
         self._file.write(_CARD.render(name=name, thumbnail=source, likeliest=likeliest))
 
     def add_problem(self, problem: str) -> None:
-        """Adds what could not be classified, and why."""
+        """Adds an image that could not be classified, with the reason."""
         self._problems.append(problem)
 
     def finish(self) -> None:
-        """Says that all is there."""
+        """Marks the page as complete: all images were classified."""
         self._ending = ''
 
     def __enter__(self) -> 'ContactSheet':
@@ -110,7 +114,7 @@ class ContactSheet:
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        """Ends the page, whatever has ended the classification: what is done is shown."""
+        """Completes the page, also after an error or Ctrl-C: it shows the images that were done."""
         with self._file as file:
             file.write(_END.render(problems=self._problems, images=self._images, ending=self._ending))
         os.replace(self._unfinished, self._path)

@@ -1,1 +1,1 @@
-"""Checks, without a TPU, whether a run may start on one."""
+"""Command `python -m inception_v3.preflight`: checks without a TPU whether a run can start on one."""

@@ -1,4 +1,4 @@
-"""A report: values in sections, what was found wrong, and a verdict; as text for people or as JSON for programs."""
+"""The report of a preflight: values in sections, findings and a verdict, as text or as JSON."""
 
 import json
 import textwrap
@@ -9,7 +9,7 @@ _INDENT = ' ' * 2
 
 
 class Row(NamedTuple):
-    """A value: its key and itself for programs, its label and words for people."""
+    """A value: key and value for JSON, label and text for people."""
 
     key: str
     value: Any
@@ -18,10 +18,14 @@ class Row(NamedTuple):
 
 
 class Report:
-    """A report that is written while checks go on.
+    """A report that the checks fill in.
 
     Args:
-      title: its first line.
+      title: first line of the text.
+
+    Attributes:
+      errors: problems that keep the run from starting.
+      warnings: findings that do not.
     """
 
     def __init__(self, title: str):
@@ -34,37 +38,37 @@ class Report:
         """Adds a value to a section.
 
         Args:
-          section: the section's name in JSON; in words, with spaces.
-          key: the value's name in JSON.
-          value: what JSON can hold.
-          text: the value in words; default: as Python formats it, with commas.
-          label: the value's name in words; default: the key, with spaces.
+          section: key of the section in JSON; its title replaces underscores by spaces.
+          key: key of the value in JSON.
+          value: any value that JSON can represent.
+          text: the value as text; None formats a number with commas.
+          label: the name of the value in the text; None takes the key with spaces.
         """
         words = f'{value:,}' if text is None else text
         self._sections.setdefault(section, []).append(Row(key, value, label or key.replace('_', ' '), words))
 
     def error(self, text: str) -> None:
-        """Adds what keeps a run from starting."""
+        """Adds a problem that keeps the run from starting."""
         self.errors.append(text)
 
     def warn(self, text: str) -> None:
-        """Adds what a user should know, and may want."""
+        """Adds a finding that the user may have intended."""
         self.warnings.append(text)
 
     @property
     def may_start(self) -> bool:
-        """Whether nothing was found that keeps a run from starting."""
+        """Whether the report has no errors."""
         return not self.errors
 
     @property
     def verdict(self) -> str:
-        """The last line."""
+        """The last line of the text."""
         if self.may_start:
             return f'may start{_count(", ", len(self.warnings), "warning")}'
         return f'may not start{_count(": ", len(self.errors), "problem")}'
 
     def text(self) -> str:
-        """The report for people."""
+        """Formats the report as text."""
         width = max(len(row.label) for rows in self._sections.values() for row in rows)
         lines = [self._title]
         for section, rows in self._sections.items():
@@ -77,7 +81,7 @@ class Report:
         for kind, texts in (('error', self.errors), ('warning', self.warnings)):
             for text in texts:
                 start = f'{_INDENT}{kind:<7}  '
-                # Long paths stay whole, to be copied.
+                # Long paths are not broken, so that they can be copied.
                 lines += textwrap.wrap(
                     text,
                     _WIDTH,
@@ -89,7 +93,7 @@ class Report:
         return '\n'.join([*lines, '', self.verdict])
 
     def json(self) -> str:
-        """The report for programs: an object of the sections, the findings and the verdict."""
+        """Formats the report as a JSON object of the sections, the findings and the verdict."""
         sections = {name: {row.key: row.value for row in rows} for name, rows in self._sections.items()}
         findings = {'errors': self.errors, 'warnings': self.warnings, 'may_start': self.may_start}
         return json.dumps({**sections, **findings}, indent=2)

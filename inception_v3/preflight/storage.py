@@ -1,4 +1,4 @@
-"""What a run reads and writes, tried out beforehand: the record files, and the folders for what it leaves."""
+"""Checks the files and folders of a run: that records can be read, and folders for results written."""
 
 import contextlib
 import itertools
@@ -19,62 +19,62 @@ from inception_v3.model_dir.files import check_writable
 from inception_v3.preflight.report import Report
 
 _NAMED_AT_MOST = 3
-# TensorFlow asks a bucket that does not answer again and again, for many minutes.
+# TensorFlow retries a store that does not answer for many minutes.
 _ANSWER_SECONDS = 20
-# A process that asks has to load TensorFlow first.
+# A new process has to load TensorFlow first.
 _START_SECONDS = 120
 
 
-def unanswered(config: Config, left_out: Container[str], report: Report) -> Set[str]:
-    """The flags that name remote folders from which no answer, good or bad, comes in time.
+def unanswered(config: Config, unchecked: Container[str], report: Report) -> Set[str]:
+    """Reports remote folders that give no answer, good or bad, in time, and returns their flags.
 
     Args:
-      config: of the run.
-      left_out: flags whose folders are not to be tried.
-      report: where to.
+      config: configuration of the run.
+      unchecked: flags whose folders are skipped.
+      report: the report to add to.
     """
-    asking, begun = {}, []
-    # Only a process of its own can be stopped while it asks.
-    processes = multiprocessing.get_context('spawn')
+    processes, connections = {}, []
+    # A request of TensorFlow can be cancelled only by ending its process.
+    context = multiprocessing.get_context('spawn')
     for flag in ('data_dir', 'model_dir', 'export_dir'):
         folder = getattr(config, flag)
-        if folder and '://' in folder and flag not in left_out:
-            receiver, sender = processes.Pipe(duplex=False)
-            asking[flag] = processes.Process(target=_ask, args=(folder, sender), daemon=True)
-            asking[flag].start()
-            # So that a process that ends early is not waited for.
+        if folder and '://' in folder and flag not in unchecked:
+            receiver, sender = context.Pipe(duplex=False)
+            processes[flag] = context.Process(target=_request, args=(folder, sender), daemon=True)
+            processes[flag].start()
+            # With the sender closed here, `poll` returns at once if the process ends early.
             sender.close()
-            begun.append(receiver)
+            connections.append(receiver)
     latest_start = time.monotonic() + _START_SECONDS
-    for receiver in begun:
+    for receiver in connections:
         receiver.poll(max(0, latest_start - time.monotonic()))
         receiver.close()
     deadline = time.monotonic() + _ANSWER_SECONDS
     silent = set()
-    for flag, process in asking.items():
+    for flag, process in processes.items():
         process.join(max(0, deadline - time.monotonic()))
         if process.is_alive():
             process.terminate()
             silent.add(flag)
             report.error(
-                f'--{flag}={getattr(config, flag)}: no answer in {_ANSWER_SECONDS} seconds. Is there a network, and '
-                'are there credentials for it?'
+                f'--{flag}={getattr(config, flag)}: no answer within {_ANSWER_SECONDS} seconds. Check the network '
+                'and the credentials.'
             )
     return silent
 
 
-def _ask(folder: str, begun: multiprocessing.connection.Connection) -> None:
-    """Asks for a folder, and says beforehand that it is about to."""
-    begun.send(None)
+def _request(folder: str, started: multiprocessing.connection.Connection) -> None:
+    """Signals that TensorFlow is loaded, then looks up a folder."""
+    started.send(None)
     with contextlib.suppress(tf.errors.OpError):
         tf.io.gfile.exists(folder)
 
 
 def count_shards(config: Config, report: Report) -> Dict[str, int]:
-    """Lists the record files of each split, and reads the first of each from its beginning to its end.
+    """Lists the record files of each split, and reads the first file of each split completely.
 
     Returns:
-      The number of files by split, without those that cannot be listed.
+      The number of files per split; splits that cannot be listed are missing.
     """
     counts = {}
     files = FORMATS[config.data_format]
@@ -95,21 +95,21 @@ def _read(config: Config, split: str, path: str, report: Report) -> None:
     with contextlib.closing(checker_of(config, split)) as checker:
         at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
         bad = [*itertools.islice(checker.search([path], lambda text: None), at_most)]
-    tell = report.error if len(bad) > config.max_bad_records else report.warn
+    add = report.error if len(bad) > config.max_bad_records else report.warn
     for record in bad[:_NAMED_AT_MOST]:
-        tell(f'{record} Mend the data; --max_bad_records={config.max_bad_records} may be skipped.')
+        add(f'{record} Repair the data; --max_bad_records={config.max_bad_records} records may be skipped.')
 
 
-def check_folders(config: Config, left_out: Container[str], report: Report) -> None:
-    """Writes, reads and deletes a probe in each folder for results, and looks for a checkpoint.
+def check_folders(config: Config, unchecked: Container[str], report: Report) -> None:
+    """Writes, reads and deletes a test file in each folder for results.
 
     Args:
-      config: of the run.
-      left_out: flags whose folders are not to be tried.
-      report: where to.
+      config: configuration of the run.
+      unchecked: flags whose folders are skipped.
+      report: the report to add to.
     """
     for flag, folder in (('model_dir', config.model_dir), ('export_dir', config.export_dir)):
-        if folder and flag not in left_out:
+        if folder and flag not in unchecked:
             try:
                 check_writable(flag, folder)
                 report.add('storage', flag, folder, f'{folder}: written, read and deleted')
@@ -118,14 +118,14 @@ def check_folders(config: Config, left_out: Container[str], report: Report) -> N
 
 
 def find_checkpoint(config: Config, report: Report) -> Optional[str]:
-    """The path of the checkpoint that the run would go on from, or None."""
+    """Returns the path of the checkpoint from which the run would resume; None if there is none."""
     try:
         checkpoint = latest_checkpoint(config.model_dir) if config.model_dir else None
     except (app.UsageError, tf.errors.OpError) as error:
         report.error(_message(error))
         return None
     if checkpoint:
-        report.add('storage', 'checkpoint', checkpoint, f'{checkpoint}: the run goes on from it')
+        report.add('storage', 'checkpoint', checkpoint, f'{checkpoint}: the run resumes from it')
     return checkpoint
 
 
@@ -135,16 +135,17 @@ def _message(error: Exception) -> str:
 
 @contextlib.contextmanager
 def stand_in(data_format: str, counts: Dict[str, int]) -> Iterator[Tuple[str, str]]:
-    """Folders to build graphs on, which list files and do not read them: as many empty files, and a model_dir.
+    """Makes temporary folders for building graphs: a data_dir with the right number of empty files, and a model_dir.
 
-    So a graph does not take longer because its files are far away, for the pipeline of each host lists them anew.
+    Building a graph lists files but does not read them, once for each host. Local files keep this fast when the run's
+    own files are remote.
 
     Args:
-      data_format: the format of the files.
-      counts: their number by split.
+      data_format: format of the files.
+      counts: number of files per split.
 
     Yields:
-      The folder of the files, and the model_dir, which is empty.
+      The paths of the data_dir and of the empty model_dir.
     """
     with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
         for split, count in counts.items():

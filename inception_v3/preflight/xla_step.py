@@ -1,4 +1,4 @@
-"""A training step compiled by XLA for this machine's CPU: what XLA refuses here, it refuses on a TPU, too."""
+"""Compiles a training step with XLA for this CPU: an operation that XLA refuses here, it refuses on a TPU, too."""
 
 import dataclasses
 import os
@@ -12,19 +12,19 @@ from tensorflow.contrib.compiler import xla
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
 
-# At XLA's own level, compiling the network for a CPU at 299 pixels takes longer than anyone waits.
+# With XLA's default optimization, compiling the network at 299 pixels for a CPU takes far too long.
 _FAST_COMPILATION = '--xla_backend_optimization_level=0'
-# Batch normalization of one image whose last map is one pixel would have no variance.
+# With one image whose last feature map is one pixel, batch normalization would have no variance.
 BATCH_SIZE = 2
 
 
 class XlaStep(NamedTuple):
-    """A step that XLA compiled and that was run.
+    """A training step that was compiled and run once.
 
     Attributes:
-      batch_size: its images, drawn at random.
-      seconds: for compiling and running it.
-      loss: of the step.
+      batch_size: number of random images.
+      seconds: time to compile and run the step.
+      loss: loss of the step.
     """
 
     batch_size: int
@@ -33,18 +33,18 @@ class XlaStep(NamedTuple):
 
 
 def compile_fast() -> None:
-    """Tells XLA to compile without optimizing. It listens until it compiles for the first time."""
+    """Makes XLA compile without optimization. It must be called before the first compilation of the process."""
     os.environ['XLA_FLAGS'] = f'{_FAST_COMPILATION} {os.environ.get("XLA_FLAGS", "")}'
 
 
 def run_once(config: Config) -> XlaStep:
-    """Compiles the training step of one core, without what joins it to other cores, and runs it on random images.
+    """Compiles the training step of one core, without sums over the cores, and runs it on random images.
 
     Args:
-      config: of the run.
+      config: configuration of the run.
 
     Raises:
-      tf.errors.OpError: XLA cannot compile it; the message names the operations.
+      tf.errors.OpError: XLA cannot compile the step; the message names the operations.
     """
     config = dataclasses.replace(
         config,
@@ -53,7 +53,7 @@ def run_once(config: Config) -> XlaStep:
         master='',
         train_batch_size=BATCH_SIZE,
         batch_norm_group_size=0,
-        # A host call is no part of what a core runs.
+        # The host call does not run on a core.
         skip_host_call=True,
     )
     start = time.monotonic()

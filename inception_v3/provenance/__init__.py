@@ -1,1 +1,1 @@
-"""The origin of a run: its configuration, data, versions and commands."""
+"""Command `python -m inception_v3.provenance`: shows, verifies and compares the origin of runs."""

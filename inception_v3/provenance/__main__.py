@@ -1,8 +1,7 @@
-"""What made a model: its configuration, seed, data, versions and commands, its evaluations and its checkpoints.
+"""Shows the origin of a model: configuration, seed, data, versions and commands, evaluations and checkpoints.
 
---verify makes the first steps of a run with a seed again, elsewhere, and compares every variable to the bit: the exit
-code is 0 if they are the same, 1 if not, and 2 if that cannot be told. --diff compares two runs: 0 if neither their
-configurations nor their data nor their results differ, else 1.
+--verify repeats the first steps of a run with --seed, in a new process, and compares the loss and every variable to the
+bit. --diff compares the configurations, data and results of two runs.
 """
 
 import argparse
@@ -10,70 +9,67 @@ import json
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-import tensorflow as tf
-from absl import app
-
-from console.screen import Screen, set_up_logging
+from console import program
+from console.errors import DONE, EXIT_CODES, FIX
+from console.screen import Screen
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.starts import Start
-from inception_v3.provenance import reproduction, run_record
-from inception_v3.provenance.reproduction import Repetition
+from inception_v3.provenance import run_record, verification
 from inception_v3.provenance.run_record import Checkpoint, Difference, RunRecord
+from inception_v3.provenance.verification import Verification
 
-_DIFFERENT, _CANNOT, _INTERRUPTED = 1, 2, 130
-# As many digits of a digest tell a user's checkpoints, data sets and programs apart.
+_HELP = f"""{__doc__}
+{EXIT_CODES}
+
+A difference that --verify or --diff finds makes the exit code {FIX}.
+"""
+# Enough digits of a SHA-256 to tell apart a user's checkpoints, data sets and versions of the program.
 _DIGITS_SHOWN = 12
 
 _Rows = List[Tuple[str, str]]
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Says what the command line asks for, and returns the exit code."""
+    """Shows, verifies or compares as a command line asks, and returns the exit code."""
     parser = argparse.ArgumentParser(
         prog='python -m inception_v3.provenance',
-        description=__doc__,
+        description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('model_dir', help='the model_dir of a run, which may be at gs:// or s3://')
+    parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
     task = parser.add_mutually_exclusive_group()
-    task.add_argument('--verify', action='store_true', help='make the first steps again, and compare them')
-    task.add_argument('--diff', metavar='OTHER', help='compare the run with that of another model_dir')
-    parser.add_argument('--steps', type=int, help='how many steps --verify makes (default: all that were recorded, 10)')
-    parser.add_argument('--json', action='store_true', help='print an object for programs')
+    task.add_argument('--verify', action='store_true', help='repeat the first steps, and compare them')
+    task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
+    parser.add_argument('--steps', type=int, help='number of steps to verify (default: all recorded steps, up to 10)')
+    parser.add_argument('--json', action='store_true', help='print a JSON object')
     arguments = parser.parse_args(argv)
     if arguments.steps is not None and not arguments.verify:
-        parser.error('--steps: is for --verify.')
+        parser.error('--steps: needs --verify.')
     if arguments.steps is not None and arguments.steps < 1:
         parser.error(f'--steps={arguments.steps}: must be at least 1.')
-    screen = Screen(sys.stderr)
-    set_up_logging(screen, verbose=False)
-    try:
+
+    def command(screen: Screen) -> int:
         if arguments.verify:
             return _verify(arguments.model_dir, arguments.steps, arguments.json)
         if arguments.diff:
             return _diff(arguments.model_dir, arguments.diff, arguments.json)
         run = run_record.read(arguments.model_dir)
         print(json.dumps(run.json(), indent=2) if arguments.json else _text_of_run(run))
-        return 0
-    except app.UsageError as error:
-        print(f'error: {error}', file=sys.stderr)
-    except (OSError, tf.errors.OpError) as error:
-        print(f'error: {error.message if isinstance(error, tf.errors.OpError) else error}', file=sys.stderr)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    return _CANNOT
+        return DONE
+
+    return program.run(command)
 
 
 def _verify(model_dir: str, steps: Optional[int], as_json: bool) -> int:
-    repetition = reproduction.repeat(model_dir, steps)
-    surroundings = run_record.surrounding_differences(repetition.old_start, repetition.new_start)
-    data = run_record.data_differences(repetition.old_start, repetition.new_start)
+    result = verification.verify(model_dir, steps)
+    surroundings = run_record.surrounding_differences(result.old_start, result.new_start)
+    data = run_record.data_differences(result.old_start, result.new_start)
     if as_json:
-        recorded, repeated = repetition.different or (None, None)
+        recorded, repeated = result.different or (None, None)
         values = {
-            'same': not repetition.different,
-            'compared': repetition.compared,
+            'same': not result.different,
+            'compared': result.compared,
             'recorded': recorded and recorded._asdict(),
             'repeated': repeated and repeated._asdict(),
             'data': _as_objects(data),
@@ -81,8 +77,8 @@ def _verify(model_dir: str, steps: Optional[int], as_json: bool) -> int:
         }
         print(json.dumps(values, indent=2))
     else:
-        print(_text_of_repetition(repetition, data, surroundings))
-    return _DIFFERENT if repetition.different else 0
+        print(_text_of_verification(result, data, surroundings))
+    return FIX if result.different else DONE
 
 
 def _diff(old_dir: str, new_dir: str, as_json: bool) -> int:
@@ -98,12 +94,10 @@ def _diff(old_dir: str, new_dir: str, as_json: bool) -> int:
         sections = [f'{old_dir} -> {new_dir}']
         for name, differences in found.items():
             sections.append(_section(name, _rows(differences) or [('', 'the same')]))
-        sections.append(
-            f'{evaluations} evaluations and {checkpoints} checkpoints of the same steps were compared; '
-            + (f'different: {", ".join(different)}' if different else 'no difference of configuration, data or results')
-        )
+        verdict = f'different: {", ".join(different)}' if different else 'same configuration, data and results'
+        sections.append(f'compared {evaluations} evaluations and {checkpoints} checkpoints by step; {verdict}')
         print('\n\n'.join(sections))
-    return _DIFFERENT if different else 0
+    return FIX if different else DONE
 
 
 def _as_objects(differences: List[Difference]) -> List[Dict[str, Any]]:
@@ -111,14 +105,14 @@ def _as_objects(differences: List[Difference]) -> List[Dict[str, Any]]:
 
 
 def _text_of_run(run: RunRecord) -> str:
-    seed = 'none: another run would be another' if run.config.seed is None else str(run.config.seed)
+    seed = 'none: the run cannot be repeated' if run.config.seed is None else str(run.config.seed)
     sections = [_section(run.model_dir, [('seed', seed)])]
     values = [(name, str(value)) for name, value in starts.not_default(run.config).items()]
-    sections.append(_section('configuration, but for the defaults', values or [('', 'the defaults')]))
+    sections.append(_section('configuration that differs from the defaults', values or [('', 'none')]))
     for start in run.starts:
         sections.append(_section(f'started at step {start.step:,}, {start.time}', _rows_of_start(start)))
     if not run.starts:
-        sections.append(_section('starts', [('', 'none was recorded')]))
+        sections.append(_section('starts', [('', 'none recorded')]))
     scores = [_row_of_evaluation(evaluation) for evaluation in run.evaluations]
     sections.append(_section('evaluations', scores or [('', 'none')]))
     checkpoints = [_row_of_checkpoint(checkpoint) for checkpoint in run.checkpoints]
@@ -134,13 +128,13 @@ def _rows_of_start(start: Start) -> _Rows:
         program += f', git revision {revision[:_DIGITS_SHOWN]}{", modified" if modified else ""}'
     data_set = ', '.join(part for part in (start.data_set, start.fingerprint[:_DIGITS_SHOWN]) if part)
     if start.config.get('use_data') == 'fake':
-        data_set = 'made up'
+        data_set = 'synthetic images'
     return [
         *([('from', start.checkpoint)] if start.checkpoint else []),
         ('command', ' '.join(start.command)),
         ('in', start.directory),
         ('host', f'{start.host.get("name")}: {start.host.get("cores")} cores, {start.host.get("processor")}'),
-        ('data set', data_set or 'does not say what it is'),
+        ('data set', data_set or 'has no name and no fingerprint'),
         ('inception_v3', program),
         *((name, str(version)) for name, version in versions.items()),
     ]
@@ -160,16 +154,16 @@ def _row_of_checkpoint(checkpoint: Checkpoint) -> Tuple[str, str]:
     return checkpoint.checkpoint, f'step {checkpoint.step:,}, digest {checkpoint.digest}'
 
 
-def _text_of_repetition(repetition: Repetition, data: List[Difference], surroundings: List[Difference]) -> str:
-    steps = ', '.join(str(step) for step in repetition.compared)
-    if not repetition.different:
-        return f'the same to the bit, the loss and every variable, after step {steps}'
-    old, new = repetition.different
-    result = [Difference('loss', old.loss, new.loss), Difference('digest', old.digest, new.digest)]
+def _text_of_verification(result: Verification, data: List[Difference], surroundings: List[Difference]) -> str:
+    steps = ', '.join(str(step) for step in result.compared)
+    if not result.different:
+        return f'loss and variables are equal to the bit; compared after step {steps}'
+    old, new = result.different
+    values = [Difference('loss', old.loss, new.loss), Difference('digest', old.digest, new.digest)]
     sections = [
-        _section(f'not the same after step {old.step} (compared: {steps})', _rows(result)),
+        _section(f'different after step {old.step}; compared after step {steps}', _rows(values)),
         _section('data', _rows(data) or [('', 'the same')]),
-        _section('surroundings', _rows(surroundings) or [('', 'the same, as far as it is known')]),
+        _section('surroundings', _rows(surroundings) or [('', 'the same, as far as recorded')]),
     ]
     return '\n\n'.join(sections)
 

@@ -1,4 +1,4 @@
-"""What a run has left in its model_dir: how it was made, what came of it, and what two runs differ in."""
+"""Reads the origin and the results of a run from its model_dir, and compares two runs."""
 
 import dataclasses
 import os
@@ -12,17 +12,17 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import digests, starts
 from inception_v3.model_dir.checkpoints import CheckpointError, latest_checkpoint, step_of
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
-from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, text_of
+from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, read_config
 from inception_v3.model_dir.starts import Start
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
-# Where a run lies and what is done besides, which makes it no other run.
-_PLACES = ('model_dir', 'export_dir', 'keep_best')
+# Settings that do not affect training: folders, and the copy of the best checkpoint.
+_WITHOUT_EFFECT = ('model_dir', 'export_dir', 'keep_best')
 _SCORES = ('top_1', 'top_5', 'cross_entropy')
 
 
 class Difference(NamedTuple):
-    """A value that two runs differ in."""
+    """A value that differs between two runs."""
 
     name: str
     old: Any
@@ -33,10 +33,10 @@ class Checkpoint(NamedTuple):
     """A checkpoint of a run.
 
     Attributes:
-      checkpoint: its path in model_dir.
-      step: its global step; None if it cannot be read.
-      digest: of its variables; None if it cannot be read.
-      problem: why it cannot be read; empty if it can.
+      checkpoint: path relative to model_dir.
+      step: global step; None if the checkpoint cannot be read.
+      digest: SHA-256 of the variables; None if the checkpoint cannot be read.
+      problem: the reason why the checkpoint cannot be read; empty if it can.
     """
 
     checkpoint: str
@@ -46,14 +46,14 @@ class Checkpoint(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """A run, as far as its model_dir tells.
+    """The origin and the results of a run, as recorded in its model_dir.
 
     Attributes:
       model_dir: the folder.
       config: the configuration of the last start of training.
-      starts: of training, the first one first.
-      evaluations: in the order in which they were made.
-      checkpoints: those that are there, the first step first.
+      starts: the starts of training, oldest first.
+      evaluations: the evaluations, oldest first.
+      checkpoints: the existing checkpoints, in the order of their steps.
     """
 
     model_dir: str
@@ -63,7 +63,7 @@ class RunRecord(NamedTuple):
     checkpoints: List[Checkpoint]
 
     def json(self) -> Dict[str, Any]:
-        """All of it, for programs."""
+        """Returns the object that `--json` prints."""
         return {
             'model_dir': self.model_dir,
             'seed': self.config.seed,
@@ -76,20 +76,16 @@ class RunRecord(NamedTuple):
 
 
 def read(model_dir: str) -> RunRecord:
-    """Reads what a run has left.
+    """Reads the record of a run.
 
     Raises:
-      ConfigError: there is no configuration of a run, or it cannot be read.
-      RemoteError: something is refused, or cannot be reached.
+      ConfigError: `config.json` is missing or cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
     """
-    path = os.path.join(model_dir, CONFIG_FILE)
-    text = text_of(path)
-    if not text:
-        raise ConfigError(f'{path}: does not exist, or is empty; name the model_dir of a run.')
-    try:
-        config = Config.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(f'{path}: {error}')
+    config = read_config(model_dir)
+    if not config:
+        path = os.path.join(model_dir, CONFIG_FILE)
+        raise ConfigError(f'{path}: is missing or empty; name the model_dir of a run.')
     return RunRecord(model_dir, config, starts.read(model_dir), read_evaluations(model_dir), _checkpoints(model_dir))
 
 
@@ -97,7 +93,7 @@ def _checkpoints(model_dir: str) -> List[Checkpoint]:
     names = remote.names_in(model_dir) or ()
     paths = [os.path.join(model_dir, name[: -len('.index')]) for name in names if _INDEX.fullmatch(name)]
     found = [_checkpoint(path, model_dir) for path in paths]
-    # Of a copy of what another run kept as its best, and of what this one keeps.
+    # `latest_checkpoint` also finds a copy of the best checkpoint of another run, whose name differs.
     for folder in (model_dir, os.path.join(model_dir, BEST_FOLDER)):
         try:
             latest = latest_checkpoint(folder)
@@ -117,15 +113,16 @@ def _checkpoint(path: str, model_dir: str) -> Checkpoint:
     except CheckpointError as error:
         return Checkpoint(name, None, None, str(error))
     except tf.errors.OpError as error:
-        # A run that goes on removes the oldest.
+        # A run that is still training removes old checkpoints.
         return Checkpoint(name, None, None, error.message.partition('\n')[0])
 
 
 def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
-    """What two runs differ in, by section.
+    """Compares two runs.
 
-    `configuration`, `data` and `results`, which is evaluations and checkpoints of the same steps, are what makes two
-    runs different. `surroundings` are the versions, the host and the command of the last start of each.
+    Returns:
+      The differences by section. Two runs are equal if `configuration`, `data` and `results` (evaluations and
+      checkpoints of the same steps) are empty; `surroundings` are the versions, hosts and commands of the last starts.
     """
     old_starts, new_starts = old.starts[-1:], new.starts[-1:]
     surroundings = _of_values({'starts': [s.step for s in old.starts]}, {'starts': [s.step for s in new.starts]})
@@ -134,12 +131,12 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
         data += data_differences(old_start, new_start)
         surroundings += surrounding_differences(old_start, new_start)
         surroundings += _of_values({'command': old_start.command}, {'command': new_start.command})
-    # What data sets are, their fingerprints tell, if they have one; else where they are.
+    # Fingerprints identify data sets; without fingerprints, their paths do.
     fingerprinted = all(start.fingerprint for start in (*old_starts, *new_starts))
-    left_out = (*_PLACES, 'data_dir') if fingerprinted else _PLACES
+    ignored = (*_WITHOUT_EFFECT, 'data_dir') if fingerprinted else _WITHOUT_EFFECT
     configuration = _of_values(dataclasses.asdict(old.config), dataclasses.asdict(new.config))
     return {
-        'configuration': [difference for difference in configuration if difference.name not in left_out],
+        'configuration': [difference for difference in configuration if difference.name not in ignored],
         'data': data,
         'results': [*_of_evaluations(old, new), *_of_checkpoints(old, new)],
         'surroundings': surroundings,
@@ -147,18 +144,18 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
 
 
 def data_differences(old: Start, new: Start) -> List[Difference]:
-    """What the data sets of two starts differ in."""
+    """Compares the data sets of two starts."""
     names = ('data_set', 'fingerprint')
     return _of_values(*({name: getattr(start, name) for name in names} for start in (old, new)))
 
 
 def surrounding_differences(old: Start, new: Start) -> List[Difference]:
-    """What two starts differ in besides their configuration, data and command: versions and host."""
+    """Compares the versions and the hosts of two starts."""
     return [*_of_values(old.versions, new.versions), *_of_values(*(_of_host(start) for start in (old, new)))]
 
 
 def common(old: RunRecord, new: RunRecord) -> Tuple[int, int]:
-    """How many evaluations, and how many checkpoints, two runs have of the same steps."""
+    """Returns the numbers of evaluations and of checkpoints that two runs have in common, by step."""
     return (
         len(_evaluations(old).keys() & _evaluations(new).keys()),
         len(_digests(old).keys() & _digests(new).keys()),
@@ -175,7 +172,7 @@ def _of_values(old: Dict[str, Any], new: Dict[str, Any]) -> List[Difference]:
 
 
 def _evaluations(run: RunRecord) -> Dict[Tuple[int, str, Tuple[str, ...]], Evaluation]:
-    """The last evaluation of each step and kind."""
+    """Returns the last evaluation of each step, kind of weights and set of changed settings."""
     return {(e.step, e.weights, e.changed): e for e in run.evaluations}
 
 
@@ -184,11 +181,11 @@ def _digests(run: RunRecord) -> Dict[int, str]:
 
 
 def _of_evaluations(old: RunRecord, new: RunRecord) -> List[Difference]:
-    found, others = [], _evaluations(new)
+    found, new_evaluations = [], _evaluations(new)
     for kind, evaluation in _evaluations(old).items():
-        if kind in others:
+        if kind in new_evaluations:
             for name in (*_SCORES, 'images'):
-                pair = getattr(evaluation, name), getattr(others[kind], name)
+                pair = getattr(evaluation, name), getattr(new_evaluations[kind], name)
                 if pair[0] != pair[1]:
                     found.append(Difference(f'step {evaluation.step}, {evaluation.weights} weights, {name}', *pair))
     return found

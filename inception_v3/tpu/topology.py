@@ -1,4 +1,4 @@
-"""What TPUs there are: their cores, hosts and memory; and the emulated ones, which have as many cores as one likes."""
+"""Topologies of Cloud TPUs and of emulated TPUs: cores, hosts and memory."""
 
 import re
 from typing import Dict, List, NamedTuple, Optional
@@ -6,7 +6,7 @@ from typing import Dict, List, NamedTuple, Optional
 _GIB = 1 << 30
 _EMULATED = 'emulated:'
 _CLOUD_CORES_PER_HOST = 8
-# As many as the largest TPU has.
+# The number of cores of the largest TPU.
 _EMULATED_CORES_AT_MOST = 2048
 _LOOPBACK = re.compile(r'grpc://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$')
 
@@ -15,10 +15,10 @@ class Topology(NamedTuple):
     """The cores of a TPU, and the hosts that feed them.
 
     Attributes:
-      name: as users write it: v2-8, or emulated:8x2.
-      cores: TPU cores, over all hosts.
-      hosts: machines, each with as many of the cores.
-      memory: bytes of each core's memory; None for an emulated TPU, whose memory is the machine's.
+      name: the name that users write: v2-8, or emulated:8x2.
+      cores: the number of cores on all hosts together.
+      hosts: the number of host machines, each with the same number of cores.
+      memory: the memory of each core in bytes; None for an emulated TPU, which uses the machine's memory.
     """
 
     name: str
@@ -28,12 +28,12 @@ class Topology(NamedTuple):
 
     @property
     def cores_per_host(self) -> int:
-        """Cores that each host feeds."""
+        """The number of cores on each host."""
         return self.cores // self.hosts
 
     @property
     def devices(self) -> int:
-        """Hosts and cores."""
+        """The number of hosts and cores together."""
         return self.hosts + self.cores
 
 
@@ -41,7 +41,8 @@ def _cloud(generation: str, cores: int, memory: int) -> Topology:
     return Topology(f'{generation}-{cores}', cores, max(1, cores // _CLOUD_CORES_PER_HOST), memory)
 
 
-# https://cloud.google.com/tpu/docs/types-zones; memory: /system-architecture, 8 GiB per core of v2, 16 of v3.
+# Types: https://cloud.google.com/tpu/docs/types-zones. Memory: https://cloud.google.com/tpu/docs/system-architecture,
+# 8 GiB per core of v2 and 16 GiB per core of v3.
 CLOUD_TPUS: Dict[str, Topology] = {
     topology.name: topology
     for topology in (
@@ -52,47 +53,49 @@ CLOUD_TPUS: Dict[str, Topology] = {
 
 
 def is_emulated(tpu: Optional[str]) -> bool:
-    """Whether a `--tpu` means an emulated TPU."""
+    """Whether a value of `--tpu` names an emulated TPU."""
     return bool(tpu) and str(tpu).startswith(_EMULATED)
 
 
 def emulated(tpu: str) -> Topology:
-    """The topology that `emulated:CORES` or `emulated:CORESxHOSTS` describes: the cores are those of all hosts.
+    """The topology named `emulated:CORES` or `emulated:CORESxHOSTS`, with CORES on all hosts together.
 
     Raises:
-      ValueError: it is written otherwise, or the hosts cannot have as many cores each; the message says so.
+      ValueError: the name has another form, or the cores cannot be divided equally among the hosts. The message is for
+        the user.
     """
     match = re.fullmatch(r'(\d+)(?:x(\d+))?', tpu[len(_EMULATED) :])
     cores, hosts = (int(number or 1) for number in match.groups()) if match else (0, 0)
     if not cores or not hosts:
         raise ValueError('must be emulated:CORES or emulated:CORESxHOSTS, such as emulated:8 or emulated:8x2')
     if cores > _EMULATED_CORES_AT_MOST:
-        raise ValueError(f'must have at most {_EMULATED_CORES_AT_MOST:,} cores, which is what the largest TPU has')
+        raise ValueError(f'must have at most {_EMULATED_CORES_AT_MOST:,} cores, as the largest TPU')
     if cores % hosts:
-        raise ValueError(f'{cores} cores cannot be shared out equally to {hosts} hosts')
+        raise ValueError(f'{cores} cores cannot be divided equally among {hosts} hosts')
     return Topology(tpu, cores, hosts)
 
 
 def hosts_of(tpu: Optional[str], cores: int) -> int:
-    """The hosts of the TPU that `--tpu` names: as written for an emulated one, else one for every 8 cores.
+    """The number of hosts of a TPU: that in the name of an emulated TPU, else one for every 8 cores.
 
     Args:
-      tpu: the name, or None if the TPU is known by its address.
-      cores: its number of cores.
+      tpu: the value of `--tpu`; None if `--master` gives an address instead.
+      cores: the number of cores.
     """
     return emulated(str(tpu)).hosts if is_emulated(tpu) else max(1, cores // _CLOUD_CORES_PER_HOST)
 
 
-def out_of_reach(tpu: Optional[str], master: str, **folders: Optional[str]) -> List[str]:
-    """What keeps a TPU from folders that its hosts read and write by themselves, a message each.
+def unreachable_folders(tpu: Optional[str], master: str, **folders: Optional[str]) -> List[str]:
+    """Messages about folders that a TPU's hosts cannot reach, one per folder.
 
-    A TPU on this machine, emulated or at a loopback address, sees what this machine sees. For all others Cloud TPU's
-    documentation demands gs:// paths: "all input files and the model directory must use a Cloud Storage bucket path".
+    A TPU on this machine, emulated or at a loopback address, reaches the same folders as this machine. For other TPUs,
+    Cloud TPU's documentation demands gs:// paths: "all input files and the model directory must use a Cloud Storage
+    bucket path".
 
     Args:
-      tpu: as in `--tpu`.
-      master: as in `--master`.
-      **folders: the folders, by the flags that name them.
+      tpu: the value of `--tpu`.
+      master: the value of `--master`.
+      **folders: the folders, by the names of their flags.
     """
     if is_emulated(tpu) or _LOOPBACK.match(master):
         return []
@@ -100,9 +103,9 @@ def out_of_reach(tpu: Optional[str], master: str, **folders: Optional[str]) -> L
     for flag, folder in folders.items():
         if folder and not folder.startswith('gs://'):
             why = (
-                "is no Cloud Storage path, the only kind that a Cloud TPU's hosts are documented to reach"
+                "is not a gs:// path, the only kind of path that a Cloud TPU's hosts can reach"
                 if '://' in folder
-                else "is on this machine's disk, which a TPU's hosts, that read and write it by themselves, cannot see"
+                else "is on this machine's disk, which the TPU's hosts cannot reach"
             )
-            problems.append(f'--{flag}={folder}: {why}. Name a folder in a bucket, gs://BUCKET/FOLDER.')
+            problems.append(f'--{flag}={folder}: {why}. Use a folder in a bucket, gs://BUCKET/FOLDER.')
     return problems

@@ -1,22 +1,28 @@
-"""Batch normalization across replicas: a published experiment made again on 8 emulated cores.
+"""Repeats a published experiment on batch normalization across replicas, on 8 emulated cores.
 
-Prints its table beside the published figures, and what that leaves out: unequal replicas, groups of replicas, the
-variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, and a figure of them.
-studies/README.md tells what they show.
+Prints its table beside the published figures, and further experiments: unequal replicas, groups of replicas, the
+variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, and a figure.
+studies/README.md discusses the results.
 """
 
+from studies import extras
+
+if __name__ == '__main__':
+    extras.require('studies')
+
 import argparse
-import json
 import os
 import sys
 
-import tensorflow as tf
-
-from inception_v3.config import ConfigError
+from console import program
+from console.screen import Screen
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
+from studies import command_line
 from studies.batch_norm import report
-from studies.batch_norm.experiments import PUBLISHED, Results, Settings, as_dict, measure
+from studies.batch_norm.comparison import PUBLISHED
+from studies.batch_norm.experiments import Results, Settings, as_dict, measure
+from studies.files import write_json, write_picture
 
 OUT = os.path.join('runs', 'studies', 'batch_norm')
 JSON_FILE = 'batch_norm.json'
@@ -24,46 +30,35 @@ FIGURE_FILE = 'batch_norm.png'
 
 
 def write(out: str, measured: Results) -> None:
-    """Writes the figure, and the numbers with the published ones and the versions, into a folder."""
+    """Writes the numbers, with the published ones and the versions, and the figure into a folder."""
     content = {'published': as_dict(PUBLISHED), 'measured': as_dict(measured), 'versions': source.versions()}
-    with tf.io.gfile.GFile(os.path.join(out, JSON_FILE), 'w') as file:
-        file.write(json.dumps(content, indent=2, ensure_ascii=False) + '\n')
-    with tf.io.gfile.GFile(os.path.join(out, FIGURE_FILE), 'wb') as file:
-        file.write(report.figure(measured))
+    write_json(os.path.join(out, JSON_FILE), content)
+    write_picture(os.path.join(out, FIGURE_FILE), report.figure(measured))
 
 
-def main() -> None:
-    """Runs the study."""
-    parser = argparse.ArgumentParser(
-        prog='python -m studies.batch_norm',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def main() -> int:
+    """Runs the study and returns the exit code."""
+    parser = command_line.new_parser('studies.batch_norm', __doc__)
+    files = f'{JSON_FILE} and {FIGURE_FILE}'
     parser.add_argument(
-        '--out', default=OUT, help=f'folder for {JSON_FILE} and {FIGURE_FILE}, made if need be (default {OUT})'
+        '--out',
+        type=command_line.folder,
+        default=OUT,
+        help=f'folder for {files}, created if missing (default {OUT})',
     )
     arguments = parser.parse_args()
-    if not arguments.out:
-        parser.error('--out: must be the path of a folder')
-    try:
-        import matplotlib  # noqa: F401  else a user would learn that it is missing after all has been measured
-    except ImportError:
-        parser.error("the figure is drawn by matplotlib, which is not installed: pip install '.[studies]'")
-    try:
-        check_writable('out', arguments.out)
-        print('measuring; this takes less than a minute', file=sys.stderr)
-        measured = measure(Settings())
-        print(report.text(measured))
-        write(arguments.out, measured)
-    except ConfigError as error:
-        parser.error(str(error))
-    except tf.errors.OpError as error:
-        parser.exit(1, f'--out={arguments.out}: cannot be written to: {error.message}\n')
-    except KeyboardInterrupt:
-        parser.exit(130, 'interrupted; nothing was written\n')
+    return program.run(lambda screen: _perform(arguments, screen), 'interrupted; nothing was written')
+
+
+def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
+    check_writable('out', arguments.out)
+    screen.update('measuring; this takes less than a minute')
+    measured = measure(Settings())
+    screen.clear()
+    print(report.text(measured))
+    write(arguments.out, measured)
     print(f'\nwritten: {JSON_FILE} and {FIGURE_FILE} in {arguments.out}')
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -1,40 +1,24 @@
-"""The results of the study of batch normalization as text for a terminal, and as a figure."""
+"""The report of the study of batch normalization: text for a terminal, and a figure."""
 
-import io
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from studies.batch_norm.experiments import (
-    ALPHA,
-    AVERAGED,
-    DECAY,
-    GROUPS,
-    LOCAL,
-    MEAN_OF_EIGHT,
-    ONE_IN_EIGHT,
-    PUBLISHED,
-    REPLICAS,
-    ROWS,
-    SEQUENTIAL,
-    SYNCHRONIZED,
-    Comparison,
-    Differences,
-    Range,
-    Reading,
-    Recovery,
-    Results,
-)
+from studies.batch_norm.comparison import PUBLISHED, Comparison, Differences, Recovery
+from studies.batch_norm.decay import ALPHA, MEAN_OF_EIGHT, ONE_IN_EIGHT, SEQUENTIAL
+from studies.batch_norm.experiments import Results
+from studies.batch_norm.layer import AVERAGED, DECAY, GROUPS, LOCAL, REPLICAS, ROWS, SYNCHRONIZED
+from studies.batch_norm.readings import Range, Reading
+from studies.report import drawing, sections
+from studies.report.sections import Section
 
 _SHARE = ROWS // REPLICAS
 _KINDS = ('training outputs', 'inference outputs', 'moving mean', 'moving variance')
-
-
-# Text.
+_TITLE = f'Batch normalization of {ROWS} rows: {REPLICAS} replicas with {_SHARE} each, compared with one device'
 
 
 def number(value: Optional[float]) -> str:
-    """A number as the published ones are written: 4 decimals, or 2 digits of what is below 0.001; '-' for None."""
+    """A number in the format of the published ones: 4 decimals, or 2 digits below 0.001; '-' for None."""
     if value is None:
         return '-'
     if value == 0 or abs(value) >= 1e-3:
@@ -43,59 +27,47 @@ def number(value: Optional[float]) -> str:
     return f'{mantissa}e{int(exponent)}'
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
-    """Lines with columns as wide as they need, the first flush left."""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    return [
-        '  '.join([row[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(row[1:], widths[1:]))])
-        for row in [head, *rows]
+def text(results: Results) -> str:
+    """The report for a terminal: all tables with their notes."""
+    settings = results.settings
+    tables = [
+        _published(results.equal),
+        _readings(results.readings, settings.draws),
+        Section('3. Unequal replicas: the rows of replica r have the mean r', ['', *_KINDS], _modes(results.unequal)),
+        Section(
+            "4. Groups of replicas that synchronize among themselves; the first group's statistics are kept",
+            ['', *_KINDS],
+            [*_groups('equal', results.equal), *_groups('unequal', results.unequal)],
+        ),
+        _recovery(results.recovery),
+        _decay(results),
     ]
+    scope = f'Largest absolute differences over {settings.steps} training batches; decay {DECAY}.'
+    return f'{_TITLE}.\n{scope}\n\n{sections.plain(tables)}'
 
 
 def _of(differences: Differences) -> List[str]:
     return [number(value) for value in differences]
 
 
-def text(results: Results) -> str:
-    """The study for a terminal: the tables, and under them what they compare."""
-    equal, settings = results.equal, results.settings
-    sections: List[List[str]] = [
-        [
-            f'Batch normalization of {ROWS} rows: {REPLICAS} replicas with {_SHARE} each, against one device with all.',
-            f'Largest absolute differences over {settings.steps} training batches; decay {DECAY}.',
-        ],
-        [
-            '1. The published experiment: standard-normal rows',
-            *_table(
-                ['', *_KINDS],
-                [
-                    ['published: per replica', *_of(PUBLISHED.per_replica)],
-                    ['  local', *_of(equal.modes[LOCAL])],
-                    ['  averaged', *_of(equal.modes[AVERAGED])],
-                    ['  local, biased', *_of(equal.without_bessel[LOCAL])],
-                    ['  averaged, biased', *_of(equal.without_bessel[AVERAGED])],
-                    ['published: synchronized', *_of(PUBLISHED.synchronized)],
-                    ['  synchronized', *_of(equal.modes[SYNCHRONIZED])],
-                    ['published: same weights', '-', number(PUBLISHED.same_weights), '-', '-'],
-                    ['  same weights', '-', number(equal.same_weights), '-', '-'],
-                ],
-            ),
-            'biased: the moving variance without the correction n / (n - 1), which the published experiment seems not',
-            '  to make (table 2). Its outputs per replica are of replicas that each use their own statistics: compare',
-            '  "local, biased"; its moving statistics are means over the replicas: compare "averaged, biased".',
-        ],
-        _readings(results.readings, settings.draws),
-        [
-            '3. Unequal replicas: the rows of replica r have the mean r',
-            *_table(['', *_KINDS], _modes(results.unequal)),
-            '',
-            "4. Groups of replicas, which synchronize among themselves; the first group's statistics are kept",
-            *_table(['', *_KINDS], [*_groups('equal', results.equal), *_groups('unequal', results.unequal)]),
-        ],
-        _recovery(results.recovery),
-        _decay(results),
+def _published(equal: Comparison) -> Section:
+    rows = [
+        ['published: per replica', *_of(PUBLISHED.per_replica)],
+        ['  local', *_of(equal.modes[LOCAL])],
+        ['  averaged', *_of(equal.modes[AVERAGED])],
+        ['  local, biased', *_of(equal.without_bessel[LOCAL])],
+        ['  averaged, biased', *_of(equal.without_bessel[AVERAGED])],
+        ['published: synchronized', *_of(PUBLISHED.synchronized)],
+        ['  synchronized', *_of(equal.modes[SYNCHRONIZED])],
+        ['published: same weights', '-', number(PUBLISHED.same_weights), '-', '-'],
+        ['  same weights', '-', number(equal.same_weights), '-', '-'],
     ]
-    return '\n\n'.join('\n'.join(lines) for lines in sections)
+    notes = (
+        'biased: the moving variance without the correction n / (n - 1), which the published experiment probably lacks',
+        '  (table 2). Its outputs per replica are of replicas that use their own statistics: compare them with',
+        '  "local, biased". Its moving statistics are means over the replicas: compare them with "averaged, biased".',
+    )
+    return Section('1. The published experiment: standard-normal rows', ['', *_KINDS], rows, notes=notes)
 
 
 def _modes(comparison: Comparison) -> List[List[str]]:
@@ -104,11 +76,11 @@ def _modes(comparison: Comparison) -> List[List[str]]:
 
 
 def _groups(rows: str, comparison: Comparison) -> List[List[str]]:
-    """From groups of one replica to a single one of all."""
+    """The rows from groups of one replica to one group of all replicas."""
     return [[f'{rows} rows, {mode}', *_of(comparison.modes[mode])] for mode in (LOCAL, *GROUPS, SYNCHRONIZED)]
 
 
-def _readings(readings: Sequence[Reading], draws: int) -> List[str]:
+def _readings(readings: Sequence[Reading], draws: int) -> Section:
     published = PUBLISHED.per_replica
     compared = (
         published.training_outputs,
@@ -123,14 +95,12 @@ def _readings(readings: Sequence[Reading], draws: int) -> List[str]:
         ]
         for reading in readings
     ]
-    return [
-        f'2. What the figures published per replica are of: least and greatest of {draws} draws, by the equations',
-        *_table(
-            ['decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'],
-            [['published', *(number(figure) + ' ' for figure in compared)], *rows],
-        ),
-        '* holds the published figure',
-    ]
+    return Section(
+        f'2. Possible settings of the published experiment: least and greatest of {draws} draws, by the equations',
+        ['decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'],
+        [['published', *(number(figure) + ' ' for figure in compared)], *rows],
+        notes=('* the range contains the published figure',),
+    )
 
 
 def _range(of_draws: Range, figure: float) -> str:
@@ -138,70 +108,64 @@ def _range(of_draws: Range, figure: float) -> str:
     return f'{number(of_draws.least)} … {number(of_draws.greatest)}{mark}'
 
 
-def _recovery(recovery: Dict[str, Recovery]) -> List[str]:
-    return [
-        '5. The variance of the means, recovered: means over the channels of the first batch',
-        *_table(
-            ['', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error'],
-            [
-                [
-                    f'{rows} rows',
-                    f'{found.mean_of_variances:.6f}',
-                    f'{found.variance_of_means:.6f}',
-                    f'{found.mean_of_variances + found.variance_of_means:.6f}',
-                    f'{found.variance:.6f}',
-                    number(found.largest_error),
-                ]
-                for rows, found in recovery.items()
-            ],
-        ),
-        'largest error: relative, over the channels; float32 rounds to 1.2e-7.',
+def _recovery(recovery: Dict[str, Recovery]) -> Section:
+    rows = [
+        [
+            f'{rows} rows',
+            f'{found.mean_of_variances:.6f}',
+            f'{found.variance_of_means:.6f}',
+            f'{found.mean_of_variances + found.variance_of_means:.6f}',
+            f'{found.variance:.6f}',
+            number(found.largest_error),
+        ]
+        for rows, found in recovery.items()
     ]
+    return Section(
+        '5. The variance of the means, recovered: means over the channels of the first batch',
+        ['', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error'],
+        rows,
+        notes=('largest error: relative, over the channels; the precision of float32 is 1.2e-7.',),
+    )
 
 
-def _decay(results: Results) -> List[str]:
+def _decay(results: Results) -> Section:
     decay, settings = results.decay, results.settings
     sequential, one, mean = (decay.noise[way].expected_deviation for way in (SEQUENTIAL, ONE_IN_EIGHT, MEAN_OF_EIGHT))
-    return [
-        f'6. Decay: α = {decay.alpha} in {REPLICAS} sequential updates, and β = α⁸ = {decay.beta:.7f} in one',
-        *_table(
-            [
-                'moving mean, from 0',
-                f'step {settings.response_steps}',
-                'error',
-                'mean, noisy',
-                'expected',
-                'deviation',
-                'expected',
-            ],
-            [
-                [
-                    way,
-                    f'{decay.response[way][-1]:.6f}',
-                    number(decay.largest_error[way]),
-                    f'{noise.mean:.5f}',
-                    f'{noise.expected_mean:.5f}',
-                    f'{noise.deviation:.5f}',
-                    f'{noise.expected_deviation:.5f}',
-                ]
-                for way, noise in decay.noise.items()
-            ],
-        ),
+    rows = [
+        [
+            way,
+            f'{decay.response[way][-1]:.6f}',
+            number(decay.largest_error[way]),
+            f'{noise.mean:.5f}',
+            f'{noise.expected_mean:.5f}',
+            f'{noise.deviation:.5f}',
+            f'{noise.expected_deviation:.5f}',
+        ]
+        for way, noise in decay.noise.items()
+    ]
+    step = f'step {settings.response_steps}'
+    notes = (
         'step, error: all rows are 1; the largest difference from 1 - α^(8 · step) = 1 - β^step over all steps.',
         f'noisy: rows of mean 1 and variance 1, {settings.noise_steps} steps, {settings.noise_channels} channels.',
-        'The same memory and the same expected value, exactly, but not the same noise. Expected deviations, relative',
-        f'  to the sequential updates: {one / sequential:.2f} for one replica in eight, which sees an eighth of',
-        f'  the rows, and {mean / sequential:.2f} for the mean of eight.',
-    ]
+        'Memory and expected value are exactly the same, but the noise is not. Expected deviations relative to the',
+        f'  sequential updates: {one / sequential:.2f} for one replica in eight, which sees an eighth of the rows, and',
+        f'  {mean / sequential:.2f} for the mean of eight.',
+    )
+    return Section(
+        f'6. Decay: α = {decay.alpha} in {REPLICAS} sequential updates, and β = α⁸ = {decay.beta:.7f} in one',
+        ['moving mean, from 0', step, 'error', 'mean, noisy', 'expected', 'deviation', 'expected'],
+        rows,
+        notes=notes,
+    )
 
 
-# The figure. Colours of Okabe & Ito, which the colour-blind can tell apart; marks differ as well.
+# The figure. Colours of Okabe & Ito, which people with colour blindness can distinguish; marks differ as well.
 
 _BLACK, _ORANGE, _BLUE, _GREEN, _VERMILION, _PURPLE = '#000000', '#E69F00', '#0072B2', '#009E73', '#D55E00', '#CC79A7'
 
 
 class _Series(NamedTuple):
-    """Differences to draw, and how."""
+    """Differences, and the style in which they are drawn."""
 
     label: str
     differences: Differences
@@ -214,16 +178,13 @@ def figure(results: Results) -> bytes:
     """The figure of the study, as a PNG file."""
     from matplotlib.figure import Figure
 
-    drawing = Figure(figsize=(13, 11))
-    (equal, unequal), (response, noise) = drawing.subplots(2, 2)
-    drawing.suptitle(
-        f'Batch normalization of {ROWS} rows: {REPLICAS} replicas with {_SHARE} each, against one device with all',
-        fontsize=14,
-    )
+    drawn = Figure(figsize=(13, 11))
+    (equal, unequal), (response, noise) = drawn.subplots(2, 2)
+    drawn.suptitle(_TITLE, fontsize=14)
     modes = results.equal.modes
     _draw_differences(
         equal,
-        'Standard-normal rows, beside the published experiment',
+        'Standard-normal rows, and the published experiment',
         [
             _Series('published, per replica', PUBLISHED.per_replica, _BLACK, 's', hollow=True),
             _Series('local', modes[LOCAL], _VERMILION, 'o'),
@@ -249,14 +210,12 @@ def figure(results: Results) -> bytes:
     )
     _draw_response(response, results)
     _draw_noise(noise, results)
-    drawing.tight_layout(h_pad=2.5, rect=(0, 0, 1, 0.98))
-    png = io.BytesIO()
-    drawing.savefig(png, format='png', dpi=110)
-    return png.getvalue()
+    drawn.tight_layout(h_pad=2.5, rect=(0, 0, 1, 0.98))
+    return drawing.png(drawn, dpi=110)
 
 
 def _draw_differences(axes: Any, title: str, series: Sequence[_Series]) -> None:
-    """Marks side by side for each kind of difference."""
+    """Draws marks side by side for each kind of difference."""
     positions = np.arange(len(_KINDS))
     for index, (label, differences, colour, mark, hollow) in enumerate(series):
         axes.plot(
@@ -316,12 +275,12 @@ def _draw_noise(axes: Any, results: Results) -> None:
             color='0.4',
             label=None if position else 'by the equations; marks: measured',
         )
-    axes.set_title(f'Decay: what is left of the noise of normal rows, after {results.settings.noise_steps} steps')
+    axes.set_title(f'Decay: noise of the moving mean of normal rows after {results.settings.noise_steps} steps')
     axes.set_xticks(positions)
     axes.set_xticklabels([way.replace(', ', ',\n').replace(' (', '\n(') for way in _WAYS])
     axes.set_xlim(-0.5, len(_WAYS) - 0.5)
     axes.set_ylim(0, 1.2 * max(noise.expected_deviation for noise in results.decay.noise.values()))
-    axes.set_ylabel('deviation of the moving mean (units of the rows)')
+    axes.set_ylabel('standard deviation (units of the rows)')
     axes.grid(axis='y', color='0.9')
     axes.set_axisbelow(True)
     axes.legend(fontsize=9, loc='lower center', framealpha=1)

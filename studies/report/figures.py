@@ -1,6 +1,5 @@
 """The figures of a report, as PNG files."""
 
-import io
 import re
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -11,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
 
 from studies.report import findings, statistics, tables
+from studies.report.drawing import FAINT, GRID, dashes, lay_out, png
 from studies.report.findings import CaseCurve, CaseFindings, Findings
 from studies.report.palette import Sign, sign_of
 from studies.report.runs import LOSS, METRICS, THROUGHPUT, Metric
@@ -18,18 +18,18 @@ from studies.report.statistics import Difference
 
 _WIDTH = 11.0  # inches
 _DPI = 130
-_TEXT, _FAINT, _GRID = '#1b1f24', '#57606a', '#e3e7ea'
-# Names are broken into lines, as wide as a panel or half a legend has room for; in points and inches.
+_TEXT = '#1b1f24'
+# Names are broken into lines that fit a panel or half a legend. Size in points, widths and heights in inches.
 _NAME_SIZE = 9
 _NAME_WIDTH = 4.4
 _NAME_LINE = 0.15
-# A case's row, and what is above the first one, with a name of one line.
+# Heights in inches: of a case's row with a name of one line, and of the space above the first row.
 _ROW, _ABOVE_ROWS = 0.46, 0.37
 _LEGEND_ROW = 0.22
 
 
 def finals(found: Findings) -> bytes:
-    """What the cases ended with by the foremost metric, and how that differs from the first case's."""
+    """The most important metric of each case at the last step, and its difference from the first case."""
     name = found.comparison.report[0]
     metric = METRICS[name]
     figure, (left, right) = _panels(1, 2, height=1.1 + _row_height(found.cases) * max(len(found.cases), 2))
@@ -46,7 +46,7 @@ def finals(found: Findings) -> bytes:
 
 
 def curves(found: Findings) -> bytes:
-    """The metrics of the evaluations and the training loss, by step, or by epoch where batch sizes differ."""
+    """Evaluation metrics and training loss by step, or by epoch if batch sizes differ."""
     panels = [(METRICS[name], [each.evaluations[name] for each in found.cases]) for name in found.comparison.report]
     panels.append((LOSS, [each.loss for each in found.cases]))
     rows = -(-len(panels) // 2)
@@ -58,7 +58,7 @@ def curves(found: Findings) -> bytes:
         axes.set_ylabel(tables.with_unit(metric.label, metric.unit))
         axes.set_xlabel(_axis_name(found))
         axes.set_xlim(left=0)
-        _say_if_empty(axes)
+        _note_if_empty(axes)
     for axes in all_axes[len(panels) :]:
         axes.set_visible(False)
     _legend(figure, found)
@@ -79,16 +79,16 @@ def schedule_and_speed(found: Findings) -> bytes:
             rates,
             drawstyle='steps-post',
             color=sign.light,
-            # Wider than those that are to be drawn upon it.
+            # Wider than the equal schedules that are drawn over it.
             linewidth=min(1.8 + 2.2 * same, 10),
-            linestyle=_dashes(sign),
+            linestyle=dashes(sign),
         )
     left.set_ylim(bottom=0)
     left.set_title('Learning rate')
     left.set_ylabel('learning rate')
     left.set_xlabel(_axis_name(found))
     left.set_xlim(left=0)
-    _say_if_empty(left)
+    _note_if_empty(left)
     _draw_ends(right, found.cases, [[*each.throughputs.values()] for each in found.cases])
     right.set_xlim(0, 1.04 * right.get_xlim()[1])
     right.set_title('Training: images/s')
@@ -101,12 +101,9 @@ def _panels(rows: int, columns: int, height: float) -> Tuple[Figure, List[Any]]:
     figure = Figure(figsize=(_WIDTH, height), dpi=_DPI, facecolor='white')
     all_axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in all_axes:
-        axes.grid(color=_GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
-        for side in ('top', 'right'):
-            axes.spines[side].set_visible(False)
+        lay_out(axes)
         for side in ('bottom', 'left'):
-            axes.spines[side].set_color(_FAINT)
+            axes.spines[side].set_color(FAINT)
         axes.tick_params(colors=_TEXT, labelsize=9)
         axes.title.set_fontsize(11)
     return figure, [*all_axes]
@@ -129,7 +126,7 @@ def _draw_curve(axes: Any, curve: CaseCurve, sign: Sign, scale: float, per_step:
         mean,
         color=sign.light,
         linewidth=1.9,
-        linestyle=_dashes(sign),
+        linestyle=dashes(sign),
         marker=sign.matplotlib_mark,
         markersize=5,
         markevery=max(1, len(x) // (25 if marked else 10)),
@@ -137,7 +134,7 @@ def _draw_curve(axes: Any, curve: CaseCurve, sign: Sign, scale: float, per_step:
 
 
 def _draw_ends(axes: Any, cases: Sequence[CaseFindings], values: Sequence[Sequence[float]]) -> None:
-    """A row a case: its runs, and their mean with a standard deviation to either side."""
+    """Draws one row per case: its runs, and their mean with one standard deviation on either side."""
     for row, of_case in enumerate(values):
         sign, summary = sign_of(row), statistics.summarize(of_case)
         if not summary.n:
@@ -163,13 +160,13 @@ def _draw_ends(axes: Any, cases: Sequence[CaseFindings], values: Sequence[Sequen
                 color=sign.light,
             )
     _name_rows(axes, cases)
-    _say_if_empty(axes)
+    _note_if_empty(axes)
 
 
 def _draw_differences(
     axes: Any, cases: Sequence[CaseFindings], differences: Sequence[Optional[Difference]], metric: Metric
 ) -> None:
-    """A row a case, as `_draw_ends` has them: the difference of its mean, and the interval if there is one."""
+    """Draws the rows of `_draw_ends` again: the difference of the means, and its interval if there is one."""
     for row, difference in enumerate(differences):
         if not difference:
             continue
@@ -188,28 +185,28 @@ def _draw_differences(
             capsize=3.5,
             linewidth=1.6,
         )
-    axes.axvline(0, color=_FAINT, linewidth=1, linestyle=(0, (4, 3)))
+    axes.axvline(0, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
     axes.set_xlabel(tables.with_unit(f'difference of {metric.label}', metric.difference_unit))
     _name_rows(axes, cases)
-    _say_if_empty(axes)
+    _note_if_empty(axes)
 
 
 def _name_rows(axes: Any, cases: Sequence[CaseFindings]) -> None:
-    """Names above their rows, the first row at the top: names may be as long as the figure is wide."""
+    """Writes names above their rows, the first row at the top: a name may be as long as the figure is wide."""
     labels, height = _labels(cases), _row_height(cases)
     axes.set_ylim(max(len(cases), 1) - 0.5, -(_ABOVE_ROWS + height - _ROW) / height)
     axes.set_yticks([])
     axes.grid(axis='y', visible=False)
     axes.spines['left'].set_visible(False)
     for row, label in enumerate(labels):
-        axes.axhline(row, color=_GRID, linewidth=0.8, zorder=0)
+        axes.axhline(row, color=GRID, linewidth=0.8, zorder=0)
         axes.annotate(
             label,
             *((0.005, row), (0, 8)),
             xycoords=axes.get_yaxis_transform(),
             textcoords='offset points',
             fontsize=_NAME_SIZE,
-            color=_FAINT,
+            color=FAINT,
             va='bottom',
         )
 
@@ -223,13 +220,13 @@ def _most_lines(cases: Sequence[CaseFindings]) -> int:
 
 
 def _labels(cases: Sequence[CaseFindings]) -> List[str]:
-    """The cases' names in lines, whole: any part of one may be what tells it from the others."""
-    # A dollar sign would begin a formula.
+    """The names of the cases, broken into lines but never shortened: any part may distinguish a case."""
+    # matplotlib would read text between dollar signs as a formula.
     return ['\n'.join(_broken(each.case.name)).replace('$', r'\$') for each in cases]
 
 
 def _broken(name: str) -> List[str]:
-    """A name in lines that are not too wide: broken between settings, else in a flag's name, else anywhere."""
+    """The lines of a name: broken between settings, else inside a flag's name, else anywhere."""
     lines = ['']
     for setting in re.split('(?<=[,/ ])', name):
         parts = [setting]
@@ -245,16 +242,16 @@ def _broken(name: str) -> List[str]:
 
 
 def _width(text: str) -> float:
-    """How wide a text is, in inches."""
+    """The width of a text, in inches."""
     width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=_NAME_SIZE), ismath=False)
     return width / 72
 
 
-def _say_if_empty(axes: Any) -> None:
-    """Says so, if there is neither a row nor a curve of a case."""
-    curves = [line for line in axes.lines if line.get_color() not in (_GRID, _FAINT)]
+def _note_if_empty(axes: Any) -> None:
+    """Writes a note into axes that have neither a row nor a curve of a case."""
+    curves = [line for line in axes.lines if line.get_color() not in (GRID, FAINT)]
     if not curves and not axes.containers:
-        axes.text(0.5, 0.5, 'nothing to draw yet', transform=axes.transAxes, ha='center', va='center', color=_FAINT)
+        axes.text(0.5, 0.5, 'no data yet', transform=axes.transAxes, ha='center', va='center', color=FAINT)
 
 
 def _legend(figure: Figure, found: Findings) -> None:
@@ -262,7 +259,7 @@ def _legend(figure: Figure, found: Findings) -> None:
         Line2D(
             *([], []),
             color=sign.light,
-            linestyle=_dashes(sign),
+            linestyle=dashes(sign),
             marker=sign.matplotlib_mark,
             markersize=5,
             linewidth=1.9,
@@ -277,7 +274,7 @@ def _legend(figure: Figure, found: Findings) -> None:
         fontsize=_NAME_SIZE,
         handlelength=4,
     )
-    # Given with the lines, names that begin with an underscore are left out.
+    # Set afterwards, because matplotlib drops labels that begin with an underscore.
     for text, label in zip(legend.get_texts(), _labels(found.cases)):
         text.set_text(label)
 
@@ -285,7 +282,7 @@ def _legend(figure: Figure, found: Findings) -> None:
 def _legend_columns(found: Findings) -> int:
     lines = [line for each in found.cases for line in _broken(each.case.name)]
     widest = max(map(_width, lines), default=0)
-    # Beside a name stand its line and the space to the next column.
+    # The line beside a name and the gap to the next column take 0.9 inches.
     return max(1, min(len(found.cases), int(_WIDTH // (widest + 0.9))))
 
 
@@ -295,7 +292,7 @@ def _legend_height(found: Findings) -> float:
 
 
 def _per_step(each: CaseFindings, found: Findings) -> float:
-    """What a step is on the axis."""
+    """The length of a step on the horizontal axis."""
     return 1 / each.steps_per_epoch if findings.has_several_batch_sizes(found) and each.steps_per_epoch else 1
 
 
@@ -303,14 +300,8 @@ def _axis_name(found: Findings) -> str:
     return 'epoch' if findings.has_several_batch_sizes(found) else 'step'
 
 
-def _dashes(sign: Sign) -> Any:
-    return (0, sign.dash) if sign.dash else '-'
-
-
 def _png(figure: Figure, found: Findings) -> bytes:
-    # Below the axes, the legend.
+    # Room for the legend below the axes.
     bottom = _legend_height(found) / figure.get_figheight() if figure.legends else 0
     figure.tight_layout(rect=(0, bottom, 1, 1), w_pad=2, h_pad=1.5)
-    png = io.BytesIO()
-    figure.savefig(png, format='png')
-    return png.getvalue()
+    return png(figure)

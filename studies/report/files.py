@@ -1,11 +1,12 @@
-"""The report of a comparison: a page, and a Markdown file with pictures."""
+"""Writes the report of a comparison: a page, and a Markdown file with pictures."""
 
 import os
 
 import tensorflow as tf
 
 from data import remote
-from inception_v3.model_dir.files import write_whole
+from data.files import write_whole
+from studies.files import write_picture
 from studies.report import findings, html, markdown
 from studies.report.runs import Comparison
 
@@ -14,25 +15,24 @@ MARKDOWN_FILE = 'report.md'
 
 
 def write(out: str, comparison: Comparison) -> None:
-    """Writes the page, the Markdown file and its pictures, in place of those that are there.
+    """Writes the page, the Markdown file and its pictures, and replaces those of an earlier report.
 
-    Runs that have not begun, go on or have failed are named as such, and are no reason not to write.
+    Runs that have not started, are still running or have failed are included, with their state.
 
     Args:
-      out: the folder, made if need be; it may be at gs:// or s3://.
-      comparison: what is reported.
+      out: the folder, created if missing; it may be at gs:// or s3://.
+      comparison: the runs to report.
 
     Raises:
-      RemoteError: the folder cannot be written to.
-      tf.errors.OpError: the same of a local one.
+      RemoteError: a remote folder cannot be written to.
+      tf.errors.OpError: a local folder cannot be written to.
     """
     found = findings.find(comparison)
     page, text = html.page(found), markdown.text(found)
     pictures = markdown.pictures(found)
     with remote.explained(out, remote.WRITE):
         tf.io.gfile.makedirs(out)
-        for name, content in pictures.items():
-            with tf.io.gfile.GFile(os.path.join(out, name), 'wb') as file:
-                file.write(content)
+    for name, content in pictures.items():
+        write_picture(os.path.join(out, name), content)
     write_whole(os.path.join(out, MARKDOWN_FILE), text)
     write_whole(os.path.join(out, PAGE_FILE), page)

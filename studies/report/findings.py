@@ -1,4 +1,4 @@
-"""What the runs of a comparison show, as numbers: a report draws them, on a page and in pictures."""
+"""Numbers computed from the runs of a comparison, for the report's tables and figures."""
 
 import itertools
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from studies.report import statistics
 from studies.report.runs import Case, Comparison, Run, TrainingPoint
 from studies.report.statistics import Difference, Summary
 
-# Points of a run's loss curve, at most: more is ink upon ink, and a page of many megabytes.
+# The most points of a run's loss curve: more would overlap in the figure, and make the page large.
 LOSS_POINTS = 300
-# Steps of a schedule that are looked at, before the steps between two that differ are searched.
+# Steps at which a schedule is sampled; between two that differ, a bisection finds the step of the change.
 _SCHEDULE_STEPS = 1000
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Values of a run, by step."""
+    """Values of a run by step."""
 
     run: Run
     steps: Tuple[int, ...]
@@ -29,7 +29,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CaseCurve:
-    """The curves of a case's runs, and at each step that one of them has, a summary of those that have it."""
+    """The curves of a case's runs, and their summary at each step that any of them has."""
 
     curves: Tuple[Curve, ...]
     steps: Tuple[int, ...]
@@ -38,20 +38,18 @@ class CaseCurve:
 
 @dataclass(frozen=True)
 class CaseFindings:
-    """What the runs of a case show.
+    """The numbers of a case.
 
     Attributes:
       case: the case.
-      keys: what tells its runs apart, in their order: their seeds, as in other cases, if each has its own; else their
-        names.
-      evaluations: the curve of each metric that is reported.
-      loss: the curve of the training loss; a point is the mean of the summaries of its span of steps.
-      schedule: step and learning rate at the first step, wherever the rate changes, and at the last step; empty before
-        a run has begun.
-      steps_per_epoch: None before a run has begun.
-      finals: of each metric, the value at the last step of training, by the key of the run; runs that have not got
-        there are not in it.
-      throughputs: images/s by the key of the run: the median over its training summaries.
+      keys: identify its runs, in order: their seeds if these are distinct, else their names.
+      evaluations: the curve of each reported metric.
+      loss: the curve of the training loss; a point is the mean of the summaries in a span of steps.
+      schedule: (step, learning rate) at the first step, at each change and at the last step; empty before a run has
+        started.
+      steps_per_epoch: steps in an epoch; None before a run has started.
+      finals: for each metric, the values at the last step of training, by key; only of finished runs.
+      throughputs: images/s by key: the median over a run's training summaries.
     """
 
     case: Case
@@ -66,7 +64,7 @@ class CaseFindings:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cases, and of each metric the mean of the later one less that of the earlier; None if one has no value."""
+    """Two cases, and for each metric the difference later - earlier of their means; None if one has no value."""
 
     later: Case
     earlier: Case
@@ -75,7 +73,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the runs of a comparison show: by case, and by pair of cases."""
+    """The numbers of a comparison, by case and by pair of cases."""
 
     comparison: Comparison
     cases: Tuple[CaseFindings, ...]
@@ -88,39 +86,39 @@ class Findings:
 
 
 def find(comparison: Comparison) -> Findings:
-    """Computes what is to be shown of a comparison."""
+    """Computes the numbers of a comparison."""
     cases = tuple(_case_findings(case, comparison.report) for case in comparison.cases)
     pairs = tuple(_pair(later, earlier, comparison.report) for earlier, later in itertools.combinations(cases, 2))
     return Findings(comparison, cases, pairs)
 
 
 def is_finished(run: Run) -> bool:
-    """Whether a run has evaluated what it is to end with: whatever failed after that does not take it away."""
+    """Whether a run has evaluated its last step; a later failure, such as of the export, does not change that."""
     return bool(run.config and run.evaluations and run.evaluations[-1].step >= run.config.train_steps)
 
 
 def state(run: Run) -> str:
-    """How far a run is, in a few words."""
+    """The progress of a run, in words."""
     if is_finished(run):
         return 'finished'
     steps = [run.evaluations[-1].step] if run.evaluations else []
     steps += [run.training[-1].step] if run.training else []
     if not run.config:
-        progress = 'not begun'
+        progress = 'not started'
     elif not steps:
-        progress = f'begun, of {run.config.train_steps:,} steps'
+        progress = f'started, of {run.config.train_steps:,} steps'
     else:
         progress = f'at step {max(steps):,} of {run.config.train_steps:,}'
     return f'failed, {progress}' if run.failure else progress
 
 
 def has_several_batch_sizes(found: Findings) -> bool:
-    """Whether a step is another number of images in one case than in another: epochs compare them then."""
+    """Whether the cases' batch sizes differ; then curves are compared by epoch, not by step."""
     return len({each.steps_per_epoch for each in found.cases} - {None}) > 1
 
 
 def environment(runs: Sequence[Run]) -> Dict[str, Dict[str, List[Run]]]:
-    """Of each thing that runs tell of where they were made, the runs by what they tell."""
+    """For each property of the environment, the runs by its value."""
     found: Dict[str, Dict[str, List[Run]]] = {}
     for run in runs:
         for name, value in run.environment.items():
@@ -130,14 +128,14 @@ def environment(runs: Sequence[Run]) -> Dict[str, Dict[str, List[Run]]]:
 
 def _case_findings(case: Case, report: Sequence[str]) -> CaseFindings:
     keys = _keys(case.runs)
-    begun = next((run.config for run in case.runs if run.config), None)
+    started = next((run.config for run in case.runs if run.config), None)
     return CaseFindings(
         case=case,
         keys=keys,
         evaluations={metric: _case_curve(case, _evaluation_curve(metric)) for metric in report},
         loss=_case_curve(case, _loss_curve),
-        schedule=_schedule(begun) if begun else (),
-        steps_per_epoch=begun.num_train_images / begun.train_batch_size if begun else None,
+        schedule=_schedule(started) if started else (),
+        steps_per_epoch=started.num_train_images / started.train_batch_size if started else None,
         finals={
             metric: {key: getattr(run.evaluations[-1], metric) for key, run in zip(keys, case.runs) if is_finished(run)}
             for metric in report
@@ -168,7 +166,7 @@ def _evaluation_curve(metric: str) -> Callable[[Run], Curve]:
 
 
 def _loss_curve(run: Run) -> Curve:
-    """The mean loss of each span of steps, at the last step of the span that was told of."""
+    """The mean loss of each span of steps, at the last step of the span that has a summary."""
     spans: Dict[int, List[TrainingPoint]] = {}
     if run.training:
         steps = max(1, -(-(run.config.train_steps if run.config else run.training[-1].step) // LOSS_POINTS))
@@ -189,14 +187,14 @@ def _case_curve(case: Case, curve_of: Callable[[Run], Curve]) -> CaseCurve:
 
 
 def _schedule(config: Config) -> Tuple[Tuple[int, float], ...]:
-    """Step and learning rate at the first step, wherever the rate changes, and at the last step.
+    """(Step, learning rate) at the first step, at each change, and at the last step.
 
-    Between steps that are looked at, a rate that changes is taken to change once.
+    Between two sampled steps, the rate is assumed to change at most once.
     """
     last = config.train_steps - 1
-    looked_at = sorted({round(last * index / _SCHEDULE_STEPS) for index in range(_SCHEDULE_STEPS + 1)})
+    sampled = sorted({round(last * index / _SCHEDULE_STEPS) for index in range(_SCHEDULE_STEPS + 1)})
     points = [(0, learning_rate(0, config))]
-    for before, after in zip(looked_at, looked_at[1:]):
+    for before, after in zip(sampled, sampled[1:]):
         rate = learning_rate(after, config)
         if rate == points[-1][1]:
             continue

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no network, and no file beside it."""
+"""The report as one self-contained HTML page: it needs no network and no other file."""
 
 import math
 import pathlib
@@ -32,7 +32,7 @@ def page(found: Findings) -> str:
         comparison=found.comparison,
         cases=[{'index': index, 'sign': sign_of(index), 'found': each} for index, each in enumerate(found.cases)],
         metrics={name: METRICS[name] for name in found.comparison.report},
-        standing=tables.standing(found.runs),
+        status=tables.status(found.runs),
         state=findings.state,
         flags_of=tables.flags_of,
         by_epoch=findings.has_several_batch_sizes(found),
@@ -51,12 +51,12 @@ def page(found: Findings) -> str:
 
 
 def _breakable(text: str) -> markupsafe.Markup:
-    """Text that may be broken where names and settings have a joint."""
+    """HTML that may be broken after the separators of names and settings."""
     return markupsafe.Markup(re.sub(r'([,_/=])(?!\d)', r'\1<wbr>', str(markupsafe.escape(text))))
 
 
 def _numbers(found: Findings) -> Dict[str, Any]:
-    """What the page's program draws, ready for JSON: scaled as shown, and None for what is not a number."""
+    """The data that the page's script draws, for JSON: displayed values, and None for values that are not finite."""
     metrics = {name: METRICS[name] for name in found.comparison.report}
     curves = {**metrics, 'loss': LOSS}
     index_of = {each.case.name: index for index, each in enumerate(found.cases)}
@@ -144,7 +144,7 @@ def _column(values: Iterable[Optional[float]], metric: Metric) -> List[Optional[
 
 
 def _number(value: Optional[float], metric: Metric) -> Optional[float]:
-    """As it is shown, to six digits more than are: JSON has neither NaN nor infinity, and a page is large enough."""
+    """The displayed value with six more decimals; None if it is not finite, which JSON cannot represent."""
     if value is None or not math.isfinite(value):
         return None
     return round(metric.scale * value, metric.decimals + 6)

@@ -1,4 +1,4 @@
-"""The report as Markdown with pictures, as code hosts and editors show it."""
+"""The report as a Markdown file with pictures."""
 
 from typing import Callable, Dict, List, Tuple
 
@@ -7,26 +7,26 @@ from studies.report.findings import Findings
 from studies.report.tables import Table
 
 _PICTURES: Tuple[Tuple[str, str, Callable[[Findings], bytes]], ...] = (
-    ('finals.png', 'what the cases ended with, and the differences between them', figures.finals),
+    ('finals.png', 'results at the last step, and differences between cases', figures.finals),
     ('curves.png', 'learning curves', figures.curves),
-    ('schedule.png', 'the learning rate by step, and images per second', figures.schedule_and_speed),
+    ('schedule.png', 'learning rate by step, and images per second', figures.schedule_and_speed),
 )
 
 
 def pictures(found: Findings) -> Dict[str, bytes]:
-    """The contents of the pictures, PNG files, by their names."""
+    """The pictures: contents of PNG files, by name."""
     return {name: draw(found) for name, _, draw in _PICTURES}
 
 
 def text(found: Findings) -> str:
-    """The text; its pictures are beside it."""
+    """The text; it expects its pictures in the same folder."""
     finals, curves, schedule = (f'![{description}]({name})' for name, description, _ in _PICTURES)
     comparison = found.comparison
     parts = [f'# {markdown_table.escaped(comparison.title)}', comparison.question, *comparison.notes]
     parts += [
-        f'{tables.standing(found.runs)}; written {tables.current_minute()}.',
+        f'{tables.status(found.runs)}; written {tables.current_minute()}.',
         '## Results',
-        'At the last step of training: mean ± sample standard deviation of the runs that got there.',
+        'At the last step of training: mean ± sample standard deviation of the finished runs.',
         _table(tables.finals(found)),
     ]
     for title, table in (('Failed', tables.failed(found)), ('Not finished', tables.unfinished(found))):
@@ -38,8 +38,8 @@ def text(found: Findings) -> str:
         parts += ['### Differences', _table(differences)]
     parts += ['## Learning curves', curves, '## Schedule and speed', schedule, '## Commands', *_commands(found)]
     environment = tables.environment(found.runs)
-    parts += ['## Where it was run', _table(environment) if environment.rows else 'Nothing has begun.']
-    parts += ['## How to read this', '\n'.join(f'- {note}' for note in tables.how_to_read(found))]
+    parts += ['## Environment', _table(environment) if environment.rows else 'No run has started.']
+    parts += ['## How to read this report', '\n'.join(f'- {note}' for note in tables.how_to_read(found))]
     return '\n\n'.join(part for part in parts if part) + '\n'
 
 

@@ -1,15 +1,15 @@
-"""Tables in Markdown, as code hosts show it."""
+"""Tables in Markdown, in the dialect of code hosts."""
 
 from typing import Sequence
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    """A table.
+    """A table in Markdown.
 
     Args:
-      header: above the columns, in Markdown.
-      rows: of texts, which are shown as they are.
-      words: how many columns, the first ones, are of words; the others are of numbers.
+      header: headings of the columns, in Markdown.
+      rows: the cells, as plain text; they are escaped.
+      words: the number of columns, from the left, that hold words; the others hold numbers.
     """
     rule = [':--' if column < words else '--:' for column in range(len(header))]
     lines = [header, rule, *([escaped(cell) for cell in row] for row in rows)]
@@ -17,7 +17,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> s
 
 
 def escaped(text: str) -> str:
-    """Text that Markdown takes as it is: on one line, no column of a table, no tag of HTML, and no link."""
+    """Text on one line that Markdown shows literally: no new column, HTML tag, link or emphasis."""
     for sign, instead in (
         ('\\', '\\\\'),
         ('<', '&lt;'),

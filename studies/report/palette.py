@@ -1,4 +1,4 @@
-"""What tells the cases of a figure apart: colour, line and mark, so that no one has to see the colour."""
+"""The signs of cases in figures: colour, line and mark together, so that colour alone never distinguishes them."""
 
 from dataclasses import dataclass
 from typing import Tuple
@@ -6,12 +6,12 @@ from typing import Tuple
 
 @dataclass(frozen=True)
 class Sign:
-    """How a case is drawn.
+    """The style in which a case is drawn.
 
     Attributes:
       light: colour on white.
       dark: colour on nearly black.
-      dash: lengths of line and gap, in widths of the line; empty for a line without gaps.
+      dash: lengths of dashes and gaps, in line widths; empty for a solid line.
       mark: name of the mark in Plotly.
       matplotlib_mark: the same mark in Matplotlib.
       path: the same mark as an SVG path, from -5 to 5.
@@ -25,8 +25,8 @@ class Sign:
     path: str
 
 
-# Okabe and Ito, "Color Universal Design": told apart with any of the common kinds of colour blindness. Their yellow is
-# too faint on white and left out; on black, black is white, and the two blues are lighter.
+# Okabe and Ito, "Color Universal Design": distinguishable with any common kind of colour blindness. Their yellow is
+# left out, because it is too faint on white; in the dark theme black becomes white, and the two blues are lighter.
 _COLOURS = (
     ('#0072B2', '#4A9FE0'),  # blue
     ('#D55E00', '#F0803C'),  # vermilion
@@ -50,6 +50,6 @@ _MARKS = (
 
 
 def sign_of(index: int) -> Sign:
-    """The sign of the case at an index: the first six differ in all of colour, line and mark, and 168 in some of it."""
+    """The sign of the case at an index: the first 6 differ in colour, line and mark, the first 168 in at least one."""
     light, dark = _COLOURS[index % len(_COLOURS)]
     return Sign(light, dark, _DASHES[index % len(_DASHES)], *_MARKS[index % len(_MARKS)])

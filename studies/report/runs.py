@@ -1,4 +1,4 @@
-"""Runs as a report sees them: what each has left in its model_dir, and the cases that they are repetitions of."""
+"""Runs, read from their model_dirs, and the cases that they repeat."""
 
 import os
 import re
@@ -18,13 +18,13 @@ from inception_v3.model_dir.starts import Start
 
 @dataclass(frozen=True)
 class TrainingPoint:
-    """What the training summaries tell of a step.
+    """The training summaries of a step.
 
     Attributes:
       step: the global step.
-      loss: of the training, weight decay included.
-      learning_rate: None if it is left out of the summaries (--skip_host_call).
-      images_per_second: of the steps since the point before; None for the first one of a session.
+      loss: training loss, including weight decay.
+      learning_rate: the learning rate; None if the summaries lack it (--skip_host_call).
+      images_per_second: throughput since the previous point; None for the first point of a session.
     """
 
     step: int
@@ -35,19 +35,18 @@ class TrainingPoint:
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as far as its model_dir tells.
+    """A run, as recorded in its model_dir.
 
     Attributes:
-      name: what it is called in a report.
+      name: name in the report.
       model_dir: the folder.
-      command: the command line of the last start of training; before there is one, that which is planned, if any.
-      seed: of the configuration; None if there is none.
-      config: of the last start of training; None before there is one, or if it cannot be read.
-      evaluations: a step's last one, in the order of the steps; those with other settings than the training's are left
-        out.
-      training: in the order of the steps.
-      environment: by name: versions, revision, host, data.
-      failure: why it failed; None if it did not.
+      command: command line of the last start of training; before the first start the planned one, or None.
+      seed: seed in the configuration; None if there is none.
+      config: configuration of the last start of training; None before the first start, or if it is damaged.
+      evaluations: the last evaluation of each step, in order; without those with other settings than the training's.
+      training: points of the training summaries, in the order of the steps.
+      environment: versions, revision, host and data set, by name.
+      failure: reason of a failure; None if the run has not failed.
     """
 
     name: str
@@ -63,12 +62,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Case:
-    """Runs that differ by their seeds alone.
+    """Runs that differ only in their seeds.
 
     Attributes:
       name: unique in a comparison.
-      settings: the flags that make it another case, as written on a command line.
-      runs: a run per seed; those that have not begun are there too.
+      settings: the flags that distinguish this case, as written on a command line.
+      runs: one run per seed, including those that have not started.
     """
 
     name: str
@@ -78,14 +77,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a report is of.
+    """The content of a report.
 
     Attributes:
-      title: a few words.
-      question: what the comparison is to answer, one sentence or more; may be empty.
-      cases: in the order in which they are shown.
-      notes: what else a reader is to know, such as the cost: a sentence each.
-      report: the metrics of an evaluation that are reported, the foremost first: names of `METRICS`.
+      title: the title.
+      question: the question that the comparison answers; may be empty.
+      cases: the cases, in the order of the report.
+      notes: further facts, such as the cost: a sentence each.
+      report: the metrics to report, the most important first: keys of `METRICS`.
     """
 
     title: str
@@ -97,14 +96,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of an evaluation, as people are shown it.
+    """The display format of a quantity.
 
     Attributes:
-      label: what it is called.
-      unit: of what is shown, behind a number; empty if there is none.
-      difference_unit: the same of a difference of two.
-      scale: what is shown is the number times this.
-      decimals: of what is shown.
+      label: its name.
+      unit: the unit of displayed values; may be empty.
+      difference_unit: the unit of displayed differences.
+      scale: factor from recorded to displayed values.
+      decimals: decimals of displayed values.
     """
 
     label: str
@@ -114,12 +113,12 @@ class Metric:
     decimals: int
 
     def text(self, value: float, signed: bool = False) -> str:
-        """A value as it is shown, without its unit."""
+        """A recorded value as displayed, without its unit."""
         text = f'{self.scale * value:{"+" if signed else ""},.{self.decimals}f}'
         return text.replace('-', '\N{MINUS SIGN}')
 
 
-# By the name that they have in `results.jsonl`.
+# By their names in `results.jsonl`.
 METRICS = {
     'top_1': Metric('top-1', '%', 'points', 100, 2),
     'top_5': Metric('top-5', '%', 'points', 100, 2),
@@ -130,16 +129,16 @@ THROUGHPUT = Metric('training', 'images/s', 'images/s', 1, 1)
 
 
 def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: Optional[str] = None) -> Run:
-    """Reads what a run has left; one that has not begun, or goes on, has left nothing, or less.
+    """Reads a run, which may not have started or may still be running.
 
     Args:
-      model_dir: its folder, which may be at gs:// or s3://, and may not be there yet.
-      name: what it is to be called.
-      failure: why it failed, if that is known to have happened.
-      planned: the command line that is to start it, if that is known.
+      model_dir: its folder, which may be at gs:// or s3://, and may not exist yet.
+      name: name in the report.
+      failure: the reason of a failure, if the run failed.
+      planned: the command line that will start it, if known.
 
     Raises:
-      RemoteError: something is refused, or cannot be reached.
+      RemoteError: the folder cannot be read.
     """
     config = recorded_config(model_dir)
     begun = starts.read(model_dir)
@@ -157,10 +156,10 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
 
 
 def _command_line(start: Start) -> str:
-    """What a shell is to be given, in the folder where the run began."""
+    """The command line of a start, quoted for a shell in the directory where the run started."""
     program, *arguments = start.command
     relative = os.path.relpath(program, start.directory) if os.path.isabs(program) else program
-    # `python -m` puts the module's path first.
+    # `python -m MODULE` records the module's path.
     if relative.endswith('.py') and not relative.startswith('..'):
         words = ['python', '-m', relative[: -len('.py')].replace(os.sep, '.')]
     else:
@@ -184,7 +183,7 @@ def _environment(begun: List[Start]) -> Dict[str, str]:
 
 
 class _Scalar(NamedTuple):
-    """A number in an event file, and the session of training that wrote it."""
+    """A scalar in an event file, and the session of training that wrote it."""
 
     time: float
     step: int
@@ -196,8 +195,7 @@ class _Scalar(NamedTuple):
 def _training(model_dir: str, batch_size: Optional[int]) -> Tuple[TrainingPoint, ...]:
     """The points of the training summaries.
 
-    A session that goes on from a checkpoint makes the steps after it again: its points replace those of the session
-    before from there on.
+    A session that resumes from a checkpoint repeats the steps after it; its points replace those of the session before.
 
     Args:
       model_dir: the folder.
@@ -218,12 +216,12 @@ def _training(model_dir: str, batch_size: Optional[int]) -> Tuple[TrainingPoint,
     return tuple(found)
 
 
-# Estimator's event files: host call and Estimator write one each, of the name of the second when they were begun.
+# Event files: host call and Estimator write one each, named after the second in which they were opened.
 _EVENT_FILE = re.compile(r'events\.out\.tfevents\.\d+\..*')
 
 
 def _scalars(model_dir: str) -> List[_Scalar]:
-    """The loss and learning rate in a folder's event files, in the order in which they were written."""
+    """The losses and learning rates in a folder's event files, in the order of their time."""
     names = [name for name in remote.names_in(model_dir) or () if _EVENT_FILE.fullmatch(name)]
     return sorted(scalar for name in names for scalar in _scalars_of(model_dir, name))
 
@@ -232,16 +230,16 @@ def _scalars_of(model_dir: str, name: str) -> Iterator[_Scalar]:
     session = 0
     try:
         for event in tf.compat.v1.train.summary_iterator(os.path.join(model_dir, name)):
-            # Of several sessions in one file, each begins so.
+            # A file may hold several sessions; each begins with this event.
             session += event.session_log.status == tf.compat.v1.SessionLog.START
             for value in event.summary.value:
                 if value.tag in ('loss', 'learning_rate'):
                     yield _Scalar(event.wall_time, event.step, value.tag, _number_of(value), (name, session))
     except tf.errors.DataLossError:
-        # A file that is being written, or whose writer was killed, ends in half an event.
+        # A file ends with a partial event while it is being written, or if its writer was killed.
         return
 
 
 def _number_of(value: Any) -> float:
-    # The first version of summaries has numbers, the second tensors.
+    # Summaries of version 1 hold numbers, those of version 2 tensors.
     return float(tf.make_ndarray(value.tensor)) if value.HasField('tensor') else value.simple_value

@@ -1,4 +1,4 @@
-"""What repetitions tell: mean, standard deviation, and the differences between cases with their uncertainty."""
+"""Statistics of repeated runs: mean, standard deviation, and differences between cases with their uncertainty."""
 
 import math
 import warnings
@@ -9,24 +9,24 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-# Below this, a resampled mean has hardly another value than the runs themselves.
+# With fewer runs, resampled means take hardly any other values than the runs themselves.
 FEWEST_RUNS = 3
 RESAMPLES = 9999
-# How often the interval holds the true difference, by the number of normal runs: of pairs, and of what is not paired.
-# The same function, 1,500 times each; tests measure some of it again.
+# Coverage of the interval by the number of runs, paired and unpaired: how often it contains the true difference.
+# Measured with normal values, 1,500 repetitions each; tests measure a part of it again.
 _COVERAGE = {3: (0.75, 0.81), 4: (0.80, 0.86), 5: (0.83, 0.88), 8: (0.89, 0.90), 10: (0.90, 0.92), 20: (0.93, 0.94)}
-# The bootstrap draws the same for the same runs: a report that is made again says the same.
+# A fixed seed, so that a report of the same runs has the same numbers.
 _SEED = 0
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A number over repetitions.
+    """The summary of repeated values.
 
     Attributes:
-      n: how many there are.
-      mean: NaN if there are none.
-      deviation: the sample standard deviation (divided by n - 1); None below two.
+      n: number of values.
+      mean: NaN without values.
+      deviation: the sample standard deviation (divided by n - 1); None with fewer than two values.
     """
 
     n: int
@@ -36,14 +36,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of one case less that of another.
+    """The difference between the means of two cases.
 
     Attributes:
-      mean: in the values' unit.
-      low: the lower end of the interval; None if there is none.
-      high: the upper end.
-      paired: whether runs of the same seed were compared with each other.
-      runs: how many the first case has, and the second.
+      mean: first minus second, in the values' unit.
+      low: lower end of the interval; None if there is no interval.
+      high: upper end of the interval; None if there is no interval.
+      paired: whether runs were paired by seed.
+      runs: numbers of runs of the first and the second case.
     """
 
     mean: float
@@ -54,38 +54,38 @@ class Difference:
 
     @property
     def n(self) -> int:
-        """The runs of the case with fewer."""
+        """The smaller number of runs."""
         return min(self.runs)
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """The mean and the sample standard deviation of some numbers."""
+    """The mean and the sample standard deviation of values."""
     if not values:
         return Summary(0, math.nan, None)
-    # Of numbers that are not finite, the result is not either, without a warning.
+    # Values that are not finite give a result that is not finite; NumPy need not warn.
     with np.errstate(invalid='ignore'):
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return Summary(len(values), float(np.mean(values)), deviation)
 
 
 def difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Optional[Difference]:
-    """The mean of `first` less the mean of `second`, with its 95 % confidence interval.
+    """The mean of `first` minus the mean of `second`, with its 95 % confidence interval.
 
-    The interval is the percentile bootstrap's: that of the mean of the differences by seed if both cases have the same
-    seeds, else that of the difference of the means, each case resampled by itself. A seed fixes initial weights, order
-    of the images, crops and dropout, so runs of one seed are not independent of each other, which the second kind takes
-    for granted; where they are related, pairs give the narrower interval, too.
+    The interval is a percentile bootstrap. If both cases have the same seeds, it resamples the differences by seed;
+    otherwise it resamples each case separately, which assumes independent runs. A seed fixes initial weights, order of
+    the images, crops and dropout, so that runs of one seed are not independent; pairing also narrows the interval if
+    they are correlated.
 
-    Of few runs it is too narrow. Of three pairs it reaches from the least to the greatest difference, which
-    holds the true one in 75 % of all studies only, whatever the distribution, if it is symmetric. So there is none
-    below three runs; `coverage` tells the rest.
+    With few runs the interval is too narrow. With three pairs it reaches from the least to the greatest difference, and
+    contains the true one in only 75 % of all studies, for any symmetric distribution. With fewer than three runs there
+    is no interval; see `coverage`.
 
     Args:
-      first: by seed, or by what else tells the runs apart.
-      second: the same of the other case.
+      first: values of the first case, by seed or another key of the run.
+      second: values of the second case.
 
     Returns:
-      None without a run of either. Without an interval below three runs, and if a value is not finite.
+      None if a case has no runs. The interval is missing with fewer than three runs, or if a value is not finite.
     """
     if not first or not second:
         return None
@@ -102,7 +102,7 @@ def difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Optio
         theirs = np.array([second[seed] for seed in first])
         samples, statistic = (ours - theirs,), np.mean
     with warnings.catch_warnings():
-        # Runs that are all the same have an interval without width, which needs no warning.
+        # Equal values give an interval of width 0; SciPy need not warn.
         warnings.simplefilter('ignore')
         interval = stats.bootstrap(
             samples,
@@ -116,11 +116,14 @@ def difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Optio
 
 
 def coverage(n: int, paired: bool) -> float:
-    """How often the interval of `difference` holds the true difference, as measured with normal numbers.
+    """The measured coverage of the interval of `difference` for normal values.
 
     Args:
-      n: runs of either case, `FEWEST_RUNS` or more; between the numbers that were measured, the lower one's is told.
-      paired: as `Difference` has it.
+      n: number of runs of either case, at least `FEWEST_RUNS`; rounded down to a number that was measured.
+      paired: whether runs are paired by seed.
+
+    Returns:
+      The fraction of intervals that contain the true difference.
     """
     measured = max(runs for runs in _COVERAGE if runs <= n)
     return _COVERAGE[measured][0 if paired else 1]

@@ -1,4 +1,4 @@
-"""The tables of a report, as texts: a page and a Markdown file show the same."""
+"""The tables of a report, as texts; page and Markdown file show the same tables."""
 
 from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -9,13 +9,13 @@ from studies.report.findings import Findings
 from studies.report.runs import METRICS, THROUGHPUT, Case, Metric, Run
 from studies.report.statistics import Difference, Summary
 
-NOTHING = '–'
+_NO_VALUE = '–'
 _NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: its texts, and the indices of the cases that it is about (none: of all)."""
+    """A row of a table: its cells, and the indices of its cases (empty: all cases)."""
 
     cells: Tuple[str, ...]
     cases: Tuple[int, ...] = ()
@@ -23,7 +23,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Texts in rows: the columns from `numbers` on are of numbers, those before are of words."""
+    """A table; columns from the index `numbers` on hold numbers, earlier ones words."""
 
     header: Tuple[str, ...]
     rows: Tuple[Row, ...]
@@ -31,33 +31,33 @@ class Table:
 
 
 def percent(fraction: float) -> str:
-    """A fraction in whole percents."""
+    """A fraction as a whole percentage."""
     return f'{100 * fraction:.0f} %'
 
 
 def with_unit(label: str, unit: str) -> str:
-    """The heading of numbers."""
+    """A heading with its unit."""
     return f'{label}, {unit}' if unit else label
 
 
 def flags_of(settings: Mapping[str, str]) -> str:
-    """Settings as they are written on a command line."""
+    """Settings as flags of a command line."""
     return ' '.join(f'--{name}={value}' for name, value in settings.items())
 
 
 def current_minute() -> str:
-    """The time, to the minute."""
+    """The current time, to the minute."""
     return now()[:16].replace('T', ' ') + ' UTC'
 
 
-def standing(runs: Sequence[Run]) -> str:
-    """How many runs are finished, and how many have failed."""
+def status(runs: Sequence[Run]) -> str:
+    """The numbers of finished and failed runs, in words."""
     finished, failed = sum(map(findings.is_finished, runs)), sum(bool(run.failure) for run in runs)
     return f'{finished} of {len(runs)} runs finished{f", {failed} failed" if failed else ""}'
 
 
 def finals(found: Findings) -> Table:
-    """What the cases ended with: mean ± standard deviation, how many runs got there, images/s."""
+    """Final results by case: mean ± standard deviation, number of finished runs, images/s."""
     metrics = [METRICS[name] for name in found.comparison.report]
     header = ['case', 'runs', *(with_unit(metric.label, metric.unit) for metric in metrics), 'training, images/s']
     named = [_names_settings(each.case) for each in found.cases]
@@ -79,7 +79,7 @@ def finals(found: Findings) -> Table:
 
 
 def differences(found: Findings) -> Table:
-    """Pairs of cases: the mean of the later one less that of the earlier, with its interval."""
+    """Differences of the means by pair of cases, later - earlier, with their intervals."""
     metrics = [METRICS[name] for name in found.comparison.report]
     header = ('difference', 'runs', *(with_unit(metric.label, metric.difference_unit) for metric in metrics))
     index_of = {each.case.name: index for index, each in enumerate(found.cases)}
@@ -95,13 +95,13 @@ def differences(found: Findings) -> Table:
 
 
 def failed(found: Findings) -> Table:
-    """The runs that have failed, and why."""
+    """The failed runs, with the reason."""
     rows = [Row((run.name, findings.state(run), run.failure), (index,)) for index, run in _runs(found) if run.failure]
     return Table(('run', 'state', 'reason'), tuple(rows), numbers=3)
 
 
 def unfinished(found: Findings) -> Table:
-    """The runs that are not finished, and have not failed: how far they are."""
+    """The unfinished runs that have not failed, with their progress."""
     rows = [
         Row((run.name, findings.state(run)), (index,))
         for index, run in _runs(found)
@@ -111,58 +111,59 @@ def unfinished(found: Findings) -> Table:
 
 
 def environment(runs: Sequence[Run]) -> Table:
-    """Where the runs were made, and which of them differ in that."""
+    """The environment of the runs, and the runs that differ in it."""
     rows = [Row((name, _with_runs(values))) for name, values in findings.environment(runs).items()]
-    return Table(('', 'value'), tuple(rows), numbers=2)
+    return Table(('property', 'value'), tuple(rows), numbers=2)
 
 
 def how_to_read(found: Findings) -> List[str]:
-    """What a reader has to know of the figures and tables: a sentence or more each."""
+    """Explanations of the figures and tables: a sentence or more each."""
     notes = [
-        'Bold lines are means over the runs of a case, and bands one sample standard deviation to either side; thin '
-        'lines are single runs. The means of the table are of the runs that have evaluated the last step of training.',
-        f'Losses are as trained on, with weight decay, in at most {findings.LOSS_POINTS} points a run, each the mean '
-        'of what was told of its steps. Images/s are the median of a run over what was told of its training.',
+        'Bold lines are means over the runs of a case; bands show one sample standard deviation on either side; thin '
+        'lines are single runs. Means in the table are over the runs that have evaluated the last step of training.',
+        f'The loss is the training loss, including weight decay, in at most {findings.LOSS_POINTS} points a run, each '
+        'the mean of the summaries in a span of steps. Images/s are the median over the training summaries of a run.',
     ]
     known = [difference for pair in found.pairs for difference in pair.differences.values() if difference]
     with_interval = [difference for difference in known if difference.low is not None]
     if known:
         notes.append(
-            f'Differences have a {percent(statistics.CONFIDENCE)} percentile-bootstrap interval of '
-            f'{statistics.RESAMPLES:,} resamples: of the differences by seed where both cases have the same seeds, '
-            f'else of each case by itself; none below {statistics.FEWEST_RUNS} runs.'
+            f'Differences have a {percent(statistics.CONFIDENCE)} percentile-bootstrap interval with '
+            f'{statistics.RESAMPLES:,} resamples: of the differences by seed if both cases have the same seeds, '
+            f'otherwise of each case separately; no interval with fewer than {statistics.FEWEST_RUNS} runs.'
         )
     if with_interval:
         fewest = min(with_interval, key=lambda difference: statistics.coverage(difference.n, difference.paired))
         here, with_ten = (percent(statistics.coverage(n, fewest.paired)) for n in (fewest.n, 10))
         notes.append(
-            f'Few runs make it too narrow: with {fewest.n} {"pairs" if fewest.paired else "runs of a case"}, as here, '
-            f'it holds the true difference in about {here} of all studies, with 10 in {with_ten} (measured with normal '
-            'numbers). Of many differences some leave out zero by chance.'
+            f'With few runs the interval is too narrow: with {fewest.n} '
+            f'{"pairs" if fewest.paired else "runs a case"}, as here, it contains the true difference in about {here} '
+            f'of all studies, with 10 in {with_ten} (measured with normal values). Among many intervals, some exclude '
+            'zero by chance.'
         )
     return notes
 
 
 def _runs(found: Findings) -> Iterator[Tuple[int, Run]]:
-    """All runs, with the indices of their cases."""
+    """All runs, each with the index of its case."""
     return ((index, run) for index, each in enumerate(found.cases) for run in each.case.runs)
 
 
 def _names_settings(case: Case) -> bool:
-    """Whether a case's name tells its settings already."""
+    """Whether a case's name already contains its settings."""
     return all(f'{name}={value}' in case.name for name, value in case.settings.items())
 
 
 def _text_of(summary: Summary, metric: Metric) -> str:
     if not summary.n:
-        return NOTHING
+        return _NO_VALUE
     text = metric.text(summary.mean)
     return text if summary.deviation is None else f'{text} ± {metric.text(summary.deviation)}'
 
 
 def _text_of_difference(difference: Optional[Difference], metric: Metric) -> str:
     if not difference:
-        return NOTHING
+        return _NO_VALUE
     text = metric.text(difference.mean, signed=True)
     if difference.low is None or difference.high is None:
         return text
@@ -170,7 +171,7 @@ def _text_of_difference(difference: Optional[Difference], metric: Metric) -> str
 
 
 def _with_runs(runs_by_value: Mapping[str, Sequence[Run]]) -> str:
-    """What most runs tell, and what the others do."""
+    """The value of most runs, then the other values with their runs."""
     most, *others = sorted(runs_by_value.items(), key=lambda item: -len(item[1]))
     texts = [most[0]]
     for value, runs in others:

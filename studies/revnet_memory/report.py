@@ -1,137 +1,34 @@
-"""The results of the study of RevNet's memory: as tables, for a terminal and in Markdown, and as a figure."""
+"""The report of the study of RevNet's memory: tables and a figure."""
 
-import io
 import statistics
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from benchmarks.comparison import Spread, spread
-from studies.report import markdown_table as to_markdown
+from studies.report import drawing, sections
 from studies.report.palette import sign_of
-from studies.revnet_memory.measurement import Largest, Measurement, Training
+from studies.report.sections import Section
+from studies.revnet_memory.measurement import Largest, Measurement
+from studies.revnet_memory.results import PUBLISHED_OVERHEAD, Results, Row, Search, rows_of, slope_of
 
-# Gomez et al., "The Reversible Residual Network", measured 25 % or so more time for a step.
-PUBLISHED_OVERHEAD = 0.25
-NOTHING = '–'
-
-_WIDTH, _HEIGHT, _DPI = 11.0, 8.6, 130  # inches, inches, dots an inch
-_FAINT, _GRID = '#57606a', '#e3e7ea'
+_NO_VALUE = '–'
+_WIDTH, _HEIGHT, _DPI = 11.0, 8.6, 130  # inches, inches, dots per inch
 
 
-class Search(NamedTuple):
-    """For which memory the largest batch is looked for, and with what.
-
-    Attributes:
-      memory_mb: that a process may have, in MB.
-      units: blocks a stage.
-      is_reversible: rebuild the activations; else keep them.
-    """
-
-    memory_mb: float
-    units: int
-    is_reversible: bool
-
-
-@dataclass
-class Results:
-    """What was measured.
-
-    Attributes:
-      network: what the blocks are of.
-      size: height and width of the images, in pixels.
-      measured: of each training.
-      largest: of each search that was made.
-      failed: what has failed, and why.
-    """
-
-    network: str
-    size: int
-    measured: Dict[Training, Measurement] = field(default_factory=dict)
-    largest: Dict[Search, Largest] = field(default_factory=dict)
-    failed: Dict[str, str] = field(default_factory=dict)
-
-
-class Row(NamedTuple):
-    """Plain and reversible training of the same network, as far as they were measured.
-
-    Attributes:
-      batch_size: images in a step.
-      units: blocks a stage.
-      plain: with activations kept; None if that failed.
-      reversible: with activations rebuilt; None if that failed.
-      overhead: CPU time of a reversible step over that of a plain one in the same round, less 1.
-    """
-
-    batch_size: int
-    units: int
-    plain: Optional[Measurement]
-    reversible: Optional[Measurement]
-    overhead: Optional[Spread]
-
-
-class Slope(NamedTuple):
-    """What one more block in each stage takes, from the least to the greatest depth, in MB."""
-
-    step_mb: float
-    held_mb: float
-
-
-def rows_of(results: Results) -> List[Row]:
-    """The rows, by batch size and depth."""
-    rows = []
-    for batch_size, units in sorted({(training.batch_size, training.units) for training in results.measured}):
-        plain, reversible = (
-            results.measured.get(Training(results.network, units, batch_size, results.size, is_reversible))
-            for is_reversible in (False, True)
-        )
-        overhead = None
-        if plain and reversible:
-            overhead = spread([one / other - 1 for one, other in zip(reversible.cpu_seconds, plain.cpu_seconds)])
-        rows.append(Row(batch_size, units, plain, reversible, overhead))
-    return rows
-
-
-def slope_of(of_depth: Dict[int, Optional[Measurement]]) -> Optional[Slope]:
-    """What depth costs; None without two depths.
-
-    Args:
-      of_depth: what was measured, by blocks a stage.
-    """
-    known = sorted((depth, measurement) for depth, measurement in of_depth.items() if measurement)
-    if len(known) < 2:
-        return None
-    (least, shallow), (greatest, deep) = known[0], known[-1]
-    return Slope(*((getattr(deep, name) - getattr(shallow, name)) / (greatest - least) for name in Slope._fields))
-
-
-# Tables.
-
-
-class Table(NamedTuple):
-    """A table and what is to be said of it; columns of numbers follow `names` columns of words."""
-
-    title: str
-    head: Tuple[str, ...]
-    rows: List[List[str]]
-    names: int
-    notes: Tuple[str, ...] = ()
-
-
-def tables(results: Results) -> List[Table]:
-    """All tables; those that have no rows are left out."""
+def tables(results: Results) -> List[Section]:
+    """All tables that have rows."""
     rows = rows_of(results)
     batch_sizes = sorted({row.batch_size for row in rows})
     every = [
         _steps(rows),
         _slopes([[row for row in rows if row.batch_size == batch_size] for batch_size in batch_sizes]),
         _largest(results.largest),
-        Table('Failed', ('', 'reason'), [[what, why] for what, why in results.failed.items()], names=2),
+        Section('Failed', ('measurement', 'reason'), [[what, why] for what, why in results.failed.items()], words=2),
     ]
     return [table for table in every if table.rows]
 
 
-def _steps(rows: Sequence[Row]) -> Table:
-    head = (
+def _steps(rows: Sequence[Row]) -> Section:
+    header = (
         *('batch', 'blocks a stage'),
         *('step, MB: plain', 'reversible', 'process, MB: plain', 'reversible'),
         *('CPU-s a step: plain', 'reversible', 'overhead', 's a step: plain', 'reversible'),
@@ -149,21 +46,16 @@ def _steps(rows: Sequence[Row]) -> Table:
         ]
         for row in rows
     ]
-    return Table(
-        'Memory and time of a step',
-        head,
-        cells,
-        2,
-        (
-            'step: what it takes at its peak, beyond what the process holds between two steps; process: its peak, '
-            'TensorFlow, graph and weights included.',
-            f'overhead: CPU time, reversible over plain in the same round, less 1: median (least to greatest). '
-            f'Published: {_percent(PUBLISHED_OVERHEAD)}.',
-        ),
+    notes = (
+        'step: peak of a step beyond the memory held between steps; process: peak of the process, including '
+        'TensorFlow, graph and weights.',
+        'overhead: CPU time of a reversible step over a plain step in the same round, minus 1: median (least to '
+        f'greatest). Published: {_percent(PUBLISHED_OVERHEAD)}.',
     )
+    return Section('Memory and time of a step', header, cells, 2, notes)
 
 
-def _slopes(of_batch_sizes: Sequence[Sequence[Row]]) -> Table:
+def _slopes(of_batch_sizes: Sequence[Sequence[Row]]) -> Section:
     cells = []
     for rows in of_batch_sizes:
         plain = slope_of({row.units: row.plain for row in rows})
@@ -178,16 +70,16 @@ def _slopes(of_batch_sizes: Sequence[Sequence[Row]]) -> Table:
                     _percents(spread(overheads)),
                 ]
             )
-    return Table(
-        'What one more block in each stage takes',
-        ('batch', 'step, MB: plain', 'reversible', 'held, MB: plain', 'reversible', 'overhead, of all depths'),
+    return Section(
+        'Cost of one more block in each stage',
+        ('batch', 'step, MB: plain', 'reversible', 'held, MB: plain', 'reversible', 'overhead, all depths'),
         cells,
         1,
-        ('held: between two steps: weights, momentum, and the graph itself.',),
+        ('held: memory between two steps: weights, momentum and the graph itself.',),
     )
 
 
-def _largest(searches: Dict[Search, Largest]) -> Table:
+def _largest(searches: Dict[Search, Largest]) -> Section:
     cells = [
         [
             f'{search.memory_mb / 1e3:g} GB',
@@ -199,22 +91,18 @@ def _largest(searches: Dict[Search, Largest]) -> Table:
         ]
         for search, found in sorted(searches.items())
     ]
-    return Table(
-        'The largest batch that fits',
-        ('memory', 'blocks a stage', '', 'fits', 'does not', 'tried, MB of the process'),
-        cells,
-        3,
-    )
+    header = ('memory', 'blocks a stage', 'training', 'fits', 'does not fit', 'tried, MB of the process')
+    return Section('Largest batch that fits', header, cells, 3)
 
 
 def _value(measurement: Optional[Measurement], name: str) -> Optional[float]:
-    """A field, of several rounds the median."""
+    """A field of a measurement; the median if it has an element per round."""
     value = getattr(measurement, name) if measurement else None
     return statistics.median(value) if isinstance(value, list) else value
 
 
 def _number(value: Optional[float], digits: int) -> str:
-    return NOTHING if value is None else f'{value:,.{digits}f}'
+    return _NO_VALUE if value is None else f'{value:,.{digits}f}'
 
 
 def _percent(fraction: float) -> str:
@@ -223,29 +111,25 @@ def _percent(fraction: float) -> str:
 
 def _percents(values: Optional[Spread]) -> str:
     if values is None:
-        return NOTHING
+        return _NO_VALUE
     return f'{_percent(values.median)} ({round(100 * values.least):+d} to {round(100 * values.greatest):+d})'
 
 
 def markdown(results: Results, picture: str, notes: Sequence[str]) -> str:
-    """The tables in Markdown.
+    """The report in Markdown.
 
     Args:
-      results: what to tell.
-      picture: the file of the figure, beside it.
+      results: the measurements.
+      picture: name of the figure's file in the same folder.
       notes: how it was measured, a sentence or more each.
     """
     parts = [
         f'# Memory and time of {results.network}, plain and reversible',
         *notes,
         f'![memory and time of a step against depth]({picture})',
+        *sections.markdown(tables(results)),
     ]
-    for table in tables(results):
-        parts += [f'## {table.title}', to_markdown.table(table.head, table.rows, table.names), *table.notes]
     return '\n\n'.join(parts) + '\n'
-
-
-# The figure.
 
 
 def figure(results: Results) -> bytes:
@@ -253,12 +137,12 @@ def figure(results: Results) -> bytes:
     from matplotlib.figure import Figure
 
     rows = rows_of(results)
-    drawing = Figure(figsize=(_WIDTH, _HEIGHT), dpi=_DPI, facecolor='white')
-    (step, process), (time, overhead) = drawing.subplots(2, 2)
-    drawing.suptitle(f'{results.network} with more blocks: activations kept (plain), or rebuilt (reversible)')
+    drawn = Figure(figsize=(_WIDTH, _HEIGHT), dpi=_DPI, facecolor='white')
+    (step, process), (time, overhead) = drawn.subplots(2, 2)
+    drawn.suptitle(f'{results.network} of varying depth: activations kept (plain) or rebuilt (reversible)')
     for axes, title, label, name in (
-        (step, 'What a step takes', 'beyond what is held between steps, MB', 'step_mb'),
-        (process, 'The whole process', 'peak, MB', 'peak_mb'),
+        (step, 'Memory of a step', 'peak beyond the memory held between steps, MB', 'step_mb'),
+        (process, 'Memory of the process', 'peak, MB', 'peak_mb'),
         (time, 'CPU time of a step', 'CPU-seconds', 'cpu_seconds'),
     ):
         axes.set_title(title)
@@ -269,28 +153,26 @@ def figure(results: Results) -> bytes:
     for axes in (step, process, time, overhead):
         _lay_out(axes, sorted({row.units for row in rows}))
     handles, labels = step.get_legend_handles_labels()
-    drawing.legend(handles, labels, loc='lower center', ncol=min(6, max(1, len(labels))), frameon=False, fontsize=9)
-    drawing.tight_layout(rect=(0, 0.03 + 0.03 * (len(labels) // 7), 1, 1), w_pad=2, h_pad=1.5)
-    png = io.BytesIO()
-    drawing.savefig(png, format='png')
-    return png.getvalue()
+    drawn.legend(handles, labels, loc='lower center', ncol=min(6, max(1, len(labels))), frameon=False, fontsize=9)
+    drawn.tight_layout(rect=(0, 0.03 + 0.03 * (len(labels) // 7), 1, 1), w_pad=2, h_pad=1.5)
+    return drawing.png(drawn)
 
 
 def _draw(axes: Any, rows: Sequence[Row], name: str) -> None:
-    """A field of the measurements, a line for each batch size and way."""
+    """Draws a field of the measurements: a line for each batch size, plain and reversible."""
     for index, batch_size in enumerate(sorted({row.batch_size for row in rows})):
         sign = sign_of(index)
         for is_reversible in (False, True):
-            drawn = [
+            points = [
                 (row.units, spread(value if isinstance(value, list) else [value]))
                 for row in rows
                 for value in [getattr(row.reversible if is_reversible else row.plain, name, None)]
                 if row.batch_size == batch_size and value is not None
             ]
-            if drawn:
+            if points:
                 _draw_spreads(
                     axes,
-                    drawn,
+                    points,
                     color=sign.light,
                     marker=sign.matplotlib_mark,
                     linestyle='-' if is_reversible else (0, (4, 2)),
@@ -300,7 +182,7 @@ def _draw(axes: Any, rows: Sequence[Row], name: str) -> None:
 
 
 def _draw_overhead(axes: Any, rows: Sequence[Row]) -> None:
-    axes.axhline(100 * PUBLISHED_OVERHEAD, color=_FAINT, linestyle=(0, (1, 2)))
+    axes.axhline(100 * PUBLISHED_OVERHEAD, color=drawing.FAINT, linestyle=(0, (1, 2)))
     axes.annotate(
         'published',
         *((0.6, 100 * PUBLISHED_OVERHEAD), (0, 3)),
@@ -308,43 +190,37 @@ def _draw_overhead(axes: Any, rows: Sequence[Row]) -> None:
         textcoords='offset points',
         ha='center',
         fontsize=9,
-        color=_FAINT,
+        color=drawing.FAINT,
     )
-    axes.set_title('What rebuilding costs')
+    axes.set_title('Overhead of rebuilding activations')
     axes.set_ylabel('additional CPU time of a step, %')
     for index, batch_size in enumerate(sorted({row.batch_size for row in rows})):
         sign = sign_of(index)
-        drawn = [
+        points = [
             (row.units, Spread(*(100 * value for value in row.overhead)))
             for row in rows
             if row.overhead and row.batch_size == batch_size
         ]
-        if drawn:
-            _draw_spreads(axes, drawn, color=sign.light, marker=sign.matplotlib_mark)
+        if points:
+            _draw_spreads(axes, points, color=sign.light, marker=sign.matplotlib_mark)
     axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
 
 
-def _draw_spreads(axes: Any, drawn: Sequence[Tuple[int, Spread]], **looks: Any) -> None:
-    """Medians against depth, with the least and the greatest."""
-    ends = [
-        [values.median - values.least for _, values in drawn],
-        [values.greatest - values.median for _, values in drawn],
-    ]
+def _draw_spreads(axes: Any, points: Sequence[Tuple[int, Spread]], **style: Any) -> None:
+    """Draws medians against depth, with bars from the least to the greatest value."""
     axes.errorbar(
-        [units for units, _ in drawn],
-        [values.median for _, values in drawn],
-        yerr=ends,
+        [units for units, _ in points],
+        [values.median for _, values in points],
+        yerr=drawing.bars([values for _, values in points]),
         markersize=6,
         capsize=3,
-        **looks,
+        **style,
     )
 
 
 def _lay_out(axes: Any, depths: Sequence[int]) -> None:
+    drawing.lay_out(axes)
     axes.set_xlabel('blocks in each stage')
     axes.set_xlim(left=0)
+    # Labels of the smallest depths would overlap.
     axes.set_xticks([depth for depth in depths if depth > 2 or depth == depths[0]])
-    axes.grid(color=_GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side in ('top', 'right'):
-        axes.spines[side].set_visible(False)

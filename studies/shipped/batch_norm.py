@@ -1,9 +1,9 @@
-"""What does it change in a whole training that each core normalizes its own share of a batch?
+"""How does it affect a whole training that each core normalizes its own share of a batch?
 
-`local` keeps one core's moving statistics, `averaged` their mean over the cores, `synchronized` normalizes with the
-whole batch's moments. Few images on a core make the difference: here they are 32, a quarter of the documented number,
-as in the published experiment on the layer itself, which `python -m studies.batch_norm` makes again. The small version
-has 2 emulated cores with 8 images each.
+`local` keeps one core's moving statistics, `averaged` keeps their mean over the cores, and `synchronized` normalizes
+with the moments of the whole batch. The effect grows with fewer images per core. Here there are 32, a quarter of the
+documented number, as in the published experiment on the layer itself; `python -m studies.batch_norm` repeats that
+experiment. The small version has 2 emulated cores with 8 images each.
 """
 
 from studies.shipped import DIGITS, STEP_MS

@@ -1,8 +1,8 @@
-"""How long should batch normalization's moving statistics remember?
+"""Which decay of batch normalization's moving statistics is best?
 
-The documented decay of 0.9976 is 0.9997⁸: one core's statistics, each of an eighth of the batch, remember eight updates
-at a time. A longer memory is less noisy, and lags behind the weights. A run of few steps needs a short one: what is
-left of the initial values after n steps is decayⁿ.
+The documented decay of 0.9976 is 0.9997⁸: one core sees an eighth of the batch, and one of its updates stands for
+eight. A decay nearer to 1 averages over more steps: less noise, but the statistics lag behind the weights. A short run
+needs a smaller decay, because a share decayⁿ of the initial values remains after n steps.
 """
 
 from studies.shipped import DIGITS, STEP_MS

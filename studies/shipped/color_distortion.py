@@ -1,9 +1,9 @@
-"""What does the fast distortion of colour cost in top-1, beside the full one, none at all, and VGG's preprocessing?
+"""How does the fast colour distortion affect top-1, compared with the full one, none, and VGG's preprocessing?
 
-The fast one shifts brightness and chroma in YCbCr. The full one changes brightness, saturation, hue and contrast in one
-of four orders, and resizes by one of four methods. VGG's leaves colour alone, and crops otherwise. Published: 78.1 to
-78.5 % with the inception preprocessing; the fast distortion is the default because a run lives on the edge of
-being input-bound.
+The fast distortion shifts brightness and chroma in YCbCr. The full one changes brightness, saturation, hue and contrast
+in one of four orders, and resizes with one of four methods. VGG's preprocessing leaves colour unchanged and crops
+differently. Published: 78.1 to 78.5 % with the inception preprocessing. The fast distortion is the default because
+training is at the edge of being input-bound.
 """
 
 from studies.shipped import DIGITS, STEP_MS

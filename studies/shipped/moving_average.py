@@ -1,7 +1,7 @@
-"""What do averages of the weights gain, and which decay is best?
+"""How much do averages of the weights improve top-1, and which decay is best?
 
-The documented decay is 0.995 per step. An average over the last 1 / (1 - decay) steps smooths the noise of the steps,
-and lags behind them: what is best depends on how fast the weights still move.
+The documented decay is 0.995 per step. An average over the last 1 / (1 - decay) steps reduces the noise of the weights,
+but lags behind them; the best decay depends on how fast the weights still change.
 """
 
 from studies.shipped import DIGITS, STEP_MS

@@ -1,8 +1,8 @@
 """Which optimizer trains Inception v3 to the best top-1: RMSProp, momentum, or plain gradient descent?
 
-The documented program has RMSProp with ε = 1 inside the root, which makes it much like momentum for gradients far below
-1: their squares hardly count beside ε. Plain gradient descent is given ten times the rate besides, since a momentum of
-0.9 adds up to ten times a steady gradient.
+The documented program uses RMSProp with ε = 1 inside the root. For gradients far below 1 it then resembles momentum,
+because their squares are negligible compared with ε. Plain gradient descent is also run with ten times the rate,
+because a momentum of 0.9 amplifies a steady gradient up to ten times.
 """
 
 from studies.shipped import DIGITS, STEP_MS

@@ -1,7 +1,7 @@
-"""Does bfloat16 for the activations cost top-1, beside float32?
+"""Does bfloat16 for the activations reduce top-1, compared with float32?
 
-Variables, loss and averages are float32 with either. A CPU computes bfloat16 by rounding what it multiplies, so the
-small version has a TPU's rounding, but not its speed.
+Variables, loss and averages are float32 in both cases. A CPU emulates bfloat16 by rounding the operands of products, so
+the small version has a TPU's rounding, but not its speed.
 """
 
 from studies.shipped import DIGITS, STEP_MS

@@ -1,12 +1,12 @@
-"""Streaming: what is gained by tar shards that are read in sequence, and what remote storage costs.
+"""Measures the gain from tar shards that are read in sequence, and the cost of remote storage.
 
-Makes a published comparison again: training's images read from single files in random order (A), from tar shards of
-this machine (B), and from tar shards in a remote store (C), and from TFRecord files besides. The store is one on the
-loopback, which TensorFlow reads as s3://. Each request to it can be made to wait, as it does in a network: the study
-shows how many images per second are left, and what reading more files at a time brings back.
+Repeats a published comparison: training images are read from single files in random order (A), from local tar shards
+(B), and from tar shards in a remote store (C); also from TFRecord files. The store runs on this machine, and TensorFlow
+reads it as s3://. It can delay each request as a network does: the study shows the remaining images per second, and
+how much reading several files at a time regains.
 
-Prints tables, and writes them as Markdown with a figure, and all numbers as JSON. studies/README.md tells what they
-show. A training step is no part of it: what is measured is what the input pipeline can deliver.
+It prints tables, and writes them as Markdown with a figure, and all numbers as JSON. studies/README.md discusses the
+results. There is no training step: the study measures what the input pipeline alone can deliver.
 """
 
 from studies import extras
@@ -15,23 +15,25 @@ if __name__ == '__main__':
     extras.require('studies')
 
 import argparse
-import json
 import os
-import signal
 import sys
 import tempfile
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 
-import tensorflow as tf
-from absl import app
-
 from benchmarks import photographs, tables
-from console.screen import Screen, failure, set_up_logging
+from benchmarks.measurement import MeasurementError
+from console import program
+from console.errors import DONE, RETRY
+from console.screen import Screen
+from data.files import write_whole
 from inception_v3.model_dir import source
-from inception_v3.model_dir.files import check_writable, write_whole
-from studies.arguments import number_of, numbers_of
+from inception_v3.model_dir.files import check_writable
+from studies import command_line
+from studies.command_line import number_of, numbers_of
+from studies.files import write_json, write_picture
+from studies.report import sections
 from studies.streaming import measurement, report
-from studies.streaming.measurement import BATCH_SIZE, DataSet, MeasurementError, measure
+from studies.streaming.measurement import BATCH_SIZE, DataSet, measure
 from studies.streaming.report import Results
 
 OUT = os.path.join('runs', 'studies', 'streaming')
@@ -39,97 +41,78 @@ JSON_FILE = 'streaming.json'
 MARKDOWN_FILE = 'streaming.md'
 FIGURE_FILE = 'streaming.png'
 
-_MEASUREMENT_FAILED = 1
-_INTERRUPTED = 130
-# The largest wait of a request, in ms, and the most files at a time.
+# The longest delay of a request, in ms, and the most files at a time.
 _LONGEST_LATENCY = 10000
 _MOST_READ_AHEAD = 256
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    if not arguments.out:
-        parser.error('--out: must be the path of a folder')
-    screen = Screen(sys.stderr)
-    set_up_logging(screen, verbose=False)
-    try:
-        check_writable('out', arguments.out)
-        if not arguments.data_dir:
-            screen.update('looking for the photographs, or making them')
-            photographs.make(photographs.DATA_DIR)
-        with tempfile.TemporaryDirectory(prefix='streaming-') as folder:
-            screen.update(f'storing {arguments.images:,} images in three ways')
-            photos = arguments.data_dir or photographs.DATA_DIR
-            data = measurement.write(photos, folder, arguments.images, arguments.images_per_shard)
-            found = Results(arguments.latencies, arguments.read_ahead, {}, {})
-            about = {
-                'made': _made(data, arguments),
-                'settings': vars(arguments),
-                'content_bytes': data.content_bytes,
-                'versions': source.versions(),
-            }
-            try:
-                for _ in _measure(found, data, arguments, screen.update):
-                    _write_numbers(arguments.out, found, about)
-            finally:
-                screen.clear()
-                if found.measured or found.failed:
-                    _show(arguments.out, found, about)
-    except app.UsageError as error:
-        screen.clear()
-        parser.error(str(error))
-    except (OSError, tf.errors.OpError) as error:
-        screen.clear()
-        parser.exit(_MEASUREMENT_FAILED, f'error: {failure(error)}\n')
-    except KeyboardInterrupt:
-        screen.clear()
-        print('interrupted; what was measured before is kept', file=sys.stderr)
-        return _INTERRUPTED
-    return _MEASUREMENT_FAILED if found.failed else 0
+    arguments = _parser().parse_args(argv)
+    return program.run(
+        lambda screen: _perform(arguments, screen), 'interrupted; the measurements made so far were written'
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog='python -m studies.streaming',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = command_line.new_parser('studies.streaming', __doc__)
+    add = parser.add_argument
     files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
-    parser.add_argument('--out', default=OUT, help=f'folder for {files}, made if need be (default {OUT})')
-    parser.add_argument('--data_dir', help='folder of TFRecord files to take images from (default: made photographs)')
-    parser.add_argument('--images', type=number_of(int, 1), default=1024, help='images that are stored (default 1024)')
-    parser.add_argument(
-        '--images_per_shard',
-        type=number_of(int, 1),
-        default=32,
-        help='images in each tar or TFRecord file (default 32)',
-    )
-    parser.add_argument('--repeats', type=number_of(int, 1), default=3, help='rounds of measurements (default 3)')
-    parser.add_argument(
-        '--seconds', type=number_of(float, 0.01), default=1.5, help='length of each measurement, at least (default 1.5)'
-    )
-    parser.add_argument(
+    out_help = f'folder for {files}, created if missing (default {OUT})'
+    add('--out', type=command_line.folder, default=OUT, help=out_help)
+    add('--data_dir', help='folder of TFRecord files to take images from (default: generated photographs)')
+    add('--images', type=number_of(int, 1), default=1024, help='number of images to store (default 1024)')
+    shard_help = 'images in each tar or TFRecord file (default 32)'
+    add('--images_per_shard', type=number_of(int, 1), default=32, help=shard_help)
+    add('--repeats', type=number_of(int, 1), default=3, help='rounds of measurements (default 3)')
+    seconds_help = 'least duration of each measurement, in seconds (default 1.5)'
+    add('--seconds', type=number_of(float, 0.01), default=1.5, help=seconds_help)
+    add(
         '--latencies',
         type=numbers_of(float, 0, _LONGEST_LATENCY),
         default=[0.0, 10.0, 50.0, 100.0],
         metavar='MS,…',
-        help='how long each request waits, in ms (default 0,10,50,100)',
+        help='delays of each request, in ms (default 0,10,50,100)',
     )
-    parser.add_argument(
+    add(
         '--read_ahead',
         type=numbers_of(int, 1, _MOST_READ_AHEAD),
         default=[1, 8, 32],
         metavar='FILES,…',
-        help='files that are read at a time, --num_files_infeed of a run (default 1,8,32)',
+        help='numbers of files to read at a time, as --num_files_infeed of a run (default 1,8,32)',
     )
     return parser
 
 
-def _made(data: DataSet, arguments: argparse.Namespace) -> str:
-    """How it was measured, in a sentence."""
+def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
+    check_writable('out', arguments.out)
+    if not arguments.data_dir:
+        screen.update('looking for the photographs, or generating them')
+        photographs.make(photographs.DATA_DIR)
+    with tempfile.TemporaryDirectory(prefix='streaming-') as folder:
+        screen.update(f'storing {arguments.images:,} images in three layouts')
+        photos = arguments.data_dir or photographs.DATA_DIR
+        data = measurement.write(photos, folder, arguments.images, arguments.images_per_shard)
+        found = Results(arguments.latencies, arguments.read_ahead, {}, {})
+        context = {
+            'made': _conditions(data, arguments),
+            'settings': vars(arguments),
+            'content_bytes': data.content_bytes,
+            'versions': source.versions(),
+        }
+        try:
+            for _ in _measure(found, data, arguments, screen.update):
+                _write_numbers(arguments.out, found, context)
+        finally:
+            # Also after an interruption.
+            screen.clear()
+            if found.measured or found.failed:
+                _show(arguments.out, found, context)
+    return RETRY if found.failed else DONE
+
+
+def _conditions(data: DataSet, arguments: argparse.Namespace) -> str:
+    """The conditions of the measurements, in a sentence."""
     size = data.content_bytes[measurement.FILES] / len(data.files) / 1000
     return (
         f'{len(data.files):,} images of {size:.0f} kB on average, in {data.shards:,} shards; for ResNet-50, 224 x 224, '
@@ -141,7 +124,7 @@ def _made(data: DataSet, arguments: argparse.Namespace) -> str:
 def _measure(
     found: Results, data: DataSet, arguments: argparse.Namespace, say: Callable[[str], None]
 ) -> Iterator[None]:
-    """Measures all, one after the other, in rounds: what disturbs the machine disturbs them alike. Stops after each."""
+    """Makes all measurements in rounds, so that other load on the machine affects all alike; yields after each."""
     readings = found.readings()
     for number in range(arguments.repeats):
         for index, reading in enumerate(readings):
@@ -157,14 +140,14 @@ def _measure(
             yield
 
 
-def _write_numbers(out: str, found: Results, about: Dict[str, Any]) -> None:
+def _write_numbers(out: str, found: Results, context: Dict[str, Any]) -> None:
     content: Dict[str, Any] = {
         'published': report.PUBLISHED,
         'measured': {
             pair: {f'images per {per}': found.gain(pair, per) for per in (report.SECOND, report.CPU_SECOND)}
             for pair in report.PUBLISHED
         },
-        **about,
+        **context,
         'readings': [
             {
                 'name': report.name(reading),
@@ -175,24 +158,20 @@ def _write_numbers(out: str, found: Results, about: Dict[str, Any]) -> None:
             for reading in found.readings()
         ],
     }
-    write_whole(os.path.join(out, JSON_FILE), json.dumps(content, indent=2, ensure_ascii=False) + '\n')
+    write_json(os.path.join(out, JSON_FILE), content)
 
 
-def _show(out: str, found: Results, about: Dict[str, Any]) -> None:
-    """Prints the tables, and writes all files."""
-    print(about['made'])
-    for section in report.sections(found):
-        print(f'\n{section.title}\n')
-        tables.show(section.header, section.rows, section.words)
-        print('\n'.join(section.lines))
-    _write_numbers(out, found, about)
-    write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, about['made'], FIGURE_FILE))
-    with tf.io.gfile.GFile(os.path.join(out, FIGURE_FILE), 'wb') as file:
-        file.write(report.figure(found))
+def _show(out: str, found: Results, context: Dict[str, Any]) -> None:
+    """Prints the tables and writes all files."""
+    print(context['made'])
+    sections.show(report.tables(found))
+    _write_numbers(out, found, context)
+    write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, context['made'], FIGURE_FILE))
+    write_picture(os.path.join(out, FIGURE_FILE), report.figure(found))
     print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')
 
 
 if __name__ == '__main__':
-    # Who ends it by `timeout` has it end its children, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # So that child processes end with this one, and measurements are reported.
+    program.raise_on_sigterm()
     sys.exit(main())

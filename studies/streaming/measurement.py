@@ -1,11 +1,10 @@
-"""What the study of streaming measures: the same images, stored in three ways, read for training in each.
+"""Stores the same images in three layouts, and measures training's input pipeline on each.
 
-`write` stores them: single files in class folders, tar shards, and TFRecord files. `measure` reads one of these with
-the input pipeline of the program, from this machine's file system or from an object store on the loopback, in a new
-process. That is forked from one that has loaded TensorFlow and done nothing else, so all of its CPU time is the
-pipeline's, and no measurement has to load TensorFlow again.
+The layouts are single files in class folders, tar shards, and TFRecord files. `measure` reads one of them in a new
+process with the program's input pipeline, from the local file system or from an object store on this machine. The
+process is forked from one that has only loaded TensorFlow, so that its CPU time is the pipeline's alone.
 
-Before each, the files are taken out of the page cache: a data set as large as ImageNet would not be there, either.
+Before each measurement the files are dropped from the page cache, where a data set as large as ImageNet would not fit.
 """
 
 import contextlib
@@ -22,39 +21,36 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 import tensorflow as tf
 from absl import app
 
+from benchmarks.measurement import MeasurementError
 from data import records, tar_shards
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, preprocess_for_train
-from inception_v3.presets import PRESETS
+from inception_v3.settings.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
 from studies.streaming import object_store
 from studies.streaming.object_store import ObjectStore, Tally
 
-# Layouts, and the folders that have them.
+# The layouts, and the names of their folders.
 FILES, TAR, TFRECORD = 'files', 'tar', 'tfrecord'
 
 BATCH_SIZE = 8
-# What getrusage counts reads in, in bytes.
+# The unit of getrusage's ru_inblock, in bytes.
 _DISK_BLOCK = 512
-# The program's own buffer of 1,000 records delays the first batch, and not those after it.
+# Smaller than the program's default of 1,000 records, which would delay the first batch, but no later one.
 _SHUFFLE_BUFFER = 64
-# Seconds after which a measurement is ended as hung, beyond those that it is to take.
-_PATIENCE = 300
-
-
-class MeasurementError(Exception):
-    """A measurement that failed, and why."""
+# Seconds beyond the planned ones after which a measurement counts as hung.
+_TIMEOUT = 300
 
 
 class DataSet(NamedTuple):
-    """Images that are stored in each of the layouts.
+    """Images stored in each of the layouts.
 
     Attributes:
-      folder: where the layouts' folders are.
-      files: the single files: path within their folder, and label.
-      num_classes: labels are below it.
-      shards: the number of tar shards, and of TFRecord files.
-      content_bytes: the bytes of all files of a layout.
+      folder: parent of the layouts' folders.
+      files: path within its folder and label of each single file.
+      num_classes: number of classes; labels are below it.
+      shards: number of tar shards, and of TFRecord files.
+      content_bytes: total size of a layout's files, in bytes.
     """
 
     folder: str
@@ -69,8 +65,8 @@ class Reading(NamedTuple):
 
     Attributes:
       layout: `FILES`, `TAR` or `TFRECORD`.
-      latency_ms: how long each request to the object store waits; None for files of this machine.
-      read_ahead: files that are read at a time, `--num_files_infeed`.
+      latency_ms: delay of each request to the object store, in ms; None: local files.
+      read_ahead: number of files that are read at a time, `--num_files_infeed`.
     """
 
     layout: str
@@ -79,16 +75,16 @@ class Reading(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """What was measured.
+    """The result of a measurement. The last three are None without an object store.
 
     Attributes:
-      images: images that were read.
-      images_per_second: by the clock.
+      images: number of images read.
+      images_per_second: throughput.
       cpu_ms: CPU time of the reading process per image, in milliseconds: all threads, user and system.
-      disk_kb: what that process had from a disk per image, in kB; the rest was in the page cache.
-      store_cpu_ms: that of the object store's process; None without one.
-      requests: requests to the object store per 1,000 images; None without one.
-      most_at_once: the largest number of requests that were under way together; None without an object store.
+      disk_kb: kB per image that the reading process got from a disk rather than the page cache.
+      store_cpu_ms: CPU time of the object store's process per image, in milliseconds.
+      requests: requests to the object store per 1,000 images.
+      most_at_once: largest number of concurrent requests.
     """
 
     images: int
@@ -101,16 +97,16 @@ class Measurement(NamedTuple):
 
 
 def write(source: str, folder: str, images: int, images_per_shard: int) -> DataSet:
-    """Stores the first training images of a data set of record files in each layout.
+    """Stores the first training images of a TFRecord data set in each layout.
 
     Args:
-      source: the folder of the record files.
-      folder: where to, an empty folder.
-      images: how many; fewer, if it has fewer.
-      images_per_shard: in a shard, of either kind; the last one may have fewer.
+      source: the folder of the TFRecord files.
+      folder: an empty folder for the layouts.
+      images: number of images; all images if there are fewer.
+      images_per_shard: images in a tar or TFRecord file; the last one may have fewer.
 
     Raises:
-      DataError: the source cannot be used.
+      DataError: the data set cannot be used.
     """
     paths = records.find_shards(source, records.TRAIN)
     images = min(images, sum(records.count_records(paths)))
@@ -128,9 +124,9 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
                 name = os.path.join(f'{label:05d}', f'{len(files):08d}.jpg')
                 _write_file(os.path.join(folder, FILES, name), feature['image/encoded'].bytes_list.value[0])
                 files.append((name, label))
-    # Looks at each image, too, and names one that cannot be used.
+    # The conversion also checks each image, and names one that cannot be used.
     tar_shards.convert(os.path.join(folder, TFRECORD), os.path.join(folder, TAR), 0, lambda line: None)
-    # Only what is on the disk already can be taken out of the page cache.
+    # Only pages that were written to the disk can be dropped from the page cache.
     os.sync()
     content_bytes = {layout: _bytes_below(os.path.join(folder, layout)) for layout in (FILES, TAR, TFRECORD)}
     return DataSet(folder, tuple(files), 1 + max(label for _, label in files), shards, content_bytes)
@@ -157,30 +153,33 @@ def _drop_from_page_cache(folder: str) -> None:
 
 
 class SingleFiles(InputPipeline):
-    """Training's input pipeline, but that each image is a file, and all are read in a new random order each epoch.
+    """Training's input pipeline for images in single files, which are read in a new random order each epoch.
 
     Args:
-      config: of the program; `num_files_infeed` files are read at a time.
-      files: paths within `data_dir`, and labels.
+      config: the program's configuration; `num_files_infeed` files are read at a time.
+      files: path within `data_dir` and label of each file.
     """
 
     def __init__(self, config: Config, files: Tuple[Tuple[str, int], ...]):
         super().__init__(True, config)
         self._files = files
 
-    def _storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
+    @tf.autograph.experimental.do_not_convert
+    def storage(self, host: int = 0, hosts: int = 1) -> tf.data.Dataset:
+        """Reads (encoded image, label), in a new random order in each epoch."""
         paths = [os.path.join(self._config.data_dir, path) for path, _ in self._files]
         labels = tf.constant([label for _, label in self._files], tf.int32)
         files = tf.data.Dataset.from_tensor_slices((paths, labels))
         files = files.shuffle(len(paths)).repeat()
         return files.map(lambda path, label: (tf.io.read_file(path), label), self._config.num_files_infeed)
 
-    def _preprocess(self, encoded: tf.Tensor, label: tf.Tensor = None) -> Tuple[tf.Tensor, tf.Tensor]:
+    def preprocess(self, encoded: tf.Tensor, label: tf.Tensor = None) -> Tuple[tf.Tensor, tf.Tensor]:
+        """Distorts an image for training."""
         return preprocess_for_train(encoded, whole_image_box(), self._config), label
 
 
 def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
-    """What reads images in a way: for ResNet-50, as `--preset=resnet50_imagenet` has them."""
+    """The input pipeline of a reading, for ResNet-50 with `--preset=resnet50_imagenet`."""
     root = data.folder if reading.latency_ms is None else f's3://{object_store.BUCKET}'
     config = Config(
         **{
@@ -202,10 +201,10 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     """Measures in this process.
 
     Args:
-      reading: how images are read.
-      data: where they are.
-      seconds: how long, at least: to the end of a batch.
-      store: the address of the object store, if it is read; the environment leads there.
+      reading: the way to read images.
+      data: the stored images.
+      seconds: least duration; a measurement ends with a batch.
+      store: address of the object store, if it is read; the environment variables must lead to it.
 
     Raises:
       DataError: the data set cannot be used.
@@ -215,7 +214,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     def tally() -> Tally:
         return object_store.tally(store) if store else Tally()
 
-    # TensorFlow has a thread a core for operations, and one that reads a file waits there. A TPU's host has many.
+    # Reading a whole file blocks a thread for operations. TensorFlow has one per core; a TPU's host has many.
     threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
     with tf.Graph().as_default(), tf.compat.v1.Session(config=threads) as session:
         dataset = pipeline(reading, data)({'batch_size': BATCH_SIZE})
@@ -247,10 +246,10 @@ _processes.set_forkserver_preload([__name__])
 
 
 def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
-    """Measures in a new process, with an object store of its own if it reads one.
+    """Measures in a new process, with an object store of its own for remote readings.
 
     Raises:
-      MeasurementError: it failed; the message says why.
+      MeasurementError: the measurement failed; the message gives the reason.
     """
     _drop_from_page_cache(os.path.join(data.folder, reading.layout))
     with contextlib.ExitStack() as stack:
@@ -264,8 +263,8 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
         stack.callback(process.join)
         stack.callback(process.kill)
         sender.close()
-        if not receiver.poll(seconds + _PATIENCE):
-            raise MeasurementError(f'ended: not done after {seconds + _PATIENCE:.0f} seconds')
+        if not receiver.poll(seconds + _TIMEOUT):
+            raise MeasurementError(f'ended: not done after {seconds + _TIMEOUT:.0f} seconds')
         try:
             outcome: Union[Measurement, str] = receiver.recv()
         except EOFError:
@@ -277,10 +276,10 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
 
 
 def _send(sender: Connection, reading: Reading, data: DataSet, seconds: float, environment: Dict[str, str]) -> None:
-    """What the process does: sends a measurement, or why there is none."""
-    # Whoever started it is interrupted, too, and ends it.
+    """The measuring process: sends a measurement, or the reason of a failure as a string."""
+    # The parent receives Ctrl-C, too, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # TensorFlow's s3:// logs each refusal, and meets one at the end of each file that it reads.
+    # TensorFlow's s3:// logs each refused request, and there is one at the end of each file.
     with open(os.devnull, 'w') as nowhere:
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
     os.environ.update(environment)
@@ -288,5 +287,5 @@ def _send(sender: Connection, reading: Reading, data: DataSet, seconds: float, e
         sender.send(perform(reading, data, seconds, environment.get('S3_ENDPOINT')))
     except (app.UsageError, OSError, tf.errors.OpError) as error:
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        # Without the operations that TensorFlow names after it, and on one line.
+        # On one line, without the operations that TensorFlow appends.
         sender.send(' '.join(message.partition('[[')[0].split()))

@@ -1,12 +1,11 @@
-"""An object store on this machine: the files of a folder, over HTTP on the loopback, as TensorFlow's s3:// reads them.
+"""Serves the files of a folder over HTTP on 127.0.0.1, as an object store that TensorFlow reads as s3://.
 
 python -m studies.streaming.object_store FOLDER [--latency_ms=50]
 
-It answers what is asked to list and to read, each request after a wait, and counts. It prints its address, and serves
-until its standard input ends, so it does not outlive whoever started it. It asks nobody who they are.
+The store answers requests to list and to read, each after a delay, and counts them. It prints its address, and serves
+until its standard input ends, so that it ends with the process that started it. It needs no authentication.
 """
 
-import argparse
 import json
 import os
 import re
@@ -21,24 +20,26 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from studies import command_line
+
 BUCKET = 'studies'
-# Who asks this, is told the `Tally` at once, and is not counted.
+# A request for this path gets the `Tally` without a delay, and is not counted.
 _TALLY = '/?tally'
 _RANGE = re.compile(r'bytes=(\d+)-(\d*)$')
-# Seconds that a process has to start or to end.
-_PATIENCE = 30
+# Seconds that the process may take to answer or to end.
+_TIMEOUT = 30
 
 
 class Tally(NamedTuple):
-    """What was asked of a store so far.
+    """The requests that a store has answered so far.
 
     Attributes:
-      lists: requests for a listing that were answered.
-      heads: those for the size of an object.
-      gets: those for the content of an object, or a range of it.
-      content_bytes: bytes of contents sent.
-      most_at_once: the largest number of requests that were under way together, since the last tally.
-      cpu_seconds: CPU time of the store's process.
+      lists: requests for a listing.
+      heads: requests for the size of an object.
+      gets: requests for the content of an object, or a range of it.
+      content_bytes: bytes of content sent.
+      most_at_once: largest number of concurrent requests since the last tally.
+      cpu_seconds: CPU time of the store's process, in seconds.
     """
 
     lists: int = 0
@@ -50,18 +51,18 @@ class Tally(NamedTuple):
 
 
 class ObjectStore:
-    """A store in a process of its own, which reads as `s3://studies/PATH` the files that are below a folder now.
+    """A store in a process of its own; `s3://studies/PATH` reads the files that are in a folder when it starts.
 
     Args:
       folder: the folder.
-      latency_ms: how long each request waits before it is answered.
+      latency_ms: delay of each request, in ms.
 
     Attributes:
-      address: its host and port.
-      environment: what a process has to have in its environment, before its first file at s3://, to find the store.
+      address: host and port.
+      environment: environment variables with which TensorFlow finds the store; set them before it opens an s3:// file.
 
     Raises:
-      OSError: it does not start.
+      OSError: the process does not start.
     """
 
     def __init__(self, folder: str, latency_ms: float):
@@ -78,10 +79,10 @@ class ObjectStore:
             'S3_ENDPOINT': self.address,
             'S3_USE_HTTPS': '0',
             'AWS_REGION': 'us-east-1',
-            # Without any, a machine of Amazon's would be asked for its own.
+            # Without credentials, the client would ask Amazon's metadata service for them.
             'AWS_ACCESS_KEY_ID': 'nobody',
             'AWS_SECRET_ACCESS_KEY': 'nothing',
-            # What leads to the world, if anything does, does not lead here.
+            # A proxy cannot reach this machine's loopback.
             'no_proxy': '127.0.0.1',
         }
 
@@ -94,8 +95,8 @@ class ObjectStore:
     def close(self) -> None:
         """Ends the process."""
         try:
-            # Its standard input ends.
-            self._process.communicate(timeout=_PATIENCE)
+            # This closes the process's standard input.
+            self._process.communicate(timeout=_TIMEOUT)
         except BaseException:
             self._process.kill()
             self._process.communicate()
@@ -103,14 +104,14 @@ class ObjectStore:
 
 
 def tally(address: str) -> Tally:
-    """What was asked of the store at an address so far.
+    """The tally of the store at an address.
 
     Raises:
-      OSError: it does not answer.
+      OSError: the store does not answer.
     """
-    # A proxy, if there is one, leads elsewhere.
+    # Bypass a configured proxy.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f'http://{address}{_TALLY}', timeout=_PATIENCE) as answer:
+    with opener.open(f'http://{address}{_TALLY}', timeout=_TIMEOUT) as answer:
         return Tally(**json.loads(answer.read().decode()))
 
 
@@ -121,12 +122,12 @@ class _File(NamedTuple):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Connections that wait to be accepted: a reader may open as many at once as it reads files.
+    # Backlog of connections: a reader may open one for each file at the same time.
     request_queue_size = 256
 
     def __init__(self, folder: str, latency: float):
         super().__init__(('127.0.0.1', 0), _Handler)
-        # What is not among these is not served, whatever its name leads to.
+        # Only these files are served, so a name cannot lead outside the folder.
         self.files: Dict[str, _File] = {}
         for parent, _, names in os.walk(folder):
             for name in names:
@@ -139,39 +140,39 @@ class _Server(ThreadingHTTPServer):
         self._tally = Tally()
 
     def begin(self) -> None:
-        """Counts a request as under way."""
+        """Counts a request that begins."""
         with self._lock:
             self._at_once += 1
             self._tally = self._tally._replace(most_at_once=max(self._tally.most_at_once, self._at_once))
 
     def end(self, kind: str, content_bytes: int) -> None:
-        """Counts a request as answered, under the name of its field, with the bytes that it was given."""
+        """Counts an answered request: `kind` is a field of `Tally`; `content_bytes` were sent."""
         with self._lock:
             self._at_once -= 1
             count, total = getattr(self._tally, kind) + 1, self._tally.content_bytes + content_bytes
             self._tally = self._tally._replace(**{kind: count, 'content_bytes': total})
 
     def tally(self) -> Tally:
-        """What was asked so far."""
+        """The requests so far."""
         usage = resource.getrusage(resource.RUSAGE_SELF)
         with self._lock:
-            told = self._tally._replace(cpu_seconds=usage.ru_utime + usage.ru_stime)
+            tally = self._tally._replace(cpu_seconds=usage.ru_utime + usage.ru_stime)
             self._tally = self._tally._replace(most_at_once=self._at_once)
-        return told
+        return tally
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone, as one that was ended has, is nobody's business."""
+        """Ignores errors: a client that was killed closes its connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
     wbufsize = -1
-    # Without it, the content of an answer waits for the acknowledgement of its headers.
+    # With Nagle's algorithm, an answer's content waits for the acknowledgement of its headers.
     disable_nagle_algorithm = True
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: `Tally` counts."""
+        """Logs nothing; `Tally` counts requests."""
 
     def do_GET(self) -> None:
         if self.path == _TALLY:
@@ -195,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def _content(self, name: str) -> int:
-        """Answers with a file or a range of it, and returns the bytes of that."""
+        """Answers with a file or a range of it, and returns the number of bytes sent."""
         found = self.server.files.get(name)
         if not found:
             self._refuse(404, 'NoSuchKey')
@@ -221,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self.connection.sendfile(file, start, end + 1 - start)
 
     def _listing(self, query: Dict[str, List[str]]) -> bytes:
-        """A page of the names with a prefix; those that go on after the delimiter as one prefix each."""
+        """A page of the names with a prefix; names that continue after the delimiter are grouped by common prefix."""
         prefix, delimiter, marker = (query.get(key, [''])[0] for key in ('prefix', 'delimiter', 'marker'))
         entries: Dict[str, Tuple[str, str]] = {}
         for name in self.server.names:
@@ -257,27 +258,25 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serves what the command line names."""
-    parser = argparse.ArgumentParser(
-        prog='python -m studies.streaming.object_store',
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    """Serves the folder that the command line names."""
+    parser = command_line.new_parser('studies.streaming.object_store', __doc__)
+    parser.add_argument('folder', help='folder whose files are served')
+    parser.add_argument(
+        '--latency_ms',
+        type=command_line.number_of(float, 0, 60000),
+        default=0,
+        help='delay of each request, in ms (default 0)',
     )
-    parser.add_argument('folder', help='the folder whose files are served')
-    parser.add_argument('--latency_ms', type=float, default=0, help='wait of each request, in ms (default 0)')
     arguments = parser.parse_args()
     if not os.path.isdir(arguments.folder):
         parser.error(f'{arguments.folder}: no such folder')
-    if not 0 <= arguments.latency_ms <= 60000:
-        parser.error(f'--latency_ms={arguments.latency_ms:g}: must be between 0 and 60000')
     server = _Server(arguments.folder, arguments.latency_ms / 1000)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f'127.0.0.1:{server.server_port}', flush=True)
     try:
         sys.stdin.read()
     except KeyboardInterrupt:
-        # Whoever started it was interrupted, too, and ends its standard input.
+        # Ctrl-C reaches the parent process, too, which then closes this standard input.
         sys.stdin.read()
 
 

@@ -1,4 +1,4 @@
-"""Jobs for Google Kubernetes Engine, one for each trial of a study, in the manner of `deploy/job.yaml`."""
+"""Google Kubernetes Engine jobs, one for each trial of a study, made from `deploy/job.yaml`."""
 
 import hashlib
 import pathlib
@@ -9,22 +9,22 @@ import yaml
 
 from inception_v3.config import Config, ConfigError
 
-# What holds for every job (when it is done again, how long it may take to end) is told there, once.
+# The template sets what all jobs share, such as retries and the grace period. It is not part of an installed wheel.
 _TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / 'deploy' / 'job.yaml'
 _ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
 _TPU = 'cloud-tpus.google.com/v2'
-# A name of Kubernetes has at most 63 characters; a job's pods add some of their own.
+# Kubernetes allows 63 characters; names of pods are a job's name with a suffix.
 _LONGEST_NAME = 52
 _DIGEST_LENGTH = 6
 
 
 class Job(NamedTuple):
-    """What a trial's job is made of.
+    """A trial, as the input of a job.
 
     Attributes:
-      name: of the trial, in any characters.
-      arguments: its command line after the program's name; what names a TPU is added.
-      config: what that command line amounts to.
+      name: name of the trial, in any characters.
+      arguments: arguments of the program, without --tpu and --master.
+      config: the configuration that they give.
     """
 
     name: str
@@ -35,33 +35,35 @@ class Job(NamedTuple):
 def manifests(jobs: Iterable[Job], image: str) -> str:
     """YAML documents for `kubectl apply --filename=-`, one for each job.
 
-    A job gets a v2 of the trial's `num_shards` cores, and Kubernetes puts in its address, or, of a slice, its hosts'.
+    A job requests a v2 TPU with `num_shards` cores. Kubernetes inserts the TPU's address, or those of a slice's hosts.
 
     Args:
       jobs: the trials.
-      image: the container's, as `deploy/Dockerfile` makes it, with its registry.
+      image: the container image with its registry, built by `deploy/Dockerfile`.
 
     Raises:
-      ConfigError: a trial is for a CPU, or keeps its results where a container loses them.
+      ConfigError: a trial is for a CPU, or its folders are not on gs://; or `deploy/job.yaml` is missing.
     """
+    if not _TEMPLATE.exists():
+        raise ConfigError(f'--emit=gke: {_TEMPLATE} is missing. Run the command in a copy of the repository.')
     return yaml.safe_dump_all([_manifest(job, image) for job in jobs], sort_keys=False, width=120)
 
 
 def _manifest(job: Job, image: str) -> Dict[str, Any]:
     if not job.config.use_tpu or job.config.is_emulated:
-        raise ConfigError(f'{job.name}: --emit=gke makes jobs for TPUs, and this trial is for a CPU (--use_tpu).')
+        raise ConfigError(f'{job.name}: --emit=gke makes jobs for TPUs, but this trial runs on a CPU. Add --use_tpu.')
     if job.config.tpu or job.config.master:
-        raise ConfigError(f'{job.name}: leave out --tpu and --master: Kubernetes makes a TPU, and puts in its address.')
+        raise ConfigError(f'{job.name}: leave out --tpu and --master: Kubernetes creates a TPU and adds its address.')
     for flag in ('model_dir', 'data_dir'):
         folder = getattr(job.config, flag)
         if not str(folder).startswith('gs://') and not (flag == 'data_dir' and job.config.use_data == 'fake'):
-            raise ConfigError(f'{job.name}: --{flag}={folder}: a job on a TPU needs a folder on gs://.')
+            raise ConfigError(f'{job.name}: --{flag}={folder}: must be a folder on gs:// for a job on a TPU.')
     manifest = yaml.safe_load(_TEMPLATE.read_text())
     manifest['metadata']['name'] = _kubernetes_name(job)
     manifest['metadata']['labels'] = {'app': 'inception-v3-study'}
     (container,) = manifest['spec']['template']['spec']['containers']
     container['image'] = image
-    # A slice has an address for each host, and --tpu takes a list.
+    # A slice has one address per host; only --tpu takes a list.
     address = f'--master={_ENDPOINTS}' if job.config.hosts == 1 else f'--tpu={_ENDPOINTS}'
     container['args'] = [address, *job.arguments]
     container['resources']['limits'] = {_TPU: job.config.num_shards}
@@ -69,7 +71,7 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
 
 
 def _kubernetes_name(job: Job) -> str:
-    """A name of the letters, digits and hyphens that Kubernetes allows, different for each trial and its folder."""
+    """A job name in the characters that Kubernetes allows, unique for a trial and its folder."""
     readable = re.sub('[^a-z0-9]+', '-', job.name.lower()).strip('-')
     digest = hashlib.sha256(f'{job.name} {job.config.model_dir}'.encode()).hexdigest()[:_DIGEST_LENGTH]
     return f'{readable[: _LONGEST_NAME - _DIGEST_LENGTH - 1].rstrip("-")}-{digest}'.lstrip('-')

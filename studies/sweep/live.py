@@ -1,4 +1,4 @@
-"""How far the trials of a sweep have come, on the screen: a table on a terminal, plain lines elsewhere."""
+"""Shows the progress of a sweep: a live table on a terminal, plain lines elsewhere."""
 
 import os
 import time
@@ -15,18 +15,18 @@ from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 
-# Seconds between plain lines of a trial that runs, and between looks at what it has left.
+# Seconds between plain lines of a running trial, and between reads of its files.
 _PLAIN_INTERVAL = 60.0
-_LOOK_INTERVAL = 1.0
-# Lines of a terminal that are not for trials: the table's frame, and what is below it.
+_READ_INTERVAL = 1.0
+# Lines of a terminal that the table's frame and the lines below it take.
 _OTHER_LINES = 7
 _COLOURS = {State.DONE: 'green', State.FAILED: 'bold red', State.RUNNING: 'cyan', State.STOPPED: 'yellow'}
-# What is shown first, if not all trials find room.
-_IMPORTANCE = [State.RUNNING, State.FAILED, State.STOPPED, State.WAITING, State.DONE]
+# The order in which trials get the lines of a terminal with too few.
+_PRIORITY = [State.RUNNING, State.FAILED, State.STOPPED, State.WAITING, State.DONE]
 
 
 class Progress:
-    """How far a trial has come, as its folder tells.
+    """The progress of a trial, read from its folder.
 
     Args:
       trial: the trial.
@@ -35,17 +35,17 @@ class Progress:
     Attributes:
       trial: the trial.
       state: its state.
-      doing: what a trial that runs does.
-      status: of its training; None before it is known.
-      evaluation: of the highest step, as it was trained; None if there is none.
-      reason: why it failed or was stopped; empty if it did neither.
-      seconds: since it was started, or that it took; None if this sweep has not started it.
+      activity: activity of a running trial: starting, training or evaluating; else empty.
+      status: the last status line of its training; None before the first.
+      evaluation: the evaluation of its highest step with the training settings; None if there is none.
+      reason: why it failed or was stopped; else empty.
+      seconds: seconds since its start, or that it took; None if this sweep has not started it.
     """
 
     def __init__(self, trial: Trial, state: State):
         self.trial = trial
         self.state = state
-        self.doing = ''
+        self.activity = ''
         self.status: Optional[Status] = None
         self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
         self.reason = ''
@@ -55,30 +55,30 @@ class Progress:
         self._started_at = self._status_at = 0.0
 
     def start(self) -> None:
-        """The trial is started now."""
-        self.state, self.doing, self.reason = State.RUNNING, 'starting', ''
+        """Records that the trial starts now."""
+        self.state, self.activity, self.reason = State.RUNNING, 'starting', ''
         self._started_at = time.monotonic()
         self._log_read = _size(self.trial.log)
 
     def end(self, outcome: Outcome) -> None:
-        """The trial has ended."""
-        self.look()
+        """Records the outcome of the trial."""
+        self.read()
         self.state, self.reason = outcome.state, outcome.reason
-        self.doing = ''
+        self.activity = ''
 
-    def look(self) -> None:
-        """Reads what the trial has left since it was last looked at."""
+    def read(self) -> None:
+        """Reads what the trial has written since the last call."""
         self.seconds = time.monotonic() - self._started_at
         for line in self._new_lines():
             status = Status.parse(line)
             if status:
-                self.status, self._status_at, self.doing = status, time.monotonic(), 'training'
+                self.status, self._status_at, self.activity = status, time.monotonic(), 'training'
             elif 'preparing to train' in line:
-                self.doing = 'training'
-                # The time left is of the training before: what lies between is not in it.
+                self.activity = 'training'
+                # The last status line is of the training before the evaluation; its time left is out of date.
                 self.status = self.status and self.status._replace(seconds_left=None)
             elif 'preparing to evaluate' in line:
-                self.doing = 'evaluating'
+                self.activity = 'evaluating'
         size = _size(os.path.join(self.trial.model_dir, RESULTS_FILE))
         if size != self._results_size:
             self._results_size = size
@@ -96,30 +96,30 @@ class Progress:
 
     @property
     def step(self) -> Optional[int]:
-        """The newest step that is known of."""
+        """The newest known step; None if there is none."""
         steps = [known.step for known in (self.status, self.evaluation) if known]
         return max(steps) if steps else None
 
     @property
     def seconds_left(self) -> Optional[float]:
-        """Until the trial's training ends; None if it does not train now, or that is not known."""
-        if self.doing != 'training' or not self.status or self.status.seconds_left is None:
+        """Seconds until the training ends; None if the trial is not training, or the time is not known."""
+        if self.activity != 'training' or not self.status or self.status.seconds_left is None:
             return None
         return max(0.0, self.status.seconds_left - (time.monotonic() - self._status_at))
 
     def cells(self) -> Tuple[str, ...]:
-        """State, step, loss, top-1 and time left, as a table shows them."""
+        """State, step, loss, top-1 and time left, as texts for a table."""
         step = '' if self.step is None else f'{self.step:,} of {self.trial.config.train_steps:,}'
-        # The loss is of that step, too, or it is left out.
+        # The loss of another step than the one shown would mislead.
         loss = f'{self.status.loss:.4f}' if self.status and self.status.step == self.step else ''
         top_1 = f'{self.evaluation.top_1:.2%}' if self.evaluation else ''
         left = '' if self.seconds_left is None else duration(self.seconds_left)
-        return self.doing or self.state.value, step, loss, top_1, left
+        return self.activity or self.state.value, step, loss, top_1, left
 
     def __str__(self) -> str:
         state, step, loss, top_1, left = self.cells()
-        told = [('step ', step, ''), ('loss ', loss, ''), ('top-1 ', top_1, ''), ('', left, ' left')]
-        parts = [f'{before}{value}{after}' for before, value, after in told if value]
+        fields = [('step ', step, ''), ('loss ', loss, ''), ('top-1 ', top_1, ''), ('', left, ' left')]
+        parts = [f'{before}{value}{after}' for before, value, after in fields if value]
         return f'{self.trial.name}: {", ".join([state, *parts])}'
 
 
@@ -131,11 +131,11 @@ def _size(path: str) -> int:
 
 
 class Display:
-    """Shows the trials, while it is open.
+    """Shows the progress of trials while it is open.
 
     Args:
-      stream: where to; standard error for a program.
-      all_progress: the trials, in their order.
+      stream: the output; standard error for a program.
+      all_progress: the trials, in the order of the table.
     """
 
     def __init__(self, stream: TextIO, all_progress: Sequence[Progress]):
@@ -144,8 +144,8 @@ class Display:
         self._live: Optional[Live] = None
         if stream.isatty():
             self._live = Live(console=self._console, auto_refresh=False, vertical_overflow='crop')
-        self._looked_at = 0.0
-        self._told_at: Dict[str, float] = {}
+        self._read_at = 0.0
+        self._printed_at: Dict[str, float] = {}
 
     def __enter__(self) -> 'Display':
         if self._live:
@@ -159,44 +159,44 @@ class Display:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """Shows a line that stays."""
+        """Prints a line above the table."""
         clock = time.strftime('%H:%M:%S')
         self._console.print(Text(f'{clock} {text}'), soft_wrap=True)
 
     def update(self) -> None:
-        """Renews the table, or tells of those that have not been told of for a minute."""
+        """Updates the table, or prints a line for each running trial that had none for a minute."""
         now = time.monotonic()
-        if now - self._looked_at < _LOOK_INTERVAL:
+        if now - self._read_at < _READ_INTERVAL:
             return
-        self._looked_at = now
+        self._read_at = now
         running = [progress for progress in self._all if progress.state is State.RUNNING]
         for progress in running:
-            progress.look()
+            progress.read()
         if self._live:
             self._live.update(self._table(self._console.size.height - _OTHER_LINES), refresh=True)
             return
         for progress in running:
-            if now - self._told_at.get(progress.trial.name, -_PLAIN_INTERVAL) >= _PLAIN_INTERVAL:
-                self._told_at[progress.trial.name] = now
+            if now - self._printed_at.get(progress.trial.name, -_PLAIN_INTERVAL) >= _PLAIN_INTERVAL:
+                self._printed_at[progress.trial.name] = now
                 self.say(str(progress))
 
     def _table(self, rows: int) -> Group:
         table = Table('trial', 'state', box=None, pad_edge=False)
         for column in ('step', 'loss', 'top-1', 'time left'):
             table.add_column(column, justify='right')
-        by_importance = sorted(self._all, key=lambda progress: _IMPORTANCE.index(progress.state))
-        shown = {progress.trial.name for progress in by_importance[: max(rows, 1)]}
+        by_priority = sorted(self._all, key=lambda progress: _PRIORITY.index(progress.state))
+        shown = {progress.trial.name for progress in by_priority[: max(rows, 1)]}
         for progress in self._all:
             if progress.trial.name in shown:
                 state, *others = progress.cells()
                 colour = _COLOURS.get(progress.state, '')
                 table.add_row(Text(progress.trial.name), Text(state, colour), *others)
         hidden = len(self._all) - len(shown)
-        return Group(table, Text(counts(self._all) + (f'; {hidden} are not shown' if hidden else '')))
+        return Group(table, Text(counts(self._all) + (f'; {hidden} not shown' if hidden else '')))
 
 
 def counts(all_progress: Sequence[Progress]) -> str:
-    """How many trials are in which state, in words."""
+    """The number of trials in each state, in words."""
     states = [progress.state for progress in all_progress]
-    told = [f'{states.count(state)} {state.value}' for state in State if state in states and state is not State.DONE]
-    return ', '.join([f'{states.count(State.DONE)} of {len(states)} trials are done', *told])
+    others = [f'{states.count(state)} {state.value}' for state in State if state in states and state is not State.DONE]
+    return ', '.join([f'{states.count(State.DONE)} of {len(states)} trials done', *others])

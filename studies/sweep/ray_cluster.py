@@ -1,7 +1,7 @@
-"""Trials as tasks of a Ray cluster, each on any of its nodes.
+"""Runs trials as tasks of a Ray cluster.
 
-The nodes share the sweep's folder and the working directory, under the same paths: there a trial leaves what it leaves,
-and there its progress is read. What a node that died was running is run again on another, from its last checkpoint.
+The nodes share the sweep's folder and the working directory, under the same paths: trials write there, and the sweep
+reads their progress there. When a node dies, its trials resume on other nodes from their last checkpoints.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import ray
 from ray.exceptions import RayError, TaskCancelledError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from console.errors import RESUME
+from console.errors import RESUME, RETRY, RetryableError
 from console.messages import shown
 from inception_v3.model_dir import trainer_lock
 from studies.study import StudyError
@@ -22,23 +22,28 @@ from studies.sweep import trials, workers
 from studies.sweep.trials import Outcome, Trial
 from studies.sweep.workers import Place, Running
 
-# Seconds that a cluster has to answer, and a node to say what it sees.
-_CONNECT_WITHIN = 10.0
-_ANSWER_WITHIN = 60.0
+# Seconds: for the cluster to answer, for a node to answer, and between checks of a claim.
+_CONNECT_TIMEOUT = 10.0
+_ANSWER_TIMEOUT = 60.0
 _CLAIM_INTERVAL = 1.0
 
 
+class ClusterError(StudyError, RetryableError):
+    """A cluster or a node that does not answer."""
+
+
 class RayCluster(Place):
-    """The nodes of a cluster, while it is connected.
+    """A connection to a Ray cluster.
 
     Args:
-      address: of the cluster, HOST:PORT or `auto`.
-      workers: trials at a time on the smallest node; larger ones have as many more as they have more cores.
-      program: the command before their arguments; `python` is the nodes' Python.
-      out: the sweep's folder, in which a study has been written.
+      address: the cluster's HOST:PORT, or `auto`.
+      workers: trials at a time on the smallest node; larger nodes run more, in proportion to their cores.
+      program: the command before a trial's arguments; the word `python` means the node's interpreter.
+      out: the sweep's folder; it holds `study.json` already.
 
     Raises:
-      StudyError: there is no such cluster, or its nodes do not share the folder or the working directory.
+      ClusterError: the cluster or one of its nodes does not answer.
+      StudyError: the cluster has no cores, or its nodes do not share the folder or the working directory.
     """
 
     def __init__(self, address: str, workers: int, program: Sequence[str], out: str):
@@ -48,7 +53,7 @@ class RayCluster(Place):
         try:
             nodes = _nodes()
             if not nodes:
-                raise StudyError(f'--ray={address}: has no node with a core for a trial.')
+                raise StudyError(f'--ray={address}: no node of the cluster has a CPU core.')
             self._cores = max(1, min(_cores_of(node) for node in nodes) // workers)
             self._check_shared(nodes, out)
         except BaseException:
@@ -57,33 +62,33 @@ class RayCluster(Place):
 
     @property
     def slots(self) -> int:
-        """As many trials as the cores of the nodes that are there now allow."""
+        """The number of trials that the cores of the live nodes allow."""
         return sum(_cores_of(node) // self._cores for node in _nodes())
 
     def start(self, trial: Trial) -> 'Task':
-        """Hands a trial in; a node takes it."""
+        """Submits a trial to the cluster."""
         return Task(trial, self._cores, self._program, self._study)
 
     def close(self) -> None:
-        """Leaves the cluster."""
+        """Disconnects from the cluster."""
         ray.shutdown()
 
     def _check_shared(self, nodes: List[dict], out: str) -> None:
-        blind = []
+        without_access = []
         for node in nodes:
             here = NodeAffinitySchedulingStrategy(node['NodeID'], soft=False)
             sees: Any = ray.remote(_sees)
             task = sees.options(num_cpus=0, scheduling_strategy=here).remote(os.getcwd(), self._study)
             try:
-                is_shared = ray.get(task, timeout=_ANSWER_WITHIN)
+                is_shared = ray.get(task, timeout=_ANSWER_TIMEOUT)
             except RayError as error:
-                raise StudyError(f'--ray: {node["NodeManagerHostname"]} does not answer: {error}')
+                raise ClusterError(f'--ray: {node["NodeManagerHostname"]} does not answer: {error}')
             if not is_shared:
-                blind.append(node['NodeManagerHostname'])
-        if blind:
+                without_access.append(node['NodeManagerHostname'])
+        if without_access:
             raise StudyError(
-                f'--out={out}: {", ".join(blind)} cannot see it, or not the working directory {os.getcwd()}. All nodes '
-                'must share both, under the same paths.'
+                f'--out={out}: {", ".join(without_access)} cannot read this folder or the working directory '
+                f'{os.getcwd()}. All nodes must share both, under the same paths.'
             )
 
 
@@ -93,12 +98,16 @@ def _connect(address: str) -> None:
         raise StudyError(f'--ray={shown(address)}: must be HOST:PORT or auto.')
     try:
         if address != 'auto':
-            # Ray would wait for more than a minute, and not say what for.
-            socket.create_connection((host, int(port)), _CONNECT_WITHIN).close()
+            # Ray itself would wait for more than a minute without a message.
+            socket.create_connection((host, int(port)), _CONNECT_TIMEOUT).close()
         ray.init(address, log_to_driver=False, logging_level='ERROR')
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
-        reason = getattr(error, 'strerror', None) or str(error).partition('\n')[0] or 'it does not answer as a cluster'
-        raise StudyError(f'--ray={address}: cannot be reached: {reason}')
+        reason = (
+            getattr(error, 'strerror', None)
+            or str(error).partition('\n')[0]
+            or 'there is no Ray cluster at this address'
+        )
+        raise ClusterError(f'--ray={address}: cannot be reached: {reason}')
 
 
 def _nodes() -> List[dict]:
@@ -114,13 +123,13 @@ def _sees(directory: str, study: str) -> bool:
 
 
 class Task(Running):
-    """A trial that has been handed to a cluster.
+    """A trial that was submitted to a cluster.
 
     Args:
-      trial: what to run.
-      cores: that it takes of a node.
-      program: the command before its arguments.
-      study: the absolute path of the study that the sweep has written.
+      trial: the trial.
+      cores: the cores that it reserves on its node.
+      program: the command before the trial's arguments.
+      study: the absolute path of `study.json`.
     """
 
     def __init__(self, trial: Trial, cores: int, program: Sequence[str], study: str):
@@ -131,33 +140,33 @@ class Task(Running):
         self._result = task.remote(trial, tuple(program), os.getcwd(), study)
 
     def poll(self) -> Optional[Outcome]:
-        """The outcome, if the task has ended."""
+        """The outcome, if the task has ended; None before."""
         ready, _ = ray.wait([self._result], timeout=0)
         if not ready:
             return None
         try:
             return ray.get(self._result)
         except RayError as error:
-            exit_code = RESUME if isinstance(error, TaskCancelledError) else 1
+            exit_code = RESUME if isinstance(error, TaskCancelledError) else RETRY
             return trials.outcome_of(self._trial) or trials.not_run(str(error), exit_code)
 
     def stop(self) -> None:
-        """Interrupts the task, which passes it on."""
+        """Interrupts the task, which asks the trial to save a checkpoint and end."""
         ray.cancel(self._result)
 
     def kill(self) -> None:
-        """Kills the task's process, with which the trial ends."""
+        """Kills the task's process; the trial ends with it."""
         ray.cancel(self._result, force=True)
 
 
 def _run(trial: Trial, program: Sequence[str], directory: str, study: str) -> Outcome:
-    """What a node does."""
+    """Runs a trial on a node."""
     if not _sees(directory, study):
-        return trials.not_run(f'{study} or {directory} is not there on this node; all nodes must share them')
+        return trials.not_run(f'{study} or {directory} is missing on this node; all nodes must share them')
     os.chdir(directory)
-    # Ray sets it, and the trial is to be what it is when it is run alone.
+    # Ray sets this variable; without it the trial computes what it computes when run alone.
     os.environ.pop('OMP_NUM_THREADS', None)
-    # What ran on a node that has died cannot give its claim to the folder back.
+    # A trial on a dead node left its claim to the folder behind; wait until the claim is stale.
     until = time.monotonic() + trainer_lock.STALE_AFTER
     while trainer_lock.is_claimed_elsewhere(trial.model_dir) and time.monotonic() < until:
         time.sleep(_CLAIM_INTERVAL)

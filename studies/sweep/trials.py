@@ -1,4 +1,4 @@
-"""The trials of a study: each is a command line of the program with a folder of its own, which tells how it went."""
+"""The trials of a study: command lines of the program, each with a folder that records its state."""
 
 import enum
 import json
@@ -9,13 +9,14 @@ import signal
 import socket
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from console.errors import RESUME
+from console.errors import INTERRUPTED, RESUME, RETRY
 from console.messages import shown
-from inception_v3 import flags
+from data.files import text_of, write_whole
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
-from inception_v3.model_dir.files import now, recorded_config, text_of, write_whole
-from inception_v3.presets import PRESETS
+from inception_v3.model_dir.files import now, recorded_config
+from inception_v3.settings import flags
+from inception_v3.settings.presets import PRESETS
 from studies.study import Study, StudyError
 
 TRIALS_FOLDER = 'trials'
@@ -25,17 +26,17 @@ COMMAND_FILE = 'command.sh'
 OUTCOME_FILE = 'outcome.json'
 STUDY_FILE = 'study.json'
 
-# What the program exits with that somebody has ended, the last two while it was starting: the same command goes on.
-_ENDED = (RESUME, 130, -signal.SIGTERM, -signal.SIGINT)
-# What a run settles by itself, if no flag does: by its data set, or by the machine that it began on.
-_SETTLED = ('num_train_images', 'num_eval_images', 'num_classes', 'intra_op_threads')
+# Exit codes of a program that was stopped; the negative ones mean that the signal came while it was starting.
+_STOPPED = (RESUME, INTERRUPTED, -signal.SIGTERM, -signal.SIGINT)
+# Settings that a run takes from its data set or its first machine unless a flag sets them.
+_AUTOMATIC = ('num_train_images', 'num_eval_images', 'num_classes', 'intra_op_threads')
 _LONGEST_PATH = 4096
-# The step time of a study is of a batch of so many images.
+# The batch size that the step time of a study refers to.
 _IMAGES_PER_STEP = 1024
 
 
 class State(enum.Enum):
-    """How far a trial has come."""
+    """The state of a trial."""
 
     WAITING = 'waiting'
     STOPPED = 'stopped'
@@ -45,15 +46,15 @@ class State(enum.Enum):
 
 
 class Trial(NamedTuple):
-    """A run of a study.
+    """One run of a study.
 
     Attributes:
-      name: of case and seed, unique.
-      case: the name of the case.
-      seed: the run's.
-      folder: holds all that it leaves.
-      arguments: of the program, complete.
-      command_line: what they say.
+      name: unique: CASE/seed-N.
+      case: name of the case.
+      seed: seed of the run.
+      folder: folder of everything that the trial writes.
+      arguments: all arguments of the program.
+      command_line: the same arguments, parsed.
     """
 
     name: str
@@ -65,29 +66,29 @@ class Trial(NamedTuple):
 
     @property
     def config(self) -> Config:
-        """The configuration, as far as the command line decides it."""
+        """The configuration that the command line gives; the run may add settings of its data set."""
         return self.command_line.config
 
     @property
     def model_dir(self) -> str:
-        """The run's."""
+        """The model_dir of the run."""
         return str(self.config.model_dir)
 
     @property
     def log(self) -> str:
-        """The file of all that the trial has printed."""
+        """Path of the file with everything that the trial printed."""
         return os.path.join(self.folder, LOG_FILE)
 
 
 class Outcome(NamedTuple):
-    """How a trial has ended: `outcome.json`.
+    """The end of a trial, recorded in `outcome.json`.
 
     Attributes:
-      exit_code: of the program; negative if a signal has ended it.
-      reason: why, if it is not 0: its last message.
+      exit_code: exit code of the program; -N if signal N ended it.
+      reason: the program's last error message, if the exit code is not 0.
       start: UTC, ISO 8601.
       end: UTC, ISO 8601.
-      host: where it ran.
+      host: host name of the machine.
     """
 
     exit_code: int
@@ -98,23 +99,23 @@ class Outcome(NamedTuple):
 
     @property
     def state(self) -> State:
-        """What became of the trial."""
-        if self.exit_code in _ENDED:
+        """The state of the trial, judged by the exit code alone."""
+        if self.exit_code in _STOPPED:
             return State.STOPPED
         return State.FAILED if self.exit_code else State.DONE
 
     def write(self, folder: str) -> None:
-        """Writes it into a trial's folder, whole or not at all."""
+        """Writes the file into a trial's folder, whole or not at all."""
         write_whole(os.path.join(folder, OUTCOME_FILE), json.dumps(self._asdict(), indent=2) + '\n')
 
 
 class Cost(NamedTuple):
-    """What a study costs.
+    """The cost of trials.
 
     Attributes:
-      trials: how many.
-      steps: of training, of all trials.
-      hours: of training, on a v2-8; None if the study does not tell the time of a step.
+      trials: number of trials.
+      steps: training steps of all trials.
+      hours: hours of training on a v2-8; None if the study gives no step time.
     """
 
     trials: int
@@ -127,14 +128,14 @@ class Cost(NamedTuple):
 
 
 def trials_of(study: Study, out: str) -> List[Trial]:
-    """The trials of a study, in the order of its cases, and of their seeds.
+    """The trials of a study, ordered by case and then by seed.
 
     Args:
       study: the study.
       out: the sweep's folder.
 
     Raises:
-      StudyError: the program refuses a case's flags.
+      StudyError: the program refuses the flags of a case.
     """
     trials = []
     for case in study.cases():
@@ -154,7 +155,7 @@ def trials_of(study: Study, out: str) -> List[Trial]:
 
 
 def cost_of(study: Study, trials: Iterable[Trial]) -> Cost:
-    """What the training of these trials costs; a step takes a time in proportion to its images."""
+    """The cost of training; the time of a step is taken to be proportional to its batch size."""
     configs = [trial.config for trial in trials]
     hours = None
     if study.step_ms is not None:
@@ -164,12 +165,12 @@ def cost_of(study: Study, trials: Iterable[Trial]) -> Cost:
 
 
 def command(program: Sequence[str], trial: Trial) -> str:
-    """A trial's command line, for a shell."""
+    """A trial's command line, quoted for a shell."""
     return ' '.join(shlex.quote(word) for word in [*program, *trial.arguments])
 
 
 def script(program: Sequence[str], trial: Trial) -> str:
-    """A shell script that runs a trial in the folder where the script is."""
+    """A shell script that runs a trial and writes into the folder of the script."""
     model_dir = f'--model_dir={trial.model_dir}'
     here = f'--model_dir="$(dirname "$0")"/{MODEL_FOLDER}'
     words = [here if word == model_dir else shlex.quote(word) for word in trial.arguments]
@@ -178,13 +179,13 @@ def script(program: Sequence[str], trial: Trial) -> str:
     return '\n'.join(lines) + '\n    ' + ' \\\n    '.join(words) + '\n'
 
 
-def not_run(reason: str, exit_code: int = 1) -> Outcome:
-    """What is to be said of a trial that was not run, or whose outcome could not be kept."""
+def not_run(reason: str, exit_code: int = RETRY) -> Outcome:
+    """The outcome of a trial that could not be run, or whose outcome could not be written."""
     return Outcome(exit_code, reason, now(), now(), socket.gethostname())
 
 
 def outcome_of(trial: Trial) -> Optional[Outcome]:
-    """How a trial has ended last; None if it has not, or was lost."""
+    """The last outcome of a trial; None if it has not ended, or its machine failed."""
     try:
         return Outcome(**json.loads(text_of(os.path.join(trial.folder, OUTCOME_FILE))))
     except (TypeError, ValueError):
@@ -192,13 +193,13 @@ def outcome_of(trial: Trial) -> Optional[Outcome]:
 
 
 def last_evaluation(trial: Trial) -> Optional[Evaluation]:
-    """A trial's evaluation of the highest step, as it was trained; None if there is none."""
+    """The evaluation of a trial's highest step with its training settings; None if there is none."""
     evaluations = read_unchanged(trial.model_dir)
     return evaluations[-1] if evaluations else None
 
 
 def state_of(trial: Trial) -> State:
-    """How far a trial that does not run has come: it is done when its last step has been evaluated, too."""
+    """The state of a trial that is not running. A trial is done when its last step has been evaluated, too."""
     outcome = outcome_of(trial)
     if not outcome:
         return State.STOPPED if recorded_config(trial.model_dir) else State.WAITING
@@ -209,32 +210,32 @@ def state_of(trial: Trial) -> State:
 
 
 def check_unchanged(trials: Iterable[Trial]) -> None:
-    """Makes sure that what the trials' folders hold was made with the flags that they have now.
+    """Checks that the trials' folders hold runs with the trials' current flags.
 
     Raises:
-      StudyError: some were not; going on would mix two experiments.
+      StudyError: a folder holds a run with other flags; to resume it would mix two experiments.
     """
     changed: Dict[str, List[str]] = {}
     for trial in trials:
         recorded = recorded_config(trial.model_dir)
         if not recorded:
             continue
-        own = [name for name in _SETTLED if name not in trial.command_line.given]
+        own = [name for name in _AUTOMATIC if name not in trial.command_line.given]
         # A folder may have been moved.
         found = [c for c in differences(recorded, trial.config) if c.split(':')[0] not in (*own, 'model_dir')]
         if found:
             changed[trial.folder] = found
     if changed:
         first, found = next(iter(changed.items()))
-        others = f', and so were {len(changed) - 1} others' if len(changed) > 1 else ''
+        others = f', and so were {len(changed) - 1} other trials' if len(changed) > 1 else ''
         raise StudyError(
             f'{first}: was run with other flags than the study has now ({"; ".join(found)}){others}. '
-            'Give the study another --out, or remove the folders of what is to be run again.'
+            'Name another folder with --out, or remove the folders of the trials to run again.'
         )
 
 
-def strangers(out: str, trials: Iterable[Trial]) -> List[str]:
-    """The folders of trials in a sweep's folder that are none of these."""
+def folders_of_other_trials(out: str, trials: Iterable[Trial]) -> List[str]:
+    """The trial folders inside a sweep's folder that belong to none of the given trials."""
     own = {os.path.normpath(trial.folder) for trial in trials}
     top = os.path.join(out, TRIALS_FOLDER)
     found = []
@@ -244,14 +245,14 @@ def strangers(out: str, trials: Iterable[Trial]) -> List[str]:
 
 
 def _folders_in(folder: str) -> List[str]:
-    """Those folders alone: file managers leave files of their own anywhere."""
+    """The folders inside a folder, without the files that file managers leave."""
     if not os.path.isdir(folder):
         return []
     return [entry.path for entry in sorted(os.scandir(folder), key=lambda entry: entry.name) if entry.is_dir()]
 
 
 def reason_in(log: str) -> str:
-    """Why a program has failed, by what it has printed: its last error, or else its last line."""
+    """The reason of a failure, from the printed text: the last error message, or else the last line."""
     errors = re.findall(r'^error: (.*)$', log, re.MULTILINE)
     lines = [line for line in log.splitlines() if line.strip()]
     return errors[-1] if errors else lines[-1].strip() if lines else ''

@@ -1,4 +1,4 @@
-"""Where trials run: what a sweep asks of such a place, and this machine, where they are processes."""
+"""Places where trials run: the interface, and this machine, where each trial is a process."""
 
 import abc
 import contextlib
@@ -15,7 +15,7 @@ from inception_v3.model_dir.files import now
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, Trial
 
-# Bytes of a log's end in which the reason of a failure is looked for.
+# Bytes at the end of a log that are searched for the reason of a failure.
 _LOG_END = 1 << 16
 _POLL_INTERVAL = 0.25
 
@@ -28,11 +28,11 @@ class Running(abc.ABC):
 
     @abc.abstractmethod
     def poll(self) -> Optional[Outcome]:
-        """The outcome, which is written when the trial has ended; None before."""
+        """The outcome, once the trial has ended and it is written; None before."""
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Asks the trial to save its last step and to end."""
+        """Asks the trial to save a checkpoint and end."""
 
     @abc.abstractmethod
     def kill(self) -> None:
@@ -40,7 +40,7 @@ class Running(abc.ABC):
 
 
 class Place(abc.ABC):
-    """Where trials run, while it is open."""
+    """A place where trials run; a context manager."""
 
     def __enter__(self) -> 'Place':
         return self
@@ -51,30 +51,30 @@ class Place(abc.ABC):
     @property
     @abc.abstractmethod
     def slots(self) -> int:
-        """Trials that can run at a time, now."""
+        """The number of trials that can run at the same time now."""
 
     @abc.abstractmethod
     def start(self, trial: Trial) -> Running:
         """Starts a trial.
 
         Raises:
-          OSError: its folder cannot be written to, or it cannot be started.
+          OSError: the trial's folder cannot be written to, or the trial cannot be started.
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Ends what else there is to end, when no trial runs any more."""
+        """Releases the place; no trial is running any more."""
 
 
 class ThisMachine(Place):
-    """Trials as processes of this machine. They share its cores as any processes do.
+    """This machine, with trials as processes.
 
-    A trial's share is not fixed: on the number of threads of an operation depend the last bits of its results, and
-    the command line alone is to decide those.
+    Trials are not pinned to cores: the number of threads decides the last bits of a trial's results, and only its
+    command line may decide those.
 
     Args:
-      workers: trials at a time.
-      program: the command before their arguments; `python` is this Python.
+      workers: the number of trials at a time.
+      program: the command before a trial's arguments; the word `python` means this interpreter.
     """
 
     def __init__(self, workers: int, program: Sequence[str]):
@@ -83,7 +83,7 @@ class ThisMachine(Place):
 
     @property
     def slots(self) -> int:
-        """As many as there are workers."""
+        """The number of workers."""
         return self._workers
 
     def start(self, trial: Trial) -> 'Process':
@@ -91,21 +91,21 @@ class ThisMachine(Place):
         return Process(trial, self._program)
 
     def close(self) -> None:
-        """There is nothing but the trials."""
+        """Does nothing: there are only the trials."""
 
 
 class Process(Running):
-    """A trial that runs, as a process of this machine.
+    """A running trial, as a process of this machine.
 
-    It has a session of its own, so that Ctrl-C at a terminal is not for it; and it dies with the thread that has
-    started it, however that ends: what is left over would be in the way of the sweep that goes on.
+    The process has a session of its own, so that Ctrl-C at a terminal does not reach it. The kernel kills it when the
+    thread that started it ends: a leftover process would block the sweep that resumes.
 
     Args:
-      trial: what to run.
-      program: the command before its arguments; `python` is this Python.
+      trial: the trial.
+      program: the command before the trial's arguments; the word `python` means this interpreter.
 
     Raises:
-      OSError: its folder cannot be written to, or the process cannot be started.
+      OSError: the trial's folder cannot be written to, or the process cannot be started.
     """
 
     def __init__(self, trial: Trial, program: Sequence[str]):
@@ -131,7 +131,7 @@ class Process(Running):
             )
 
     def poll(self) -> Optional[Outcome]:
-        """The outcome, if the process has ended."""
+        """The outcome, if the process has ended; None before."""
         code = self._process.poll()
         if code is None:
             return None
@@ -151,7 +151,7 @@ class Process(Running):
             return file.read().decode(errors='replace')
 
     def stop(self) -> None:
-        """Asks the trial to save its last step and to end."""
+        """Asks the trial to save a checkpoint and end."""
         self._process.terminate()
 
     def kill(self) -> None:
@@ -160,11 +160,11 @@ class Process(Running):
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """What a new process does first, so that it is killed when the thread that has started it ends."""
+    """The first call in a new process: asks the kernel to kill it when the thread that started it ends."""
 
     def prepare() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # It may have ended before.
+        # The parent may have ended before the call.
         if os.getppid() != parent:
             os._exit(1)
 
@@ -172,7 +172,7 @@ def _dies_with(parent: int) -> Callable[[], None]:
 
 
 def run(trial: Trial, program: Sequence[str]) -> Outcome:
-    """Runs a trial to its end; an interruption asks it to save its last step."""
+    """Runs a trial to its end; KeyboardInterrupt asks it to save a checkpoint and end."""
     process = Process(trial, program)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Who waits for whom: the arithmetic by hand, the timeline, the command."""
+"""The balance of host and device: arithmetic by hand, the timeline, the command."""
 
 import json
 import os
@@ -17,7 +17,7 @@ HOST_BOUND = Balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2,
 DEVICE_BOUND = Balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)
 
 
-def test_a_host_that_is_too_slow_by_hand() -> None:
+def test_balance__slow_host_by_hand() -> None:
     # 1,024 images of 2 ms on 2 cores.
     assert HOST_BOUND.host_ms == 1024 and HOST_BOUND.period_ms == 1024 and HOST_BOUND.is_host_bound
     assert HOST_BOUND.device_idle == pytest.approx(209 / 1024) and HOST_BOUND.host_idle == 0
@@ -26,7 +26,7 @@ def test_a_host_that_is_too_slow_by_hand() -> None:
     assert HOST_BOUND.images_per_second == pytest.approx(1000)
 
 
-def test_a_device_that_is_slower_by_hand() -> None:
+def test_balance__slow_device_by_hand() -> None:
     assert DEVICE_BOUND.host_ms == 200 and DEVICE_BOUND.period_ms == 800 and not DEVICE_BOUND.is_host_bound
     assert DEVICE_BOUND.device_idle == 0 and DEVICE_BOUND.host_idle == 0.75
     # 4,000 ms of work in 800 ms: 5 cores, exactly.
@@ -35,7 +35,7 @@ def test_a_device_that_is_slower_by_hand() -> None:
 
 
 @pytest.mark.parametrize('given', [HOST_BOUND, DEVICE_BOUND])
-def test_as_many_cores_as_balance_are_the_least_that_keep_the_device_busy(given: Balance) -> None:
+def test_balancing_cores__are_the_least_that_keep_the_device_busy(given: Balance) -> None:
     assert not given._replace(cores=given.balancing_cores).is_host_bound
     assert given._replace(cores=given.balancing_cores - 1).is_host_bound
 
@@ -44,7 +44,7 @@ def starts(timeline: Timeline) -> List[float]:
     return [bar.start for bar in timeline.device]
 
 
-def test_the_timeline_of_a_slow_host_has_gaps_in_the_device() -> None:
+def test_timeline__slow_host_leaves_gaps_in_the_device() -> None:
     drawn = HOST_BOUND.timeline({'storage': 0.25, 'preprocessing': 0.75})
     assert starts(drawn) == [1024, 2048, 3072, 4096, 5120, 6144] and drawn.end == 6144 + 815
     assert [(bar.start, bar.end, bar.kind, bar.label) for bar in drawn.host[:3]] == [
@@ -55,10 +55,10 @@ def test_the_timeline_of_a_slow_host_has_gaps_in_the_device() -> None:
     assert {bar.kind for bar in drawn.device} == {STEP}
 
 
-def test_the_timeline_of_a_slow_device_has_gaps_in_the_host() -> None:
+def test_timeline__slow_device_leaves_gaps_in_the_host() -> None:
     drawn = DEVICE_BOUND.timeline({HOST: 1.0})
     assert starts(drawn) == [200, 1000, 1800, 2600, 3400, 4200]
-    # The second batch is prepared while the first step runs; the third, when the second is taken.
+    # The second batch is prepared during the first step; the third once the second is taken.
     assert [(bar.start, bar.end) for bar in drawn.host] == [
         (0, 200),
         (200, 400),
@@ -74,26 +74,26 @@ def run(capsys: Any, *arguments: str) -> Any:
     return (code, *capsys.readouterr())
 
 
-def test_the_command_tells_and_draws(capsys: Any, tmp_path: pathlib.Path) -> None:
+def test_command__prints_and_draws(capsys: Any, tmp_path: pathlib.Path) -> None:
     given = ['--step_ms=815', '--cores=2', '--cpu_ms_per_image=2', f'--plot={tmp_path / "balance.png"}']
     code, out, err = run(capsys, *given)
     assert code == 0 and not err
-    assert out.startswith('host-bound: a step takes 1,024 ms, not 815; the device waits for 20% of the time\n')
-    assert '1,024 ms per step: 1,024 images of 2.00 CPU-ms on 2 cores' in out
-    assert '1,000 images/s' in out and '3 cores per host' in out
+    assert out.startswith('host-bound: a step takes 1,024 ms instead of 815; the device waits 20% of the time\n')
+    assert '1,024 ms per step: 1,024 images with 2.00 CPU-ms on 2 cores' in out
+    assert '1,000 images/s' in out and 'with 3 cores per host' in out
     pixels = matplotlib.image.imread(str(tmp_path / 'balance.png'))[..., :3]
     height, width, _ = pixels.shape
     assert 300 < height < 600 and 1000 < width < 1600
     bars = [(np.abs(pixels - np.array(rgb) / 255) < 0.01).all(-1) for rgb in ((0xF0, 0xE4, 0x42), (0x56, 0xB4, 0xE9))]
     assert all(bar.sum() > 10000 for bar in bars)
-    # The host works on without a gap; the device, below it, has one before each of its six steps.
+    # The host works without a gap; the device, below it, has one before each of its six steps.
     rows = [int(bar.any(1).nonzero()[0].mean()) - 30 for bar in bars]
     assert rows[0] < rows[1]
     gaps = [int((np.diff(bar[row].nonzero()[0]) > 20).sum()) for bar, row in zip(bars, rows)]
     assert gaps == [0, 5]
 
 
-def test_hosts_share_the_batch(capsys: Any) -> None:
+def test_command__hosts_share_the_batch(capsys: Any) -> None:
     given = ['--json', '--step_ms=100', '--cores=8', '--cpu_ms_per_image=1.5']
     code, out, _ = run(capsys, *given, '--num_shards=32', '--train_batch_size=4096')
     result = json.loads(out)
@@ -105,7 +105,7 @@ def test_hosts_share_the_batch(capsys: Any) -> None:
     assert result['host_idle'] == pytest.approx(0.04)
 
 
-def test_what_is_not_given_is_measured(capsys: Any, photo_dir: str, photos: List[Photo]) -> None:
+def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, photos: List[Photo]) -> None:
     given = [f'--data_dir={photo_dir}', '--images=16', '--repeats=1', '--train_batch_size=64', '--height=75']
     code, out, err = run(capsys, '--json', '--step_ms=50', *given)
     assert code == 0, err
@@ -120,7 +120,7 @@ def test_what_is_not_given_is_measured(capsys: Any, photo_dir: str, photos: List
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        ([], '--step_ms: give the time of a training step'),
+        ([], '--step_ms: is required'),
         (['--step_ms=fast'], '--step_ms=fast: must be a number above 0.'),
         (['--step_ms=0'], '--step_ms=0: must be a number above 0.'),
         (['--step_ms=815', '--cpu_ms_per_image=1e308'], '--cpu_ms_per_image=1e308: must be a number, 1e-09 to 1,000,'),
@@ -132,18 +132,18 @@ def test_what_is_not_given_is_measured(capsys: Any, photo_dir: str, photos: List
         (['--step_ms=1', '--train_batch_size=12'], '--train_batch_size=12: must be a multiple'),
         (['--step_ms=1', '--plot=balance.pdf'], '--plot=balance.pdf: must be the path of a .png file'),
         (['--step_ms=1', '--plot=/no/such/folder/a.png'], '--plot=/no/such/folder/a.png: cannot be written to'),
-        (['--step_ms=1', '--use_data=fake'], '--use_data=fake: what is measured is the reading of records'),
+        (['--step_ms=1', '--use_data=fake'], '--use_data=fake: this benchmark measures reading records'),
         (['--step_ms=1', '--data_dir=/no/such'], '--data_dir=/no/such: no such folder'),
     ],
 )
-def test_wrong_arguments_are_refused(capsys: Any, arguments: List[str], message: str) -> None:
+def test_command__refuses_wrong_arguments(capsys: Any, arguments: List[str], message: str) -> None:
     code, out, err = run(capsys, *arguments, '--images=1', '--repeats=1')
     assert code == 2 and not out
     assert f'error: {message}' in err and 'Traceback' not in err
     assert len(err.splitlines()) <= 4
 
 
-def test_help_lists_its_own_flags_and_the_runs(capsys: Any) -> None:
+def test_help__lists_own_flags_and_those_of_a_run(capsys: Any) -> None:
     code, out, _ = run(capsys, '--help')
     assert code == 0
     assert '--step_ms=' in out and '--cpu_ms_per_image=' in out and '--train_batch_size=1024' in out

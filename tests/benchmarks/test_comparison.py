@@ -1,4 +1,4 @@
-"""What is compared: each run measured once, and ratios, phases and medians as by hand."""
+"""Comparisons: each run is measured once; ratios, phases and medians agree with arithmetic by hand."""
 
 import dataclasses
 from typing import List
@@ -15,11 +15,11 @@ def of(*cpu_ms: float) -> List[Measurement]:
     return [Measurement(100, value, 1000 / value, 500 + value) for value in cpu_ms]
 
 
-def test_every_run_is_measured_once() -> None:
+def test_runs__have_no_duplicates() -> None:
     subjects = comparison.variant_subjects(['train', 'train_vgg', 'eval'], CONFIG, 100)
     runs = comparison.runs_of(subjects)
     assert len(runs) == len({*runs})
-    # What reads is shared by the variants, and by the plain reader; decoding and parsing come once.
+    # Variants and the plain reader share the reading runs; decoding and parsing appear once.
     assert [(run.is_naive, run.is_training) for run in runs if run.until == STORAGE] == [
         (True, True),
         (False, True),
@@ -45,7 +45,7 @@ def test_every_run_is_measured_once() -> None:
     assert [run.batch_size for run in runs if run.until == TRANSFER] == [16, 16, 16, 16, 8, 8]
 
 
-def test_rows_are_as_by_hand() -> None:
+def test_rows__agree_with_arithmetic_by_hand() -> None:
     subjects = comparison.variant_subjects(['train'], CONFIG, 100)
     *_, decoded, naive, ours = subjects
     storage, preprocessing = ours.earlier
@@ -70,14 +70,14 @@ def test_rows_are_as_by_hand() -> None:
     assert not rows[1].phases and not rows[1].naive_ratio and not rows[0].decode_ratio
 
 
-def test_an_interrupted_round_leaves_the_rounds_before_it() -> None:
+def test_rows__interrupted_round_keeps_earlier_rounds() -> None:
     subjects = comparison.variant_subjects(['train'], CONFIG, 100)
     *_, naive, ours = subjects
     rows = comparison.rows_of(subjects, {naive.whole: of(6, 8), ours.whole: of(3)})
     assert rows[-1].naive_ratio == [2] and not rows[-1].phases
 
 
-def test_a_sweep_changes_one_flag() -> None:
+def test_sweep__changes_one_flag() -> None:
     subjects = comparison.sweep_subjects('parallelism', [1, 7], CONFIG, 100)
     assert [subject.whole for subject in subjects] == [
         Run(False, True, TRANSFER, dataclasses.replace(CONFIG, num_parallel_calls=value), 100) for value in (1, 7)

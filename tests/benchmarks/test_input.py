@@ -1,4 +1,4 @@
-"""The benchmark of the input pipeline, as a command: real measurements of tiny sizes, its table, JSON and figures."""
+"""The benchmark of the input pipeline: small real measurements, its table, JSON and figures."""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ def tiny(data_dir: str) -> List[str]:
 
 
 def check_figure(path: pathlib.Path, *colours: str) -> None:
-    """Makes sure that a figure has something in these colours, and much background."""
+    """Checks that a figure contains these colours, and that most of it is background."""
     pixels = matplotlib.image.imread(str(path))[..., :3]
     height, width, _ = pixels.shape
     assert 150 < height < 800 and 700 < width < 2000
@@ -34,7 +34,7 @@ def check_figure(path: pathlib.Path, *colours: str) -> None:
     assert 0.4 < (pixels == 1).all(-1).mean() < 0.99
 
 
-def test_a_sweep_tells_and_draws_what_each_value_costs(capsys: Any, photo_dir: str, tmp_path: pathlib.Path) -> None:
+def test_sweep__prints_and_draws_each_value(capsys: Any, photo_dir: str, tmp_path: pathlib.Path) -> None:
     plot = tmp_path / 'sweep.png'
     # The larger batch has 245 times the pixels.
     given = [*tiny(photo_dir), '--sweep=batch_size', '--values=2,490', f'--plot={plot}']
@@ -48,7 +48,7 @@ def test_a_sweep_tells_and_draws_what_each_value_costs(capsys: Any, photo_dir: s
     check_figure(plot, '#0072B2', '#E69F00', '#009E73')
 
 
-def test_a_sweep_of_files_reads_as_many_as_it_says(capsys: Any, photo_dir: str) -> None:
+def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str) -> None:
     code, out, _ = run(capsys, *tiny(photo_dir), '--sweep=files', '--values=9', '--json', '--train_batch_size=4')
     result = json.loads(out)
     assert code == 0 and 'under 9 names' in result['where']
@@ -56,9 +56,7 @@ def test_a_sweep_of_files_reads_as_many_as_it_says(capsys: Any, photo_dir: str) 
     assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
 
 
-def test_a_sweep_reads_tar_shards_and_variants_are_refused_with_what_measures_them(
-    capsys: Any, photo_dir: str, tmp_path: pathlib.Path
-) -> None:
+def test_tar__sweep_works_and_variants_are_refused(capsys: Any, photo_dir: str, tmp_path: pathlib.Path) -> None:
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, lambda line: None)
     given = [*tiny(tar_dir), '--data_format=tar', '--train_batch_size=4']
@@ -68,7 +66,7 @@ def test_a_sweep_reads_tar_shards_and_variants_are_refused_with_what_measures_th
     assert row['measurements'][0]['images'] == 16
     code, out, err = run(capsys, *given, '--variants=train')
     assert (code, out) == (2, '')
-    assert 'error: --data_format=tar: the plain decode and the naive pipeline,' in err
+    assert 'error: --data_format=tar: the plain decoder and the naive pipeline,' in err
     assert 'benchmarks.tar_reading' in err
     code, out, err = run(capsys, '--data_format=tar', '--sweep=files')
     assert (code, out) == (2, '')
@@ -76,10 +74,10 @@ def test_a_sweep_reads_tar_shards_and_variants_are_refused_with_what_measures_th
 
 
 @pytest.mark.slow
-def test_variants_are_compared_and_what_fails_takes_nothing_else_along(
+def test_variants__are_compared_and_failures_do_not_affect_others(
     capsys: Any, photo_dir: str, tmp_path: pathlib.Path
 ) -> None:
-    # A validation file without one image.
+    # A validation file without images.
     data_dir = tmp_path / 'data'
     shutil.copytree(photo_dir, str(data_dir))
     for path in data_dir.glob('validation-*'):
@@ -89,7 +87,7 @@ def test_variants_are_compared_and_what_fails_takes_nothing_else_along(
     given = [*tiny(str(data_dir)), '--variants=train,eval', '--train_batch_size=4', '--eval_batch_size=4']
     code, out, err = run(capsys, *given, f'--plot={tmp_path / "phases.png"}')
     assert code == 1
-    # Of four measurements: what only reads goes well.
+    # Four measurements fail; reading alone succeeds.
     assert err.count('failed: ') == 4 and 'image/class/label' in err and '[[' not in err
     rows = [line for line in out.splitlines() if line.startswith('train ')]
     assert [row.split('  ')[2].strip() for row in rows[:1]] == ['records read']
@@ -114,27 +112,27 @@ def test_variants_are_compared_and_what_fails_takes_nothing_else_along(
 @pytest.mark.parametrize(
     ('arguments', 'message'),
     [
-        (['--variants=train,test'], '--variants=train,test: test is none of train,'),
+        (['--variants=train,test'], '--variants=train,test: test is not one of train,'),
         (['--sweep=speed'], '--sweep=speed: must be one of batch_size, files, parallelism.'),
-        (['--sweep=files', '--variants=train'], '--variants=train: a sweep is of training'),
-        (['--values=1'], '--values=1: are those of a sweep'),
+        (['--sweep=files', '--variants=train'], '--variants=train: a sweep measures training only'),
+        (['--values=1'], '--values=1: are the values of a sweep'),
         (['--sweep=files', '--values=1,0'], '--values=0: must be a whole number above 0.'),
         (['--images=many'], '--images=many: must be a whole number above 0.'),
         (['--repeats=0'], '--repeats=0: must be a whole number above 0.'),
         (['--plot=figure'], '--plot=figure: must be the path of a .png file.'),
         (['--json=perhaps'], 'flag --json=perhaps: must be True or False'),
-        (['--use_data=fake'], '--use_data=fake: what is measured is the reading of records'),
+        (['--use_data=fake'], '--use_data=fake: this benchmark measures reading records'),
         (['--data_dir=/no/such'], '--data_dir=/no/such: no such folder'),
         (['--height=10'], '--height=10: must be at least 75'),
     ],
 )
-def test_wrong_arguments_are_refused(capsys: Any, arguments: List[str], message: str) -> None:
+def test_command__refuses_wrong_arguments(capsys: Any, arguments: List[str], message: str) -> None:
     code, out, err = run(capsys, *arguments)
     assert code == 2 and not out
     assert f'error: {message}' in err and 'Traceback' not in err
 
 
-def test_help_lists_its_own_flags_and_the_runs(capsys: Any) -> None:
+def test_help__lists_own_flags_and_those_of_a_run(capsys: Any) -> None:
     code, out, _ = run(capsys, '--help')
     assert code == 0
     assert '--variants=' in out and '--sweep=' in out and '--num_parallel_calls=64' in out

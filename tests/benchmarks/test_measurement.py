@@ -1,4 +1,4 @@
-"""One measurement: what it counts, what it costs, and what it says when it fails."""
+"""A measurement: its counts, its costs, and its failures."""
 
 import dataclasses
 import os
@@ -18,39 +18,39 @@ def config(photo_dir: str) -> Config:
     )
 
 
-def test_a_run_survives_json(config: Config) -> None:
+def test_run__round_trips_through_json(config: Config) -> None:
     run = Run(True, False, STORAGE, config, 10)
     assert Run.from_json(run.to_json()) == run
 
 
-def test_what_fills_up_the_last_batch_is_not_counted(config: Config) -> None:
-    # Five images are batches of 4 and of 1; of the batches after the two of the warm-up there are four at least.
+def test_perform__does_not_count_padding(config: Config) -> None:
+    # Five images are batches of 4 and of 1; after two batches of warm-up at least four are measured.
     assert measurement.perform(Run(False, False, TRANSFER, config, 1)).images == 10
     assert measurement.perform(Run(True, False, TRANSFER, config, 1)).images == 10
     assert measurement.perform(Run(False, True, TRANSFER, config, 21)).images == 24
     assert measurement.perform(Run(False, False, STORAGE, config, 21)).images == 24
 
 
-def test_processes_measure_in_turn_and_decoding_costs_what_reading_does_not(config: Config) -> None:
+def test_interleave__measures_in_turn_and_decoding_costs_more_than_reading(config: Config) -> None:
     reading, decoding = Run(True, True, STORAGE, config, 2000), Run(True, True, DECODING, config, 200)
     missing = dataclasses.replace(reading, config=dataclasses.replace(config, data_dir='/no/such/folder'))
     measured: Measured = {}
     failed: Dict[Run, str] = {}
-    told: List[str] = []
-    interleave([reading, missing, decoding], 1, told.append, measured, failed)
-    assert told == [f'round 1 of 1: measurement {number} of 3' for number in (1, 2, 3)]
+    lines: List[str] = []
+    interleave([reading, missing, decoding], 1, lines.append, measured, failed)
+    assert lines == [f'round 1 of 1: measurement {number} of 3' for number in (1, 2, 3)]
     assert [*measured] == [reading, decoding] and [*failed] == [missing]
     assert '/no/such/folder' in failed[missing]
     (read,), (decoded,) = measured[reading], measured[decoding]
     assert (read.images, decoded.images) == (2000, 200)
     # A photograph of 400 x 600 takes a millisecond or more.
     assert decoded.cpu_ms > 0.3 and decoded.cpu_ms > read.cpu_ms > 0
-    # A core gives a second of CPU time in a second.
+    # A core provides one second of CPU time per second.
     assert decoded.cpu_ms / 1000 * decoded.images_per_second < 1.1 * len(os.sched_getaffinity(0))
     assert 100 < read.peak_mb < 5000
 
 
-def test_what_takes_too_much_memory_or_time_is_ended(config: Config, monkeypatch: Any) -> None:
+def test_measure__ends_what_takes_too_much_time_or_memory(config: Config, monkeypatch: Any) -> None:
     run = Run(False, True, TRANSFER, config, 1000000)
     monkeypatch.setattr(measurement, '_TIMEOUT', 1)
     with pytest.raises(MeasurementError, match='not done after 1 seconds'):
@@ -60,7 +60,7 @@ def test_what_takes_too_much_memory_or_time_is_ended(config: Config, monkeypatch
         measurement.measure(run)
 
 
-def test_what_fails_says_why_on_one_line(config: Config) -> None:
+def test_measure__gives_the_reason_of_a_failure_on_one_line(config: Config) -> None:
     run = Run(False, True, TRANSFER, dataclasses.replace(config, data_dir='/no/such/folder'), 1)
     with pytest.raises(MeasurementError, match=r'^--data_dir=/no/such/folder: no such folder'):
         measurement.measure(run)

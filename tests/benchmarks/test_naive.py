@@ -1,4 +1,4 @@
-"""The naive pipeline does what the program's own does: the same evaluation, the same distributions in training."""
+"""The naive pipeline does the work of the program's: the same evaluation, the same distributions in training."""
 
 import dataclasses
 from typing import Any, Dict, List
@@ -14,7 +14,7 @@ from inception_v3.config import Config
 from tests.support.photos import Photo, photo_example
 
 _DRAWS = 200
-# Nearly the whole image, so that colours are those that were drawn.
+# Crops of nearly the whole image, so that differences in colour come from the distortion alone.
 _NARROW = {'crop_area_min': 0.9, 'crop_aspect_ratio_max': 1.6}
 
 
@@ -35,21 +35,21 @@ def first(run: Run) -> Any:
     ('preprocessing', 'precision', 'tolerance'),
     [('inception', 'float32', 0.02), ('inception', 'bfloat16', 0.03), ('vgg', 'float32', 2.5)],
 )
-def test_evaluation_is_the_same(config: Config, preprocessing: str, precision: str, tolerance: float) -> None:
+def test_evaluation__is_the_same(config: Config, preprocessing: str, precision: str, tolerance: float) -> None:
     changed = dataclasses.replace(config, preprocessing=preprocessing, precision=precision)
     naive, ours = (first(Run(is_naive, False, TRANSFER, changed, 5)) for is_naive in (True, False))
     assert naive[1].tolist() == ours[1].tolist() and len(set(ours[1])) == 5
     assert naive[0].dtype == ours[0].dtype
-    # Two and a half levels of 255: ours may decode otherwise.
+    # 2.5 levels of 255: the two may decode with different methods.
     np.testing.assert_allclose(naive[0].astype(np.float32), ours[0].astype(np.float32), atol=tolerance)
 
 
 @pytest.mark.parametrize('is_naive', [True, False])
-def test_each_phase_is_a_part_of_the_whole(config: Config, is_naive: bool, photos: List[Photo]) -> None:
+def test_phases__are_parts_of_the_whole(config: Config, is_naive: bool, photos: List[Photo]) -> None:
     images, labels = first(Run(is_naive, False, TRANSFER, config, 5))
     record = first(Run(is_naive, False, STORAGE, config, 5))
     example = tf.train.Example.FromString(record)
-    # Of every five records the last is handed over.
+    # The last of every five records is yielded.
     assert example.features.feature['image/class/label'].int64_list.value[0] == labels[-1]
     image, label = first(Run(is_naive, False, PREPROCESSING, config, 5))
     assert label == labels[-1]
@@ -57,13 +57,13 @@ def test_each_phase_is_a_part_of_the_whole(config: Config, is_naive: bool, photo
 
 
 @pytest.mark.parametrize('until', [STORAGE, PREPROCESSING])
-def test_phases_run_with_the_options_of_the_whole(config: Config, until: str) -> None:
+def test_phases__have_the_options_of_the_whole(config: Config, until: str) -> None:
     for is_training in (True, False):
         part, whole = (build(Run(False, is_training, phase, config, 5)).options() for phase in (until, TRANSFER))
         assert part == whole and part.experimental_deterministic is not is_training
 
 
-def test_decoding_is_of_whole_images(config: Config, photos: List[Photo]) -> None:
+def test_decoding__is_of_whole_images(config: Config, photos: List[Photo]) -> None:
     encoded, label = first(Run(True, False, PARSING, config, 5))
     assert encoded == photos[label - 1].encoded
     pixels, label = first(Run(True, False, DECODING, config, 5))
@@ -74,14 +74,14 @@ def test_decoding_is_of_whole_images(config: Config, photos: List[Photo]) -> Non
 
 @pytest.fixture(scope='module')
 def one_photo(photos: List[Photo], tmp_path_factory: Any) -> str:
-    """A data set of one photograph, so that all that differs between its images was drawn."""
+    """A data set of one photograph, so that all differences between its images are random draws."""
     data_dir = str(tmp_path_factory.mktemp('one'))
     records.write_shards(data_dir, records.TRAIN, [lambda: photo_example(photos[0])], 1)
     return data_dir
 
 
 def statistics(data_dir: str, is_naive: bool, **changes: Any) -> np.ndarray:
-    """What tells one way of distorting from another, of many images: [statistics, images]."""
+    """Statistics of many images that differ between ways of distorting them: [statistics, images]."""
     config = Config(
         use_tpu=False,
         data_dir=data_dir,
@@ -110,7 +110,7 @@ def statistics(data_dir: str, is_naive: bool, **changes: Any) -> np.ndarray:
 
 
 def least_p(one: np.ndarray, other: np.ndarray) -> float:
-    """The least probability of the statistics to be of the same distribution in both samples (Kolmogorov-Smirnov)."""
+    """The least p-value of the statistics: Kolmogorov-Smirnov test for the same distribution in both samples."""
     return min(scipy.stats.ks_2samp(a, b).pvalue for a, b in zip(one, other))
 
 
@@ -126,8 +126,8 @@ def least_p(one: np.ndarray, other: np.ndarray) -> float:
     ],
     ids=str,
 )
-def test_training_draws_from_the_same_distributions(one_photo: str, changes: Dict[str, Any]) -> None:
-    # Twelve statistics: by chance one test in ten thousand is below.
+def test_training__draws_from_the_same_distributions(one_photo: str, changes: Dict[str, Any]) -> None:
+    # Twelve statistics: by chance one test in ten thousand falls below the bound.
     assert least_p(statistics(one_photo, True, **changes), statistics(one_photo, False, **changes)) > 1e-5
 
 
@@ -140,5 +140,5 @@ def test_training_draws_from_the_same_distributions(one_photo: str, changes: Dic
     ],
     ids=str,
 )
-def test_another_distribution_would_be_noticed(one_photo: str, changes: Dict[str, Any], others: Dict[str, Any]) -> None:
+def test_training__other_distributions_differ(one_photo: str, changes: Dict[str, Any], others: Dict[str, Any]) -> None:
     assert least_p(statistics(one_photo, True, **changes), statistics(one_photo, False, **others)) < 1e-7

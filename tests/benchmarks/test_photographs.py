@@ -1,4 +1,4 @@
-"""The data set that benchmarks make for themselves: what it promises, each time the same."""
+"""The generated data set of the benchmarks."""
 
 import io
 import os
@@ -22,7 +22,7 @@ def encoded(data_dir: str, split: str) -> List[bytes]:
     ]
 
 
-def test_photographs_are_like_imagenets(tmp_path: pathlib.Path) -> None:
+def test_make__photographs_resemble_imagenet(tmp_path: pathlib.Path) -> None:
     data_dir = str(tmp_path / 'made')
     photographs.make(data_dir, train=24, validation=4, shards=2)
     files = encoded(data_dir, records.TRAIN)
@@ -32,13 +32,13 @@ def test_photographs_are_like_imagenets(tmp_path: pathlib.Path) -> None:
     images = [PIL.Image.open(io.BytesIO(file)) for file in files]
     assert {image.format for image in images} == {'JPEG'} and {image.mode for image in images} == {'RGB'}
     assert all(360 <= min(image.size) < 460 <= max(image.size) < 580 for image in images)
-    # 4:2:0: brightness has twice the samples of colours, in each direction.
+    # 4:2:0: luma has twice the samples of chroma in each direction.
     assert all([layer[1:3] for layer in image.layer] == [(2, 2), (1, 1), (1, 1)] for image in images)
     info = dataset_info.read(data_dir)
     assert info and (info.train_images, info.validation_images) == (24, 4)
 
 
-def test_the_same_call_makes_the_same_and_what_is_there_is_kept(tmp_path: pathlib.Path) -> None:
+def test_make__is_repeatable_and_keeps_existing_files(tmp_path: pathlib.Path) -> None:
     one, other = str(tmp_path / 'one'), str(tmp_path / 'other')
     for data_dir in (one, other):
         photographs.make(data_dir, train=2, validation=2, shards=1)
@@ -47,15 +47,15 @@ def test_the_same_call_makes_the_same_and_what_is_there_is_kept(tmp_path: pathli
     assert len(encoded(one, records.TRAIN)) == 2
 
 
-def test_a_folder_that_holds_something_else_is_refused(tmp_path: pathlib.Path) -> None:
+def test_make__refuses_a_folder_with_other_files(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'mine').write_text('mine')
     with pytest.raises(records.DataError, match='exists already'):
         photographs.make(str(tmp_path))
     assert os.listdir(tmp_path) == ['mine']
 
 
-def test_links_make_as_many_files_as_are_wanted(photo_dir: str, tmp_path: pathlib.Path) -> None:
+def test_spread__links_as_many_files_as_requested(photo_dir: str, tmp_path: pathlib.Path) -> None:
     photographs.spread(photo_dir, 'tfrecord', 5, str(tmp_path))
     assert len(records.find_shards(str(tmp_path), records.TRAIN)) == 5
-    # Five photographs in two files, of 2 and 3.
+    # Five photographs in two files, with 2 and 3.
     assert len(encoded(str(tmp_path), records.TRAIN)) == 3 * 2 + 2 * 3

@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks import tar_reading
 
 
-def test_it_measures_both_formats_of_the_same_images(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
+def test_command__measures_both_formats(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
     tar_dir = tmp_path / 'tar'
     tar_reading.tar_shards.convert(photo_dir, str(tar_dir), 0, lambda text: None)
     flags = ['--height=75', '--width=75', '--train_batch_size=4', '--num_shards=1', '--images=8', '--repeats=1']
@@ -17,11 +17,11 @@ def test_it_measures_both_formats_of_the_same_images(photo_dir: str, tmp_path: A
         assert measured['tar / tfrecord'][quantity]['median'] == ratio > 0
 
 
-def test_tar_shards_are_named_by_a_flag_of_their_own(photo_dir: str, capsys: Any) -> None:
+def test_command__refuses_tar_as_data_format(photo_dir: str, capsys: Any) -> None:
     assert tar_reading.main(['', f'--data_dir={photo_dir}', '--data_format=tar']) == 2
     assert '--data_format=tar: name the TFRecord files' in capsys.readouterr().err
 
 
-def test_help_names_its_flags(capsys: Any) -> None:
+def test_help__lists_own_flags(capsys: Any) -> None:
     assert tar_reading.main(['', '--help']) == 0
     assert '--tar_dir' in capsys.readouterr().out

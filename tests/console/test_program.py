@@ -14,9 +14,9 @@ from console.screen import Screen, set_up_logging
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import ConfigError
-from inception_v3.failures import InterruptedTrainingError, TrainingError
 from inception_v3.model_dir.checkpoints import CheckpointError
 from inception_v3.model_dir.trainer_lock import LockedError
+from inception_v3.reporting.failures import InterruptedTrainingError, TrainingError
 
 
 def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:

@@ -14,10 +14,11 @@ import tensorflow as tf
 
 from data import records, tar_shards
 from data.tar import layout as tar_layout
-from inception_v3 import infeed, trained_model
+from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks.registry import NETWORKS
 from tests.support.graphs import evaluate
@@ -224,7 +225,8 @@ def test_pictures_are_of_the_pixels_that_the_network_saw(
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
     resized = resize_for_eval(tf.constant(photos[0].encoded), config)
     sent = infeed.for_evaluation(resized, config)[tf.newaxis]
-    shown, expected = evaluate(infeed.pixels_of(infeed.received(sent, False, config), config)[0], resized)
+    visible = infeed.preprocessing_for(config).visible(infeed.received(sent, False, config))
+    shown, expected = evaluate(visible[0], resized)
     # bfloat16 has 8 bits of a fraction.
     tolerance = 0.5 if config.precision == 'bfloat16' else 0.001
     assert np.abs(shown - np.round(expected)).max() <= 1

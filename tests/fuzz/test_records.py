@@ -207,7 +207,7 @@ class Pipelines:
                         use_annotated_bbox=True,
                     )
                     pipeline = InputPipeline(is_training, config)
-                    self._graphs.append(pipeline._preprocess(self._serialized))
+                    self._graphs.append(pipeline.preprocess(self._serialized))
         self._session = tf.compat.v1.Session(graph=graph)
         self._session.run(self._iterator.initializer)
 

@@ -158,7 +158,7 @@ class Reader:
             self._next = iterator.get_next()
             self._sample = tf.compat.v1.placeholder(tf.string, [])
             config = Config(use_tpu=False, height=75, width=75, num_classes=NUM_CLASSES, data_format='tar')
-            self._evaluated = InputPipeline(False, config)._preprocess(self._sample)
+            self._evaluated = InputPipeline(False, config).preprocess(self._sample)
         self._session = tf.compat.v1.Session(graph=graph)
         self._session.run(iterator.initializer)
 

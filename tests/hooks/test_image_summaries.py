@@ -1,4 +1,4 @@
-"""Images for TensorBoard: what the pipeline makes of the very records, whatever the way to the device."""
+"""Tests of the images for TensorBoard: they show the network's input, for every kind of transfer."""
 
 import dataclasses
 import io
@@ -34,7 +34,7 @@ def config(photo_dir: str) -> Config:
 
 
 def drawn(config: Config, is_training: bool, step: int = 0) -> Dict[str, np.ndarray]:
-    """Pixels by tag, in order."""
+    """Returns the pixels by tag, in order."""
     summary = image_summaries.draw(config, is_training, NAMES, step)
     pixels = evaluate(*[tf.image.decode_png(value.image.encoded_image_string) for value in summary.value])
     for value, image in zip(summary.value, pixels):
@@ -43,7 +43,7 @@ def drawn(config: Config, is_training: bool, step: int = 0) -> Dict[str, np.ndar
 
 
 def fed(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, np.ndarray]:
-    """What a step's network sees: images and labels."""
+    """Returns the images that the network sees in a step, and their labels."""
     options = tf.compat.v1.ConfigProto()
     options.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default(), tf.compat.v1.Session(config=options) as session:
@@ -60,7 +60,7 @@ def fed(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, n
 AS_WORDS = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shards': 1}
 
 
-# The default is that of the run in test_tensorboard.py.
+# The run in test_tensorboard.py has the default settings.
 @pytest.mark.parametrize(
     ('changes', 'is_training'),
     [
@@ -78,9 +78,7 @@ AS_WORDS = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shar
     ],
     ids=str,
 )
-def test_they_are_what_the_network_sees_of_these_records(
-    config: Config, changes: Dict[str, Any], is_training: bool
-) -> None:
+def test_draw__shows_the_input_of_the_network(config: Config, changes: Dict[str, Any], is_training: bool) -> None:
     config = dataclasses.replace(config, **changes)
     images, labels = fed(config, is_training, step=7)
     found = drawn(config, is_training, step=7)
@@ -90,17 +88,17 @@ def test_they_are_what_the_network_sees_of_these_records(
     expected = images + VGG_MEANS if config.preprocessing == 'vgg' else (images + 1) * 127.5
     for name, image in zip(names, expected):
         seen = found[f'{kind}/{name}, {after}'].astype(np.float64)
-        # Both are rounded, and halves may go either way.
+        # Both are rounded; halves may be rounded up or down.
         np.testing.assert_allclose(seen, image, rtol=0, atol=0.5 + 1e-3)
 
 
 def outlined(whole: np.ndarray) -> Tuple[slice, slice]:
-    """Where the outlined box is."""
+    """Returns the rows and columns of the outlined box."""
     rows, columns = np.nonzero((whole == OUTLINE_COLOR).all(axis=2))
     return slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1)
 
 
-def test_the_outline_is_of_the_crop_that_is_trained_on(config: Config, photos: List[Photo]) -> None:
+def test_draw__outlines_the_crop_of_training(config: Config, photos: List[Photo]) -> None:
     config = dataclasses.replace(config, cb_distortion_range=0.0, cr_distortion_range=0.0)
     found = drawn(config, True)
     boxes = []
@@ -111,7 +109,7 @@ def test_the_outline_is_of_the_crop_that_is_trained_on(config: Config, photos: L
         crop = evaluate(tf.compat.v1.image.resize(decoded[box][np.newaxis], [75, 75]))[0]
         seen = found[tag.replace('before', 'distorted')]
         clear = (seen > 0) & (seen < 255)
-        # All that is left is one shift of the brightness.
+        # Without chroma distortion, the only difference is one shift of the brightness.
         spread = min(np.std((seen - each)[clear]) for each in (crop, crop[:, ::-1]))
         assert spread < 0.5
         outside = np.ones(decoded.shape[:2], bool)
@@ -120,14 +118,14 @@ def test_the_outline_is_of_the_crop_that_is_trained_on(config: Config, photos: L
     assert len(set(map(str, boxes))) == 3
 
 
-def test_large_images_are_made_smaller_with_their_outline(config: Config, photos: List[Photo], tmp_path: Any) -> None:
+def test_draw__reduces_large_images_with_their_outline(config: Config, photos: List[Photo], tmp_path: Any) -> None:
     large = np.repeat(np.repeat(photos[1].pixels, 4, 0), 6, 1)
     example = tf.train.Example()
     example.features.feature['image/encoded'].bytes_list.value.append(encode_jpeg(large))
     example.features.feature['image/class/label'].int64_list.value.append(1)
     write_records(tmp_path, 'validation', [example.SerializeToString()])
     found = drawn(dataclasses.replace(config, data_dir=str(tmp_path)), False)
-    # One record, of 2,048 x 3,072 pixels, though three images were asked for.
+    # There is only one record, although three images were requested.
     whole, _ = found.values()
     assert whole.shape == (683, 1024, 3)
     rows, columns = outlined(whole)
@@ -136,7 +134,7 @@ def test_large_images_are_made_smaller_with_their_outline(config: Config, photos
 
 
 @pytest.mark.slow
-def test_tar_shards_are_drawn_from_likewise(config: Config, photo_dir: str, tmp_path: Any) -> None:
+def test_draw__reads_tar_shards(config: Config, photo_dir: str, tmp_path: Any) -> None:
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, lambda text: None)
     tar = dataclasses.replace(config, data_dir=tar_dir, data_format='tar')
@@ -146,7 +144,7 @@ def test_tar_shards_are_drawn_from_likewise(config: Config, photo_dir: str, tmp_
     np.testing.assert_allclose([*found.values()][1], (images[0] + 1) * 127.5, rtol=0, atol=0.501)
 
 
-def test_records_that_may_be_skipped_are_left_out(config: Config, photos: List[Photo], tmp_path: Any) -> None:
+def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos: List[Photo], tmp_path: Any) -> None:
     good = tf.train.Example()
     good.features.feature['image/encoded'].bytes_list.value.append(photos[0].encoded)
     good.features.feature['image/class/label'].int64_list.value.append(2)
@@ -158,14 +156,14 @@ def test_records_that_may_be_skipped_are_left_out(config: Config, photos: List[P
     assert [*found] == ['eval_images/01 label 2 (b), before', 'eval_images/01 label 2 (b), cropped']
 
 
-def test_names_are_fit_for_a_tag() -> None:
+def test_tag_name__replaces_slashes_and_shortens_names() -> None:
     names = ['', 'a/b', 'c\udcff', 'd' * 200]
     tags = [image_summaries.tag_name(label, names) for label in range(5)]
     assert tags[:3] == ['label 0', 'label 1 (a|b)', r'label 2 (c\udcff)']
     assert tags[3:] == [f'label 3 ({"d" * 20}...{"d" * 20})', 'label 4']
 
 
-def test_made_up_images_are_not_drawn() -> None:
+def test_config__refuses_image_summaries_of_fake_data() -> None:
     with pytest.raises(ConfigError, match='--image_summaries=1: needs --use_data=real'):
         Config(use_data='fake', image_summaries=1)
 
@@ -174,7 +172,7 @@ def test_made_up_images_are_not_drawn() -> None:
 @pytest.mark.parametrize(
     'changes', [{}, {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 2}], ids=str
 )
-def test_drawing_changes_nothing_that_is_trained(
+def test_draw__leaves_training_unchanged(
     config: Config, changes: Dict[str, Any], tmp_path: Any, one_layer: None
 ) -> None:
     checkpoints = []
@@ -197,7 +195,7 @@ def test_drawing_changes_nothing_that_is_trained(
         assert without.get_tensor(name).tobytes() == drawn_with.get_tensor(name).tobytes()
 
 
-def test_a_bad_record_that_is_to_be_drawn_is_named(config: Config, tmp_path: Any, one_layer: None) -> None:
+def test_run__names_a_bad_record_to_be_drawn(config: Config, tmp_path: Any, one_layer: None) -> None:
     write_records(tmp_path, 'train', [b'nonsense'])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), mode='train', model_dir=str(tmp_path / 'model'))
     with pytest.raises(DataError, match=r'train-00000-of-00001, record 0: not a tf\.train\.Example'):

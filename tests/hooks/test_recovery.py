@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from inception_v3.failures import TrainingError
 from inception_v3.hooks.recovery import RecoveryLimitHook, without_recovery
+from inception_v3.reporting.failures import TrainingError
 
 
 class Interruption(tf.estimator.SessionRunHook):

@@ -18,10 +18,10 @@ from console.errors import RESUME, TerminatedError
 from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.cycles import Run
-from inception_v3.failures import DiskError
 from inception_v3.hooks import termination as termination_module
 from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE
+from inception_v3.reporting.failures import DiskError
 from tests.support.runs import make_small_config
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}

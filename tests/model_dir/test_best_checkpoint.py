@@ -1,4 +1,4 @@
-"""The best checkpoint: which one it is, that no interruption spoils it, and that it is a model_dir."""
+"""Tests of the best checkpoint: which one is kept, interruptions, and its use as a model_dir."""
 
 import dataclasses
 import glob
@@ -13,12 +13,12 @@ from inception_v3.config import Config
 from inception_v3.model_dir import best_checkpoint
 from inception_v3.model_dir.checkpoints import CheckpointError
 from inception_v3.model_dir.evaluations import read_evaluations
-from tests.support.best_checkpoints import OPERATIONS, _Operations, check_killed, evaluated, kept, names, offer
+from tests.support.best_checkpoints import OPERATIONS, FileOperations, check_killed, evaluated, kept, names, offer
 from tests.support.checkpoints import save_step
 from tests.support.runs import evaluations, execute, make_small_config
 
 
-def test_the_better_one_takes_the_place_and_of_equals_the_earlier_stays(tmp_path: Any) -> None:
+def test_keep__replaces_only_by_higher_accuracy(tmp_path: Any) -> None:
     model_dir = str(tmp_path)
     assert best_checkpoint.read(model_dir) is None
     expected = [(1, 0.5, 1), (2, 0.25, 1), (3, 0.5, 1), (4, 0.75, 4), (5, 0.7, 4)]
@@ -26,7 +26,7 @@ def test_the_better_one_takes_the_place_and_of_equals_the_earlier_stays(tmp_path
         offer(model_dir, evaluated(step, top_1))
         assert kept(model_dir).step == best
         assert names(model_dir) == ['checkpoint', f'step-{best}']
-    # Another checkpoint of the same step: of a run that began anew.
+    # Another checkpoint of the same step, from a run that started over.
     for top_1 in (0.8, 0.9):
         offer(model_dir, evaluated(4, top_1))
         assert kept(model_dir).top_1 == top_1
@@ -37,29 +37,29 @@ def test_the_better_one_takes_the_place_and_of_equals_the_earlier_stays(tmp_path
     'other',
     [{'weights': 'raw'}, {'images': 9}, {'fingerprint': 'f'}, {'changed': ('preprocessing: inception -> vgg',)}],
 )
-def test_what_was_evaluated_otherwise_is_not_compared(tmp_path: Any, caplog: Any, other: Dict[str, Any]) -> None:
+def test_keep__ignores_evaluations_that_cannot_be_compared(tmp_path: Any, caplog: Any, other: Dict[str, Any]) -> None:
     caplog.set_level('INFO')
     model_dir = str(tmp_path)
     offer(model_dir, evaluated(1, 0.5))
     offer(model_dir, evaluated(2, 0.9, **other))
     assert kept(model_dir).step == 1
-    assert 'step 2 is not compared with the best so far, step 1' in caplog.text
+    assert 'step 2 cannot be compared with the best checkpoint, step 1' in caplog.text
     assert f'{next(iter(other))}: ' in caplog.text
 
 
-def test_a_replacement_has_so_many_moments(tmp_path: Any, monkeypatch: Any) -> None:
+def test_keep__takes_the_tested_number_of_file_operations(tmp_path: Any, monkeypatch: Any) -> None:
     offer(str(tmp_path), evaluated(1, 0.25))
     save_step(str(tmp_path), 2)
-    operations = _Operations(monkeypatch, None)
+    operations = FileOperations(monkeypatch, None)
     best_checkpoint.keep(str(tmp_path), str(tmp_path / 'model.ckpt-2'), evaluated(2, 0.5))
     assert operations.count == OPERATIONS
 
 
-def test_a_kill_at_any_moment_leaves_the_old_one_or_the_new_one_whole(tmp_path: Any) -> None:
+def test_keep__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
     check_killed(str(tmp_path), range(OPERATIONS))
 
 
-def test_what_others_put_beside_it_stays(tmp_path: Any) -> None:
+def test_keep__leaves_other_files_in_the_folder(tmp_path: Any) -> None:
     model_dir = str(tmp_path)
     offer(model_dir, evaluated(1, 0.5))
     (tmp_path / 'best' / 'eval').mkdir()
@@ -69,7 +69,7 @@ def test_what_others_put_beside_it_stays(tmp_path: Any) -> None:
     assert names(model_dir) == ['checkpoint', 'eval', 'results.jsonl', 'step-1-of-mine', 'step-2']
 
 
-def test_a_checkpoint_that_vanishes_meanwhile_is_not_kept(tmp_path: Any, monkeypatch: Any, caplog: Any) -> None:
+def test_keep__skips_a_checkpoint_that_the_trainer_removes(tmp_path: Any, monkeypatch: Any, caplog: Any) -> None:
     caplog.set_level('INFO')
     model_dir = str(tmp_path)
     offer(model_dir, evaluated(1, 0.5))
@@ -77,17 +77,16 @@ def test_a_checkpoint_that_vanishes_meanwhile_is_not_kept(tmp_path: Any, monkeyp
 
     def overtaken(*arguments: Any, **options: Any) -> None:
         copy(*arguments, **options)
-        # As a trainer does.
         for path in glob.glob(str(tmp_path / 'model.ckpt-2.*')):
             os.remove(path)
 
     monkeypatch.setattr(tf.io.gfile, 'copy', overtaken)
     offer(model_dir, evaluated(2, 0.6))
     assert kept(model_dir).step == 1
-    assert 'model.ckpt-2 vanished before it could be kept' in caplog.text
+    assert 'model.ckpt-2 was removed before it could be kept' in caplog.text
 
 
-def test_a_copy_that_is_not_whole_is_not_taken(tmp_path: Any, monkeypatch: Any) -> None:
+def test_keep__refuses_an_incomplete_copy(tmp_path: Any, monkeypatch: Any) -> None:
     model_dir = str(tmp_path)
     offer(model_dir, evaluated(1, 0.5))
 
@@ -96,22 +95,22 @@ def test_a_copy_that_is_not_whole_is_not_taken(tmp_path: Any, monkeypatch: Any) 
         os.truncate(target, os.path.getsize(source) // 2)
 
     monkeypatch.setattr(tf.io.gfile, 'copy', cut_short)
-    with pytest.raises(Exception, match=r'model\.ckpt-2.*could not be copied whole'):
+    with pytest.raises(Exception, match=r'model\.ckpt-2.*: the copy .* is incomplete'):
         offer(model_dir, evaluated(2, 0.6))
     assert kept(model_dir).step == 1
 
 
-def test_a_spoilt_one_is_named_before_anything_is_trained(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+def test_read__reports_a_damaged_evaluation_before_training(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     offer(str(tmp_path), evaluated(1, 0.5))
     path = tmp_path / 'best' / 'step-1' / 'evaluation.json'
     path.write_text('{"step": 1')
     config = make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=2, keep_best=True)
-    with pytest.raises(CheckpointError, match=rf'{path}: does not hold the evaluation .* move {tmp_path}/best away'):
+    with pytest.raises(CheckpointError, match=rf'{path}: the evaluation .* move {tmp_path}/best away'):
         execute(config)
 
 
 def content(checkpoint: str) -> Dict[str, bytes]:
-    """The files of a checkpoint, but its graph, which Estimator writes again when it goes on."""
+    """The files of a checkpoint without its graph, which Estimator writes again when it resumes."""
     found = {}
     for path in [*glob.glob(f'{checkpoint}.index'), *glob.glob(f'{checkpoint}.data-*')]:
         with open(path, 'rb') as file:
@@ -119,7 +118,7 @@ def content(checkpoint: str) -> Dict[str, bytes]:
     return found
 
 
-def test_a_run_keeps_its_best_which_is_a_model_dir(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     model_dir = str(tmp_path / 'run')
     config = make_small_config(
         digits_dir,
@@ -132,20 +131,20 @@ def test_a_run_keeps_its_best_which_is_a_model_dir(digits_dir: str, tmp_path: An
     )
     summary = execute(config)
     recorded = evaluations(config)
-    # The first of those with the highest top-1.
+    # `max` returns the first of equals.
     best = max(recorded, key=lambda evaluation: evaluation.top_1)
     assert kept(model_dir) == best
     kept_files = content(f'{model_dir}/best/step-{best.step}/model.ckpt-{best.step}')
     assert len(kept_files) == 2 and kept_files == content(f'{model_dir}/model.ckpt-{best.step}')
     assert f'{best.top_1:.2%} top-1 at step {best.step}, in {model_dir}/best' in summary
 
-    # A command that was killed before it kept what it had evaluated: the next one makes up for that.
+    # After a kill between the evaluation and the copy, the next command copies the checkpoint.
     shutil.rmtree(f'{model_dir}/best')
     execute(config)
     assert evaluations(config) == recorded
     assert kept(model_dir) == recorded[-1]
 
-    # A follower keeps it, too, and forgets none.
+    # A follower keeps the best checkpoint, too, and does not discard an existing one.
     follower = dataclasses.replace(config, mode='eval', moving_average=False)
     execute(follower)
     assert kept(model_dir) == recorded[-1]
@@ -153,15 +152,15 @@ def test_a_run_keeps_its_best_which_is_a_model_dir(digits_dir: str, tmp_path: An
     execute(follower)
     assert (kept(model_dir).step, kept(model_dir).weights) == (6, 'raw')
 
-    # It is evaluated where it is.
+    # The folder can be evaluated in place.
     in_place = dataclasses.replace(follower, model_dir=f'{model_dir}/best', keep_best=False, train_steps=1)
     execute(in_place)
     (again,) = evaluations(in_place)
     assert (again.step, again.top_1) == (6, kept(model_dir).top_1)
-    # It knows how it was trained.
+    # Its config.json is the configuration of the training.
     assert again.changed == ('moving_average: True -> False',)
 
-    # Training goes on in a copy, which keeps what it started from.
+    # Training resumes in a copy of the folder, and never removes the checkpoint that it started from.
     copied = dataclasses.replace(config, model_dir=str(tmp_path / 'copy'), train_steps=7)
     shutil.copytree(f'{model_dir}/best', str(copied.model_dir))
     execute(copied)
@@ -169,7 +168,7 @@ def test_a_run_keeps_its_best_which_is_a_model_dir(digits_dir: str, tmp_path: An
     assert content(f'{copied.model_dir}/step-6/model.ckpt-6') == content(f'{model_dir}/model.ckpt-6')
 
 
-def test_training_alone_keeps_nothing(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+def test_run__keeps_no_checkpoint_without_evaluation(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     config: Config = make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1, mode='train', keep_best=True)
     assert 'top-1' not in execute(config)
     assert not os.path.exists(str(tmp_path / 'best')) and read_evaluations(str(tmp_path)) == []

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, on disk, as a disk damages them; and their list."""
+"""Tests of saving, verifying and skipping checkpoints, with real damage to their files."""
 
 import dataclasses
 import os
@@ -10,14 +10,20 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.hooks import saving
-from inception_v3.model_dir.checkpoints import CheckpointError, DamagedError, check_sound, go_back, latest_checkpoint
+from inception_v3.model_dir.checkpoints import (
+    CheckpointError,
+    DamagedError,
+    check_undamaged,
+    latest_checkpoint,
+    skip_damaged,
+)
 from tests.support.runs import execute, make_small_config
 
 NAME = 'model.ckpt-{}'
 
 
 def save(model_dir: Any, *steps: int) -> None:
-    """Checkpoints of a model of one variable, saved by the hook that the program saves with."""
+    """Saves checkpoints of a model with one variable by the program's own hook."""
     with tf.Graph().as_default():
         step = tf.compat.v1.train.get_or_create_global_step()
         tf.compat.v1.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
@@ -52,7 +58,7 @@ def index_of(model_dir: Any, step: int) -> str:
     return os.path.join(str(model_dir), f'{NAME.format(step)}.index')
 
 
-def test_the_newest_five_are_listed_and_kept(tmp_path: Any) -> None:
+def test_save__keeps_and_lists_the_newest_five(tmp_path: Any) -> None:
     save(tmp_path, *range(1, 8))
     assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
     assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
@@ -61,7 +67,7 @@ def test_the_newest_five_are_listed_and_kept(tmp_path: Any) -> None:
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
 
 
-def test_what_is_there_already_is_not_written_again(tmp_path: Any) -> None:
+def test_save__does_not_write_a_listed_step_again(tmp_path: Any) -> None:
     save(tmp_path, 1, 2)
     before = os.stat(index_of(tmp_path, 2)).st_mtime_ns
     save(tmp_path, 2)
@@ -74,16 +80,18 @@ def values_of(checkpoint: str) -> Dict[str, bytes]:
 
 
 @pytest.mark.parametrize(('of', 'never_read'), [(data_of, 0), (index_of, 0.5)])
-def test_any_flipped_bit_is_found_or_changes_nothing(tmp_path: Any, of: Any, never_read: float) -> None:
+def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
+    tmp_path: Any, of: Any, never_read: float
+) -> None:
     save(tmp_path, 1)
     path, checkpoint = of(tmp_path, 1), str(tmp_path / 'model.ckpt-1')
-    check_sound(checkpoint)
+    check_undamaged(checkpoint)
     expected, found, draw = values_of(checkpoint), 0, random.Random(1)
     for _ in range(60):
         position, bit = draw.randrange(os.path.getsize(path)), draw.randrange(8)
         flip(path, position, bit)
         try:
-            check_sound(checkpoint)
+            check_undamaged(checkpoint)
             assert values_of(checkpoint) == expected
         except DamagedError as error:
             assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(
@@ -91,66 +99,66 @@ def test_any_flipped_bit_is_found_or_changes_nothing(tmp_path: Any, of: Any, nev
             ) and '--skip_damaged_checkpoints' in str(error)
             found += 1
         flip(path, position, bit)
-    # The end of an index is padding, and a list of blocks that it does not have.
+    # The end of an index is never read: padding, and an empty list of blocks.
     assert found >= 60 * (1 - never_read)
 
 
 @pytest.mark.parametrize('of', [data_of, index_of])
 @pytest.mark.parametrize('left', [0, 0.5])
-def test_a_file_cut_short_or_gone_is_found(tmp_path: Any, of: Any, left: float) -> None:
+def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, of: Any, left: float) -> None:
     save(tmp_path, 1)
     os.truncate(of(tmp_path, 1), int(left * os.path.getsize(of(tmp_path, 1))))
     with pytest.raises(DamagedError):
-        check_sound(str(tmp_path / 'model.ckpt-1'))
+        check_undamaged(str(tmp_path / 'model.ckpt-1'))
     os.remove(of(tmp_path, 1))
-    with pytest.raises(DamagedError, match='not all there'):
-        check_sound(str(tmp_path / 'model.ckpt-1'))
+    with pytest.raises(DamagedError, match='files are missing'):
+        check_undamaged(str(tmp_path / 'model.ckpt-1'))
 
 
-def test_going_back_passes_over_what_is_damaged_and_names_it(tmp_path: Any, caplog: Any) -> None:
+def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO')
     save(tmp_path, 1, 2, 3, 4)
     flip(data_of(tmp_path, 4), 100)
     os.remove(index_of(tmp_path, 3))
-    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
     assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     passed = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
     passed.remove('model.ckpt-3.index')
     assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == passed
-    told = [message for message in caplog.messages if 'passed over' in message]
+    told = [message for message in caplog.messages if 'skipped, and moved into' in message]
     assert (
         len(told) == 2
         and 'model.ckpt-4: is damaged (model.ckpt-4.data-00000-of-00001: Check' in told[0]
         and 'model.ckpt-3: is dam' in told[1]
     )
-    # Training comes to these steps again.
+    # Training reaches these steps again.
     save(tmp_path, 3, 4)
-    check_sound(str(tmp_path / 'model.ckpt-4'))
+    check_undamaged(str(tmp_path / 'model.ckpt-4'))
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
 
 
-def test_going_back_does_without_a_list_and_leaves_all_where_none_is_whole(tmp_path: Any) -> None:
-    assert go_back(str(tmp_path)) is None
+def test_skip_damaged__works_without_a_list_and_moves_nothing_if_all_are_damaged(tmp_path: Any) -> None:
+    assert skip_damaged(str(tmp_path)) is None
     save(tmp_path, 1, 2)
     (tmp_path / 'checkpoint').write_text('')
-    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
     for step in (1, 2):
         flip(data_of(tmp_path, step), 9)
-    with pytest.raises(CheckpointError, match=r'none of its checkpoints is whole. .*model\.ckpt-2'):
-        go_back(str(tmp_path))
+    with pytest.raises(CheckpointError, match=r'all checkpoints are damaged. .*model\.ckpt-2'):
+        skip_damaged(str(tmp_path))
     assert os.path.exists(data_of(tmp_path, 2)) and not os.path.exists(str(tmp_path / 'passed_over'))
 
 
-def test_going_back_keeps_to_an_older_one_that_the_list_was_made_to_name(tmp_path: Any) -> None:
+def test_skip_damaged__respects_a_list_that_ends_with_an_older_checkpoint(tmp_path: Any) -> None:
     save(tmp_path, 1, 2)
     (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-1"\n')
-    assert go_back(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
     assert os.path.exists(data_of(tmp_path, 2))
 
 
-def test_a_run_goes_on_from_the_one_before_if_it_is_asked_to(
+def test_run__resumes_from_an_older_checkpoint_on_request(
     digits_dir: str, tmp_path: Any, one_layer: None, caplog: Any
 ) -> None:
     caplog.set_level('INFO')
@@ -166,13 +174,13 @@ def test_a_run_goes_on_from_the_one_before_if_it_is_asked_to(
     following = dataclasses.replace(config, mode='eval', min_eval_interval=0, eval_timeout=1)
     with pytest.raises(CheckpointError, match='none was evaluated'):
         execute(dataclasses.replace(following, skip_damaged_checkpoints=True))
-    assert 'passed over: ' in caplog.text
+    assert 'skipped: ' in caplog.text
     execute(dataclasses.replace(config, skip_damaged_checkpoints=True))
-    assert f'going on from {config.model_dir}/model.ckpt-2' in caplog.text
+    assert f'resuming from {config.model_dir}/model.ckpt-2' in caplog.text
     assert values_of(str(config.model_dir)) == expected
 
 
-def test_what_a_killed_run_has_left_is_removed(tmp_path: Any) -> None:
+def test_remove_leftovers__removes_only_unfinished_files(tmp_path: Any) -> None:
     from inception_v3.model_dir.leftovers import remove_leftovers
 
     save(tmp_path, 1, 2, 3)
@@ -186,7 +194,7 @@ def test_what_a_killed_run_has_left_is_removed(tmp_path: Any) -> None:
         (tmp_path / name).write_text('half')
     for step in (0, 3):
         (tmp_path / f'model.ckpt-{step}.meta.tmpfdd39494f2c44edea53d0c4b6d843c94').write_text('half')
-    # Whole, if not on the list; not ours; and damaged, but on the list: all that is for a user to decide.
+    # An unlisted but complete checkpoint, a user's file, and a listed but damaged checkpoint stay: the user decides.
     for path in (data_of(tmp_path, 1), index_of(tmp_path, 1)):
         shutil.copy(path, path.replace('ckpt-1.', 'ckpt-9.'))
     (tmp_path / 'notes.txt').write_text('mine')

@@ -1,4 +1,4 @@
-"""What a run writes beside its checkpoints."""
+"""Tests of `results.jsonl`, and of the summary that is made from it."""
 
 import dataclasses
 import json
@@ -16,11 +16,11 @@ from inception_v3.model_dir.evaluations import (
 )
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.starts import record
-from inception_v3.summary import summary_of
+from inception_v3.reporting.summary import summary_of
 from tests.support.evaluations import DIGITS, EVALUATION
 
 
-def test_evaluations_are_appended_and_read_back(tmp_path: Any) -> None:
+def test_append_evaluation__adds_a_line_that_reads_back(tmp_path: Any) -> None:
     second = EVALUATION._replace(step=8)
     assert read_evaluations(str(tmp_path)) == []
     append_evaluation(str(tmp_path), EVALUATION)
@@ -30,7 +30,7 @@ def test_evaluations_are_appended_and_read_back(tmp_path: Any) -> None:
     assert {'step', 'checkpoint', 'weights', 'top_1', 'top_5', 'cross_entropy', 'images'} <= set(line)
 
 
-def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Any) -> None:
+def test_read_evaluations__skips_a_line_cut_short(tmp_path: Any) -> None:
     append_evaluation(str(tmp_path), EVALUATION)
     with open(str(tmp_path / 'results.jsonl'), 'a') as file:
         file.write('{"step": 8, "check')
@@ -39,14 +39,14 @@ def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize('changed', [{'step': '5'}, {'top_1': None}, {'changed': [1]}, {'images': True}])
-def test_a_line_of_other_types_is_passed_over(tmp_path: Any, changed: Any) -> None:
+def test_read_evaluations__skips_lines_with_wrong_types(tmp_path: Any, changed: Any) -> None:
     line = json.dumps({**EVALUATION._asdict(), **changed})
     (tmp_path / RESULTS_FILE).write_text(f'{line}\n{"[" * 100_000}\n')
     append_evaluation(str(tmp_path), EVALUATION)
     assert read_evaluations(str(tmp_path)) == [EVALUATION]
 
 
-def test_bytes_that_are_no_text_are_passed_over(tmp_path: Any, caplog: Any) -> None:
+def test_read_evaluations__skips_bytes_that_are_not_utf_8(tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO')
     (tmp_path / 'results.jsonl').write_bytes(bytes(range(128, 256)) + b'\n3\n')
     (tmp_path / 'config.json').write_bytes(bytes(range(128, 256)))
@@ -56,10 +56,10 @@ def test_bytes_that_are_no_text_are_passed_over(tmp_path: Any, caplog: Any) -> N
     checkpoint = str(tmp_path / 'model.ckpt-7')
     assert changed_since_training(config, checkpoint) == ()
     record(config, None)
-    assert 'could not be read' in caplog.text
+    assert 'config.json, which is damaged' in caplog.text
 
 
-def test_only_what_decides_an_evaluation_counts_as_changed(tmp_path: Any) -> None:
+def test_changed_since_training__names_only_settings_that_change_the_result(tmp_path: Any) -> None:
     config = Config(model_dir=str(tmp_path))
     checkpoint = str(tmp_path / 'model.ckpt-7')
     assert changed_since_training(config, checkpoint) == ()
@@ -68,13 +68,13 @@ def test_only_what_decides_an_evaluation_counts_as_changed(tmp_path: Any) -> Non
     assert changed_since_training(other, checkpoint) == ('preprocessing: inception -> vgg',)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Any) -> None:
+def test_check_writable__names_flag_and_folder(tmp_path: Any) -> None:
     (tmp_path / 'file').write_text('')
     with pytest.raises(ConfigError, match=f'--model_dir={tmp_path}/file/model: cannot be written to'):
         check_writable('model_dir', os.path.join(str(tmp_path), 'file', 'model'))
 
 
-def test_the_summary_aligns_what_there_is() -> None:
+def test_summary__has_a_line_for_each_known_value() -> None:
     config = Config(model_dir='runs/m', data_dir='my/data')
     assert summary_of(config, DIGITS, EVALUATION, 123.456, 'runs/e/1', EVALUATION).splitlines() == [
         'top-1       75.00%',
@@ -92,12 +92,12 @@ def test_the_summary_aligns_what_there_is() -> None:
     ]
 
 
-def test_the_summary_tells_max_accuracy_and_total_time_if_they_are_wanted() -> None:
+def test_summary__shows_max_accuracy_and_total_time_on_request() -> None:
     summary = summary_of(Config(model_dir='m'), DIGITS, None, None, None, None, 3725.4, EVALUATION)
     assert summary.splitlines()[:2] == ['Max Accuracy  75.00% at step 7', 'total time    1:02:05']
 
 
-def test_the_summary_names_the_data_set_as_far_as_it_is_known() -> None:
+def test_summary__names_the_data_set() -> None:
     config = Config(model_dir='runs/m', data_dir='my/data')
     unnumbered = dataclasses.replace(DIGITS, fingerprint='')
     assert summary_of(config, unnumbered, None, None, None, None).startswith('data set  digits\n')
@@ -105,7 +105,7 @@ def test_the_summary_names_the_data_set_as_far_as_it_is_known() -> None:
     assert summary_of(fake, None, None, None, None, None).startswith('data set  made up\n')
 
 
-def test_lines_that_were_written_without_a_data_set_can_be_read(tmp_path: Any) -> None:
+def test_read_evaluations__accepts_lines_without_a_data_set(tmp_path: Any) -> None:
     line = {name: value for name, value in EVALUATION._asdict().items() if name not in ('data_set', 'fingerprint')}
     (tmp_path / 'results.jsonl').write_text(json.dumps(line) + '\n')
     assert read_evaluations(str(tmp_path)) == [EVALUATION]

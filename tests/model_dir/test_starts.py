@@ -1,4 +1,4 @@
-"""What is recorded of each start of training."""
+"""Tests of `starts.jsonl`, `config.json`, and the identity of the source code."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS
 
 
-def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None:
+def test_record__adds_one_line_per_command(tmp_path: Any) -> None:
     config = Config(model_dir=str(tmp_path), train_steps=7)
     first = StartRecorder(config, DIGITS)
     first.graph_built()
@@ -29,7 +29,7 @@ def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None
     assert (start.command, start.directory) == (sys.argv, os.getcwd())
     assert start.versions['python'] == platform.python_version()
     assert start.host['cores'] == len(os.sched_getaffinity(0))
-    # One that was killed while it wrote.
+    # A run was killed during a write.
     with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
         file.write('{"step": 3, "check')
     StartRecorder(dataclasses.replace(config, train_steps=9), None).graph_built()
@@ -39,7 +39,7 @@ def test_each_start_adds_a_line_and_its_later_cycles_none(tmp_path: Any) -> None
     assert (second.config['train_steps'], second.data_set, second.fingerprint) == (9, '', '')
 
 
-def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, caplog: Any) -> None:
+def test_record__logs_a_changed_configuration_and_replaces_it(tmp_path: Any, caplog: Any) -> None:
     caplog.set_level('INFO')
     first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
     check_writable('model_dir', str(first.model_dir))
@@ -53,7 +53,7 @@ def test_another_configuration_is_logged_and_takes_the_place(tmp_path: Any, capl
     assert Config.from_json(path.read_text()) == second
     path.write_text('{broken')
     StartRecorder(second, None).graph_built()
-    assert 'could not be read' in caplog.text
+    assert 'config.json, which is damaged' in caplog.text
     assert Config.from_json(path.read_text()) == second
 
 
@@ -64,7 +64,7 @@ def git(folder: Any, *arguments: str) -> str:
     ).stdout.strip()
 
 
-def test_the_source_is_told_by_git_and_by_its_files(tmp_path: Any, monkeypatch: Any) -> None:
+def test_source_version__has_the_git_revision_and_a_digest_of_the_files(tmp_path: Any, monkeypatch: Any) -> None:
     outer, project = tmp_path / 'outer', tmp_path / 'outer' / 'project'
     (project / 'inception_v3').mkdir(parents=True)
     module = project / 'inception_v3' / 'module.py'
@@ -72,7 +72,7 @@ def test_the_source_is_told_by_git_and_by_its_files(tmp_path: Any, monkeypatch: 
     git(outer, 'init', '-q')
     monkeypatch.setattr(source, '_ROOT', project)
     version = source.version.__wrapped__
-    # The repository around it is another project's.
+    # The repository in the outer folder belongs to another project.
     installed = version()
     assert (installed['revision'], installed['modified']) == (None, None)
     shutil.move(str(outer / '.git'), str(project / '.git'))

@@ -1,4 +1,4 @@
-"""One trainer at a time in a folder, whoever has been killed there before."""
+"""Tests of the lock that allows one trainer at a time in a model_dir."""
 
 import fcntl
 import json
@@ -28,7 +28,7 @@ def write_claim(folder: Any, **values: Any) -> None:
 
 
 def other_process(folder: Any) -> int:
-    """A process that has the lock, and waits."""
+    """Starts a process that holds the lock and waits; returns its PID."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
@@ -42,20 +42,18 @@ def other_process(folder: Any) -> int:
     return child
 
 
-@pytest.fixture(params=['of the system', 'without the lock of the system'])
+@pytest.fixture(params=['flock', 'no flock'])
 def kind(request: Any, monkeypatch: Any) -> None:
-    """Also as in a folder whose file system has no locks, and as in a remote one: there is the claim alone."""
+    """A file system with and without `flock`; without it, only the claim protects, as in a remote folder."""
 
     def refuse(*unused: Any) -> None:
         raise OSError('no locks available')
 
-    if request.param != 'of the system':
+    if request.param == 'no flock':
         monkeypatch.setattr(fcntl, 'flock', refuse)
 
 
-def test_the_second_is_refused_with_the_first_and_a_killed_one_does_not_stand_in_the_way(
-    tmp_path: Any, kind: None
-) -> None:
+def test_lock__names_its_holder_and_ends_with_it(tmp_path: Any, kind: None) -> None:
     first = other_process(tmp_path)
     try:
         with pytest.raises(LockedError) as error, TrainerLock(str(tmp_path), 'now'):
@@ -71,7 +69,7 @@ def test_the_second_is_refused_with_the_first_and_a_killed_one_does_not_stand_in
     assert os.listdir(str(tmp_path)) == []
 
 
-def test_it_is_released_however_a_run_ends(tmp_path: Any) -> None:
+def test_lock__is_released_after_errors_and_on_request(tmp_path: Any) -> None:
     with pytest.raises(ZeroDivisionError), TrainerLock(str(tmp_path), SINCE):
         raise ZeroDivisionError
     lock = TrainerLock(str(tmp_path), SINCE)
@@ -84,9 +82,9 @@ def test_it_is_released_however_a_run_ends(tmp_path: Any) -> None:
     assert os.listdir(str(tmp_path)) == []
 
 
-def test_another_machine_is_waited_for_as_long_as_it_is_said(tmp_path: Any) -> None:
+def test_lock_of_another_machine__expires(tmp_path: Any) -> None:
     write_claim(tmp_path, renewed=time.time() - STALE_AFTER + 50)
-    with pytest.raises(LockedError, match=r'process 1 on far, .* its claim to the folder ends in (49|50) seconds'):
+    with pytest.raises(LockedError, match=r'process 1 on far, .* its lock expires in (49|50) seconds'):
         TrainerLock(str(tmp_path), SINCE).__enter__()
     assert claim_of(tmp_path)['host'] == 'far'
     write_claim(tmp_path, renewed=time.time() - STALE_AFTER - 1)
@@ -95,30 +93,30 @@ def test_another_machine_is_waited_for_as_long_as_it_is_said(tmp_path: Any) -> N
 
 
 @pytest.mark.parametrize('text', ['', '{"host": "f', '[1]', '{}'])
-def test_a_claim_that_nobody_can_read_is_nobodys(tmp_path: Any, text: str) -> None:
+def test_lock__ignores_a_damaged_claim(tmp_path: Any, text: str) -> None:
     (tmp_path / CLAIM_FILE).write_text(text)
     with TrainerLock(str(tmp_path), SINCE):
         assert claim_of(tmp_path)['process'] == os.getpid()
 
 
-def test_it_is_renewed_and_what_was_overtaken_ends(tmp_path: Any, monkeypatch: Any) -> None:
+def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
     lock = TrainerLock(str(tmp_path), SINCE)
     with lock:
         first = claim_of(tmp_path)['renewed']
         wait_for(lambda: claim_of(tmp_path)['renewed'] > first)
         lock.check()
-        # Between two renewals: one that is under way would write its own claim over this one.
+        # Between two renewals: one in progress would overwrite this claim.
         with lock._renewing:
             write_claim(tmp_path)
         wait_for(lambda: lock._overtaken_by)
         with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
             lock.check()
-    # It is not ours to remove.
+    # The claim of the other trainer stays.
     assert claim_of(tmp_path)['host'] == 'far'
 
 
-def test_a_renewal_under_way_leaves_nothing(tmp_path: Any, monkeypatch: Any) -> None:
+def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: Any) -> None:
     write, began, ended = trainer_lock.file_io.atomic_write_string_to_file, threading.Event(), threading.Event()
 
     def write_slowly(*arguments: Any) -> None:
@@ -135,7 +133,7 @@ def test_a_renewal_under_way_leaves_nothing(tmp_path: Any, monkeypatch: Any) -> 
     assert os.listdir(str(tmp_path)) == []
 
 
-def test_a_claim_of_another_machine_stands_until_it_is_void(tmp_path: Any) -> None:
+def test_is_claimed_elsewhere__until_the_claim_expires(tmp_path: Any) -> None:
     assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
     write_claim(tmp_path)
     assert trainer_lock.is_claimed_elsewhere(str(tmp_path))

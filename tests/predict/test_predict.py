@@ -16,12 +16,13 @@ import skimage.data
 import tensorflow as tf
 from PIL import Image
 
+from data import image_files
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.predict import __main__ as predict
-from inception_v3.predict import classifier, image_files
+from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier, Outcome
 from tests.support.pages import read_page
 from tests.support.records import validation_set
@@ -182,13 +183,13 @@ def _png_header(width: int, height: int) -> bytes:
 
 
 PROBLEMS = {
-    'webp.jpg': 'is a WebP image; JPEG, PNG and GIF are taken',
-    'moving.gif': 'GIF of several pictures',
-    'cut.jpg': 'cut short or damaged',
+    'webp.jpg': 'is a WebP image; supported are JPEG, PNG and GIF',
+    'moving.gif': 'is an animated GIF, or damaged',
+    'cut.jpg': 'truncated or damaged',
     'empty.jpg': 'is empty',
-    'text.jpg': 'is no image, or damaged at its beginning',
-    'huge.png': 'has 20,000 x 20,000 pixels; there may be 100,000,000',
-    'pipe.jpg': 'is no file',
+    'text.jpg': 'is not a JPEG, PNG or GIF image, or its beginning is damaged',
+    'huge.png': 'has 20,000 x 20,000 pixels; at most 100,000,000 are allowed',
+    'pipe.jpg': 'is not a regular file',
 }
 
 
@@ -199,7 +200,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
     model = getattr(trained.config, kind)
     arguments = (odd_images, 'nowhere.jpg', f'--model={model}', '--json', '--top=11', '--batch_size=4')
     code, out, err = run(capfd, *arguments)
-    assert code == 1
+    assert code == 2
     found = {os.path.basename(o['image']): o for o in objects(out)}
     assert {name for name, o in found.items() if 'error' in o} == set(PROBLEMS)
     for name, problem in PROBLEMS.items():
@@ -207,8 +208,8 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
         (line,) = [line for line in err if os.path.join(odd_images, name) in line]
         assert problem in line
     assert 'nowhere.jpg: no such file or folder.' in err
-    (left_out,) = [line for line in err if 'left out' in line]
-    assert left_out.startswith('left out: 1 that') and left_out.endswith('notes.txt')
+    (skipped,) = [line for line in err if line.startswith('skipped')]
+    assert skipped.startswith('skipped 1 files without the extension') and skipped.endswith('notes.txt')
     assert f'{len(PROBLEMS)} of {len(found)} images could not be classified' in err
     assert not any('Traceback' in line for line in err)
     # Names come back to the byte.
@@ -232,7 +233,7 @@ def test_the_contact_sheet_needs_no_other_file_and_shows_every_image(
     path = tmp_path / 'sheet.html'
     arguments = (odd_images, f'--model={trained.config.model_dir}', f'--html={path}', '--top=3', '--json')
     code, out, _ = run(capfd, *arguments)
-    assert code == 1
+    assert code == 2
     page = read_page(path)
     done = [o for o in objects(out) if 'predictions' in o]
     assert len(page.images) == len(done)
@@ -282,10 +283,10 @@ def test_an_interruption_leaves_a_whole_page_of_what_was_done(
     arguments = (trained.images, f'--model={trained.config.model_dir}', f'--html={path}', '--batch_size=8')
     code, out, err = run(capfd, *arguments)
     assert code == 130
-    assert err[-1] == 'interrupted'
+    assert err[-1] == 'error: interrupted; the output holds the images that were done'
     page = read_page(path)
     assert len(page.images) == 16
-    assert '16 classified, and then interrupted.' in page.text
+    assert '16 classified, then interrupted.' in page.text
     assert sum(line.endswith('.jpg') for line in out) == 16
 
 
@@ -337,7 +338,7 @@ def test_what_is_no_probability_is_named(tmp_path: Any) -> None:
         (tmp_path / f'{number}.jpg').write_text(str(number))
     paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
     first, second = predict.predict(Diverged(), paths, top=1, batch_size=2)
-    assert first.problem == 'the network finds no probabilities, but NaN: its training has diverged'
+    assert first.problem == 'the network returns NaN as probabilities: its training has diverged'
     assert json.loads(first.json()) == {'image': paths[0], 'error': first.problem}
     assert not second.problem and second.likeliest[0].probability == 1
 
@@ -356,13 +357,13 @@ def test_names_stand_for_files_folders_and_patterns(tmp_path: Any, monkeypatch: 
     found = image_files.find(['gs://bucket/a.jpg', 'z*', 'nothing'])
     assert not found.paths
     assert found.problems == [
-        'gs://bucket/a.jpg: images have to be on this machine; copy it here first.',
-        'z*: no file has such a name.',
+        'gs://bucket/a.jpg: remote images are not supported; copy it to this machine first.',
+        'z*: no file matches this pattern.',
         'nothing: no such file or folder.',
     ]
     (tmp_path / 'none').mkdir()
     (problem,) = image_files.find(['none']).problems
-    assert problem == 'none: a folder without images: they end in .jpg, .jpeg, .png, .gif.'
+    assert problem == 'none: no images in this folder; they end in .jpg, .jpeg, .png, .gif.'
 
 
 def test_mistakes_end_with_one_message(trained: Trained, tmp_path: Any, capfd: Any) -> None:
@@ -385,13 +386,13 @@ def test_mistakes_end_with_one_message(trained: Trained, tmp_path: Any, capfd: A
     (broken / 'saved_model.pb').write_bytes(b'no protocol buffer')
     cases = [
         ((image, f'--model={tmp_path}/none'), f'--model={tmp_path}/none: no such folder.'),
-        ((image, f'--model={images}'), 'is neither the model_dir of a run nor a SavedModel'),
-        ((image, f'--model={empty}'), 'is neither the model_dir of a run nor a SavedModel'),
-        ((image, f'--model={begun}'), f'{begun}: there is no checkpoint in it.'),
-        ((image, f'--model={bare}'), 'config.json: does not exist'),
+        ((image, f'--model={images}'), 'is neither the model_dir of a run, nor a SavedModel'),
+        ((image, f'--model={empty}'), 'is neither the model_dir of a run, nor a SavedModel'),
+        ((image, f'--model={begun}'), f'{begun}: contains no checkpoint.'),
+        ((image, f'--model={bare}'), 'config.json: is missing or empty'),
         ((image, f'--model={damaged}'), 'is damaged'),
         ((image, f'--model={broken}'), f'--model={broken}: the SavedModel cannot be read'),
-        ((str(empty), model), 'a folder without images'),
+        ((str(empty), model), 'no images in this folder'),
         (('nothing.jpg', model), 'nothing.jpg: no such file or folder.'),
         ((image, model, f'--html={tmp_path}/none/page.html'), 'cannot be written: No such file or directory'),
         ((image, model, f'--html={empty}'), f'--html={empty}: is a folder; name a file for the page.'),
@@ -454,9 +455,10 @@ def test_without_the_extra_packages_one_message_says_what_to_install(
     trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, 'jinja2', None)
-    for name in ('page', 'contact_sheet', 'error_page'):
-        monkeypatch.delitem(sys.modules, f'inception_v3.{name}', raising=False)
-        monkeypatch.delattr(f'inception_v3.{name}', raising=False)
+    for name in ('console.html', 'inception_v3.predict.contact_sheet', 'inception_v3.evaluate_report.page'):
+        package, _, module = name.rpartition('.')
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(sys.modules[package], module, raising=False)
     model_dir = str(trained.config.model_dir)
     code, out, err = run(capfd, trained.images, f'--model={model_dir}', f'--html={tmp_path}/page.html')
     assert (code, out) == (2, [])

@@ -17,7 +17,7 @@ from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.preflight import __main__ as preflight
-from inception_v3.preflight import storage, tpu_graph
+from inception_v3.preflight import graphs, storage
 from inception_v3.preflight.report import Report
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.photos import Photo, photo_example, set_boxes
@@ -144,7 +144,7 @@ def test_an_emulated_tpu_is_its_own_topology(capsys: Any, one_layer: None, digit
     assert report['training']['epochs'] == pytest.approx(213000 * 48 / 1438)
     assert report['training']['files_per_host'] == [2, 3]
     (warning,) = report['warnings']
-    assert '8 train files are not shared out equally to 3 hosts' in warning
+    assert '8 train files cannot be divided equally among 3 hosts' in warning
 
 
 @pytest.mark.parametrize('name', ['emulated:8x2', 'emulated:6x3'])
@@ -213,7 +213,7 @@ def test_only_what_the_mode_does_is_built(capsys: Any, one_layer: None) -> None:
 )
 def test_what_is_no_command_line_is_told_in_one_message(capsys: Any, arguments: List[str], parts: List[str]) -> None:
     result = run(capsys, *arguments)
-    assert result.code != 0 and result.out == ''
+    assert (result.code, result.out) == (2, '')
     assert result.err.startswith('error: ') and 'Traceback' not in result.err
     for part in parts:
         assert part in result.err
@@ -230,7 +230,7 @@ def test_what_is_no_command_line_is_told_in_one_message(capsys: Any, arguments: 
         (['--model_dir=/runs/1'], [['--model_dir=/runs/1', "this machine's disk", 'gs://']]),
         (
             ['--model_dir=s3://bucket/run', '--data_dir=s3://bucket/data'],
-            [['--data_dir=s3://bucket/data', 'Cloud Storage'], ['--model_dir=s3://bucket/run', 'Cloud Storage']],
+            [['--data_dir=s3://bucket/data', 'gs:// path'], ['--model_dir=s3://bucket/run', 'gs:// path']],
         ),
         (['--master=grpc://10.0.0.2:8470', '--model_dir=/runs/1'], [['--model_dir=/runs/1', 'gs://']]),
         (['--master=worker'], [['--master=worker', 'grpc://']]),
@@ -254,7 +254,7 @@ def test_what_is_inconsistent_is_named_and_the_run_may_not_start(
 ) -> None:
     result = run(capsys, '--topology=v2-32', *SMALL, *arguments, '--json')
     errors = result.report['errors']
-    assert result.code == 1 and not result.report['may_start']
+    assert result.code == 2 and not result.report['may_start']
     for parts in findings:
         assert any(all(part in error for part in parts) for error in errors), errors
     assert len(errors) <= len(findings)
@@ -263,7 +263,7 @@ def test_what_is_inconsistent_is_named_and_the_run_may_not_start(
 def test_a_batch_that_is_far_too_large_does_not_fit(capsys: Any) -> None:
     result = run(capsys, '--topology=v2-8', '--mode=train', '--train_batch_size=2048', '--json')
     (error,) = result.report['errors']
-    assert result.code == 1 and '--train_batch_size=2048' in error and 'GiB of a core, far more than fits' in error
+    assert result.code == 2 and '--train_batch_size=2048' in error and 'GiB of a core, far more than fits' in error
 
 
 @pytest.mark.slow
@@ -277,7 +277,7 @@ def test_what_a_v2_cannot_hold_a_v3_can_and_a_little_more_is_for_xla_to_decide(c
 def errors_of(capsys: Any, *arguments: str) -> List[str]:
     """What keeps a run from starting; there must be something."""
     result = run(capsys, *arguments, '--json')
-    assert result.code == 1
+    assert result.code == 2
     return result.report['errors']
 
 
@@ -362,7 +362,7 @@ def test_a_bucket_that_does_not_answer_is_not_waited_for(capsys: Any, one_layer:
     monkeypatch.setattr('inception_v3.preflight.storage._ANSWER_SECONDS', 1)
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', *folders)
-    assert ['no answer in 1 seconds' in error for error in errors] == [True, True]
+    assert ['no answer within 1 seconds' in error for error in errors] == [True, True]
 
 
 def test_the_time_that_tensorflow_takes_to_load_does_not_count(tmp_path: Any, monkeypatch: Any) -> None:
@@ -389,7 +389,7 @@ def test_a_network_that_xla_cannot_compile_is_named_by_its_line(capsys: Any, one
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', '--mode=eval')
     unsupported, dynamic = errors
     for error in errors:
-        assert f'different (Unique), made at tests/test_preflight.py:{line}' in error
+        assert f'different (Unique), created at tests/preflight/test_preflight.py:{line}' in error
     assert 'no kernel' in unsupported and 'float32 [None]' in dynamic
 
 
@@ -418,7 +418,7 @@ def test_python_in_the_input_pipeline_keeps_a_run_from_starting(capsys: Any, one
 
     monkeypatch.setattr(input_pipeline, 'resize_for_eval', through_python)
     (error,) = errors_of(capsys, *SMALL, '--topology=v2-8')
-    assert 'evaluation: ' in error and 'EagerPyFunc' in error and 'tests/test_preflight.py' in error
+    assert 'evaluation: ' in error and 'EagerPyFunc' in error and 'tests/preflight/test_preflight.py' in error
 
 
 def test_gradients_that_are_not_summed_and_batches_of_any_size_are_refused(
@@ -431,7 +431,7 @@ def test_gradients_that_are_not_summed_and_batches_of_any_size_are_refused(
         (error,) = errors_of(capsys, *SMALL, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and 'CrossShardOptimizer' in error
     with monkeypatch.context() as patch:
-        patch.setattr(InputPipeline, '_transfer', lambda self, dataset, batch_size, slices: dataset.batch(batch_size))
+        patch.setattr(InputPipeline, 'transfer', lambda self, dataset, batch_size, parts: dataset.batch(batch_size))
         (error,) = errors_of(capsys, *SMALL, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and '(?, 75, 75, 3)' in error
 
@@ -439,13 +439,13 @@ def test_gradients_that_are_not_summed_and_batches_of_any_size_are_refused(
 def test_nothing_is_left_behind(capsys: Any, one_layer: None, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     built = []
-    build = tpu_graph.build
+    build = graphs.build
 
     def record(config: Config, *others: Any) -> tf.Graph:
         built.append(config)
         return build(config, *others)
 
-    monkeypatch.setattr(tpu_graph, 'build', record)
+    monkeypatch.setattr(graphs, 'build', record)
     assert run(capsys, *SMALL, '--topology=v2-8').code == 0
     folders = [folder for config in built for folder in (config.data_dir, str(config.model_dir))]
     assert len(folders) == 4 and not any(os.path.exists(folder) for folder in folders)

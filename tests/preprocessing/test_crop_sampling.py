@@ -1,4 +1,4 @@
-"""Crops from given numbers: to the pixel those of the operation's rules, and in the long run those of the operation."""
+"""Tests of crops from given numbers: exact by the rules of TensorFlow's operation, and equal to it in distribution."""
 
 from typing import Any, Callable, List, NamedTuple, Tuple
 
@@ -20,7 +20,7 @@ INVERTED = np.array([[[0.9, 0.9, 0.1, 0.1]]], np.float32)
 
 
 class Ranges(NamedTuple):
-    """What a crop keeps to."""
+    """The limits of a crop, as arguments of `sample_crop`."""
 
     min_object_covered: float = 0.1
     aspect_ratio_range: Tuple[float, float] = (3 / 4, 4 / 3)
@@ -38,7 +38,7 @@ DRAWS = 2500
 
 
 def crop_by_rules(numbers: np.ndarray, shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges) -> List[int]:
-    """An attempt after the other, in whole pixels and float32, as the operation makes them."""
+    """Computes a crop like TensorFlow's kernel: one attempt after the other, in whole pixels and float32."""
     height, width = shape
     corners = (boxes[0] * np.array([height, width, height, width], np.float32)).astype(int).tolist()
     min_area, max_area = (np.float32(area) * np.float32(width) * np.float32(height) for area in ranges.area_range)
@@ -47,7 +47,7 @@ def crop_by_rules(numbers: np.ndarray, shape: Tuple[int, int], boxes: np.ndarray
     def width_of(rows: int) -> int:
         return int(np.rint(np.float32(rows) * aspect))
 
-    for aspect, step, *place in numbers.T:
+    for aspect, step, *position in numbers.T:
         aspect = aspect * (high - low) + low
         smallest, largest = (int(np.rint(np.sqrt(area / aspect))) for area in (min_area, max_area))
         if width_of(largest) > width:
@@ -63,7 +63,7 @@ def crop_by_rules(numbers: np.ndarray, shape: Tuple[int, int], boxes: np.ndarray
         columns = width_of(rows)
         if not (min_area <= rows * columns <= max_area and 0 < columns <= width and 0 < rows <= height):
             continue
-        top, left = (int(p * np.float32(room)) for p, room in zip(place, (height - rows, width - columns)))
+        top, left = (int(p * np.float32(room)) for p, room in zip(position, (height - rows, width - columns)))
         for y, x, bottom, right in corners or [(0, 0, height, width)]:
             area = (bottom - y) * (right - x)
             shared = [max(min(bottom, top + rows) - max(y, top), 0), max(min(right, left + columns) - max(x, left), 0)]
@@ -75,7 +75,7 @@ def crop_by_rules(numbers: np.ndarray, shape: Tuple[int, int], boxes: np.ndarray
 
 
 @pytest.mark.parametrize('ranges', [DEFAULT, SQUARE, STRICT, NARROW, ANY])
-def test_given_numbers_make_the_crop_that_the_rules_make(ranges: Ranges) -> None:
+def test_sample_crop__equals_the_rules_for_given_numbers(ranges: Ranges) -> None:
     random = np.random.RandomState(8)
     numbers, shape, bbox = (tf.compat.v1.placeholder(t) for t in (tf.float32, tf.int32, tf.float32))
     shape.set_shape([3])
@@ -100,18 +100,18 @@ def test_given_numbers_make_the_crop_that_the_rules_make(ranges: Ranges) -> None
     assert 20 < whole < 150
 
 
-# In the long run.
+# Distributions.
 
 
 def draw_many(draw: Callable[[tf.Tensor], Any], count: int) -> np.ndarray:
-    """Crops [count, 4] that a function of their number draws; one after the other, which a seeded operation needs."""
+    """Draws crops [count, 4] by a function of their index, one after the other as a seeded operation requires."""
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.range(count).map(lambda index: tf.stack(draw(index)))
         return evaluate(tf.compat.v1.data.make_one_shot_iterator(dataset.batch(count)).get_next())
 
 
 def ours(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int, factors: Any = 1.0) -> np.ndarray:
-    """Of numbers that are multiplied by `factors`: of right ones by 1."""
+    """Draws crops with `sample_crop`, from uniform numbers multiplied by `factors`; correct ones with 1."""
 
     def draw(index: tf.Tensor) -> Any:
         uniform = StatelessUniform(tf.stack([tf.constant(29, tf.int64), index]))
@@ -123,6 +123,8 @@ def ours(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int, 
 
 
 def of_tensorflow(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int) -> np.ndarray:
+    """Draws crops with TensorFlow's operation."""
+
     def draw(index: tf.Tensor) -> Any:
         begin, size, _ = tf.image.sample_distorted_bounding_box(
             [*shape, 3], boxes, seed=5, seed2=6, use_image_if_no_bounding_boxes=True, **ranges._asdict()
@@ -146,13 +148,13 @@ SAMPLERS: List[Callable[..., np.ndarray]] = [ours, of_tensorflow]
 
 
 def likeness(one: np.ndarray, other: np.ndarray) -> float:
-    """The smallest p-value of the two-sample tests of two sets of crops."""
+    """Returns the smallest p-value of two-sample tests of two sets of crops."""
     of_measures = [scipy.stats.ks_2samp(measure(*one.T), measure(*other.T)).pvalue for measure in MEASURES.values()]
     return min(chi2(one, other), *of_measures)
 
 
 def chi2(one: np.ndarray, other: np.ndarray) -> float:
-    """Of whole crops: those that are frequent each for itself, all others as one."""
+    """Returns the p-value of a chi-squared test of two sets of crops; rare crops are counted together."""
     crops, kinds = np.unique(np.concatenate([one, other]), axis=0, return_inverse=True)
     counts = np.stack([np.bincount(k, minlength=len(crops)) for k in np.split(kinds, [len(one)])])
     rare = counts.sum(0) < 20
@@ -178,26 +180,28 @@ def chi2(one: np.ndarray, other: np.ndarray) -> float:
         ((50, 1), WHOLE, ANY),
     ],
 )
-def test_crops_are_distributed_as_the_operations(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges) -> None:
+def test_sample_crop__has_the_distribution_of_the_operation(
+    shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges
+) -> None:
     one, other = (draw(shape, boxes, ranges, DRAWS) for draw in SAMPLERS)
     assert len(np.unique(one, axis=0)) > 3
     assert likeness(one, other) > 0.001
 
 
-def test_a_sampler_that_is_slightly_off_is_told_apart() -> None:
-    """Each of the four numbers of an attempt is squeezed by a tenth, and each range is moved."""
-    right = of_tensorflow((375, 500), SEVERAL, DEFAULT, DRAWS)
+def test_likeness__detects_a_slightly_wrong_sampler() -> None:
+    """Reduces each of the four numbers of an attempt by a tenth, and moves each range."""
+    correct = of_tensorflow((375, 500), SEVERAL, DEFAULT, DRAWS)
     for row in range(4):
         factors = np.ones([4, 1], np.float32)
         factors[row] = 0.9
-        squeezed = ours((375, 500), SEVERAL, DEFAULT, DRAWS, factors)
-        assert likeness(squeezed, right) < 1e-4, row
+        reduced = ours((375, 500), SEVERAL, DEFAULT, DRAWS, factors)
+        assert likeness(reduced, correct) < 1e-4, row
     for wrong in (
         DEFAULT._replace(area_range=(0.25, 1.0)),
         DEFAULT._replace(min_object_covered=0.3),
         DEFAULT._replace(aspect_ratio_range=(0.82, 1.22)),
     ):
-        assert likeness(ours((375, 500), SEVERAL, wrong, DRAWS), right) < 1e-4, wrong
+        assert likeness(ours((375, 500), SEVERAL, wrong, DRAWS), correct) < 1e-4, wrong
 
 
 @pytest.mark.parametrize(
@@ -213,7 +217,7 @@ def test_a_sampler_that_is_slightly_off_is_told_apart() -> None:
         ((30, 40), SMALL, DEFAULT._replace(max_attempts=1, area_range=(0.001, 0.002), min_object_covered=1.0)),
     ],
 )
-def test_where_no_crop_fits_it_is_the_whole_image_as_the_operations(
+def test_sample_crop__is_the_whole_image_if_no_attempt_is_valid(
     shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges
 ) -> None:
     for draw in SAMPLERS:
@@ -221,7 +225,7 @@ def test_where_no_crop_fits_it_is_the_whole_image_as_the_operations(
 
 
 @pytest.mark.parametrize('ranges', [DEFAULT, ANY, SQUARE])
-def test_a_crop_lies_in_its_image_whatever_the_size(ranges: Ranges) -> None:
+def test_sample_crop__lies_within_images_of_any_size(ranges: Ranges) -> None:
     sizes = np.array([(height, width) for height in range(1, 13) for width in range(1, 13)] * 5)
 
     def draw(index: tf.Tensor) -> Any:
@@ -235,7 +239,7 @@ def test_a_crop_lies_in_its_image_whatever_the_size(ranges: Ranges) -> None:
 
 
 @pytest.mark.parametrize('outside', [-0.1, 1.01, np.nan, np.inf])
-def test_boxes_that_are_no_fractions_are_refused_as_by_the_operation(outside: float) -> None:
+def test_sample_crop__refuses_boxes_outside_0_to_1(outside: float) -> None:
     boxes = SEVERAL.copy()
     boxes[0, 1, 2] = outside
     for draw in SAMPLERS:

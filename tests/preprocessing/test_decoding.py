@@ -1,4 +1,4 @@
-"""Decoding of real files: what Pillow writes, TensorFlow must read."""
+"""Tests of decoding with files that Pillow writes."""
 
 import io
 import random
@@ -34,7 +34,7 @@ def decode(encoded: bytes) -> np.ndarray:
 
 
 def with_alpha(image: PIL.Image.Image) -> PIL.Image.Image:
-    """The image, more and more transparent towards the right, and wholly so at the left edge."""
+    """Adds an alpha channel of 0, 1, 2, … along each row: the left edge is transparent."""
     alpha = np.broadcast_to(np.arange(image.width, dtype=np.uint8), [image.height, image.width])
     transparent = image.copy()
     transparent.putalpha(PIL.Image.fromarray(alpha))
@@ -42,24 +42,24 @@ def with_alpha(image: PIL.Image.Image) -> PIL.Image.Image:
 
 
 @pytest.mark.parametrize('options', [{}, {'progressive': True}, {'subsampling': 0}])
-def test_a_jpeg_decodes_to_its_pixels(options: Any) -> None:
+def test_decode_image__decodes_a_jpeg(options: Any) -> None:
     encoded = file_of(CAT, 'JPEG', quality=95, **options)
     decoded = decode(encoded).astype(int)
-    # TensorFlow takes the fast cosine transform, Pillow the accurate one: they differ by a grey level or two.
+    # TensorFlow uses the fast cosine transform, Pillow the accurate one: they differ by a grey level or two.
     by_pillow = np.asarray(PIL.Image.open(io.BytesIO(encoded)), int)
     assert np.abs(decoded - by_pillow).mean() < 1.5
     assert np.abs(decoded - by_pillow).max() <= 12
     assert np.abs(decoded - np.asarray(CAT, int)).mean() < 3
 
 
-def test_a_grey_jpeg_has_three_equal_channels() -> None:
+def test_decode_image__gives_a_grey_jpeg_three_equal_channels() -> None:
     grey = CAT.convert('L')
     decoded = decode(file_of(grey, 'JPEG', quality=95)).astype(int)
     np.testing.assert_array_equal(decoded, decoded[:, :, :1].repeat(3, axis=2))
     assert np.abs(decoded[:, :, 0] - np.asarray(grey, int)).mean() < 2
 
 
-def test_a_cmyk_jpeg_keeps_its_colors() -> None:
+def test_decode_image__keeps_the_colors_of_a_cmyk_jpeg() -> None:
     decoded = decode(file_of(CAT.convert('CMYK'), 'JPEG', quality=95)).astype(int)
     assert np.abs(decoded - np.asarray(CAT, int)).mean() < 3
 
@@ -69,18 +69,18 @@ def test_a_cmyk_jpeg_keeps_its_colors() -> None:
     [CAT, with_alpha(CAT), CAT.quantize(256), CAT.convert('L'), with_alpha(CAT.convert('L')), CAT.convert('1')],
     ids=['rgb', 'rgba', 'palette', 'grey', 'grey with alpha', 'black and white'],
 )
-def test_a_png_decodes_exactly(image: PIL.Image.Image) -> None:
-    # Pillow's conversion drops transparency, too, rather than blend.
+def test_decode_image__decodes_a_png_exactly(image: PIL.Image.Image) -> None:
+    # Pillow's conversion also drops transparency instead of blending.
     np.testing.assert_array_equal(decode(file_of(image, 'PNG')), np.asarray(image.convert('RGB')))
 
 
-def test_a_gif_of_one_frame_decodes_exactly() -> None:
+def test_decode_image__decodes_a_gif_of_one_frame_exactly() -> None:
     image = CAT.quantize(256)
     np.testing.assert_array_equal(decode(file_of(image, 'GIF')), np.asarray(image.convert('RGB')))
 
 
 @pytest.mark.parametrize(('file_format', 'tolerance'), [('PNG', 0), ('JPEG', 3)])
-def test_one_pixel_decodes(file_format: str, tolerance: int) -> None:
+def test_decode_image__decodes_one_pixel(file_format: str, tolerance: int) -> None:
     decoded = decode(file_of(PIL.Image.new('RGB', (1, 1), (200, 100, 50)), file_format))
     np.testing.assert_allclose(decoded.astype(int), [[[200, 100, 50]]], atol=tolerance)
 
@@ -89,14 +89,14 @@ def test_one_pixel_decodes(file_format: str, tolerance: int) -> None:
 @pytest.mark.parametrize(
     ('file_format', 'options'), [('JPEG', {}), ('JPEG', {'progressive': True}), ('PNG', {}), ('GIF', {})]
 )
-def test_a_file_cut_short_is_refused(file_format: str, options: Any, kept: float) -> None:
+def test_decode_image__refuses_a_truncated_file(file_format: str, options: Any, kept: float) -> None:
     encoded = file_of(CAT, file_format, **options)
     with pytest.raises(tf.errors.InvalidArgumentError):
         decode(encoded[: int(kept * len(encoded))])
 
 
 @pytest.mark.parametrize('file_format', ['JPEG', 'PNG'])
-def test_a_file_without_its_last_bytes_is_refused(file_format: str) -> None:
+def test_decode_image__refuses_a_file_without_its_last_bytes(file_format: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         decode(file_of(CAT, file_format)[:-2])
 
@@ -112,15 +112,15 @@ def test_a_file_without_its_last_bytes_is_refused(file_format: str) -> None:
         file_of(CAT, 'BMP'),
         file_of(CAT.convert('P'), 'GIF', save_all=True, append_images=[CAT.rotate(90).convert('P')]),
     ],
-    ids=['empty', 'only the mark of a JPEG', 'only the mark of a GIF', 'random', 'headless JPEG', 'BMP', 'animation'],
+    ids=['empty', 'JPEG signature only', 'GIF signature only', 'random', 'JPEG without first byte', 'BMP', 'animation'],
 )
-def test_what_is_no_image_is_refused(encoded: bytes) -> None:
+def test_decode_image__refuses_files_that_are_not_images(encoded: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         decode(encoded)
 
 
 def kinds() -> Dict[str, bytes]:
-    """A file of each kind that data sets turn out to have, whatever their names say."""
+    """Returns a file of each kind that is found in data sets."""
     grey, palette = CAT.convert('L'), CAT.convert('P')
     return {
         'JPEG': file_of(CAT, 'JPEG', quality=92),
@@ -130,10 +130,10 @@ def kinds() -> Dict[str, bytes]:
         'JPEG with restart markers': file_of(CAT, 'JPEG', restart_marker_blocks=7),
         'grey JPEG': file_of(grey, 'JPEG'),
         'CMYK JPEG': file_of(CAT.convert('CMYK'), 'JPEG'),
-        'JPEG with something behind it': file_of(CAT, 'JPEG') + b'\0' * 100,
+        'JPEG with trailing bytes': file_of(CAT, 'JPEG') + b'\0' * 100,
         'PNG': file_of(CAT, 'PNG'),
         'grey PNG': file_of(grey, 'PNG'),
-        'PNG of a palette': file_of(palette, 'PNG'),
+        'palette PNG': file_of(palette, 'PNG'),
         'PNG with transparency': file_of(with_alpha(CAT), 'PNG'),
         '16-bit PNG': file_of(PIL.Image.fromarray(np.asarray(grey, np.uint16) * 257), 'PNG'),
         'GIF': file_of(palette, 'GIF'),
@@ -141,7 +141,7 @@ def kinds() -> Dict[str, bytes]:
 
 
 @pytest.mark.parametrize('kind', kinds())
-def test_the_shape_and_any_part_are_those_of_the_whole_image(kind: str) -> None:
+def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
     encoded, generator = kinds()[kind], random.Random(kind)
     whole = decode(encoded)
     height, width = whole.shape[:2]
@@ -161,7 +161,7 @@ def test_the_shape_and_any_part_are_those_of_the_whole_image(kind: str) -> None:
 
 
 @pytest.mark.parametrize('file_format', ['JPEG', 'PNG', 'GIF'])
-def test_an_image_of_one_pixel_is_one(file_format: str) -> None:
+def test_decode_crop__decodes_one_pixel(file_format: str) -> None:
     encoded = tf.constant(file_of(PIL.Image.new('RGB', (1, 1), (10, 200, 30)), file_format))
     pixels = evaluate(decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([0, 0, 1, 1])))))
     assert pixels.shape == (1, 1, 3)
@@ -171,16 +171,16 @@ def test_an_image_of_one_pixel_is_one(file_format: str) -> None:
 
 @pytest.mark.parametrize('kind', ['JPEG', 'progressive JPEG', 'PNG', 'GIF'])
 @pytest.mark.parametrize('share', [0.0, 0.001, 0.1, 0.5, 0.99])
-def test_no_part_of_a_file_that_is_cut_short_is_taken(kind: str, share: float) -> None:
-    """Not even the first row, which is whole."""
+def test_decode_crop__refuses_a_truncated_file(kind: str, share: float) -> None:
+    """Even for a crop of the first row, which is complete."""
     encoded = kinds()[kind]
     cut = tf.constant(encoded[: int(share * len(encoded))])
     with pytest.raises(tf.errors.InvalidArgumentError):
         evaluate(decode_crop(cut, image_shape(cut), Crop(*tf.unstack(tf.constant([0, 0, 1, 100])))))
 
 
-def test_a_small_part_of_a_huge_jpeg_does_not_take_the_memory_of_the_whole() -> None:
-    """11,000 x 9,000 pixels are 297 MB decoded; a process is measured that decodes a hundredth of them."""
+def test_decode_crop__needs_no_memory_for_the_rest_of_a_huge_jpeg() -> None:
+    """Measures a process that decodes a hundredth of 11,000 x 9,000 pixels, which are 297 MB decoded."""
     program = (
         'import sys, tensorflow as tf\n'
         'from benchmarks.measurement import peak_bytes\n'
@@ -204,7 +204,7 @@ def test_a_small_part_of_a_huge_jpeg_does_not_take_the_memory_of_the_whole() -> 
 
 @pytest.mark.parametrize('read', [decode_image, image_shape])
 @pytest.mark.parametrize('size', [(10_000, 10_001), (65_500, 65_500), (0, 5)])
-def test_a_header_that_promises_too_many_pixels_is_refused_before_they_are_made(read: Any, size: Any) -> None:
+def test_decoding__refuses_too_many_pixels_in_the_header_before_allocating_them(read: Any, size: Any) -> None:
     assert MAX_PIXELS == 100_000_000
     jpeg, png = bytearray(file_of(CAT, 'JPEG')), bytearray(file_of(CAT, 'PNG'))
     frame = jpeg.index(b'\xff\xc0') + 5
@@ -215,24 +215,24 @@ def test_a_header_that_promises_too_many_pixels_is_refused_before_they_are_made(
             evaluate(read(tf.constant(bytes(encoded))))
 
 
-def test_a_gif_that_promises_too_many_pixels_is_refused_before_they_are_made() -> None:
+def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_them() -> None:
     gif = bytearray(file_of(CAT, 'GIF'))
     width, height = gif[6:8], gif[8:10]
     gif[6:10] = struct.pack('<HH', 10_000, 10_001)
-    assert width + height in gif[10:], 'of the one frame'
+    assert width + height in gif[10:], 'the size of the frame'
     frame = gif.index(width + height, 10)
     gif[frame : frame + 4] = gif[6:10]
     for read in (decode_image, image_shape):
         with pytest.raises(tf.errors.InvalidArgumentError, match='an image of more than'):
             evaluate(read(tf.constant(bytes(gif))))
-    # One that does not tell is refused all the same, if only when it is decoded.
+    # A frame larger than the header is refused too, but only when it is decoded.
     gif[6:10] = width + height
     with pytest.raises(tf.errors.InvalidArgumentError):
         evaluate(decode_image(tf.constant(bytes(gif))))
 
 
-def test_the_input_pipeline_does_not_make_the_pixels_of_a_huge_image() -> None:
-    """48 kB that are 1.2 GB decoded; a process is measured whose data set refuses them."""
+def test_decode_crop__allocates_no_pixels_of_a_huge_image_in_a_data_set() -> None:
+    """Measures a process whose data set refuses an image of 48 kB that is 1.2 GB decoded."""
     program = (
         'import sys, tensorflow as tf\n'
         'from benchmarks.measurement import peak_bytes\n'
@@ -265,8 +265,8 @@ def test_the_input_pipeline_does_not_make_the_pixels_of_a_huge_image() -> None:
     assert int(output.stdout) < 100_000_000
 
 
-def test_a_png_without_a_size_is_refused() -> None:
-    # A message with these bytes crashes Python.
+def test_image_shape__refuses_a_png_without_a_size() -> None:
+    # Python would crash on a message that contains these bytes.
     for encoded in (b'\x89PNG', file_of(CAT, 'PNG')[:20]):
         with pytest.raises(tf.errors.InvalidArgumentError):
             evaluate(image_shape(tf.constant(encoded)))

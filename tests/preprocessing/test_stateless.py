@@ -1,4 +1,4 @@
-"""Numbers that depend on their seed and their call, and on nothing else."""
+"""Tests of random numbers that are a pure function of seed and call."""
 
 from typing import Any, Callable, List
 
@@ -8,6 +8,7 @@ import scipy.stats
 import tensorflow as tf
 
 from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing.inception_preprocessing import Settings
 from preprocessing.stateless import StatelessUniform
 from tests.support.graphs import evaluate
 
@@ -15,7 +16,7 @@ IMAGES = 2000
 
 
 def draw_each(build: Callable[[StatelessUniform], Any], seeds: Any, parallel: int = 1) -> List[np.ndarray]:
-    """What a function draws for each of many seeds [n, 2], in a dataset's map: an array [n, …] for each number."""
+    """Draws for each of many seeds [n, 2], in a data set's map; returns an array [n, …] for each number."""
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(np.array(seeds, np.int64))
         dataset = dataset.map(lambda seed: tuple(tf.nest.flatten(build(StatelessUniform(seed)))), parallel)
@@ -27,11 +28,12 @@ def two_calls(uniform: StatelessUniform) -> Any:
 
 
 def seeds_of(first: int, count: int = IMAGES) -> np.ndarray:
+    """Returns the seeds of images 0 to `count` - 1 of a run, [count, 2]."""
     return np.stack([np.full(count, first), np.arange(count)], 1)
 
 
-def test_the_numbers_of_a_seed_stay_what_they_are() -> None:
-    """They are part of what a seed promises: a change of them changes every seeded run."""
+def test_stateless_uniform__keeps_its_numbers_between_versions() -> None:
+    """A change of these numbers would change every seeded run."""
     pair, one, integers = draw_each(
         lambda uniform: (uniform([2]), uniform([], -2.0, 6.0), uniform([3], 10, 1000, tf.int32)), [[7, 3]]
     )
@@ -50,32 +52,31 @@ def test_the_numbers_of_a_seed_stay_what_they_are() -> None:
     'build',
     [
         lambda uniform: inception_preprocessing.draw_distortion(
-            tf.constant([300, 400, 3]), inception_preprocessing.whole_image_box(), uniform=uniform
+            tf.constant([300, 400, 3]), inception_preprocessing.whole_image_box(), Settings(299, 299), uniform
         ),
         lambda uniform: inception_preprocessing.draw_distortion(
             tf.constant([300, 400, 3]),
             tf.constant([[[0.1, 0.2, 0.3, 0.9]]]),
-            fast_mode=False,
-            use_fast_color_distort=False,
-            uniform=uniform,
+            Settings(299, 299, fast_mode=False, use_fast_color_distort=False),
+            uniform,
         ),
         lambda uniform: vgg_preprocessing.draw_distortion(300, 600, uniform=uniform),
     ],
     ids=['inception', 'inception, full', 'vgg'],
 )
-def test_a_distortion_is_a_function_of_the_seed(build: Callable[[StatelessUniform], Any]) -> None:
-    """Whatever the number of images at a time, their order, the graph's seed and what was drawn before."""
+def test_draw_distortion__depends_on_the_seed_alone(build: Callable[[StatelessUniform], Any]) -> None:
+    """Not on parallelism, the order of images, the graph's seed or earlier draws."""
     seeds = seeds_of(5, 100)
     drawn = draw_each(build, seeds)
     with_others = np.concatenate([seeds, seeds_of(6, 100)])[::-1]
     for one, again in zip(drawn, draw_each(build, with_others, parallel=8)):
         again, others = again[:99:-1], again[99::-1]
         np.testing.assert_array_equal(one, again)
-        # Other seeds draw others, but of what is no choice, such as the method of resizing in fast mode.
+        # Other seeds draw other numbers, except for constants such as the resize method in fast mode.
         assert np.array_equal(one, others) == (len(np.unique(one)) == 1)
 
 
-def test_different_seeds_epochs_images_and_calls_draw_different_numbers() -> None:
+def test_stateless_uniform__differs_between_seeds_epochs_images_and_calls() -> None:
     seeds = [
         [seed, (epoch << 32) + image]
         for seed in (0, 1, 2, -1, 2**62)
@@ -87,7 +88,7 @@ def test_different_seeds_epochs_images_and_calls_draw_different_numbers() -> Non
 
 
 @pytest.mark.parametrize('ends', [(0, 1), (-3.0, 5.0)])
-def test_the_numbers_are_uniform(ends: Any) -> None:
+def test_stateless_uniform__is_uniform(ends: Any) -> None:
     (numbers,) = draw_each(lambda uniform: uniform([], *ends), seeds_of(1))
     assert numbers.dtype == np.float32
     assert ends[0] <= numbers.min()
@@ -95,7 +96,7 @@ def test_the_numbers_are_uniform(ends: Any) -> None:
     assert scipy.stats.kstest(numbers, 'uniform', (ends[0], ends[1] - ends[0])).pvalue > 0.01
 
 
-def test_integers_are_uniform_without_the_upper_end() -> None:
+def test_stateless_uniform__draws_integers_below_the_upper_end() -> None:
     (numbers,) = draw_each(lambda uniform: uniform([], 3, 10, tf.int32), seeds_of(2))
     assert numbers.dtype == np.int32
     counts = np.bincount(numbers)
@@ -104,13 +105,13 @@ def test_integers_are_uniform_without_the_upper_end() -> None:
     assert scipy.stats.chisquare(counts[3:]).pvalue > 0.01
 
 
-def test_neighbours_are_independent() -> None:
-    """Images, seeds, epochs and calls beside each other: neither correlated, nor in each other's order."""
+def test_stateless_uniform__is_independent_between_neighbours() -> None:
+    """Adjacent images, seeds, epochs and calls."""
     first, second = draw_each(two_calls, seeds_of(3))
     other_seed, _ = draw_each(two_calls, seeds_of(4))
     other_epoch, _ = draw_each(two_calls, seeds_of(3) + np.array([0, 1 << 32]))
     for one, other in ((first, second), (first, other_seed), (first, other_epoch), (first[1:], first[:-1])):
-        # Ten by ten cells: of what is independent, all fill alike.
+        # In a grid of ten by ten cells, independent numbers fill all cells equally.
         cells = np.histogram2d(one, other, bins=10, range=[[0, 1], [0, 1]])[0]
         assert scipy.stats.chisquare(cells.ravel()).pvalue > 0.01
         assert abs(np.corrcoef(one, other)[0, 1]) < 3 / np.sqrt(IMAGES)

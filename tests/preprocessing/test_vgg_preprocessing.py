@@ -1,18 +1,16 @@
-"""The VGG preprocessing against NumPy: sizes, crops, means, and what is drawn."""
+"""Tests of the VGG preprocessing against NumPy: sizes, crops, means, and random numbers."""
 
 from typing import Any, Callable, List, Tuple
 
 import numpy as np
 import pytest
-import skimage.data
 import tensorflow as tf
 
 from preprocessing import vgg_preprocessing as vgg
 from tests.support.graphs import draw_many, evaluate, in_new_graph
-from tests.support.images import coordinates, resize_bilinear
+from tests.support.images import CAT, coordinates, resize_bilinear
 
-CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
-# Of ImageNet, for pixels in [0, 255]: the specification, section 4.
+# The channel means of ImageNet, for pixels in [0, 255].
 MEANS = np.array([123.68, 116.78, 103.94])
 
 
@@ -24,7 +22,9 @@ def _fixed_draws(_new_graph: None) -> None:
 @pytest.mark.parametrize('is_training', [True, False])
 @pytest.mark.parametrize('dtype', [np.uint8, np.int32, np.float32])
 @pytest.mark.parametrize('value', [0, 100, 255])
-def test_the_means_are_subtracted_from_pixels_of_0_to_255(value: int, dtype: type, is_training: bool) -> None:
+def test_preprocess_image__subtracts_the_means_from_pixels_of_0_to_255(
+    value: int, dtype: type, is_training: bool
+) -> None:
     image = tf.constant(np.full([20, 30, 3], value, dtype))
     prepared = vgg.preprocess_image(image, 11, 12, is_training, resize_side_min=12, resize_side_max=24)
     assert (prepared.dtype, prepared.shape.as_list()) == (tf.float32, [11, 12, 3])
@@ -44,15 +44,15 @@ def test_the_means_are_subtracted_from_pixels_of_0_to_255(value: int, dtype: typ
         ((1, 3), 7, (7, 21)),
     ],
 )
-def test_the_smaller_side_is_resized_to_the_given_one_and_the_shape_kept(
+def test_resize_window__resizes_the_smaller_side_and_keeps_the_aspect_ratio(
     shape: Tuple[int, int], side: int, expected: Tuple[int, int]
 ) -> None:
     assert tuple(evaluate(vgg.resized_size(tf.constant([*shape, 3]), tf.constant(side)))) == expected
     image = CAT[: shape[0], : shape[1]].astype(np.float32)
-    # The whole of the resized image is a crop, too.
+    # The crop is the whole resized image.
     window = vgg.central_window(tf.constant([*shape, 3]), side, *expected)
     resized = evaluate(vgg.resize_window(tf.constant(image), window, *expected))
-    # Float32 over a range of 255, and for places in a window.
+    # The tolerance of float32 for pixels up to 255, and for positions in a window.
     np.testing.assert_allclose(resized, resize_bilinear(image.astype(float), *expected), atol=5e-3)
 
 
@@ -60,14 +60,14 @@ def test_the_smaller_side_is_resized_to_the_given_one_and_the_shape_kept(
 @pytest.mark.parametrize(
     ('shape', 'side', 'size', 'begin'),
     [
-        # Where the crop begins: half of what is left over, rounded down.
+        # The crop begins at half of the remainder, rounded down.
         ((300, 451), 300, (299, 299), (0, 76)),
-        ((300, 451), 150, (149, 101), (0, 62)),  # of 150 x 226 (225.5, to even)
+        ((300, 451), 150, (149, 101), (0, 62)),  # of 150 x 226 (225.5, rounded to even)
         ((280, 140), 70, (61, 64), (39, 3)),
         ((40, 30), 60, (60, 60), (10, 0)),
     ],
 )
-def test_evaluation_crops_the_middle(
+def test_preprocess_image__crops_centrally_in_evaluation(
     shape: Tuple[int, int], side: int, size: Tuple[int, int], begin: Tuple[int, int], static: bool
 ) -> None:
     pixels = CAT[: shape[0], : shape[1]]
@@ -81,7 +81,7 @@ def test_evaluation_crops_the_middle(
 
 
 @pytest.mark.parametrize('size', [(75, 75), (60, 71)])
-def test_a_drawn_distortion_applies_as_documented(size: Tuple[int, int]) -> None:
+def test_apply_distortion__equals_the_documented_steps(size: Tuple[int, int]) -> None:
     image = tf.compat.v1.placeholder_with_default(CAT, [None, None, 3])
     distortion = vgg.draw_distortion(75, 150)
     result = vgg.apply_distortion(image, distortion, *size)
@@ -98,7 +98,7 @@ def test_a_drawn_distortion_applies_as_documented(size: Tuple[int, int]) -> None
     assert flips == {True, False}
 
 
-def test_training_crops_are_uniform_over_all_places() -> None:
+def test_preprocess_image__crops_uniformly_over_all_positions() -> None:
     image = tf.constant(coordinates(12, 15))
     prepared = vgg.preprocess_image(
         image, 9, 10, is_training=True, resize_side_min=12, resize_side_max=12, random_flip=False
@@ -107,12 +107,12 @@ def test_training_crops_are_uniform_over_all_places() -> None:
     for crop in draw_many(prepared[0, 0], 1200):
         top, left, _ = np.rint(crop + MEANS).astype(int)
         counts[top, left] += 1
-    # 50 at each of 4 x 6 places, the extremes included; four standard deviations.
+    # Expected: 50 at each of 4 x 6 positions; the tolerance is four standard deviations.
     assert counts.min() > 22
     assert counts.max() < 78
 
 
-def test_the_ends_of_the_draw_are_the_extreme_places() -> None:
+def test_apply_distortion__maps_the_ends_of_the_draw_to_the_extreme_positions() -> None:
     image = tf.constant(coordinates(12, 15))
     just_below_1 = float(np.nextafter(np.float32(1), np.float32(0)))
     corners = [
@@ -122,7 +122,7 @@ def test_the_ends_of_the_draw_are_the_extreme_places() -> None:
     np.testing.assert_allclose(evaluate(corners) + MEANS, [[0, 0, 0], [3, 5, 0]], atol=1e-4)
 
 
-def test_a_flip_is_an_exact_mirror_and_hits_half_of_the_images() -> None:
+def test_flip__mirrors_exactly_and_half_of_the_images() -> None:
     image = tf.constant(CAT)
     plain, mirrored = evaluate(
         [vgg.apply_distortion(image, vgg.Distortion(80, 0.3, 0.6, tf.constant(flip)), 70, 75) for flip in (False, True)]
@@ -133,16 +133,16 @@ def test_a_flip_is_an_exact_mirror_and_hits_half_of_the_images() -> None:
     assert flips[:, 1].sum() == 0
 
 
-def test_the_smaller_side_is_drawn_uniformly_with_both_ends() -> None:
+def test_draw_distortion__draws_the_smaller_side_uniformly_with_both_ends() -> None:
     sides = draw_many(vgg.draw_distortion(300, 310).side, 1100)
     counts = np.bincount(sides, minlength=311)[300:]
-    # 100 of each on average; four standard deviations.
+    # Expected: 100 of each; the tolerance is four standard deviations.
     assert len(counts) == 11
     assert counts.min() > 61
     assert counts.max() < 139
 
 
-def test_the_documented_range_is_300_to_600_by_default() -> None:
+def test_preprocess_image__resizes_to_300_to_600_by_default() -> None:
     assert (vgg.CROP_SIZE, vgg.RESIZE_SIDE_MIN, vgg.RESIZE_SIDE_MAX) == (299, 300, 600)
 
     def drawn(*sides: Any) -> List[Any]:
@@ -152,7 +152,7 @@ def test_the_documented_range_is_300_to_600_by_default() -> None:
 
 
 @pytest.mark.parametrize('random_flip', [True, False])
-def test_preprocess_image_draws_and_applies(random_flip: bool) -> None:
+def test_preprocess_image__composes_draw_and_apply(random_flip: bool) -> None:
     def composed() -> tf.Tensor:
         image = tf.constant(CAT)
         return vgg.apply_distortion(image, vgg.draw_distortion(40, 60, random_flip), 32, 40)
@@ -170,14 +170,16 @@ def test_preprocess_image_draws_and_applies(random_flip: bool) -> None:
 @pytest.mark.parametrize(
     ('height', 'width', 'smallest', 'largest'), [(51, 50, 50, 60), (50, 51, 50, 60), (40, 40, 60, 50)]
 )
-def test_crops_that_cannot_fit_are_refused(
+def test_preprocess_image__refuses_crops_that_do_not_fit(
     height: int, width: int, smallest: int, largest: int, is_training: bool
 ) -> None:
-    with pytest.raises(ValueError, match=f'{height} x {width} pixels .* {smallest} to {largest}: the crop must fit'):
+    with pytest.raises(
+        ValueError, match=f'height={height} and width={width} must be at most resize_side_min={smallest}'
+    ):
         vgg.preprocess_image(tf.constant(CAT), height, width, is_training, smallest, largest)
 
 
-def test_a_crop_as_large_as_the_smaller_side_fits() -> None:
+def test_preprocess_image__accepts_a_crop_as_large_as_the_smaller_side() -> None:
     prepared = vgg.preprocess_image(tf.constant(CAT), 50, 50, True, 50, 50, random_flip=False)
     whole_height = resize_bilinear(CAT.astype(float), 50, 75)
     starts = [
@@ -185,3 +187,11 @@ def test_a_crop_as_large_as_the_smaller_side_fits() -> None:
         for crop in draw_many(prepared, 5)
     ]
     assert [len(found) for found in starts] == [1] * 5
+
+
+def test_resize_range__is_300_to_600_for_299_pixels_and_in_proportion() -> None:
+    assert vgg.resize_range(299, 299) == (300, 600)
+    assert vgg.resize_range(75, 150) == (151, 301)
+    for size in range(75, 500):
+        smaller, larger = vgg.resize_range(size, 299)
+        assert max(size, 299) <= smaller < larger

@@ -14,7 +14,7 @@ from inception_v3.model_dir import digests, first_steps
 from inception_v3.model_dir.starts import record
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.provenance import __main__ as provenance
-from inception_v3.provenance import reproduction
+from inception_v3.provenance import verification
 from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
 
 EMULATED = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
@@ -54,7 +54,7 @@ def run(trained: str, tmp_path: Any) -> str:
 @pytest.fixture
 def in_this_process(one_layer: None, monkeypatch: Any) -> None:
     """Repetitions run here, where the network has one layer."""
-    monkeypatch.setattr(reproduction, '_run', execute)
+    monkeypatch.setattr(verification, '_run', execute)
 
 
 def told(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
@@ -146,13 +146,13 @@ def test_the_first_steps_of_emulated_cores_are_those_that_the_host_sees(
     assert [step.step for step in steps] == [4, 8, 12]
     assert told(capsys, model_dir, '--verify')[:2] == (
         0,
-        'the same to the bit, the loss and every variable, after step 4, 8, 12\n',
+        'loss and variables are equal to the bit; compared after step 4, 8, 12\n',
     )
 
 
 def test_first_steps_made_again_are_compared(run: str, capsys: Any, in_this_process: None) -> None:
     code, out, _ = told(capsys, run, '--verify')
-    assert (code, out) == (0, 'the same to the bit, the loss and every variable, after step 1, 2, 3\n')
+    assert (code, out) == (0, 'loss and variables are equal to the bit; compared after step 1, 2, 3\n')
     (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
     rewrite_step(run, 1, digest='0' * 64)
 
@@ -165,8 +165,8 @@ def test_first_steps_made_again_are_compared(run: str, capsys: Any, in_this_proc
     code, out, _ = told(capsys, run, '--verify', '--steps=1', '--json')
     assert (code, json.loads(out)['same'], json.loads(out)['compared']) == (0, True, [1])
     code, out, _ = told(capsys, run, '--verify')
-    assert code == 1
-    assert 'not the same after step 2 (compared: 1, 2, 3)' in out
+    assert code == 2
+    assert 'different after step 2; compared after step 1, 2, 3' in out
     assert f'digest  {"0" * 64} -> {digest}' in out
     assert f'numpy       1.0 -> {np.__version__}' in out
     assert f'host cores  512 -> {len(os.sched_getaffinity(0))}' in out
@@ -175,14 +175,14 @@ def test_first_steps_made_again_are_compared(run: str, capsys: Any, in_this_proc
     rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
     code, out, _ = told(capsys, run, '--verify', '--steps=1', '--json')
     values = json.loads(out)
-    assert (code, values['same'], values['recorded']['step']) == (1, False, 1)
+    assert (code, values['same'], values['recorded']['step']) == (2, False, 1)
     assert values['recorded']['digest'] != values['repeated']['digest']
     assert [difference['name'] for difference in values['data']] == ['fingerprint']
 
 
 def test_as_many_steps_are_made_again_as_the_next_that_was_recorded() -> None:
     recorded = [first_steps.Step(step, 0.0, '') for step in (4, 8, 12)]
-    assert [reproduction._until(recorded, steps) for steps in (1, 4, 5, 12, None)] == [4, 4, 8, 12, 12]
+    assert [verification._last_step(recorded, steps) for steps in (1, 4, 5, 12, None)] == [4, 4, 8, 12, 12]
 
 
 @pytest.mark.parametrize(
@@ -191,14 +191,14 @@ def test_as_many_steps_are_made_again_as_the_next_that_was_recorded() -> None:
         (lambda start: start['config'].pop('seed'), 'the run had no --seed'),
         (lambda start: start['config'].update(use_tpu=True, tpu='n', num_shards=2), 'the run was on a TPU'),
         (lambda start: start.update(step=5, checkpoint='step-5/model.ckpt-5'), 'began at step 5, from step-5/model'),
-        (lambda start: start.clear(), 'does not hold a start of training'),
+        (lambda start: start.clear(), 'contains no start of training'),
     ],
 )
 def test_what_cannot_be_verified_is_refused_with_the_reason(
     change: Callable, part: str, tmp_path: Any, capsys: Any
 ) -> None:
     config = Config(use_tpu=False, seed=3, model_dir=str(tmp_path))
-    start = reproduction.starts.this_start(config, None)._asdict()
+    start = verification.starts.this_start(config, None)._asdict()
     change(start)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
     code, out, err = told(capsys, str(tmp_path), '--verify')
@@ -206,11 +206,11 @@ def test_what_cannot_be_verified_is_refused_with_the_reason(
 
 
 def test_steps_that_were_not_recorded_are_refused(tmp_path: Any, capsys: Any) -> None:
-    start = reproduction.starts.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)
+    start = verification.starts.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start._asdict()) + '\n')
-    assert 'first_steps.json: does not hold the first steps' in told(capsys, str(tmp_path), '--verify')[2]
+    assert 'first_steps.json: contains no steps' in told(capsys, str(tmp_path), '--verify')[2]
     (tmp_path / 'first_steps.json').write_text(json.dumps([{'step': 1, 'loss': 1.0, 'digest': ''}]))
-    assert '--steps=2: the run has recorded its first 1' in told(capsys, str(tmp_path), '--verify', '--steps=2')[2]
+    assert '--steps=2: the run recorded only its first 1' in told(capsys, str(tmp_path), '--verify', '--steps=2')[2]
 
 
 @pytest.mark.parametrize('arguments', [[], ['--diff={0}'], ['--verify']])
@@ -238,16 +238,16 @@ def test_two_runs_are_compared(run: str, photo_dir: str, tmp_path: Any, capsys: 
     rewrite_start(same, lambda start: start.update(command=['main', '--other']))
     code, out, err = told(capsys, run, f'--diff={same}')
     assert (code, err) == (0, ''), out
-    assert '2 evaluations and 3 checkpoints of the same steps were compared; no difference of' in out
+    assert 'compared 2 evaluations and 3 checkpoints by step; same configuration, data and results' in out
     assert "-> ['main', '--other']" in out
     rewrite_start(same, lambda start: start.update(fingerprint='f' * 64))
     code, out, _ = told(capsys, run, f'--diff={same}')
-    assert code == 1 and out.endswith('different: data\n')
+    assert code == 2 and out.endswith('different: data\n')
 
     execute(seeded(photo_dir, other, learning_rate=0.1, train_steps=2))
     code, out, _ = told(capsys, run, f'--diff={other}', '--json')
     values = json.loads(out)
-    assert (code, values['same']) == (1, False)
+    assert (code, values['same']) == (2, False)
     assert {d['name']: (d['old'], d['new']) for d in values['configuration']} == {
         'learning_rate': (0.165, 0.1),
         'train_steps': (3, 2),
@@ -267,4 +267,4 @@ def test_a_run_of_the_program_is_verified_by_the_program(photo_dir: str, tmp_pat
     assert told(capsys, str(config.model_dir), '--verify')[0] == 0
     rewrite_start(str(config.model_dir), lambda start: start['config'].update(data_dir='nowhere'))
     code, _, err = told(capsys, str(config.model_dir), '--verify')
-    assert code == 2 and 'exit code 2 when it was to train the first steps again' in err
+    assert code == 2 and 'inception_v3.main ended with exit code 2' in err

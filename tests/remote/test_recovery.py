@@ -25,7 +25,7 @@ def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir:
     store.put('run/trainer.json', json.dumps({**claim, 'renewed': time.time()}).encode())
     refused = store.python(*program, '--train_steps=3')
     assert refused.returncode == 1, refused.stderr
-    assert 'is being trained in by process 7 on far, since noon.' in refused.stderr
+    assert 'in use by process 7 on far, since noon.' in refused.stderr
     assert [name for name in store.objects('run/') if not name.endswith('/')] == ['run/trainer.json']
 
     # One that is not renewed any more is nobody's.
@@ -44,7 +44,7 @@ def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir:
     store.put('run/saving.unfinished', b'model.ckpt-9')
     again = store.python(*program, '--train_steps=3', '--skip_damaged_checkpoints')
     assert again.returncode == 0, again.stderr
-    assert f'passed over, and moved into {store.url}/run/passed_over: {store.url}/run/model.ckpt-3' in again.stderr
+    assert f'skipped, and moved into {store.url}/run/passed_over: {store.url}/run/model.ckpt-3' in again.stderr
     assert f'going on from {store.url}/run/model.ckpt-2' in again.stderr
     names = store.objects('run/')
     assert names[newest] != bytes(content) and names[newest.replace('run/', 'run/passed_over/')] == bytes(content)

@@ -1,4 +1,4 @@
-"""What is missing is told at once."""
+"""Packages that a command needs."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import pytest
 from studies import extras
 
 
-def test_what_is_not_installed_is_named_with_what_installs_it(monkeypatch: Any, capsys: Any) -> None:
+def test_require__names_missing_packages_and_the_command_that_installs_them(monkeypatch: Any, capsys: Any) -> None:
     extras.require('studies')
-    monkeypatch.setitem(extras._IMPORTED, 'studies', ('json', 'no_such_package'))
+    monkeypatch.setitem(extras._MODULES, 'studies', ('json', 'no_such_package'))
     with pytest.raises(SystemExit) as end:
         extras.require('studies')
     assert end.value.code == 2

@@ -1,4 +1,4 @@
-"""The studies that come with the program: their cases are what they say, at full size and at the small one."""
+"""The shipped studies: their cases, at full size and in the small version."""
 
 import pathlib
 
@@ -6,12 +6,13 @@ import pytest
 
 from inception_v3.config import Config
 from studies import shipped
-from studies.study import Study, load
+from studies.study import Study
 from studies.sweep import trials
+from studies.sweep.study_file import load
 
 FOLDER = pathlib.Path(shipped.__file__).parent
 FILES = sorted(path.name for path in FOLDER.glob('*.py') if path.name != '__init__.py')
-# Each study's cases, of the full size and of the small one; the issue of each is in its docstring.
+# The number of cases of each study, at full size and in the small version.
 CASES = {
     'batch_norm.py': (3, 3),
     'batch_norm_decay.py': (4, 3),
@@ -28,19 +29,19 @@ def configs_of(study: Study) -> dict:
 
 
 @pytest.mark.parametrize('name', FILES)
-def test_a_study_has_a_question_a_cost_and_a_small_version_of_three_seeds(name: str) -> None:
+def test_shipped__has_a_question_a_cost_and_a_small_version_with_three_seeds(name: str) -> None:
     study = load(str(FOLDER / name))
     assert study.question.split('\n')[0].endswith('?')
     assert study.step_ms == 815
     assert len(study.all_seeds) == len(study.small().all_seeds) == 3
     assert (len(study.cases()), len(study.small().cases())) == CASES[name]
-    # All cases see as many images, or what they differ by is not what they are named after.
+    # All cases see the same number of images; else they would differ in more than their settings.
     for version in (study, study.small()):
         images = {config.train_batch_size * config.train_steps for config in configs_of(version).values()}
         assert max(images) - min(images) <= 16384
 
 
-def test_one_case_is_the_documented_default() -> None:
+def test_shipped__one_case_is_the_documented_default() -> None:
     documented = {'optimizers.py': 'RMS', 'color_distortion.py': 'fast', 'moving_average.py': 'decay=0.995'}
     documented.update({'batch_norm_decay.py': 'batch_norm_decay=0.9976', 'precision.py': 'precision=float32'})
     documented['large_batch.py'] = 'batch=1024,plain'
@@ -49,7 +50,7 @@ def test_one_case_is_the_documented_default() -> None:
         assert Config(seed=config.seed, model_dir=config.model_dir) == config, name
 
 
-def test_large_batches_are_of_128_images_a_core_for_the_published_epochs() -> None:
+def test_large_batch__has_128_images_a_core_and_the_published_epochs() -> None:
     for config in configs_of(load(str(FOLDER / 'large_batch.py'))).values():
         assert config.train_batch_size == 128 * config.num_shards
         assert config.train_steps * config.train_batch_size / config.num_train_images == pytest.approx(170.2, abs=0.1)

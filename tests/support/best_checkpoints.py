@@ -19,13 +19,13 @@ def evaluated(step: int, top_1: float, **others: Any) -> Evaluation:
 
 
 def offer(model_dir: str, evaluation: Evaluation) -> None:
-    """Makes a checkpoint, and has it kept if it is the best."""
+    """Writes a checkpoint, and keeps it if it is the best."""
     save_step(model_dir, evaluation.step)
     best_checkpoint.keep(model_dir, os.path.join(model_dir, evaluation.checkpoint), evaluation)
 
 
 def kept(model_dir: str) -> Evaluation:
-    """The evaluation of what is kept, whose files are read, by TensorFlow's means."""
+    """The evaluation of the kept checkpoint, after TensorFlow has read the checkpoint."""
     best = best_checkpoint.read(model_dir)
     assert best is not None
     assert tf.train.latest_checkpoint(os.path.join(model_dir, 'best')) == best.checkpoint
@@ -38,11 +38,11 @@ def names(model_dir: str) -> List[str]:
 
 
 class Killed(BaseException):
-    """The end of the process, as far as what it writes is concerned."""
+    """Ends the code under test as a kill would: nothing more is written."""
 
 
-class _Operations:
-    """What changes files, counted; the one at `fatal` is done by half, and nothing is done after it."""
+class FileOperations:
+    """Counts file operations of `tf.io.gfile` that write; does half of number `fatal`, and then raises `Killed`."""
 
     def __init__(self, patch: Any, fatal: Optional[int]):
         self.count = 0
@@ -75,7 +75,7 @@ class _Operations:
             file.write(content[: len(content) // 2])
 
     def _rename_half(self, source: str, target: str, overwrite: bool) -> None:
-        # A remote store has no renaming: TensorFlow makes a copy, and removes the original.
+        # Remote stores cannot rename: TensorFlow copies the file, and removes the original.
         if remote.is_remote(source):
             self._copy(source, target, overwrite)
 
@@ -88,7 +88,7 @@ class _Operations:
 
 
 class Outcome(NamedTuple):
-    """What a killed process left: the step of the best, what was in its folder, and what was after the next one."""
+    """The state after a kill: the step of the best checkpoint, and its folder then and after the next replacement."""
 
     step: int
     left: List[str]
@@ -96,10 +96,10 @@ class Outcome(NamedTuple):
 
 
 def killed(model_dir: str, fatal: int, patch: Any) -> Outcome:
-    """Kills the replacement of a best checkpoint within one of its operations, and then keeps the next one."""
+    """Kills the replacement of the best checkpoint in one of its operations, and then keeps the next checkpoint."""
     offer(model_dir, evaluated(1, 0.25))
     save_step(model_dir, 2)
-    operations = _Operations(patch, fatal)
+    operations = FileOperations(patch, fatal)
     with pytest.raises(Killed):
         best_checkpoint.keep(model_dir, os.path.join(model_dir, 'model.ckpt-2'), evaluated(2, 0.5))
     assert operations.count == fatal
@@ -111,20 +111,21 @@ def killed(model_dir: str, fatal: int, patch: Any) -> Outcome:
     return Outcome(best.step, left, names(model_dir))
 
 
-# A folder, the checkpoint's two files, the evaluation and then the list in two operations each, the old folder's end.
+# makedirs, a copy of each of two files, write and rename of the evaluation, write and rename of the list, rmtree.
 OPERATIONS = 8
 
+# The rename of the list, which names the new version.
 NAMING = 6
 
 
 def check_killed(root: str, moments: Sequence[int]) -> None:
-    """Kills it within each of some operations in turn."""
+    """Kills a replacement in each of some operations in turn, and checks what is left."""
     with pytest.MonkeyPatch.context() as patch:
         for fatal in moments:
             outcome = killed(os.path.join(root, str(fatal)), fatal, patch)
-            # The second half of the renaming removes what remote stores have copied.
+            # In a remote store, the second half of a rename removes the original: the new name exists already.
             named = fatal > NAMING or (fatal == NAMING and remote.is_remote(root))
             assert outcome.step == (2 if named else 1), outcome
-            # Whatever was left behind is there no more after the next.
+            # The next replacement removes what the kill left behind.
             assert fatal == 0 or len(outcome.left) > 2, outcome
             assert outcome.afterwards == ['checkpoint', 'step-3'], outcome

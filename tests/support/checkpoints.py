@@ -8,6 +8,7 @@ import tensorflow as tf
 
 
 def save_step(model_dir: str, step: int) -> None:
+    """Writes a checkpoint whose only variable is the global step."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.train.create_global_step().assign(step))
         path = os.path.join(model_dir, 'model.ckpt')
@@ -15,5 +16,6 @@ def save_step(model_dir: str, step: int) -> None:
 
 
 def saved_variables(model_dir: str) -> Dict[str, np.ndarray]:
+    """The variables of the newest checkpoint in a folder, by name."""
     reader = tf.train.load_checkpoint(model_dir)
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def evaluate(*tensors: Any) -> Any:
-    """The values of tensors of the current graph, its variables newly initialized."""
+    """Returns the values of tensors of the current graph, after initializing its variables."""
     with tf.compat.v1.Session() as session:
         session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
         values = session.run(tensors)
@@ -14,13 +14,13 @@ def evaluate(*tensors: Any) -> Any:
 
 
 def draw_many(tensors: Any, count: int) -> List[Any]:
-    """The values of tensors, drawn again and again in one session."""
+    """Returns the values of tensors in `count` runs of one session."""
     with tf.compat.v1.Session() as session:
         return [session.run(tensors) for _ in range(count)]
 
 
 def in_new_graph(build: Callable[..., Any], count: int, *arguments: Any) -> List[Any]:
-    """As `draw_many`, in a graph of its own: what is built in the same order there draws the same numbers."""
+    """Runs `draw_many` in a new graph with a fixed seed, so that equal graphs draw equal numbers."""
     with tf.Graph().as_default():
         tf.compat.v1.set_random_seed(5)
         return draw_many(build(*arguments), count)

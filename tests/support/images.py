@@ -1,10 +1,19 @@
-"""Images and resizing computed with NumPy, to compare TensorFlow with."""
+"""Real images, bounding boxes, and resizing computed with NumPy to compare TensorFlow with."""
 
 import numpy as np
+import skimage.data
+
+CAT = np.ascontiguousarray(skimage.data.chelsea())  # uint8, 300 x 451
+# Bounding boxes, float32 [1, boxes, 4]: ymin, xmin, ymax, xmax as fractions of the image.
+NO_BOXES = np.zeros([1, 0, 4], np.float32)
+WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
+BOXES = np.array([[[0.05, 0.1, 0.25, 0.3], [0.7, 0.6, 1.0, 0.9]]], np.float32)
+# The documented ranges of random crops.
+DOCUMENTED_CROP = {'min_object_covered': 0.1, 'aspect_ratio_range': (3 / 4, 4 / 3), 'area_range': (0.05, 1.0)}
 
 
 def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Bilinear with align_corners=False: output pixel i lies at i * input size / output size."""
+    """Resizes bilinearly with align_corners=False: output pixel i lies at i * input size / output size."""
     for axis, size in enumerate([height, width]):
         length = image.shape[axis]
         places = np.arange(size, dtype=np.float32) * (np.float32(length) / np.float32(size))
@@ -16,5 +25,5 @@ def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def coordinates(height: int, width: int) -> np.ndarray:
-    """An image whose pixels say where they are: (row, column, 0)."""
+    """Returns an image whose pixels are their own coordinates: (row, column, 0)."""
     return np.stack([*np.indices([height, width]), np.zeros([height, width], int)], -1).astype(np.int32)

@@ -9,7 +9,7 @@ from data import records
 
 
 def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
-    """A JPEG file of uint8 pixels, [height, width, 3]."""
+    """Encodes uint8 pixels [height, width, 3] as a JPEG file."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         return session.run(tf.image.encode_jpeg(pixels, quality=quality))
 
@@ -24,7 +24,7 @@ class Photo(NamedTuple):
 
 
 def photo_example(photo: Photo) -> tf.train.Example:
-    """The record of a photograph."""
+    """Returns the record of a photograph."""
     height, width, _ = photo.pixels.shape
     example = records.make_example(photo.encoded, 'JPEG', photo.label, 'class', height, width, 'photo.jpg')
     for column, corner in enumerate(['ymin', 'xmin', 'ymax', 'xmax']):

@@ -12,7 +12,7 @@ Batch = Tuple[np.ndarray, np.ndarray]
 
 
 def read(config: Config, is_training: bool, batch_size: int, batches: int = -1, **params: Any) -> List[Batch]:
-    """The first batches of a pipeline; without a number, all."""
+    """Returns the first batches of a pipeline, or all of them by default."""
     result: List[Batch] = []
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         dataset = InputPipeline(is_training, config)({'batch_size': batch_size, **params})
@@ -30,7 +30,7 @@ def labels_of(batches: List[Batch]) -> List[int]:
 
 
 class Host:
-    """The part of TPUEstimator's context that an input pipeline asks for its share."""
+    """The part of TPUEstimator's context that tells an input pipeline its share of the files."""
 
     def __init__(self, index: int, hosts: int):
         self._share = index, hosts

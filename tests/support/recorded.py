@@ -1,14 +1,15 @@
-"""Runs as the program records them, without the hours: the files that it leaves, by what it writes them with."""
+"""Makes recorded runs without training: the same files, written by the program's own functions."""
 
 import os
 from typing import Any, List, Mapping, Optional, Sequence
 
 import tensorflow as tf
 
+from data.files import append_line, write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
-from inception_v3.model_dir.files import CONFIG_FILE, append_line, write_whole
+from inception_v3.model_dir.files import CONFIG_FILE
 from studies.report.runs import Case, Run, TrainingPoint
 
 OF_300_STEPS = Config(train_steps=300)
@@ -37,7 +38,7 @@ def run(
     losses: Optional[Sequence[float]] = None,
     **changes: Any,
 ) -> Run:
-    """A run that was evaluated every 100 steps; losses are at every 10th, 100 images/s and one more each time."""
+    """A run with an evaluation every 100 steps, and a loss every 10 steps at 101, 102, … images/s."""
     points = [
         TrainingPoint(10 * index, loss, 0.1, 100.0 + index if index else None)
         for index, loss in enumerate(losses if losses is not None else [3 - 0.05 * index for index in range(30)])
@@ -57,7 +58,7 @@ def run(
 
 
 def case(name: str, finals: Sequence[float], **changes: Any) -> Case:
-    """A case, with a run for each value that its top-1 is to end with."""
+    """A case with one run for each final top-1."""
     runs = [
         run(f'{name}/seed-{seed}', [0.1, final / 2, final], seed, **changes) for seed, final in enumerate(finals, 1)
     ]

@@ -1,13 +1,13 @@
-"""What TPUs there are, and what they can reach."""
+"""Tests of TPU topologies, and of the folders that TPUs can reach."""
 
 from typing import List
 
 import pytest
 
-from inception_v3.tpu.topology import CLOUD_TPUS, out_of_reach
+from inception_v3.tpu.topology import CLOUD_TPUS, unreachable_folders
 
 
-def test_cloud_tpus_have_eight_cores_a_host_and_their_generations_memory() -> None:
+def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() -> None:
     assert CLOUD_TPUS['v2-8'] == ('v2-8', 8, 1, 8 << 30)
     assert CLOUD_TPUS['v3-2048'] == ('v3-2048', 2048, 256, 16 << 30)
     assert {topology.cores_per_host for topology in CLOUD_TPUS.values()} == {8}
@@ -29,9 +29,9 @@ def test_cloud_tpus_have_eight_cores_a_host_and_their_generations_memory() -> No
         ('emulated:8', '', '/data', []),
     ],
 )
-def test_a_tpu_reaches_buckets_and_one_on_this_machine_its_disk(
+def test_unreachable_folders__depend_on_the_tpu_and_the_path(
     tpu: str, master: str, data_dir: str, flags: List[str]
 ) -> None:
-    problems = out_of_reach(tpu, master, data_dir=data_dir, model_dir='runs/1')
+    problems = unreachable_folders(tpu, master, data_dir=data_dir, model_dir='runs/1')
     assert [problem.split('=')[0] for problem in problems] == [f'--{flag}' for flag in flags]
-    assert not out_of_reach(tpu, master, data_dir='gs://bucket/data', model_dir=None)
+    assert not unreachable_folders(tpu, master, data_dir='gs://bucket/data', model_dir=None)

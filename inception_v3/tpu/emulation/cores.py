@@ -1,9 +1,9 @@
-"""The emulated TPU itself: what TPUEstimator hands to a TPU, built for virtual devices of the CPU instead.
+"""Emulates the cores of a TPU: builds the graph of TPUEstimator for virtual devices of the CPU.
 
-TPUEstimator builds one training or evaluation step inside a loop, for TensorFlow to replicate over the cores. Here the
-body of that loop is built once for each core, on a device of the core's own, and all cores go around the loop
-together. A sum over the cores is an identity at first, with the gradient of such a sum; when the last core is built,
-the sum of what the cores put into their identities takes their place.
+TPUEstimator builds one training or evaluation step inside a loop, which a TPU replicates over its cores. Here the body
+of that loop is built once for each core, on a virtual device of its own, and one loop runs all cores together. A sum
+over the cores is first built as an identity operation with the gradient of a sum. When all cores are built, the sum of
+the inputs of these operations replaces them.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 from inception_v3.tpu.emulation.system import TPU_JOB
 from inception_v3.tpu.topology import Topology
 
-# Batches that a core's infeed holds, and results that its outfeed holds.
+# The capacity of a core's infeed in batches, and of its outfeed in results.
 _QUEUE_CAPACITY = 2
 
 _REPLICATED_CORE = 'TPU_REPLICATED_CORE'
 
-# The operation that stands for a CrossReplicaSum, which no CPU has: of the same inputs, a tensor and the groups.
+# The placeholder for CrossReplicaSum, which CPUs lack. It has the same inputs: a tensor, and the groups of cores.
 _STAND_IN = 'IdentityN'
 _STAND_IN_GRADIENT = 'EmulatedCrossReplicaSum'
 
@@ -40,10 +40,10 @@ def _cross_replica_sum_gradient(
 
 
 class EmulatedCores:
-    """A TPU of `topology.cores` cores; the virtual devices of its hosts come first, those of its cores follow.
+    """The cores of an emulated TPU. The virtual devices of its hosts come first, those of its cores follow.
 
     Args:
-      topology: the cores and the hosts.
+      topology: the topology of the TPU.
     """
 
     def __init__(self, topology: Topology):
@@ -53,7 +53,7 @@ class EmulatedCores:
         self._queues: Dict[Tuple[ops.Graph, str, int], tf.queue.FIFOQueue] = {}
 
     def device_of(self, operation: tf.Operation) -> str:
-        """The virtual device for what was placed on a host or a core of the TPU: the function for `tf.device`."""
+        """Maps the device of an operation, a host or a core of the TPU, to a virtual device; for `tf.device`."""
         spec = tf.compat.v1.DeviceSpec.from_string(operation.device)
         if spec.device_type == _REPLICATED_CORE or (spec.job == TPU_JOB and spec.device_type == 'TPU'):
             return self._core_device(self._core or 0)
@@ -66,18 +66,18 @@ class EmulatedCores:
 
     @contextlib.contextmanager
     def in_place_of_a_tpu(self) -> Iterator[None]:
-        """While it is open, TPUEstimator builds for these cores."""
+        """While it is open, TPUEstimator builds its graphs for these cores."""
         capture = tpu_estimator._CapturedObject.capture
         record = tpu_estimator._OutfeedHostCall.record
         generate_dequeue_op = tpu_feed.InfeedQueue.generate_dequeue_op
 
         def capture_of_the_first_core(captured: Any, value: Any) -> None:
-            # TPUEstimator keeps a Python object of the step that it builds, and expects to build one.
+            # TPUEstimator captures a Python object of the step that it builds, and accepts only one.
             if not self._core:
                 capture(captured, value)
 
         def record_anew(host_call: Any, calls: Any) -> None:
-            # Each core sends its own tensors, by a call of the same form.
+            # Each core sends its own tensors in a host call of the same form.
             host_call._names.clear()
             for recorded in ('_tensor_keys', '_tensors', '_tensor_dtypes', '_tensor_shapes'):
                 getattr(host_call, recorded).clear()
@@ -108,7 +108,7 @@ class EmulatedCores:
                 stack.enter_context(mock.patch.object(owner, name, replacement))
             yield
 
-    # Infeed and outfeed: a queue for each core in both directions.
+    # Infeed and outfeed: two queues for each core.
 
     def _queue(self, kind: str, core: int, dtypes: Sequence[tf.DType], shapes: Sequence[Any]) -> tf.queue.FIFOQueue:
         key = (tf.compat.v1.get_default_graph(), kind, core)
@@ -118,7 +118,7 @@ class EmulatedCores:
         return self._queues[key]
 
     def _core_at(self, ordinal: int) -> int:
-        """The core that a host's operation means: the `ordinal`-th of the host on whose device it is built."""
+        """The core with number `ordinal` on the host whose device scope is current."""
         with tf.control_dependencies(None):
             device = tf.compat.v1.DeviceSpec.from_string(tf.no_op().device)
         return device.device_index * self._topology.cores_per_host + ordinal
@@ -134,26 +134,26 @@ class EmulatedCores:
         return queue.enqueue(inputs, name)
 
     def _infeed_dequeue(self, dtypes: Any, shapes: Any, name: Optional[str] = None) -> List[tf.Tensor]:
-        assert self._core is not None, 'infeed is for the cores'
+        assert self._core is not None, 'only a core reads an infeed'
         return _as_list(self._queue('infeed', self._core, dtypes, shapes).dequeue(name))
 
     def _outfeed_enqueue(self, inputs: Sequence[tf.Tensor]) -> tf.Operation:
-        assert self._core is not None, 'outfeed is from the cores'
+        assert self._core is not None, 'only a core writes an outfeed'
         queue = self._queue('outfeed', self._core, [x.dtype for x in inputs], [x.shape for x in inputs])
         return queue.enqueue(inputs)
 
     def _outfeed_dequeue(self, dtypes: Any, shapes: Any, device_ordinal: int = -1) -> List[tf.Tensor]:
         return _as_list(self._queue('outfeed', self._core_at(device_ordinal), dtypes, shapes).dequeue())
 
-    # The computation: its loop is where it is replicated.
+    # The computation, which is replicated in its loop.
 
     def _shard(self, computation: Callable, inputs: Any, num_shards: int, **unused: Any) -> Tuple[tf.Tensor, List[Any]]:
-        """In place of `tpu.split_compile_and_shard`: (what compiling gave, the outputs of the first core)."""
+        """Replaces `tpu.split_compile_and_shard`: returns (the result of the compilation, the first core's outputs)."""
         assert num_shards == self._topology.cores, (num_shards, self._topology)
         return tf.constant(b''), _as_list(computation(*(values[0] for values in inputs)))
 
     def _while_loop(self, condition: Callable, body: Callable, inputs: Sequence[Any], **unused: Any) -> List[tf.Tensor]:
-        """In place of `training_loop.while_loop`: a loop that all cores go around together."""
+        """Replaces `training_loop.while_loop` by one loop that runs the step of all cores."""
         start = tf.no_op('start_of_loop')
         with tf.control_dependencies([start]):
             inputs = [tf.identity(x) for x in inputs]
@@ -166,14 +166,14 @@ class EmulatedCores:
         return _as_list(tf.while_loop(condition, body_of_all_cores, inputs, parallel_iterations=1))
 
     def replicate(self, computation: Callable[[int], Any]) -> List[Any]:
-        """Builds a computation for every core, without a loop; needs `in_place_of_a_tpu`.
+        """Builds a computation for every core, without a loop, inside `in_place_of_a_tpu`.
 
         Args:
-          computation: builds what a core does, from the number of the core.
+          computation: builds the operations of a core; its argument is the core's number.
 
         Returns:
-          What `computation` returned for each core. Whenever they are run, all cores begin with the first core's
-          variables, which alone outlive the run.
+          The result of `computation` for each core. In every `session.run`, all cores start with the values of the
+          first core's variables, and only the first core's variables keep their new values.
         """
         start = tf.no_op('start')
         with tf.control_dependencies([start]):
@@ -186,7 +186,7 @@ class EmulatedCores:
         with tpu_function.tpu_shard_context(self._topology.cores):
             for core in range(self._topology.cores):
                 with self._building(core), variables.of(core):
-                    # The copies are of what takes the place of a sum, if that is what is returned.
+                    # If the result is a placeholder of a sum, its identity reads the sum later.
                     outputs.append(tf.nest.map_structure(tf.identity, computation(core)))
         for peers in zip(*self._sums):
             self._sum(peers)
@@ -194,7 +194,7 @@ class EmulatedCores:
 
     @contextlib.contextmanager
     def _building(self, core: int) -> Iterator[None]:
-        """While it is open, what is built is the core's."""
+        """While it is open, operations are built for this core."""
         self._core = core
         try:
             with tf.name_scope(f'core_{core}'), tf.device(self._core_device(core)):
@@ -203,36 +203,36 @@ class EmulatedCores:
             self._core = None
 
     def _replica_id(self) -> tf.Tensor:
-        assert self._core is not None, 'only cores have a number'
+        assert self._core is not None, 'only a core has a replica ID'
         return tf.constant(self._core)
 
     # Sums over the cores.
 
     def _cross_replica_sum(self, x: tf.Tensor, group_assignment: Any, name: Optional[str] = None) -> tf.Tensor:
-        assert self._core is not None, 'only cores sum'
+        assert self._core is not None, 'only cores are summed over'
         with tf.compat.v1.get_default_graph().gradient_override_map({_STAND_IN: _STAND_IN_GRADIENT}):
             summed, _ = tf.identity_n([x, group_assignment], name or 'CrossReplicaSum')
         self._sums[self._core].append(summed.op)
         return summed
 
     def _sum(self, peers: Sequence[tf.Operation]) -> None:
-        """Puts the sum over each group of cores in place of what stands for it on each core."""
+        """Replaces the placeholders of one sum, one per core, by the sum over each group of cores."""
         groups = tensor_util.constant_value(peers[0].inputs[1]).tolist()
         for group in groups:
             terms = [peers[core].inputs[0] for core in group]
             with tf.device(terms[0].device):
-                # One after the other: add_n begins with whichever term it may overwrite, and the last bits vary.
+                # In a fixed order: add_n starts with any term whose buffer it can reuse, so the last bits would vary.
                 total = tf.identity(functools.reduce(tf.add, terms))
             for core in group:
                 _replace(peers[core], total)
 
 
 class _VariablesOfCores:
-    """Variables for each core, of which only the first core's are the graph's own, and outlive a loop.
+    """Variables for each core. Only the first core's are the model's own, and keep their values after a loop.
 
     Args:
-      graph: where they are.
-      start: an operation that runs before each loop; it is made to wait until the others hold what the first's do.
+      graph: the graph of the variables.
+      start: an operation that runs before each loop. It will wait until the other cores have the first core's values.
     """
 
     def __init__(self, graph: tf.Graph, start: tf.Operation):
@@ -246,7 +246,7 @@ class _VariablesOfCores:
 
     @contextlib.contextmanager
     def of(self, core: int) -> Iterator[None]:
-        """While it is open, collections are those of the core, and its variables are made."""
+        """While it is open, the graph's collections are those of the core, and new variables belong to the core."""
         if core == 0:
             yield
             self._first = self._graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES)
@@ -254,7 +254,7 @@ class _VariablesOfCores:
         kept = self._collections()
         own = {v: _local_variable_like(v) for v in self._before.get(ops.GraphKeys.GLOBAL_VARIABLES, [])}
         self._graph._collections = {
-            # The store and the scope of tf.get_variable, which have tuples as keys, begin anew.
+            # Without the variable store and scope of tf.get_variable, whose keys are tuples: they start empty.
             key: [own.get(value, value) if isinstance(value, tf.Variable) else value for value in values]
             for key, values in self._before.items()
             if isinstance(key, str)
@@ -264,7 +264,7 @@ class _VariablesOfCores:
             variables = self._graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES)
         finally:
             self._graph._collections = kept
-        assert [v.shape for v in variables] == [v.shape for v in self._first], 'every core makes the same variables'
+        assert [v.shape for v in variables] == [v.shape for v in self._first], 'every core creates the same variables'
         for variable, first in zip(variables, self._first):
             self._graph.add_to_collection(ops.GraphKeys.LOCAL_VARIABLES, variable)
             with tf.init_scope(), tf.device(variable.device):
@@ -283,7 +283,7 @@ def _local_variable_like(variable: tf.Variable) -> tf.Variable:
 
 
 def _replace(operation: tf.Operation, tensor: tf.Tensor) -> None:
-    """Makes what reads an operation's first output, or waits for it, read `tensor`, or wait for that."""
+    """Redirects the consumers of an operation's first output, and its control dependencies, to `tensor`."""
     output = operation.outputs[0]
     for consumer in output.consumers():
         for index, value in enumerate(consumer.inputs):

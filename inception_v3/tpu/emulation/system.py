@@ -1,4 +1,4 @@
-"""A TPU's answer to the question what it is."""
+"""Replaces TPUEstimator's queries of a TPU, so that its graphs build without one."""
 
 import contextlib
 from typing import Any, Iterator, List, Optional
@@ -9,15 +9,15 @@ from tensorflow.python.tpu import tpu_system_metadata
 
 from inception_v3.tpu.topology import Topology
 
-# The name under which the hosts and cores of a Cloud TPU are known.
+# TensorFlow's job name of the hosts and cores of a Cloud TPU.
 TPU_JOB = 'tpu_worker'
 
 
 @contextlib.contextmanager
-def answering_as(topology: Topology) -> Iterator[None]:
-    """While it is open, TPUEstimator finds a TPU of this topology at any address, without asking anyone.
+def fixed_topology(topology: Topology) -> Iterator[None]:
+    """While it is open, TPUEstimator finds a TPU of this topology at any address, without a connection.
 
-    That is all that it needs to build a TPU's graph.
+    The topology is all that TPUEstimator needs to build a TPU's graph.
     """
 
     def answer(

@@ -1,5 +1,5 @@
 'use strict';
-// Draws the page's figures from its numbers, for the cases that are chosen.
+// Draws the figures of the page for the selected cases.
 (() => {
   const numbers = JSON.parse(document.getElementById('numbers').textContent);
   const root = document.documentElement;
@@ -9,7 +9,7 @@
   const escaped = (text) => text.replace(/[&<>]/g, (sign) => ({'&': '&amp;', '<': '&lt;', '>': '&gt;'})[sign]);
   const minus = '−';
 
-  // Numbers as the tables have them.
+  // Numbers in the format of the tables.
   const plain = (value, decimals) => value.toLocaleString(
     'en-GB', {minimumFractionDigits: decimals, maximumFractionDigits: decimals}).replace('-', minus);
   const amount = (value, metric) => `${plain(value, metric.decimals)}${metric.unit && ` ${metric.unit}`}`;
@@ -53,7 +53,7 @@
     }, config);
   }
 
-  // Steps as the axis has them.
+  // Positions of steps on the horizontal axis.
   const along = (each, steps) => (byEpoch() ? steps.map((step) => step / each.stepsPerEpoch) : steps);
   const at = (each, step) => `step ${whole(step)}, epoch ${(step / each.stepsPerEpoch).toPrecision(3)}`;
   const stepAxis = () => axis({title: {text: byEpoch() ? 'epoch' : 'step', standoff: 6}, rangemode: 'tozero'});
@@ -109,7 +109,7 @@
     const same = (one, other) => JSON.stringify(one.schedule) === JSON.stringify(other.schedule);
     const traces = cases.filter((each) => each.schedule.steps.length).map((each, index, drawn) => ({
       x: along(each, each.schedule.steps), y: each.schedule.values, name: each.name, mode: 'lines',
-      // Wider than those that are to be drawn upon it.
+      // Wider than the equal schedules that are drawn over it.
       line: {
         shape: 'hv', color: ofCase(each),
         width: Math.min(2.5 + 3 * drawn.slice(index + 1).filter((later) => same(later, each)).length, 14),
@@ -122,7 +122,7 @@
     draw('schedule', traces, {xaxis: stepAxis(), yaxis: axis({rangemode: 'tozero'})});
   }
 
-  // Text in lines of a length, broken where names and settings have a joint.
+  // Breaks text into lines after the separators of names and settings.
   function broken(text, most) {
     const lines = [''];
     for (const part of text.split(/(?<=[,_/= ])/)) {
@@ -132,7 +132,7 @@
     return lines.filter(Boolean);
   }
 
-  // A row for each of what is compared, its name above its marks: names are long, and screens narrow.
+  // Draws one row per label, with the label above its marks: names are long and screens may be narrow.
   function rows(id, labels, traces, xaxis, shapes) {
     const most = Math.max(20, Math.floor((one(id).parentElement.clientWidth - 40) / 6.6));
     const lines = labels.map((label) => broken(label, most));
@@ -187,7 +187,7 @@
     }));
   }
 
-  // The mean of a case less that of another, whichever of the two the pair begins with.
+  // The mean of a case minus that of the reference; a pair may hold them in either order.
   function difference(name, index, reference) {
     const pair = numbers.pairs.find(({cases}) => cases.includes(index) && cases.includes(reference));
     const found = pair && pair.differences[name];
@@ -199,7 +199,7 @@
   function differences(name, cases) {
     const metric = numbers.metrics[name];
     const reference = numbers.cases[Number(one('reference').value)];
-    // The rows of `ends`, that of the reference without a mark, so that the two figures stand side by side.
+    // The same rows as `ends`, so that the two figures align; the row of the reference stays empty.
     const shown = cases.filter((each) => each.ends[name].runs.length);
     const traces = shown.flatMap((each, row) => {
       const found = each !== reference && difference(name, numbers.cases.indexOf(each), numbers.cases.indexOf(reference));
@@ -215,12 +215,12 @@
           color: tint, thickness: 2, width: low === null ? 0 : 6,
         },
         marker: {size: 11, symbol: `${each.sign.mark}${low === null ? '-open' : ''}`, color: tint},
-        text: [`<b>${escaped(each.name)}</b><br>less ${escaped(reference.name)}`
+        text: [`<b>${escaped(each.name)}</b><br>minus ${escaped(reference.name)}`
           + `<br>${metric.label} ${signed(mean, metric)} ${metric.differenceUnit}${interval}`],
         hovertemplate: '%{text}<extra></extra>',
       }];
     });
-    // What cannot be seen keeps zero away from the edge of the figure.
+    // An invisible mark keeps zero away from the edge of the figure.
     if (traces.length) traces.push({x: [0], y: [0], mode: 'markers', marker: {size: 16, opacity: 0}, hoverinfo: 'skip'});
     rows('differences', shown.map((each) => each.name), traces, axis({
       title: {text: `difference of ${metric.label}, ${metric.differenceUnit}`, standoff: 6},
@@ -268,7 +268,7 @@
       await navigator.clipboard.writeText(command.textContent);
       button.textContent = 'copied';
     } catch (error) {
-      // A browser that refuses the clipboard to a file still lets its user copy what is selected.
+      // Browsers may refuse a local file access to the clipboard, but the selection can be copied.
       getSelection().selectAllChildren(command);
       button.textContent = document.execCommand('copy') ? 'copied' : 'selected';
     }
@@ -283,12 +283,11 @@
   one('none').addEventListener('click', () => choose(false));
   for (const input of all('input[name=case], input[name=axis], #single, #metric, #reference')) input.addEventListener('change', drawAll);
   for (const button of all('.copy')) button.addEventListener('click', () => copy(button));
-  // Names of rows are broken to the width of the page.
+  // The line breaks in names depend on the width of the page.
   let width = innerWidth;
   addEventListener('resize', () => {
     if (innerWidth !== width) drawAll();
     width = innerWidth;
   });
-  // A case without epochs has not begun, and has nothing to draw.
   show(dark.matches ? 'dark' : 'light');
 })();

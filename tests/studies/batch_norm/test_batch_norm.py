@@ -1,4 +1,4 @@
-"""The study of batch normalization: its measurements against the equations, its table, its files, its command."""
+"""The study of batch normalization: measurements compared with the equations; report, files and command."""
 
 import dataclasses
 import io
@@ -15,14 +15,14 @@ import PIL.Image
 import pytest
 
 from studies.batch_norm import __main__ as batch_norm
-from studies.batch_norm import experiments, report
-from studies.batch_norm.experiments import AVERAGED, LOCAL, MODES, SYNCHRONIZED, Settings, Statistics
+from studies.batch_norm import comparison, decay, experiments, layer, readings, report
+from studies.batch_norm.experiments import Results, Settings
+from studies.batch_norm.layer import AVERAGED, LOCAL, MODES, SYNCHRONIZED, Statistics
 
 # Large enough for a figure, small enough for seconds.
 SETTINGS = Settings(steps=3, draws=2, response_steps=5, noise_steps=3, noise_channels=16)
-DECAY = experiments.DECAY
-REPLICAS = experiments.REPLICAS
-BATCHES = experiments.made_unequal(experiments.normal_rows(4, seed=7))
+DECAY = layer.DECAY
+BATCHES = comparison.made_unequal(comparison.normal_rows(4, seed=7))
 
 
 def shares(batches: np.ndarray, groups: int) -> np.ndarray:
@@ -53,22 +53,22 @@ def expected(mode: str, batches: np.ndarray) -> Tuple[np.ndarray, Statistics]:
 
 
 @pytest.mark.parametrize('mode', ['one device', *MODES])
-def test_training_and_inference_are_those_of_the_equations(mode: str) -> None:
-    config = MODES.get(mode, experiments.ONE_DEVICE)
-    trained = experiments.train_and_infer(config, BATCHES)
+def test_train_and_infer__agrees_with_the_equations(mode: str) -> None:
+    config = MODES.get(mode, layer.ONE_DEVICE)
+    trained = comparison.train_and_infer(config, BATCHES)
     outputs, statistics = expected(mode, BATCHES[:-1])
-    # float32 holds the mean square of a group with the means 6 and 7, 43.5, to 4e-6, and the variance is but 1.25.
+    # float32 represents the mean square of a group with means 6 and 7, 43.5, to 4e-6; the variance is only 1.25.
     np.testing.assert_allclose(trained.training_outputs, outputs, atol=5e-5)
     np.testing.assert_allclose(trained.statistics.mean, statistics.mean, atol=1e-6)
     np.testing.assert_allclose(trained.statistics.variance, statistics.variance, rtol=1e-5)
     np.testing.assert_allclose(trained.inference_outputs, normalized(BATCHES[-1], *statistics), atol=1e-4)
 
 
-def test_the_comparison_has_the_differences_of_the_equations() -> None:
-    comparison = experiments.compare(BATCHES)
+def test_compare__agrees_with_the_equations() -> None:
+    compared = comparison.compare(BATCHES)
     reference, one_device = expected('one device', BATCHES[:-1])
-    assert set(comparison.modes) == {LOCAL, AVERAGED, SYNCHRONIZED, 'groups of 2', 'groups of 4'}
-    for mode, differences in comparison.modes.items():
+    assert set(compared.modes) == {LOCAL, AVERAGED, SYNCHRONIZED, 'groups of 2', 'groups of 4'}
+    for mode, differences in compared.modes.items():
         outputs, statistics = expected(mode, BATCHES[:-1])
         inference = normalized(BATCHES[-1], *statistics) - normalized(BATCHES[-1], *one_device)
         by_the_equations = [
@@ -78,16 +78,16 @@ def test_the_comparison_has_the_differences_of_the_equations() -> None:
             np.abs(statistics.variance - one_device.variance).max(),
         ]
         np.testing.assert_allclose(differences, by_the_equations, rtol=1e-3, atol=1e-5, err_msg=mode)
-    assert comparison.same_weights < 1e-5
-    # What is missing from the mean of the variances is the variance of the means, of 0 … 7: 5.25.
-    assert comparison.modes[AVERAGED].moving_variance > (1 - DECAY**3) * 4
+    assert compared.same_weights < 1e-5
+    # The mean of the variances lacks the variance of the means 0 … 7: 5.25.
+    assert compared.modes[AVERAGED].moving_variance > (1 - DECAY**3) * 4
 
 
 @pytest.mark.parametrize('mode', ['one device', LOCAL, AVERAGED])
-def test_without_bessel_the_moving_variance_takes_biased_variances(mode: str) -> None:
-    config = MODES.get(mode, experiments.ONE_DEVICE)
-    trained = experiments.train_and_infer(config, BATCHES)
-    uncorrected = experiments.without_bessel(config, trained, BATCHES)
+def test_without_bessel__moving_variance_averages_biased_variances(mode: str) -> None:
+    config = MODES.get(mode, layer.ONE_DEVICE)
+    trained = comparison.train_and_infer(config, BATCHES)
+    uncorrected = comparison.without_bessel(config, trained, BATCHES)
     rows = shares(BATCHES[:-1], config.replicas)
     variance = np.ones(64)
     for biased in rows.var(2):
@@ -99,45 +99,45 @@ def test_without_bessel_the_moving_variance_takes_biased_variances(mode: str) ->
     )
 
 
-def test_the_readings_are_what_the_program_measures() -> None:
-    comparison = experiments.compare(experiments.normal_rows(4, seed=3))
-    biased, unbiased = experiments.readings([DECAY], steps=3, seeds=[3])
+def test_readings__agree_with_the_program() -> None:
+    compared = comparison.compare(comparison.normal_rows(4, seed=3))
+    biased, unbiased = readings.readings([DECAY], steps=3, seeds=[3])
     assert (biased.bessel, unbiased.bessel) == (False, True)
-    for reading, measured in ((biased, comparison.without_bessel), (unbiased, comparison.modes)):
+    for reading, measured in ((biased, compared.without_bessel), (unbiased, compared.modes)):
         assert reading.training_outputs.least == pytest.approx(measured[LOCAL].training_outputs, rel=1e-4)
         assert reading.inference_averaged.least == pytest.approx(measured[AVERAGED].inference_outputs, rel=1e-2)
         assert reading.moving_variance.least == pytest.approx(measured[AVERAGED].moving_variance, rel=1e-2)
-        # The largest over eight replicas, of which `local` has the first.
+        # `inference_own` is the largest over eight replicas, and `local` keeps the first.
         assert reading.inference_own.least > 0.5 * measured[LOCAL].inference_outputs
 
 
-def test_a_reading_infers_on_each_replica_with_its_own_statistics() -> None:
-    batches = experiments.normal_rows(2, seed=5)
-    (reading, _) = experiments.readings([0.5], steps=1, seeds=[5])
+def test_readings__inference_own_uses_the_statistics_of_each_replica() -> None:
+    batches = comparison.normal_rows(2, seed=5)
+    (reading, _) = readings.readings([0.5], steps=1, seeds=[5])
     rows, whole = shares(batches, 8), batches.astype(np.float64)
     own = normalized(rows[1], 0.5 * rows[0].mean(1, keepdims=True), 0.5 + 0.5 * rows[0].var(1, keepdims=True))
     one = normalized(whole[1], 0.5 * whole[0].mean(0), 0.5 + 0.5 * whole[0].var(0))
     assert reading.inference_own.least == pytest.approx(np.abs(own.reshape(one.shape) - one).max(), rel=1e-9)
 
 
-def test_readings_range_over_the_draws() -> None:
-    of_each = [experiments.readings([DECAY], 2, [seed])[0].moving_variance for seed in (0, 1, 2)]
-    of_all = experiments.readings([DECAY], 2, [0, 1, 2])[0].moving_variance
+def test_readings__range_over_the_draws() -> None:
+    of_each = [readings.readings([DECAY], 2, [seed])[0].moving_variance for seed in (0, 1, 2)]
+    of_all = readings.readings([DECAY], 2, [0, 1, 2])[0].moving_variance
     assert all(least == greatest for least, greatest in of_each)
     assert of_all == (min(of_each).least, max(of_each).greatest)
     assert of_all.least < of_all.greatest
 
 
-def test_each_replica_has_the_moments_of_its_own_rows() -> None:
-    moments = experiments.moments_of_replicas(experiments.EIGHT_CORES, BATCHES[0])
+def test_moments_of_replicas__are_of_the_rows_of_each_replica() -> None:
+    moments = layer.moments_of_replicas(layer.EIGHT_CORES, BATCHES[0])
     assert len(moments) == 8
     for rows, (mean, variance) in zip(shares(BATCHES[0], 8), moments):
         np.testing.assert_allclose(mean, rows.mean(0), atol=2e-6)
         np.testing.assert_allclose(variance, rows.var(0, ddof=1), rtol=1e-5)
 
 
-def test_the_variance_of_the_means_is_recovered() -> None:
-    recovery = experiments.recover(BATCHES[0])
+def test_recover__adds_the_variance_of_the_means() -> None:
+    recovery = comparison.recover(BATCHES[0])
     rows = shares(BATCHES[0], 8)
     assert recovery.mean_of_variances == pytest.approx(rows.var(1).mean(), rel=1e-6)
     assert recovery.variance_of_means == pytest.approx(rows.mean(1).var(0).mean(), rel=1e-6)
@@ -149,27 +149,26 @@ def test_the_variance_of_the_means_is_recovered() -> None:
 # The decay.
 
 
-def test_the_decay_agrees_in_memory_and_not_in_noise() -> None:
-    settings = Settings(response_steps=20, noise_steps=10, noise_channels=500)
-    decay = experiments.compare_decays(settings)
-    assert decay.beta == pytest.approx(0.9976, abs=5e-6)
-    for way, response in decay.response.items():
+def test_compare_decays__same_memory_but_different_noise() -> None:
+    compared = decay.compare_decays(response_steps=20, noise_steps=10, noise_channels=500, seed=0)
+    assert compared.beta == pytest.approx(0.9976, abs=5e-6)
+    for way, response in compared.response.items():
         np.testing.assert_allclose(response, 1 - 0.9997 ** (8 * np.arange(1, 21)), atol=1e-6, err_msg=way)
-        assert decay.largest_error[way] < 1e-6
-    noise = decay.noise
+        assert compared.largest_error[way] < 1e-6
+    noise = compared.noise
     for values in noise.values():
         assert values.expected_mean == pytest.approx(1 - 0.9997**80, rel=1e-9)
         # Within 5 standard errors.
         assert values.mean == pytest.approx(values.expected_mean, abs=5 * values.expected_deviation / 500**0.5)
         assert values.deviation == pytest.approx(values.expected_deviation, rel=5 / 1000**0.5)
-    sequential = noise[experiments.SEQUENTIAL].expected_deviation
-    assert noise[experiments.ONE_IN_EIGHT].expected_deviation / sequential == pytest.approx(8**0.5, rel=1e-3)
-    assert noise[experiments.MEAN_OF_EIGHT].expected_deviation / sequential == pytest.approx(1, rel=1e-3)
+    sequential = noise[decay.SEQUENTIAL].expected_deviation
+    assert noise[decay.ONE_IN_EIGHT].expected_deviation / sequential == pytest.approx(8**0.5, rel=1e-3)
+    assert noise[decay.MEAN_OF_EIGHT].expected_deviation / sequential == pytest.approx(1, rel=1e-3)
 
 
-def test_sequential_updates_take_the_shares_of_the_replicas_in_turn() -> None:
-    config = dataclasses.replace(experiments.ONE_DEVICE, batch_norm_decay=0.5)
-    after_each: List[Statistics] = list(experiments._moving_after_each(config, iter(BATCHES[:2])))
+def test_moving_after_each__one_device_updates_once_per_share() -> None:
+    config = dataclasses.replace(layer.ONE_DEVICE, batch_norm_decay=0.5)
+    after_each: List[Statistics] = list(decay.moving_after_each(config, iter(BATCHES[:2])))
     mean = np.zeros(64)
     for batch, statistics in zip(BATCHES, after_each):
         for rows in shares(batch, 8):
@@ -178,29 +177,29 @@ def test_sequential_updates_take_the_shares_of_the_replicas_in_turn() -> None:
     assert len(after_each) == 2
 
 
-def test_the_deviation_of_a_moving_average() -> None:
+def test_noise_deviation__agrees_with_a_simulation() -> None:
     values = np.random.RandomState(0).normal(0, 3, [4000, 6])
     moving = np.zeros(4000)
     for column in values.T:
         moving = 0.8 * moving + 0.2 * column
-    assert experiments.noise_deviation(9, 0.8, 6) == pytest.approx(moving.std(), rel=0.05)
+    assert decay.noise_deviation(9, 0.8, 6) == pytest.approx(moving.std(), rel=0.05)
 
 
 # The report.
 
 
 @pytest.fixture(scope='module')
-def results() -> experiments.Results:
+def results() -> Results:
     return experiments.measure(SETTINGS)
 
 
 def numbers(table: str, label: str) -> List[str]:
-    """What stands in the first line of a table with this label."""
+    """The cells of the first line with this label, after the label."""
     (line, *_) = re.findall(rf'^ *{re.escape(label)}  +(.*)$', table, re.MULTILINE)
     return line.split()
 
 
-def test_the_table_has_the_published_figures_beside_the_measured(results: experiments.Results) -> None:
+def test_text__has_published_and_measured_figures(results: Results) -> None:
     table = report.text(results)
     assert numbers(table, 'published: per replica') == ['1.4629', '0.0932', '3.1e-9', '0.0199']
     assert numbers(table, 'published: synchronized') == ['1.9e-6', '7.2e-7', '4.4e-9', '3.0e-7']
@@ -221,22 +220,22 @@ def test_the_table_has_the_published_figures_beside_the_measured(results: experi
     ('value', 'text'),
     [(1.46294, '1.4629'), (0.001, '0.0010'), (9.94e-4, '9.9e-4'), (3.1e-9, '3.1e-9'), (0.0, '0'), (None, '-')],
 )
-def test_numbers_are_written_as_the_published_ones(value: Any, text: str) -> None:
+def test_number__has_the_format_of_the_published_ones(value: Any, text: str) -> None:
     assert report.number(value) == text
 
 
-def test_a_reading_is_marked_if_it_holds_the_published_figure() -> None:
-    assert report._range(experiments.Range(0.01, 0.03), 0.0199) == '0.0100 … 0.0300*'
-    assert report._range(experiments.Range(0.01, 0.015), 0.0199) == '0.0100 … 0.0150 '
+def test_range__is_marked_if_it_contains_the_published_figure() -> None:
+    assert report._range(readings.Range(0.01, 0.03), 0.0199) == '0.0100 … 0.0300*'
+    assert report._range(readings.Range(0.01, 0.015), 0.0199) == '0.0100 … 0.0150 '
 
 
-def test_the_files_are_the_numbers_and_a_figure(results: experiments.Results, tmp_path: pathlib.Path) -> None:
+def test_write__writes_numbers_and_a_figure(results: Results, tmp_path: pathlib.Path) -> None:
     batch_norm.write(str(tmp_path), results)
     assert sorted(os.listdir(str(tmp_path))) == ['batch_norm.json', 'batch_norm.png']
     content = json.loads((tmp_path / 'batch_norm.json').read_text(encoding='utf-8'))
     assert content['measured'] == experiments.as_dict(results)
     measured = content['measured']['equal']['modes']
-    assert {mode: experiments.Differences(**values) for mode, values in measured.items()} == results.equal.modes
+    assert {mode: comparison.Differences(**values) for mode, values in measured.items()} == results.equal.modes
     assert Settings(**content['measured']['settings']) == SETTINGS
     assert content['published']['per_replica']['training_outputs'] == 1.4629
     assert content['versions']['tensorflow'].startswith('1.15')
@@ -247,7 +246,7 @@ def test_the_files_are_the_numbers_and_a_figure(results: experiments.Results, tm
         pixels = np.asarray(image.convert('RGB'))
     height, width, _ = pixels.shape
     assert 800 <= height <= 2000 and 800 <= width <= 2000
-    # The colours of all the series are there, and most of it is background.
+    # All series are drawn, and most of the picture is background.
     for colour in ('#E69F00', '#0072B2', '#009E73', '#D55E00', '#CC79A7'):
         rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
         assert (pixels == rgb).all(-1).sum() > 50, colour
@@ -264,28 +263,28 @@ def run_study(*arguments: str) -> 'subprocess.CompletedProcess[str]':
 
 
 @pytest.fixture
-def out_of_the_way(tmp_path: pathlib.Path) -> Iterator[str]:
-    """A path where no folder can be made: under a file."""
+def below_a_file(tmp_path: pathlib.Path) -> Iterator[str]:
+    """A path where no folder can be created: inside a file."""
     (tmp_path / 'file').write_text('in the way')
     yield str(tmp_path / 'file' / 'study')
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_at_once(out_of_the_way: str) -> None:
-    done = run_study(f'--out={out_of_the_way}')
+def test_command__refuses_a_folder_that_cannot_be_written_to_before_measuring(below_a_file: str) -> None:
+    done = run_study(f'--out={below_a_file}')
     assert done.returncode == 2
-    assert f'--out={out_of_the_way}: cannot be written to' in done.stderr
+    assert f'--out={below_a_file}: cannot be written to' in done.stderr
     assert 'Traceback' not in done.stderr and 'measuring' not in done.stderr and not done.stdout
 
 
 @pytest.mark.parametrize('argument', ['--out=', '--steps=3'])
-def test_wrong_arguments_are_refused(argument: str) -> None:
+def test_command__refuses_wrong_arguments(argument: str) -> None:
     done = run_study(argument)
     assert done.returncode == 2
     assert argument.strip('=') in done.stderr and 'Traceback' not in done.stderr
 
 
 @pytest.mark.slow
-def test_the_study_confirms_what_was_published(tmp_path: pathlib.Path) -> None:
+def test_command__confirms_the_published_figures(tmp_path: pathlib.Path) -> None:
     done = run_study(f'--out={tmp_path}')
     assert done.returncode == 0, done.stderr
     assert numbers(done.stdout, 'published: per replica') == ['1.4629', '0.0932', '3.1e-9', '0.0199']
@@ -300,7 +299,7 @@ def test_the_study_confirms_what_was_published(tmp_path: pathlib.Path) -> None:
     for kind, value in equal['modes'][SYNCHRONIZED].items():
         assert 0 < value < 3 * published['synchronized'][kind], kind
     assert equal['same_weights'] <= published['same_weights']
-    # Of the settings tried, one alone holds all of what was published per replica.
+    # Only one of the settings agrees with all published figures per replica.
     lines = re.findall(r'^(0\.\S+, (?:un)?biased) .*$', done.stdout, re.MULTILINE)
     assert len(lines) == 6
     (all_held,) = re.findall(r'^(\S+, \S+) .*\*.*\*.*\*$', done.stdout, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What runs show, against computations of its own."""
+"""Findings, compared with computations of the test's own."""
 
 import dataclasses
 import math
@@ -18,11 +18,11 @@ def find(*cases: Case) -> findings.Findings:
     return findings.find(Comparison('title', 'question', cases))
 
 
-def nothing(name: str) -> Run:
+def not_started(name: str) -> Run:
     return Run(name, f'/runs/{name}', None, None, None, (), (), {})
 
 
-def test_curve_of_a_case() -> None:
+def test_curve__summarizes_the_runs_at_each_step() -> None:
     runs = (recorded.run('a', [0.1, 0.4, 0.7], 1), recorded.run('b', [0.3, 0.5], 2), recorded.run('c', [0.2, 0.9], 3))
     curve = find(Case('case', {}, runs)).cases[0].evaluations['top_1']
     assert [one.values for one in curve.curves] == [(0.1, 0.4, 0.7), (0.3, 0.5), (0.2, 0.9)]
@@ -35,22 +35,22 @@ def test_curve_of_a_case() -> None:
     assert curve.summaries[2].deviation is None
 
 
-def test_finals_are_of_the_runs_that_got_there() -> None:
+def test_finals__are_of_the_finished_runs() -> None:
     runs = (
         recorded.run('done', [0.1, 0.4, 0.7], 1),
-        recorded.run('under way', [0.3, 0.5], 2),
+        recorded.run('running', [0.3, 0.5], 2),
         recorded.run('failed', [0.2], 3, failure='error: no loss'),
         recorded.run('failed in its export', [0.2, 0.3, 0.5], 4, failure='error: disk full'),
-        nothing('waiting'),
+        not_started('waiting'),
     )
     found = find(Case('case', {}, runs)).cases[0]
     assert found.finals['top_1'] == {'done': 0.7, 'failed in its export': 0.5}
     assert [findings.state(run) for run in runs] == [
-        *('finished', 'at step 290 of 300', 'failed, at step 290 of 300', 'finished', 'not begun')
+        *('finished', 'at step 290 of 300', 'failed, at step 290 of 300', 'finished', 'not started')
     ]
 
 
-def test_runs_are_paired_by_seed() -> None:
+def test_difference__pairs_runs_by_seed() -> None:
     pair = find(recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9])).pairs[0]
     assert (pair.later.name, pair.earlier.name) == ('RMS', 'sgd')
     found = pair.differences['top_1']
@@ -60,13 +60,13 @@ def test_runs_are_paired_by_seed() -> None:
     assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.3))
 
 
-def test_runs_of_one_seed_are_not_paired() -> None:
+def test_difference__does_not_pair_several_runs_of_one_seed() -> None:
     runs = tuple(recorded.run(f'again/{index}', [0, 0, 0.5 + 0.1 * index], seed=1) for index in range(3))
     found = find(Case('again', {}, runs), recorded.case('sgd', [0.5, 0.6, 0.8])).pairs[0].differences['top_1']
     assert found is not None and not found.paired and found.runs == (3, 3)
 
 
-def test_not_a_number_is_no_mean() -> None:
+def test_findings__nan_gives_no_interval() -> None:
     runs = (recorded.run('a', [0.1, 0.1, math.nan], 1), recorded.run('b', [0.1, 0.1, 0.5], 2))
     found = find(Case('case', {}, runs), recorded.case('sgd', [0.5, 0.6]))
     assert math.isnan(found.cases[0].evaluations['top_1'].summaries[-1].mean)
@@ -74,13 +74,13 @@ def test_not_a_number_is_no_mean() -> None:
     assert difference is not None and math.isnan(difference.mean) and difference.low is None
 
 
-def test_throughput_is_the_median() -> None:
-    """100 images/s and one more at each summary but the first, in 30 summaries: 101 … 129."""
+def test_throughput__is_the_median_of_a_run() -> None:
+    """The 30 summaries have 101 … 129 images/s; the first has none."""
     assert find(recorded.case('sgd', [0.5])).cases[0].throughputs == {1: 115}
 
 
-def test_loss_is_the_mean_of_a_span() -> None:
-    """12,000 steps in 300 points are 40 steps a point: four summaries."""
+def test_loss__is_the_mean_of_each_span_of_steps() -> None:
+    """12,000 steps in 300 points: 40 steps, and four summaries, per point."""
     losses = np.random.RandomState(0).uniform(1, 2, 1200)
     run = recorded.run('long', [], config=Config(train_steps=12000), losses=losses.tolist())
     curve = find(Case('case', {}, (run,))).cases[0].loss.curves[0]
@@ -99,7 +99,7 @@ def test_loss_is_the_mean_of_a_span() -> None:
         {'train_steps': 30},
     ],
 )
-def test_schedule_is_the_formula_at_every_step(changes: Any) -> None:
+def test_schedule__equals_the_formula_at_every_step(changes: Any) -> None:
     config = dataclasses.replace(
         Config(train_steps=5000, train_batch_size=64, num_train_images=12345, use_tpu=False), **changes
     )
@@ -111,7 +111,7 @@ def test_schedule_is_the_formula_at_every_step(changes: Any) -> None:
         assert rates[at] == learning_rate(step, config), step
 
 
-def test_nothing_has_begun() -> None:
-    found = find(Case('case', {}, (nothing('a'), nothing('b'))), recorded.case('sgd', [0.5]))
+def test_findings__of_runs_that_have_not_started() -> None:
+    found = find(Case('case', {}, (not_started('a'), not_started('b'))), recorded.case('sgd', [0.5]))
     assert (found.cases[0].schedule, found.cases[0].steps_per_epoch, found.cases[0].throughputs) == ((), None, {})
     assert found.pairs[0].differences == {'top_1': None, 'top_5': None, 'cross_entropy': None}

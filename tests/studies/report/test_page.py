@@ -33,7 +33,7 @@ def page(tmp_path_factory: Any) -> str:
 
 
 def drawn(chromium: Browser, figure: str) -> List[str]:
-    """The cases that a figure draws."""
+    """The names of the cases that a figure draws."""
     return chromium.run(
         'const figure = document.getElementById(arguments[0]);'
         'return figure.hidden ? [] : [...new Set(figure.data.map((trace) => trace.name).filter(Boolean))]',
@@ -42,7 +42,7 @@ def drawn(chromium: Browser, figure: str) -> List[str]:
 
 
 def rows(chromium: Browser) -> List[str]:
-    """The names in all tables' rows that are shown."""
+    """The names in all visible rows of the tables."""
     return chromium.run(
         "return [...document.querySelectorAll('tbody tr[data-cases]')].filter((row) => !row.hidden)"
         ".map((row) => row.querySelector('th').textContent.trim())"
@@ -50,7 +50,7 @@ def rows(chromium: Browser) -> List[str]:
 
 
 def place(chromium: Browser, figure: str, trace: str, point: int) -> Tuple[float, float]:
-    """Where in the window a point of a figure is, scrolled to."""
+    """Scrolls to a point of a figure, and returns its position in the window."""
     x, y = chromium.run(
         """
         const figure = document.getElementById(arguments[0]);
@@ -67,8 +67,8 @@ def place(chromium: Browser, figure: str, trace: str, point: int) -> Tuple[float
 
 
 def hovered(chromium: Browser, figure: str, trace: str, point: int) -> str:
-    """What is told where the mouse is."""
-    # Plotly looks where the mouse is twenty times a second at most.
+    """The hover text at a point of a figure."""
+    # Plotly handles mouse moves at most twenty times a second.
     chromium.point_at(1, 1)
     chromium.run("document.querySelectorAll('.hoverlayer > *').forEach((label) => label.remove())")
     chromium.point_at(*place(chromium, figure, trace, point))
@@ -81,7 +81,7 @@ def hovered(chromium: Browser, figure: str, trace: str, point: int) -> str:
 
 
 def contrast(chromium: Browser, selector: str) -> float:
-    """The contrast of a text to the page, as WCAG 2 defines it."""
+    """The contrast ratio of a text and the page, by WCAG 2."""
     colours = chromium.run(
         'return [getComputedStyle(document.querySelector(arguments[0])).color,'
         'getComputedStyle(document.documentElement).backgroundColor]',
@@ -95,7 +95,7 @@ def contrast(chromium: Browser, selector: str) -> float:
     return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
-def test_draws_by_step_and_epoch_without_a_request_or_a_complaint(chromium: Browser, page: str) -> None:
+def test_page__draws_by_step_and_epoch_without_requests_or_console_errors(chromium: Browser, page: str) -> None:
     chromium.requests(), chromium.complaints()
     chromium.open(page)
     requests = chromium.requests()
@@ -111,11 +111,11 @@ def test_draws_by_step_and_epoch_without_a_request_or_a_complaint(chromium: Brow
     assert chromium.complaints() == []
 
 
-def test_hover_tells_what_was_recorded(chromium: Browser, page: str) -> None:
+def test_hover__shows_the_recorded_values(chromium: Browser, page: str) -> None:
     chromium.open(page)
-    told = hovered(chromium, 'curve-top_1', 'sgd', 2)
+    text = hovered(chromium, 'curve-top_1', 'sgd', 2)
     # The last of three evaluations; the mean of 50.123, 60.456 and 80.789 %, and their deviation.
-    assert 'sgd' in told and 'step 300' in told and '63.79 ± 15.60 %' in told and 'mean of 3 runs' in told
+    assert 'sgd' in text and 'step 300' in text and '63.79 ± 15.60 %' in text and 'mean of 3 runs' in text
     # Losses fall by 0.05 every ten steps: 3 − 20 · 0.05 at step 200.
     assert 'training loss 2.0000' in hovered(chromium, 'curve-loss', 'RMS', 20)
     assert 'top-1 63.79 ± 15.60 %' in hovered(chromium, 'final', 'sgd', 0)
@@ -124,7 +124,7 @@ def test_hover_tells_what_was_recorded(chromium: Browser, page: str) -> None:
     assert '115.0' in hovered(chromium, 'throughput', 'momentum', 0)
 
 
-def test_filter_hides_lines_and_rows(chromium: Browser, page: str) -> None:
+def test_filter__hides_curves_and_rows(chromium: Browser, page: str) -> None:
     chromium.open(page)
     assert {'sgd', 'RMS − sgd', 'broken/seed-1'} <= {*rows(chromium)}
     chromium.run("document.getElementById('words').focus()")
@@ -142,25 +142,25 @@ def test_filter_hides_lines_and_rows(chromium: Browser, page: str) -> None:
 
     chromium.run("document.getElementById('none').click()")
     assert rows(chromium) == [] and drawn(chromium, 'curve-top_1') == []
-    assert 'Nothing to draw' in chromium.run("return document.getElementById('curve-top_1-empty').innerText")
+    assert 'No data' in chromium.run("return document.getElementById('curve-top_1-empty').innerText")
     chromium.run("document.getElementById('all').click()")
     assert len(drawn(chromium, 'curve-top_1')) == 3
     assert chromium.complaints() == []
 
 
-def test_difference_is_from_the_case_that_is_chosen(chromium: Browser, page: str) -> None:
+def test_differences__are_from_the_selected_reference_case(chromium: Browser, page: str) -> None:
     chromium.open(page)
     chromium.run(
         "for (const [id, value] of [['metric', 'cross_entropy'], ['reference', '2']]) {"
         'const list = document.getElementById(id); list.value = value; list.dispatchEvent(new Event("change")); }'
     )
     assert drawn(chromium, 'differences') == ['sgd', 'momentum']
-    # Cross-entropy is 4 − 3 top-1: of 0.75 less of 0.91. Three pairs reach from the least to the greatest.
-    told = hovered(chromium, 'differences', 'momentum', 0)
-    assert 'cross-entropy +0.4800 nats' in told and '+0.3600 … +0.6000' in told
+    # Cross-entropy is 4 − 3 · top-1; top-1 is 0.75 and 0.91. The interval of three pairs is their range.
+    text = hovered(chromium, 'differences', 'momentum', 0)
+    assert 'cross-entropy +0.4800 nats' in text and '+0.3600 … +0.6000' in text
 
 
-def test_command_is_copied(chromium: Browser, page: str) -> None:
+def test_copy_button__copies_the_command(chromium: Browser, page: str) -> None:
     chromium.open(page)
     chromium.run("document.querySelector('details .copy').closest('details').open = true")
     chromium.run("document.querySelector('.copy').focus()")
@@ -171,8 +171,8 @@ def test_command_is_copied(chromium: Browser, page: str) -> None:
     assert command == 'python -m inception_v3.main --model_dir=/runs/sgd/seed-1 --seed=1'
 
 
-def test_light_and_dark(chromium: Browser, page: str, tmp_path: Any) -> None:
-    """As the user prefers, and otherwise by the button; every case is seen in its colour."""
+def test_theme__light_and_dark(chromium: Browser, page: str, tmp_path: Any) -> None:
+    """The user's preference and the button choose the theme; each case is drawn in its colour."""
     for theme in ('light', 'dark'):
         chromium.open(page, dark=theme == 'light')
         chromium.run("document.getElementById('theme').focus()")
@@ -188,7 +188,7 @@ def test_light_and_dark(chromium: Browser, page: str, tmp_path: Any) -> None:
             assert (pixels == colour).all(-1).sum() > 200, (theme, index)
 
 
-def test_narrow(chromium: Browser, page: str) -> None:
+def test_page__fits_a_narrow_screen(chromium: Browser, page: str) -> None:
     chromium.open(page, width=400)
     assert chromium.run('return document.documentElement.scrollWidth') <= 400
     wide = chromium.run(

@@ -1,4 +1,4 @@
-"""The report's files: numbers in the tables, pictures that are there, and nothing that stops it."""
+"""The files of the report: their numbers and pictures, also for runs that are incomplete."""
 
 import itertools
 import math
@@ -20,8 +20,8 @@ from tests.support import recorded
 
 PICTURES = ('finals.png', 'curves.png', 'schedule.png')
 
-# Viénot, Brettel and Mollon, "Digital video colourmaps for checking the legibility of displays by dichromats": what
-# is left of linear red, green and blue to who lacks one kind of cones.
+# Viénot, Brettel and Mollon, "Digital video colourmaps for checking the legibility of displays by dichromats": maps
+# linear red, green and blue to the colour that people without one kind of cones see.
 COLOUR_BLIND = {
     'protanope': [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
     'deuteranope': [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
@@ -29,7 +29,7 @@ COLOUR_BLIND = {
 
 
 def written(out: Any, *cases: Case, **changes: Any) -> Tuple[str, str]:
-    """The page and the Markdown file of cases."""
+    """Writes a report of cases; returns the page and the Markdown text."""
     report_files.write(str(out), Comparison('Optimizers', 'Which is best?', cases, **changes))
     for name in PICTURES:
         height, width, _ = skimage.io.imread(str(out / name)).shape
@@ -38,12 +38,12 @@ def written(out: Any, *cases: Case, **changes: Any) -> Tuple[str, str]:
 
 
 def rendered(*cases: Case, **changes: Any) -> Tuple[str, str]:
-    """The same texts, without pictures."""
+    """The same texts without pictures."""
     found = findings.find(Comparison('Optimizers', 'Which is best?', cases, **changes))
     return html.page(found), markdown.text(found)
 
 
-def test_tables_have_the_numbers() -> None:
+def test_report__tables_have_the_numbers() -> None:
     cases = recorded.case('sgd', [0.50, 0.60, 0.80]), recorded.case('RMS', [0.60, 0.90, 0.90])
     page, markdown = rendered(*cases, notes=('Costs nothing.',))
     # Of 50, 60 and 80: mean 63.33, deviation √(233.33). Top-5 is 50 + half of it; cross-entropy 4 − 3 of a hundredth.
@@ -58,69 +58,69 @@ def test_tables_have_the_numbers() -> None:
         assert f'<code>{run.command}</code>' in page
 
 
-def test_metrics_are_those_asked_for() -> None:
+def test_report__has_the_requested_metrics_only() -> None:
     _, markdown = rendered(recorded.case('sgd', [0.5]), report=('cross_entropy',))
     assert 'cross-entropy, nats' in markdown and 'top-1' not in markdown and 'top-5' not in markdown
 
 
-def test_what_is_missing_is_said(tmp_path: Any) -> None:
-    """One seed, a run under way, one that failed, one that has not begun, and values that are not numbers."""
+def test_report__shows_incomplete_runs(tmp_path: Any) -> None:
+    """One seed, a running run, a failed run, a run that has not started, and values that are not numbers."""
     waiting = Run('waiting', '/runs/waiting', None, None, None, (), (), {})
     failed = recorded.run(
         'failed', [0.1, math.nan], 2, losses=[3, math.nan, math.inf], failure='error: the loss is NaN'
     )
-    spoilt = recorded.run('spoilt', [0.1, 0.2, math.nan], 3)
+    with_nan = recorded.run('nan', [0.1, 0.2, math.nan], 3)
     page, markdown = written(
         tmp_path,
         Case('one', {}, (recorded.run('only', [0.1, 0.2, 0.5]),)),
-        Case('several', {}, (recorded.run('under way', [0.1]), failed, spoilt)),
+        Case('several', {}, (recorded.run('running', [0.1]), failed, with_nan)),
         Case('none', {}, (waiting,)),
     )
     assert '| failed | failed, at step 200 of 300 | error: the loss is NaN |' in markdown
-    assert '| under way | at step 290 of 300 |' in markdown
-    assert '| waiting | not begun |' in markdown
+    assert '| running | at step 290 of 300 |' in markdown
+    assert '| waiting | not started |' in markdown
     assert '| one | 1 of 1 | 50.00 |' in markdown
     assert '| several | 1 of 3 | nan |' in markdown
     assert '| none | 0 of 1 | – | – | – | – |' in markdown
     assert '2 of 5 runs finished, 1 failed' in page
-    for text in ('the loss is NaN', 'under way', 'not begun'):
+    for text in ('the loss is NaN', 'running', 'not started'):
         assert text in page
     numbers = page[page.index('id="numbers">') :].partition('</script>')[0]
     assert 'NaN' not in numbers and 'Infinity' not in numbers
 
 
 @pytest.mark.parametrize('cases', [(), (Case('empty', {}, ()),)])
-def test_nothing_at_all(tmp_path: Any, cases: Tuple[Case, ...]) -> None:
+def test_report__without_runs(tmp_path: Any, cases: Tuple[Case, ...]) -> None:
     page, _ = written(tmp_path, *cases)
     assert '0 of 0 runs finished' in page
 
 
-def test_written_again_as_runs_end(tmp_path: Any) -> None:
+def test_report__replaces_the_earlier_one(tmp_path: Any) -> None:
     written(tmp_path, recorded.case('sgd', [0.5]))
     page, markdown = written(tmp_path, recorded.case('sgd', [0.5, 0.6]))
     assert '| 2 of 2 | 55.00 ± 7.07 |' in markdown and '2 of 2' in page
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*PICTURES, 'report.html', 'report.md'])
 
 
-def test_names_are_text() -> None:
+def test_report__escapes_names() -> None:
     name = '</script><b>a|b</b>'
     page, markdown = rendered(Case(name, {}, (recorded.run(f'{name}`', [0.1, 0.2, 0.5], command=name),)))
     assert name not in page
     assert '&lt;/script&gt;&lt;b&gt;a\\|b&lt;/b&gt;' in markdown
 
 
-def test_differences_of_machines_are_told() -> None:
+def test_environment__names_the_runs_that_differ() -> None:
     runs = [recorded.run(f'run-{index}', [], environment={'tensorflow': '1.15.5', 'cores': '8'}) for index in range(3)]
     runs.append(recorded.run('other', [], environment={'tensorflow': '1.15.4', 'cores': '8'}))
     rows = [row.cells for row in tables.environment(runs).rows]
     assert rows == [('tensorflow', '1.15.5; but 1.15.4 in other'), ('cores', '8')]
 
 
-def test_how_far_an_interval_is_to_be_trusted() -> None:
+def test_how_to_read__states_the_coverage() -> None:
     cases = recorded.case('sgd', [0.1, 0.2, 0.3, 0.4]), recorded.case('RMS', [0.1, 0.2, 0.3])
     found = findings.find(Comparison('title', '', cases))
-    told = ' '.join(tables.how_to_read(found))
-    assert f'with 3 runs of a case, as here, it holds the true difference in about {81} %' in told
+    text = ' '.join(tables.how_to_read(found))
+    assert 'with 3 runs a case, as here, it contains the true difference in about 81 %' in text
     assert statistics.coverage(3, paired=False) == 0.81
 
 
@@ -140,7 +140,7 @@ GRID = [
         ['_begins_with_an_underscore', '_and_so_does_this', '$a$', '$b$', '/runs/' * 25 + 'a', '/runs/' * 25 + 'b'],
     ],
 )
-def test_names_are_whole_and_inside_of_their_panels(names: List[str], monkeypatch: Any) -> None:
+def test_figures__names_are_complete_and_fit_their_panels(names: List[str], monkeypatch: Any) -> None:
     drawn: List[Any] = []
     write = figures._png
 
@@ -169,7 +169,7 @@ def test_names_are_whole_and_inside_of_their_panels(names: List[str], monkeypatc
             assert box.y1 <= min(axes.get_tightbbox(renderer).y0 for axes in figure.axes)
 
 
-def test_batch_sizes_are_compared_by_epoch() -> None:
+def test_findings__different_batch_sizes_are_compared_by_epoch() -> None:
     config = Config(train_steps=300, train_batch_size=64, num_train_images=640, use_tpu=False)
     cases = [
         Case(
@@ -183,7 +183,7 @@ def test_batch_sizes_are_compared_by_epoch() -> None:
     assert not findings.has_several_batch_sizes(findings.find(Comparison('', '', (cases[0], cases[0]))))
 
 
-def test_signs_differ() -> None:
+def test_signs__differ() -> None:
     assert len({sign_of(index) for index in range(168)}) == 168
     first = [sign_of(index) for index in range(6)]
     assert len({sign.dash for sign in first}) == len({sign.mark for sign in first}) == 6
@@ -191,7 +191,7 @@ def test_signs_differ() -> None:
 
 @pytest.mark.parametrize('eyes', ['all cones', *COLOUR_BLIND])
 @pytest.mark.parametrize('theme', ['light', 'dark'])
-def test_colours_differ_to_the_colour_blind(theme: str, eyes: str) -> None:
+def test_signs__colours_are_distinguishable_by_the_colour_blind(theme: str, eyes: str) -> None:
     colours = np.array(
         [[int(part, 16) for part in re.findall('..', getattr(sign_of(index), theme)[1:])] for index in range(7)]
     )
@@ -199,5 +199,5 @@ def test_colours_differ_to_the_colour_blind(theme: str, eyes: str) -> None:
     seen = (linear @ np.array(COLOUR_BLIND.get(eyes, np.eye(3))).T).clip(0, 1) ** (1 / 2.2)
     lab = skimage.color.rgb2lab(seen)
     distances = [np.linalg.norm(one - other) for one, other in itertools.combinations(lab, 2)]
-    # What is just seen side by side is about 2.3.
+    # A difference of about 2.3 is just noticeable.
     assert min(distances) > 9

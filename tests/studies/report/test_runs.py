@@ -1,4 +1,4 @@
-"""Runs read again from what they have left."""
+"""Runs, read from their model_dirs."""
 
 import json
 import os
@@ -16,8 +16,8 @@ from studies.report.runs import METRICS, read_run
 from tests.support import recorded
 
 
-def test_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
-    """Every number of the report is one that the program has written."""
+def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
+    """Every number is one that the program has written."""
     model_dir = f'{tmp_path}/model'
     flags = ['--train_steps=3', '--eval_total_size=64', '--save_summary_steps=1', '--seed=3', '--num_train_images=64']
     flags += ['--learning_rate_decay_epochs=1', f'--data_dir={digits_dir}', '--export_dir=']
@@ -55,7 +55,7 @@ def test_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     assert run.environment['started'] == 'step 0'
 
 
-def test_command_can_be_run_again(tmp_path: Any, monkeypatch: Any) -> None:
+def test_command__can_be_run_again(tmp_path: Any, monkeypatch: Any) -> None:
     program = f'{os.getcwd()}/inception_v3/main.py'
     monkeypatch.setattr('sys.argv', [program, '--data_dir=/my data', "--model_dir=it's"])
     recorded.write(str(tmp_path), Config(), [])
@@ -67,7 +67,7 @@ def test_command_can_be_run_again(tmp_path: Any, monkeypatch: Any) -> None:
     assert read_run(str(tmp_path), 'run').command == 'python /elsewhere/main.py --seed=1'
 
 
-def test_a_run_that_has_not_begun_has_the_command_that_is_planned(tmp_path: Any, monkeypatch: Any) -> None:
+def test_command__is_the_planned_one_before_the_first_start(tmp_path: Any, monkeypatch: Any) -> None:
     planned = 'python -m inception_v3.main --seed=2'
     assert read_run(str(tmp_path), 'run', planned=planned).command == planned
     monkeypatch.setattr('sys.argv', ['/elsewhere/main.py', '--seed=1'])
@@ -75,14 +75,14 @@ def test_a_run_that_has_not_begun_has_the_command_that_is_planned(tmp_path: Any,
     assert read_run(str(tmp_path), 'run', planned=planned).command == 'python /elsewhere/main.py --seed=1'
 
 
-def test_nothing_yet(tmp_path: Any) -> None:
+def test_read_run__of_a_folder_that_does_not_exist(tmp_path: Any) -> None:
     run = read_run(f'{tmp_path}/nothing', 'run', failure='error: no such TPU')
     assert (run.command, run.seed, run.config, run.evaluations, run.training) == (None, None, None, (), ())
     assert (run.environment, run.failure) == ({}, 'error: no such TPU')
 
 
-def test_evaluations_that_count(tmp_path: Any) -> None:
-    """The last one of each step, in their order, without those of other settings and what is cut short."""
+def test_evaluations__are_the_last_of_each_step(tmp_path: Any) -> None:
+    """In order, without evaluations with other settings and truncated lines."""
     evaluations = [
         recorded.evaluation(200, 0.2),
         recorded.evaluation(100, 0.1),
@@ -96,18 +96,18 @@ def test_evaluations_that_count(tmp_path: Any) -> None:
     assert [(each.step, each.top_1) for each in run.evaluations] == [(100, 0.1), (200, 0.3)]
 
 
-def test_going_on_replaces_what_is_made_again(tmp_path: Any) -> None:
-    """Killed after step 40 and gone on from a checkpoint of step 20: its steps come once, the later ones."""
+def test_training__resumed_session_replaces_repeated_steps(tmp_path: Any) -> None:
+    """A run killed after step 40 that resumes from step 20: each step appears once, with its last value."""
     recorded.write(str(tmp_path), Config(train_batch_size=64), [])
     recorded.write_events(str(tmp_path), 'a', 1000.0, [0, 10, 20, 30, 40], [9, 8, 7, 6, 5])
     recorded.write_events(str(tmp_path), 'a.v2', 2000.0, [20, 30, 40, 50], [3, 2, 1, 0])
     run = read_run(str(tmp_path), 'run')
     assert [(point.step, point.loss) for point in run.training] == [(0, 9), (10, 8), (20, 3), (30, 2), (40, 1), (50, 0)]
-    # Ten steps of 64 images in a second, but for what follows a start.
+    # Ten steps of 64 images in a second, except after a start.
     assert [point.images_per_second for point in run.training] == [None, 640, None, 640, 640, 640]
 
 
-def test_file_that_is_being_written(tmp_path: Any) -> None:
+def test_training__ignores_a_partial_event(tmp_path: Any) -> None:
     recorded.write(str(tmp_path), Config(), [])
     path = recorded.write_events(str(tmp_path), 'a', 1000.0, [0, 10, 20], [3, 2, 1])
     with open(path, 'rb+') as file:
@@ -115,7 +115,7 @@ def test_file_that_is_being_written(tmp_path: Any) -> None:
     assert [point.step for point in read_run(str(tmp_path), 'run').training] == [0, 10]
 
 
-def test_numbers_as_people_are_shown_them() -> None:
+def test_metric_text__scales_and_rounds() -> None:
     assert METRICS['top_1'].text(0.78125) == '78.12'
     assert METRICS['top_1'].text(-0.0123, signed=True) == '−1.23'
     assert METRICS['cross_entropy'].text(1.23456, signed=True) == '+1.2346'

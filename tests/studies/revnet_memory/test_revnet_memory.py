@@ -1,4 +1,4 @@
-"""The study of RevNet's memory: what is seen of a process, the search for the largest batch, tables, the command."""
+"""The study of RevNet's memory: usage of a process, the search for the largest batch, tables, the command."""
 
 import dataclasses
 import io
@@ -20,13 +20,15 @@ from studies.report.palette import sign_of
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.revnet_memory import report
 from studies.revnet_memory.__main__ import Plan
-from studies.revnet_memory.measurement import Largest, Measurement, OutOfMemoryError, Training, Watched, largest_batch
-from studies.revnet_memory.report import Results, Search
+from studies.revnet_memory.measurement import Largest, Measurement, largest_batch
+from studies.revnet_memory.process import OutOfMemoryError, Watched
+from studies.revnet_memory.results import Results, Search, from_json, rows_of, slope_of, to_dict
+from studies.revnet_memory.training import Training
 
 MB = 10**6
 
-# A process that stops at marks, and does between them what it is told, in Python.
-OBEYING = """
+# A process that stops at marks, and executes a line of Python between them.
+EXECUTING = """
 import sys, time
 def burn(seconds):
     end = time.process_time() + seconds
@@ -39,26 +41,26 @@ while True:
 
 @pytest.fixture
 def watched() -> Any:
-    with Watched([sys.executable, '-c', OBEYING]) as process:
+    with Watched([sys.executable, '-c', EXECUTING]) as process:
         yield process
 
 
-# What is seen of a process.
+# Usage of a process.
 
 
-def test_the_peak_is_that_of_the_bytes_that_were_allocated(watched: Watched) -> None:
+def test_usage__peak_counts_the_allocated_bytes(watched: Watched) -> None:
     begun = watched.until_mark('')
     freed = watched.until_mark('kept = bytearray(b"1") * 200_000_000; del kept')
     assert freed.peak - begun.resident == pytest.approx(200 * MB, rel=0.03)
-    # What was freed went back to the system, and is not counted any more.
+    # Freed memory went back to the system.
     assert abs(freed.resident - begun.resident) < 6 * MB
-    watched.forget_peak()
+    watched.reset_peak()
     held = watched.until_mark('kept = bytearray(b"1") * 50_000_000')
     assert held.peak - begun.resident == pytest.approx(50 * MB, rel=0.1)
     assert held.resident - begun.resident == pytest.approx(50 * MB, rel=0.1)
 
 
-def test_cpu_time_is_that_of_the_process_and_not_of_its_sleep(watched: Watched) -> None:
+def test_usage__cpu_time_excludes_sleep(watched: Watched) -> None:
     begun = watched.until_mark('')
     worked = watched.until_mark('burn(0.3)')
     slept = watched.until_mark('time.sleep(0.3)')
@@ -76,13 +78,13 @@ def test_cpu_time_is_that_of_the_process_and_not_of_its_sleep(watched: Watched) 
         ('print("no mark"); sys.exit(4)', 'exit code 4'),
     ],
 )
-def test_what_fails_says_why(watched: Watched, line: str, message: str) -> None:
+def test_wait__failed_process_gives_its_last_message(watched: Watched, line: str, message: str) -> None:
     with pytest.raises(MeasurementError, match=message):
         watched.until_mark(line)
 
 
-def test_what_goes_beyond_its_memory_is_ended(watched: Watched) -> None:
-    with Watched([sys.executable, '-c', OBEYING], limit=100 * MB) as process:
+def test_wait__ends_a_process_above_its_memory_limit(watched: Watched) -> None:
+    with Watched([sys.executable, '-c', EXECUTING], limit=100 * MB) as process:
         process.until_mark('kept = bytearray(b"1") * 50_000_000')
         with pytest.raises(OutOfMemoryError, match='more than 100 MB'):
             process.until_mark('more = bytearray(b"1") * 60_000_000; time.sleep(60)')
@@ -101,7 +103,7 @@ def memory(fixed_mb: float, of_an_image_mb: float, limit_mb: float) -> Callable[
 
 @pytest.mark.parametrize('of_an_image_mb', [0.2, 1.0, 7.3, 31.0, 70.0, 240.0])
 @pytest.mark.parametrize('first', [1, 8, 64])
-def test_the_largest_batch_is_found_by_few_tries(of_an_image_mb: float, first: int) -> None:
+def test_largest_batch__is_found_in_few_tries(of_an_image_mb: float, first: int) -> None:
     found = largest_batch(memory(400, of_an_image_mb, 1000), 1000, first)
     most = 600 / of_an_image_mb
     assert found.fits <= most < found.too_many
@@ -112,7 +114,7 @@ def test_the_largest_batch_is_found_by_few_tries(of_an_image_mb: float, first: i
 
 
 @pytest.mark.parametrize('of_an_image_mb', [0.5, 1.4, 12.0])
-def test_chance_in_what_is_measured_costs_few_tries(of_an_image_mb: float) -> None:
+def test_largest_batch__tolerates_noise_in_the_measurements(of_an_image_mb: float) -> None:
     def peak_of(batch_size: int) -> Optional[float]:
         peak = 400 + of_an_image_mb * batch_size + 8 * math.sin(37 * batch_size)
         return peak if peak <= 1000 else None
@@ -121,12 +123,12 @@ def test_chance_in_what_is_measured_costs_few_tries(of_an_image_mb: float) -> No
     assert found.fits == pytest.approx(600 / of_an_image_mb, rel=0.1) and len(found.tries) <= 8
 
 
-def test_a_memory_that_grows_by_steps_is_searched_as_well() -> None:
+def test_largest_batch__memory_that_grows_in_steps() -> None:
     found = largest_batch(lambda batch: 100.0 if batch < 37 else 900.0 if batch < 301 else None, 1000, 8)
     assert found.fits < 301 <= found.too_many and found.too_many - found.fits <= found.fits / 16
 
 
-def test_not_even_one_image_may_fit() -> None:
+def test_largest_batch__is_0_if_one_image_does_not_fit() -> None:
     assert largest_batch(memory(1001, 1, 1000), 1000, 8) == Largest(0, 1, {8: None, 4: None, 2: None, 1: None})
 
 
@@ -143,7 +145,7 @@ def measurement(step_mb: float, cpu_seconds: List[float], held_mb: float = 300) 
 
 @pytest.fixture
 def results() -> Results:
-    """Two depths of batches of 16, two rounds of each; of batches of 32, one depth, whose plain training failed."""
+    """Batches of 16: two depths with two rounds each. Batches of 32: one depth, whose plain training failed."""
     return Results(
         'revnet38',
         32,
@@ -159,21 +161,21 @@ def results() -> Results:
     )
 
 
-def test_overhead_is_of_the_same_round_and_slopes_of_the_ends(results: Results) -> None:
-    least, deep, half = report.rows_of(results)
+def test_rows__overhead_is_within_a_round_and_slopes_are_between_the_end_points(results: Results) -> None:
+    least, deep, half = rows_of(results)
     assert (least.batch_size, least.units, half.batch_size, half.units) == (16, 1, 32, 8)
     # 1.1 / 1.0 and 2.6 / 2.0; 12 / 10 and 12.6 / 10.
     assert least.overhead and least.overhead == pytest.approx((0.2, 0.1, 0.3))
     assert deep.overhead and deep.overhead == pytest.approx((0.23, 0.2, 0.26))
     assert half.overhead is None and half.plain is None
-    plain = report.slope_of({1: least.plain, 8: deep.plain})
-    reversible = report.slope_of({1: least.reversible, 8: deep.reversible})
+    plain = slope_of({1: least.plain, 8: deep.plain})
+    reversible = slope_of({1: least.reversible, 8: deep.reversible})
     # (810 - 105) / 7 and (335 - 300) / 7; (97 - 90) / 7 and (342 - 300) / 7.
     assert plain == pytest.approx((705 / 7, 5)) and reversible == pytest.approx((1, 6))
-    assert report.slope_of({1: least.plain, 8: None}) is None
+    assert slope_of({1: least.plain, 8: None}) is None
 
 
-def test_markdown_tells_all_of_it(results: Results) -> None:
+def test_markdown__has_all_tables(results: Results) -> None:
     lines = report.markdown(results, 'figure.png', ['How it was measured.']).splitlines()
     assert 'How it was measured.' in lines and any('(figure.png)' in line for line in lines)
     assert '| 16 | 1 | 105 | 90 | 405 | 390 | 1.50 | 1.85 | +20 % (+10 to +30) | 0.90 | 1.11 |' in lines
@@ -181,10 +183,10 @@ def test_markdown_tells_all_of_it(results: Results) -> None:
     assert '| 16 | 100.71 | 1.00 | 5.00 | 6.00 | +22 % (+20 to +23) |' in lines
     assert '| 1 GB | 8 | reversible | 300 | 310 | 8: 400, 16: 420, 300: 990, 310: more |' in lines
     assert '| plain, 8 blocks a stage, batches of 32 | ended by signal 9 |' in lines
-    assert 'Published: +25 %.' in lines[lines.index(next(line for line in lines if 'overhead: CPU' in line))]
+    assert any('overhead: CPU' in line and 'Published: +25 %.' in line for line in lines)
 
 
-def test_the_figure_has_all_series(results: Results) -> None:
+def test_figure__has_all_series(results: Results) -> None:
     pixels = np.asarray(PIL.Image.open(io.BytesIO(report.figure(results))).convert('RGB'))
     height, width, _ = pixels.shape
     assert 800 <= height <= 2000 and 800 <= width <= 2000
@@ -202,28 +204,26 @@ PLAN = Plan([training(1, 16, False)], 3, 1, [])
 SETTINGS = revnet_memory.settings_of('revnet38', 32, PLAN)
 
 
-def test_results_are_read_back_but_for_failures(results: Results) -> None:
-    read = revnet_memory.from_json(revnet_memory.to_json(results, SETTINGS), SETTINGS)
+def test_from_json__reads_results_back_without_failures(results: Results) -> None:
+    read = from_json(json.dumps(to_dict(results, SETTINGS)), SETTINGS)
     assert read == dataclasses.replace(results, failed={})
 
 
 @pytest.mark.parametrize('name, before, now', [('size', 64, 32), ('steps', 2, 1), ('source', 'abc', '[0-9a-f]{64}')])
-def test_measurements_of_other_settings_are_not_gone_on_from(
+def test_resume__refuses_measurements_with_other_settings(
     results: Results, tmp_path: pathlib.Path, capsys: Any, name: str, before: Any, now: Any
 ) -> None:
-    text = revnet_memory.to_json(results, {**SETTINGS, name: before})
+    text = json.dumps(to_dict(results, {**SETTINGS, name: before}))
     (tmp_path / 'revnet_memory.json').write_text(text, encoding='utf-8')
-    with pytest.raises(SystemExit) as ended:
-        revnet_memory.main([f'--out={tmp_path}'])
-    assert ended.value.code == 2
-    message = f'--out={tmp_path}: cannot go on from its revnet_memory.json: {name} was {before}, and is {now} now'
+    assert revnet_memory.main([f'--out={tmp_path}']) == 2
+    message = f'--out={tmp_path}: cannot resume from its revnet_memory.json: {name} was {before}, and is {now} now'
     assert re.search(message, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize('text', ['', '[]', '{}', '{"settings": 1}'])
-def test_what_is_no_result_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match='none of this program'):
-        revnet_memory.from_json(text, SETTINGS)
+def test_from_json__refuses_other_files(text: str) -> None:
+    with pytest.raises(ConfigError, match='this study did not write the file'):
+        from_json(text, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -239,16 +239,17 @@ def test_what_is_no_result_is_refused(text: str) -> None:
         '--seed=3',
     ],
 )
-def test_wrong_arguments_are_refused(argument: str, tmp_path: pathlib.Path, capsys: Any) -> None:
-    with pytest.raises(SystemExit) as ended:
-        revnet_memory.main([f'--out={tmp_path}', argument])
-    assert ended.value.code == 2
-    # The size is told as the program's own flags, height and width.
+def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+    try:
+        assert revnet_memory.main([f'--out={tmp_path}', argument]) == 2
+    except SystemExit as ended:  # argparse
+        assert ended.code == 2
+    # The program's configuration refuses the size, under the names of its own flags.
     assert argument.partition('=')[0] in capsys.readouterr().err.replace('--height=3', '--size')
 
 
-def test_what_fails_is_named_and_the_rest_goes_on() -> None:
-    # Too small for the network: the process that trains says so itself.
+def test_perform__records_failures_and_continues() -> None:
+    # Too small for the network: the training process itself refuses the size.
     wrong = Training('revnet38', 1, 2, 3, is_reversible=False)
     found = Results('revnet38', 3)
     saved: List[Dict[str, str]] = []
@@ -261,11 +262,11 @@ def test_what_fails_is_named_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.slow
-def test_memory_rises_with_depth_only_where_activations_are_kept(tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_memory__grows_with_depth_only_if_activations_are_kept(tmp_path: pathlib.Path, capsys: Any) -> None:
     command = [f'--out={tmp_path}', '--units=1,4', '--batch_sizes=16', '--repeats=1', '--steps=1']
     assert revnet_memory.main([*command, '--memory_gb=0']) == 0
     shown = capsys.readouterr().out
-    assert 'What one more block in each stage takes' in shown and 'overhead' in shown
+    assert 'Cost of one more block in each stage' in shown and 'overhead' in shown
     content = json.loads((tmp_path / 'revnet_memory.json').read_text(encoding='utf-8'))
     assert len(content['measurements']) == 4 and not content['failed']
     step_mb = {(each['units'], each['is_reversible']): each['step_mb'] for each in content['measurements']}
@@ -273,7 +274,7 @@ def test_memory_rises_with_depth_only_where_activations_are_kept(tmp_path: pathl
     # Three more blocks in a stage of 32 x 32 x 32 hold 6 tensors of 16 images each at the very least.
     assert plain > 3 * 6 * 16 * 32 * 32 * 32 * 4 / 2 / MB
     assert abs(reversible) < plain / 4
-    # What is measured is not measured again.
+    # Earlier measurements are kept.
     before = (tmp_path / 'revnet_memory.json').read_text(encoding='utf-8')
     assert revnet_memory.main([*command, '--memory_gb=0']) == 0
     assert (tmp_path / 'revnet_memory.json').read_text(encoding='utf-8') == before

@@ -1,4 +1,4 @@
-"""The study of streaming: the object store, the three ways of storing, what is measured of them, and what is told."""
+"""The study of streaming: the object store, the three layouts, the measurements and the report."""
 
 import concurrent.futures
 import http.client
@@ -36,7 +36,7 @@ LATENCY_MS = 60.0
 
 
 class Answer(NamedTuple):
-    """What a store answers to a request."""
+    """The answer of a store to a request."""
 
     status: int
     headers: Dict[str, str]
@@ -114,7 +114,7 @@ def listed(store: ObjectStore, query: str) -> Tuple[List[str], List[str]]:
         marker = root.findtext('NextMarker') or ''
 
 
-def test_a_listing_has_each_name_once_over_its_pages(store: ObjectStore) -> None:
+def test_store__listing_has_each_name_once_over_its_pages(store: ObjectStore) -> None:
     assert listed(store, '') == (sorted(NAMES), [])
     assert listed(store, 'delimiter=/') == (['c d&<é', 'empty'], ['a/'])
     assert listed(store, 'delimiter=/&prefix=a/') == (['a/1', 'a/2'], ['a/b/'])
@@ -122,7 +122,7 @@ def test_a_listing_has_each_name_once_over_its_pages(store: ObjectStore) -> None
     assert listed(store, 'prefix=none') == ([], [])
 
 
-def test_each_request_waits_and_is_counted_and_none_waits_for_another(store: ObjectStore) -> None:
+def test_store__delays_requests_independently_and_counts_them(store: ObjectStore) -> None:
     before = object_store.tally(store.address)
     begun = time.monotonic()
     for _ in range(4):
@@ -138,11 +138,11 @@ def test_each_request_waits_and_is_counted_and_none_waits_for_another(store: Obj
     assert (after.gets - before.gets, after.heads - before.heads, after.lists - before.lists) == (4, 16, 0)
     assert after.content_bytes - before.content_bytes == 400
     assert 2 <= after.most_at_once <= 16
-    # The next peak is one of its own.
+    # The peak is reset by each tally.
     assert object_store.tally(store.address).most_at_once == 0
 
 
-def test_the_store_ends_with_the_input_of_its_process(tmp_path: pathlib.Path) -> None:
+def test_store__ends_when_it_is_closed(tmp_path: pathlib.Path) -> None:
     with ObjectStore(str(tmp_path), 0) as store:
         assert object_store.tally(store.address)[:5] == Tally()[:5]
     with pytest.raises(OSError, match='refused'):
@@ -150,34 +150,34 @@ def test_the_store_ends_with_the_input_of_its_process(tmp_path: pathlib.Path) ->
 
 
 @pytest.mark.parametrize('argument', ['/no/such/folder', '--latency_ms=-1'])
-def test_the_store_refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+def test_store__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, 'argv', ['', argument, *([str(tmp_path)] if argument.startswith('--') else [])])
     with pytest.raises(SystemExit) as end:
         object_store.main()
     assert end.value.code == 2
 
 
-# The ways of storing.
+# The layouts.
 
 
 @pytest.fixture(scope='module')
 def data(photo_dir: str, tmp_path_factory: Any) -> DataSet:
-    """The five photographs, in three shards."""
+    """Five photographs, in three shards."""
     return measurement.write(photo_dir, str(tmp_path_factory.mktemp('data')), 1024, 2)
 
 
-# AutoGraph has nothing to convert here, and takes seconds to find that out.
+# AutoGraph would take seconds and convert nothing.
 @tf.autograph.experimental.do_not_convert
 def images_read(reading: Reading, data: DataSet) -> List[Tuple[int, bytes]]:
-    """Labels and encoded images of one pass over the files, as the pipeline of a reading reads them."""
+    """Labels and encoded images of one pass over the files, read by the pipeline of a reading."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         pipeline = measurement.pipeline(reading, data)
         if isinstance(pipeline, measurement.SingleFiles):
-            dataset = pipeline._storage().take(len(data.files))
+            dataset = pipeline.storage().take(len(data.files))
         else:
             paths = pipeline._format.find_shards(pipeline._config.data_dir, records.TRAIN)
             files = tf.data.Dataset.from_tensor_slices((paths, records.sizes_to_reach(paths)))
-            dataset = files.flat_map(pipeline._read_file).map(lambda record: pipeline._parse(record)[::2])
+            dataset = files.flat_map(pipeline._read_file).map(lambda record: pipeline.parse(record)[::2])
         encoded, label = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
         images = []
         while True:
@@ -194,12 +194,12 @@ def _send_images(sender: Connection, reading: Reading, data: DataSet, environmen
 
 @pytest.mark.parametrize('layout', [FILES, TAR, TFRECORD])
 @pytest.mark.parametrize('is_remote', [False, True])
-def test_each_way_gives_the_same_images(layout: str, is_remote: bool, data: DataSet, photos: List[Photo]) -> None:
+def test_layouts__give_the_same_images(layout: str, is_remote: bool, data: DataSet, photos: List[Photo]) -> None:
     expected = sorted((photo.label, photo.encoded) for photo in photos)
     if not is_remote:
         assert images_read(Reading(layout, None, 2), data) == expected
         return
-    # TensorFlow looks for a store once in a process.
+    # TensorFlow reads the address of a store once per process.
     with ObjectStore(data.folder, 0) as store:
         receiver, sender = measurement._processes.Pipe(duplex=False)
         arguments = sender, Reading(layout, 0, 2), data, store.environment
@@ -208,12 +208,12 @@ def test_each_way_gives_the_same_images(layout: str, is_remote: bool, data: Data
         sender.close()
         assert receiver.recv() == expected
         process.join()
-        # Each shard was sent once. Of single files, some of the next pass are read ahead.
+        # Each shard was sent once; some single files of the next pass were read ahead.
         sent = object_store.tally(store.address).content_bytes
         assert sent == data.content_bytes[layout] or (layout == FILES and sent > data.content_bytes[layout])
 
 
-def test_images_and_shards_are_as_many_as_asked_for(data: DataSet, photo_dir: str, tmp_path: pathlib.Path) -> None:
+def test_write__stores_as_many_images_as_requested(data: DataSet, photo_dir: str, tmp_path: pathlib.Path) -> None:
     assert (len(data.files), data.shards, data.num_classes) == (5, 3, 6)
     fewer = measurement.write(photo_dir, str(tmp_path), 3, 3)
     assert (len(fewer.files), fewer.shards) == (3, 1)
@@ -224,13 +224,13 @@ def test_images_and_shards_are_as_many_as_asked_for(data: DataSet, photo_dir: st
         assert fewer.content_bytes[layout] == sum(path.stat().st_size for path in paths)
 
 
-# What is measured.
+# Measurements.
 
 
-def test_latency_bounds_what_single_files_give_and_reading_ahead_brings_it_back(data: DataSet) -> None:
+def test_measure__latency_limits_single_files_and_reading_ahead_compensates(data: DataSet) -> None:
     local = measurement.measure(Reading(FILES, None, 1), data, 0.2)
     one, four = (measurement.measure(Reading(FILES, 40.0, ahead), data, 0.2) for ahead in (1, 4))
-    # Two requests for an image, one after the other: its content, and whether that was all.
+    # Two sequential requests per image: its content, and the end of the file.
     assert one.images_per_second <= 1000 / (2 * 40)
     assert 1000 / (2 * 40) < four.images_per_second <= 4 * 1000 / (2 * 40) * (1 + 4 / 8)
     assert (one.most_at_once, local.most_at_once) == (1, None) and 2 <= (four.most_at_once or 0) <= 4
@@ -241,7 +241,7 @@ def test_latency_bounds_what_single_files_give_and_reading_ahead_brings_it_back(
     assert one.disk_kb == four.disk_kb == 0 and (one.store_cpu_ms or 0) > 0
 
 
-def test_a_measurement_that_fails_is_named_and_the_others_stay(
+def test_measure__failure_is_recorded_and_other_measurements_are_kept(
     data: DataSet, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
     broken = data._replace(folder=str(tmp_path / 'broken'))
@@ -255,7 +255,7 @@ def test_a_measurement_that_fails_is_named_and_the_others_stay(
     assert [len(each) for each in found.measured.values()] == [2]
     ((reading, problem),) = found.failed.items()
     assert reading.layout == TFRECORD and f'{broken.folder}/tfrecord: no such folder' in problem
-    failed = report.sections(found)[-1]
+    failed = report.tables(found)[-1]
     assert failed.rows == [('TFRecord, local, 1 at a time', problem)]
 
 
@@ -263,13 +263,13 @@ def _die(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_is_ended_is_named(data: DataSet, monkeypatch: Any) -> None:
+def test_measure__killed_process_gives_its_exit_code(data: DataSet, monkeypatch: Any) -> None:
     monkeypatch.setattr(measurement, '_send', _die)
     with pytest.raises(MeasurementError, match='ended with exit code -9'):
         measurement.measure(Reading(FILES, None, 1), data, 0.01)
 
 
-# What is told.
+# The report.
 
 
 def results_of(values: Dict[Reading, List[float]]) -> Results:
@@ -280,17 +280,17 @@ def results_of(values: Dict[Reading, List[float]]) -> Results:
     return Results([0.0, 50.0], [1, 8], measured, {})
 
 
-def test_gains_are_of_pairs_in_a_round_beside_the_published() -> None:
+def test_gains__compare_measurements_in_the_same_round() -> None:
     a, b, c = [*COMPARED.values()][:3]
     found = results_of({a: [100.0, 200.0, 100.0], b: [110.0, 240.0, 100.0], c: [99.0, 240.0]})
     assert found.gain('B over A', report.SECOND) == pytest.approx((0.1, 0.0, 0.2))
     assert found.gain('C over B', report.SECOND) == pytest.approx((-0.05, -0.1, 0.0))
-    # Of 2.5 ms an image to 2 ms is a quarter more images.
+    # 2 ms an image instead of 2.5 ms: 25 % more images.
     found.measured[b] = [each._replace(cpu_ms=2.0) for each in found.measured[b]]
     assert found.gain('B over A', report.CPU_SECOND) == pytest.approx((0.25, 0.25, 0.25))
     assert found.gain('C over B', report.CPU_SECOND) == pytest.approx((-0.2, -0.2, -0.2))
-    compared, with_latency = report.sections(found)
-    assert compared.lines == [
+    compared, with_latency = report.tables(found)
+    assert compared.notes == [
         'B over A: images per second +10.0 % (+0.0 … +20.0), per CPU-second +25.0 % (+25.0 … +25.0); '
         'published: +11.2 %',
         'C over B: images per second -5.0 % (-10.0 … +0.0), per CPU-second -20.0 % (-20.0 … -20.0); '
@@ -299,13 +299,13 @@ def test_gains_are_of_pairs_in_a_round_beside_the_published() -> None:
     assert compared.rows[0][:2] == ('A: single files, local', '100 (100–200)')
     assert compared.rows[3][1:] == ('–',) * 5
     assert (a.read_ahead, a.latency_ms, c.latency_ms) == (8, None, 0)
-    # C is what the grid has at the same place.
+    # C is also a reading of the grid.
     assert [row[:4] for row in with_latency.rows if row[0] == 'tar shards'][1] == (
         *('tar shards', '8', '170 (99–240)', '–'),
     )
 
 
-def test_all_is_measured_once() -> None:
+def test_readings__have_no_duplicates() -> None:
     readings = Results([0.0, 50.0], [1, 8], {}, {}).readings()
     assert len(readings) == len(set(readings)) == 4 + 2 * 2 * 2
 
@@ -317,10 +317,11 @@ def test_all_is_measured_once() -> None:
         *('--repeats=0', '--seconds=nan', '--seconds=inf', '--images=0', '--data_dir=/no/such/folder', '--unknown'),
     ],
 )
-def test_wrong_arguments_are_refused(argument: str, tmp_path: pathlib.Path, capsys: Any) -> None:
-    with pytest.raises(SystemExit) as end:
-        streaming.main([f'--out={tmp_path}', argument])
-    assert end.value.code == 2
+def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+    try:
+        assert streaming.main([f'--out={tmp_path}', argument]) == 2
+    except SystemExit as end:  # argparse
+        assert end.code == 2
     error = capsys.readouterr().err
     assert argument.split('=')[0] in error and 'Traceback' not in error
 
@@ -329,7 +330,7 @@ def test_wrong_arguments_are_refused(argument: str, tmp_path: pathlib.Path, caps
 
 
 def check_files(out: pathlib.Path, stdout: str, readings: int, repeats: int) -> Dict[str, Any]:
-    """Checks what a run left against its numbers, which are returned."""
+    """Compares a run's files with its numbers, and returns these."""
     content: Dict[str, Any] = json.loads((out / streaming.JSON_FILE).read_text(encoding='utf-8'))
     markdown = (out / streaming.MARKDOWN_FILE).read_text(encoding='utf-8')
     assert content['published']['B over A'] == 0.112 and '+11.2 %' in markdown and '+11.2 %' in stdout
@@ -340,13 +341,15 @@ def check_files(out: pathlib.Path, stdout: str, readings: int, repeats: int) -> 
         assert median in markdown and median in stdout, reading['name']
     with PIL.Image.open(io.BytesIO((out / streaming.FIGURE_FILE).read_bytes())) as image:
         pixels = np.asarray(image.convert('RGB'))
-    # The bars of single files.
+    # The bars of single files are drawn.
     assert (pixels == [0x00, 0x72, 0xB2]).all(-1).sum() > 500
     return content
 
 
-def test_a_run_leaves_what_it_measured(photo_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any) -> None:
-    # Without tar shards, whose graph takes seconds to build.
+def test_command__writes_its_measurements(
+    photo_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    # Without tar shards: their graph takes seconds to build.
     few = {label: reading for label, reading in COMPARED.items() if reading.layout == FILES}
     monkeypatch.setattr(report, 'COMPARED', few)
     monkeypatch.setattr(Results, 'readings', lambda self: [*few.values()])
@@ -361,7 +364,7 @@ def run(*arguments: str) -> List[str]:
 
 
 @pytest.mark.slow
-def test_the_command_measures_all_ways(photo_dir: str, tmp_path: pathlib.Path) -> None:
+def test_command__measures_all_readings(photo_dir: str, tmp_path: pathlib.Path) -> None:
     flags = [f'--out={tmp_path}', f'--data_dir={photo_dir}', '--seconds=0.1', '--repeats=1']
     done = subprocess.run(
         run(*flags, '--latencies=0,40', '--read_ahead=1,8'), capture_output=True, text=True, timeout=300
@@ -372,16 +375,16 @@ def test_the_command_measures_all_ways(photo_dir: str, tmp_path: pathlib.Path) -
         (each['layout'], each['latency_ms'], each['read_ahead']): each['measurements'][0]
         for each in content['readings']
     }
-    # Requests for an image: two, and two for each shard of up to two images, of less than 1 MiB.
+    # Two requests per image, and two per shard of up to two images below 1 MiB.
     assert of[FILES, 0, 8]['requests'] == pytest.approx(2000, rel=0.1)
     assert of[TAR, 0, 8]['requests'] == pytest.approx(1000 * 2 * 3 / 5, rel=0.3)
-    # What latency takes from single files, and what comes back.
+    # Latency limits single files, and reading ahead compensates.
     assert of[FILES, 40, 1]['images_per_second'] <= 12.5 < of[FILES, 40, 8]['images_per_second']
     assert of[TAR, 40, 1]['images_per_second'] > of[FILES, 40, 1]['images_per_second']
 
 
 @pytest.mark.slow
-def test_a_run_that_is_interrupted_keeps_what_there_is(photo_dir: str, tmp_path: pathlib.Path) -> None:
+def test_command__interruption_keeps_the_measurements(photo_dir: str, tmp_path: pathlib.Path) -> None:
     flags = [f'--out={tmp_path}', f'--data_dir={photo_dir}', '--seconds=0.1', '--repeats=1000']
     process = subprocess.Popen(run(*flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""Kubernetes jobs of trials: what the trial says, and what deploy/job.yaml says for every job."""
+"""Kubernetes jobs: the parts from the trial, and those from deploy/job.yaml."""
 
 import pathlib
 import re
@@ -7,8 +7,8 @@ from typing import Any, List
 import pytest
 import yaml
 
-from inception_v3 import flags
 from inception_v3.config import ConfigError
+from inception_v3.settings import flags
 from studies.sweep import gke
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -30,7 +30,7 @@ def container_of(manifest: Any) -> Any:
     return container
 
 
-def test_a_job_runs_the_trial_on_a_tpu_of_its_size() -> None:
+def test_manifests__job_runs_the_trial_on_a_tpu_of_its_size() -> None:
     trials = [job('a', '--seed=1'), job('b', '--num_shards=32', '--train_batch_size=4096')]
     first, second = manifests_of(*trials)
     assert container_of(first)['image'] == IMAGE
@@ -41,12 +41,12 @@ def test_a_job_runs_the_trial_on_a_tpu_of_its_size() -> None:
         '--seed=1',
     ]
     assert container_of(first)['resources'] == {'limits': {'cloud-tpus.google.com/v2': 8}}
-    # A slice has many addresses: what Kubernetes puts there is a list.
+    # A slice has several addresses, and Kubernetes inserts a list.
     assert container_of(second)['args'][0] == '--tpu=$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
     assert container_of(second)['resources'] == {'limits': {'cloud-tpus.google.com/v2': 32}}
 
 
-def test_the_program_takes_the_arguments_once_the_address_is_in_them() -> None:
+def test_manifests__program_accepts_the_arguments_with_an_address() -> None:
     trial = job('a', '--seed=1')
     (manifest,) = manifests_of(trial)
     address, *rest = container_of(manifest)['args']
@@ -55,7 +55,7 @@ def test_the_program_takes_the_arguments_once_the_address_is_in_them() -> None:
     assert (config.config.seed, config.config.model_dir) == (1, 'gs://bucket/study/a')
 
 
-def test_what_holds_for_every_job_is_what_the_shipped_job_says() -> None:
+def test_manifests__other_fields_are_those_of_deploy_job_yaml() -> None:
     shipped = yaml.safe_load((ROOT / 'deploy' / 'job.yaml').read_text())
     (manifest,) = manifests_of(job('a'))
     for key in ('backoffLimit', 'podFailurePolicy'):
@@ -65,10 +65,10 @@ def test_what_holds_for_every_job_is_what_the_shipped_job_says() -> None:
     assert manifest['spec']['template']['metadata'] == shipped['spec']['template']['metadata']
 
 
-def test_names_are_allowed_and_stay_different() -> None:
+def test_names__are_valid_and_unique() -> None:
     long = 'optimizer=RMS,learning_rate=0.165,learning_rate_decay=0.94,train_batch_size='
     names = ['A=1', 'a=1', 'ä', '=', *(f'{long}{size}/seed-1' for size in (1024, 2048))]
-    # The last is the first in the folder of another sweep.
+    # The last job is the first one in the folder of another sweep.
     jobs = [*map(job, names), job(names[0], '--model_dir=gs://bucket/study/b')]
     found = [manifest['metadata']['name'] for manifest in manifests_of(*jobs)]
     assert len(set(found)) == len(jobs)
@@ -84,14 +84,14 @@ def test_names_are_allowed_and_stay_different() -> None:
         (['--use_tpu=False'], 'b: --emit=gke makes jobs for TPUs'),
         (['--tpu=emulated:8'], 'b: --emit=gke makes jobs for TPUs'),
         (['--tpu=node'], 'b: leave out --tpu and --master'),
-        (['--model_dir=runs/b'], 'b: --model_dir=runs/b: a job on a TPU needs a folder on gs://'),
-        (['--data_dir='], 'b: --data_dir=: a job on a TPU needs a folder on gs://'),
+        (['--model_dir=runs/b'], 'b: --model_dir=runs/b: must be a folder on gs:// for a job on a TPU'),
+        (['--data_dir='], 'b: --data_dir=: must be a folder on gs:// for a job on a TPU'),
     ],
 )
-def test_what_cannot_be_a_job_is_refused(arguments: List[str], message: str) -> None:
+def test_manifests__refuse_trials_that_cannot_be_jobs(arguments: List[str], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         manifests_of(job('a'), job('b', *arguments))
 
 
-def test_made_up_images_need_no_folder() -> None:
+def test_manifests__fake_data_needs_no_folder() -> None:
     assert len(manifests_of(job('a', '--data_dir=', '--use_data=fake'))) == 1

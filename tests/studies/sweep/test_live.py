@@ -1,4 +1,4 @@
-"""What a sweep shows, on a terminal and elsewhere, of trials that leave real files."""
+"""The progress of trials that write real files, on a terminal and elsewhere."""
 
 import io
 import os
@@ -17,7 +17,7 @@ from studies.sweep.trials import Outcome, State, Trial
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -49,27 +49,27 @@ def evaluate(trial: Trial, step: int, top_1: float) -> None:
     append_evaluation(trial.model_dir, values)
 
 
-def test_a_trial_is_followed_by_its_log_and_its_results(two_trials: List[Trial], clock: List[float]) -> None:
+def test_progress__follows_log_and_results(two_trials: List[Trial], clock: List[float]) -> None:
     trial = two_trials[0]
     append(trial, '12:00:00 step 900 of 1500, loss 0.1000, 10.0 images/s, 0:01 left\n')
     progress = Progress(trial, State.STOPPED)
     assert progress.cells() == ('stopped', '', '', '', '')
     progress.start()
-    progress.look()
-    assert progress.cells() == ('starting', '', '', '', ''), 'the log of an earlier start is passed over'
+    progress.read()
+    assert progress.cells() == ('starting', '', '', '', ''), 'the log of an earlier start is skipped'
     append(trial, '12:00:15 step 30 of 1500, loss 2.5000, 100.0 images/s, 8:00 left\n12:00:30 step 60 of 15')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('training', '30 of 1,500', '2.5000', '', '8:00')
     clock[0] += 15
     append(trial, '00, loss 2.2500, 100.0 images/s, 7:45 left\n')
-    assert progress.cells()[-1] == '7:45', 'the clock goes on between lines'
+    assert progress.cells()[-1] == '7:45', 'the clock runs between lines'
     clock[0] += 5
-    progress.look()
+    progress.read()
     clock[0] += 5
     assert progress.cells() == ('training', '60 of 1,500', '2.2500', '', '7:40')
     evaluate(trial, 500, 0.25)
     append(trial, '12:02:30 preparing to evaluate step 500\n')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('evaluating', '500 of 1,500', '', '25.00%', ''), 'the loss is of step 60'
     assert str(progress).startswith('optimizer=sgd/seed-1: evaluating, step 500 of 1,500, top-1 25.00%')
     evaluate(trial, 1500, 0.75)
@@ -78,25 +78,25 @@ def test_a_trial_is_followed_by_its_log_and_its_results(two_trials: List[Trial],
     assert progress.cells() == ('done', '1,500 of 1,500', '', '75.00%', '') and progress.seconds == 30
 
 
-def test_between_two_trainings_no_time_is_left_of_the_first(two_trials: List[Trial], clock: List[float]) -> None:
+def test_progress__forgets_the_time_left_of_an_earlier_training(two_trials: List[Trial], clock: List[float]) -> None:
     trial = two_trials[0]
     progress = Progress(trial, State.STOPPED)
     progress.start()
     append(trial, '12:00:00 step 500 of 1500, loss 2.5000, 100.0 images/s, 1:00 left\n')
     append(trial, '12:00:01 preparing to evaluate step 500\n')
     evaluate(trial, 500, 0.25)
-    progress.look()
+    progress.read()
     assert progress.cells() == ('evaluating', '500 of 1,500', '2.5000', '25.00%', '')
     clock[0] += 90
     append(trial, '12:01:31 preparing to train, 1500 steps in all\n')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('training', '500 of 1,500', '2.5000', '25.00%', '')
     append(trial, '12:01:50 step 502 of 1500, loss 2.2500, 100.0 images/s, 0:58 left\n')
-    progress.look()
+    progress.read()
     assert progress.cells() == ('training', '502 of 1,500', '2.2500', '25.00%', '0:58')
 
 
-def test_elsewhere_plain_lines_come_now_and_then(two_trials: List[Trial], clock: List[float]) -> None:
+def test_display__prints_plain_lines_without_a_terminal(two_trials: List[Trial], clock: List[float]) -> None:
     stream = io.StringIO()
     all_progress = [Progress(trial, State.WAITING) for trial in two_trials]
     with Display(stream, all_progress) as display:
@@ -111,9 +111,7 @@ def test_elsewhere_plain_lines_come_now_and_then(two_trials: List[Trial], clock:
     assert '\x1b' not in stream.getvalue()
 
 
-def test_on_a_terminal_all_trials_stand_in_a_table(
-    two_trials: List[Trial], monkeypatch: Any, clock: List[float]
-) -> None:
+def test_display__shows_a_table_on_a_terminal(two_trials: List[Trial], monkeypatch: Any, clock: List[float]) -> None:
     monkeypatch.setenv('TERM', 'xterm')
     stream = Terminal()
     evaluate(two_trials[1], 1500, 0.5)
@@ -124,12 +122,10 @@ def test_on_a_terminal_all_trials_stand_in_a_table(
     last = text[text.rindex('time left') :]
     assert re.search(r'optimizer=sgd/seed-1 +waiting', last)
     assert re.search(r'optimizer=RMS/seed-1 +done +1,500 of 1,500 +50\.00%', last)
-    assert '1 of 2 trials are done, 1 waiting' in last
+    assert '1 of 2 trials done, 1 waiting' in last
 
 
-def test_of_more_trials_than_lines_those_that_run_and_failed_are_shown(
-    tmp_path: pathlib.Path, monkeypatch: Any
-) -> None:
+def test_display__short_terminal_shows_running_and_failed_trials(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     monkeypatch.setenv('TERM', 'xterm')
     monkeypatch.setenv('LINES', '12')
     monkeypatch.setenv('COLUMNS', '100')
@@ -142,5 +138,5 @@ def test_of_more_trials_than_lines_those_that_run_and_failed_are_shown(
     with display:
         text = stream.getvalue()
     assert 'seed-21 ' in text and 'seed-31 ' in text and 'seed-40 ' not in text
-    assert '38 of 40 trials are done, 1 running, 1 failed; 35 are not shown' in text
-    assert 'seed-40 ' in stream.getvalue(), 'in the end there is room for all'
+    assert '38 of 40 trials done, 1 running, 1 failed; 35 not shown' in text
+    assert 'seed-40 ' in stream.getvalue(), 'the final table has all trials'

@@ -1,4 +1,4 @@
-"""Sweeps on a Ray cluster of two nodes and a head, all on this machine and reachable from nowhere else."""
+"""Sweeps on a Ray cluster of two nodes and a head, all on this machine."""
 
 import json
 import pathlib
@@ -20,9 +20,9 @@ from ray.cluster_utils import Cluster
 from studies.study import StudyError
 from studies.sweep.ray_cluster import RayCluster
 
-# Of a node: one trial at a time.
+# Resources of a node: one trial at a time.
 NODE: Any = {'num_cpus': 1, 'object_store_memory': 80 << 20, 'node_ip_address': '127.0.0.1'}
-# How soon a node that does not answer is dead; by itself Ray gives it half a minute.
+# A node that does not answer counts as dead after five seconds; Ray's default is half a minute.
 HEALTH = {'health_check_initial_delay_ms': 0, 'health_check_period_ms': 1000, 'health_check_failure_threshold': 5}
 CONNECTS = """
 import sys
@@ -33,7 +33,7 @@ RayCluster(sys.argv[1], 1, ['true'], sys.argv[2])
 
 @pytest.fixture
 def cluster(monkeypatch: Any) -> Iterator[Cluster]:
-    # Else Ray takes 127.0.0.1 for another address of this machine.
+    # Otherwise Ray replaces 127.0.0.1 by another address of this machine.
     monkeypatch.setenv('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
     monkeypatch.setenv('RAY_USAGE_STATS_ENABLED', '0')
     cluster = Cluster(
@@ -54,7 +54,7 @@ def claim_in(trial: pathlib.Path) -> Any:
 
 
 def raylet_of(process: int) -> int:
-    """The node that runs a trial: its process is a child of Ray's worker, which is a child of the node's daemon."""
+    """The PID of the node that runs a trial: the daemon starts Ray's worker, which starts the trial's process."""
     for _ in range(2):
         process = int(pathlib.Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[1])
     return process
@@ -65,11 +65,11 @@ def has_trained(trial: pathlib.Path) -> bool:
 
 
 @pytest.mark.slow
-def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
+def test_sweep__runs_on_all_nodes_and_survives_the_loss_of_one(
     digits_dir: str, tmp_path: pathlib.Path, cluster: Cluster
 ) -> None:
     nodes = [cluster.add_node(**NODE) for _ in range(2)]
-    # Of all nodes at its own address, a sweep goes through one, whichever that is. It has to live.
+    # A sweep connects through one of the nodes at its own address; that node must stay alive.
     entry = get_node_to_connect_for_driver(cluster.gcs_address, NODE['node_ip_address'])['raylet_socket_name']
     doomed = next(node for node in nodes if node.raylet_socket_name != entry)
     flags: Any = {'data_dir': digits_dir, 'save_checkpoints_secs': 1, 'train_steps': 300, 'train_steps_per_eval': 300}
@@ -88,10 +88,10 @@ def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
         code, output = whole.end()
     finally:
         whole.process.kill()
-    assert code == 0 and '2 of 2 trials are done' in output, output
-    assert 'going on from' in (lost / 'log.txt').read_text()
+    assert code == 0 and '2 of 2 trials done' in output, output
+    assert 'resuming from' in (lost / 'log.txt').read_text()
 
-    # Ctrl-C is passed on to the node.
+    # Ctrl-C reaches the trial on its node.
     study = study_file(tmp_path, '[]', **{**flags, 'train_steps': 10**6})
     whole = WholeSweep(study, f'--out={tmp_path}/long', f'--ray={cluster.address}')
     trial = tmp_path / 'long' / 'trials' / 'default' / 'seed-1'
@@ -105,7 +105,7 @@ def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
     assert json.loads((trial / 'outcome.json').read_text())['exit_code'] == 75
     assert not claim_in(trial)
 
-    # A folder that the nodes cannot see.
+    # A folder that the nodes cannot read.
     arguments = [sys.executable, '-c', CONNECTS, cluster.address, str(tmp_path / 'nowhere')]
     refused = subprocess.run(arguments, stderr=subprocess.PIPE, text=True)
     assert refused.returncode == 1 and f'--out={tmp_path}/nowhere: ' in refused.stderr
@@ -120,6 +120,6 @@ def test_trials_run_on_all_nodes_and_elsewhere_when_one_dies(
         ('127.0.0.1:1', r'cannot be reached: Connection refused'),
     ],
 )
-def test_a_cluster_that_is_not_there_is_told_at_once(address: str, message: str) -> None:
+def test_connect__missing_cluster_is_reported_at_once(address: str, message: str) -> None:
     with pytest.raises(StudyError, match=message):
         RayCluster(address, 1, ['true'], 'nowhere')

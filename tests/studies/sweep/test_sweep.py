@@ -1,4 +1,4 @@
-"""Sweeps: whole ones of the program with one layer, and what becomes of trials as processes."""
+"""Sweeps of a network with one layer, and the scheduling of trials as processes."""
 
 import io
 import json
@@ -11,17 +11,18 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Type
 
 import pytest
 import yaml
 
+from console.errors import TerminatedError
 from inception_v3.model_dir.evaluations import read_evaluations
 from studies.study import Study
 from studies.sweep import __main__ as sweep
-from studies.sweep import trials
-from studies.sweep.__main__ import Stopping, perform
+from studies.sweep import plan, trials
 from studies.sweep.live import Display, Progress
+from studies.sweep.scheduler import Stopping, perform
 from studies.sweep.trials import State
 from studies.sweep.workers import ThisMachine
 from tests.support.processes import shell, text_of, wait_for
@@ -37,12 +38,12 @@ def mistake(capsys: Any, *arguments: str) -> str:
     return capsys.readouterr().err
 
 
-def test_a_sweep_runs_what_is_not_done_and_reports(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_sweep__runs_trials_that_are_not_done_and_reports(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
     axes = '[{cases: {fine: {}, wild: {learning_rate: 1.0e+30}}}]'
     file, out = study_file(tmp_path, axes, data_dir=digits_dir), f'--out={tmp_path}/out'
     assert sweep_of(file, out, '--workers=2') == 1
     output = capsys.readouterr()
-    assert '1 of 2 trials are done, 1 failed' in output.out
+    assert '1 of 2 trials done, 1 failed' in output.out
     assert re.search(r'fine +1 of 1 seeds  top-1 [\d.]+ %  top-5 [\d.]+ %  cross-entropy [\d.]+ nats\n', output.out)
     fine, wild = (tmp_path / 'out' / 'trials' / case / 'seed-1' for case in ('fine', 'wild'))
     outcomes = {folder: json.loads((folder / 'outcome.json').read_text()) for folder in (fine, wild)}
@@ -61,7 +62,7 @@ def test_a_sweep_runs_what_is_not_done_and_reports(digits_dir: str, tmp_path: pa
     start = json.loads((fine / 'model' / 'starts.jsonl').read_text())
     assert shlex.split(study['commands']['fine/seed-1'])[3:] == start['command'][1:]
 
-    # What is done is not run again.
+    # A trial that is done is not run again.
     before = (fine / 'outcome.json').read_text()
     assert sweep_of(file, out, '--filter=fine*') == 0
     assert (fine / 'outcome.json').read_text() == before and len(
@@ -71,7 +72,7 @@ def test_a_sweep_runs_what_is_not_done_and_reports(digits_dir: str, tmp_path: pa
     listed = capsys.readouterr().out.splitlines()[-2:]
     assert [line.rpartition('  # ')[2] for line in listed] == ['done', 'failed']
 
-    # Nor is it mixed with what would be run with other flags, or of another study.
+    # Runs with other flags, or of another study, are not mixed in.
     study_file(tmp_path, axes, data_dir=digits_dir, learning_rate=0.5)
     assert f'{fine}: was run with other flags than the study has now (learning_rate: 0.06 -> 0.5)' in mistake(
         capsys, file, out
@@ -81,7 +82,7 @@ def test_a_sweep_runs_what_is_not_done_and_reports(digits_dir: str, tmp_path: pa
     assert (fine / 'outcome.json').read_text() == before
 
 
-def test_the_list_is_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_list__prints_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', seeds=2, data_dir='a b')
     out = f'--out={tmp_path}/out'
     assert sweep_of(file, out, '--list') == 0
@@ -104,17 +105,19 @@ def test_the_list_is_command_lines_for_a_shell(tmp_path: pathlib.Path, capsys: A
     [
         (
             ['--filter=*adam*'],
-            r'--filter=\*adam\*: no trial has such a name\. There are optimizer=sgd/seed-1, optimizer=RMS/',
+            r'--filter=\*adam\*: matches no trial\. The trials are optimizer=sgd/seed-1, optimizer=RMS/',
         ),
-        (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a folder of this machine'),
+        (['--out=gs://bucket/out'], r'--out=gs://bucket/out: must be a local folder'),
         (['--digits'], r'rates\.yaml: .*has no small version'),
-        (['--out='], r'--out=: must be the path of a folder'),
+        (['--out='], r'--out: must be the path of a folder'),
         (['--limit=0'], r'--limit: 0: must be a whole number, at least 1'),
-        (['--', '--preset=imagenet'], r'after --: only flags of a run; a preset is for the study to name'),
-        (['--', '--flagfile={}/flags'], r'after --: only flags of a run; a preset is for the study to name'),
+        (['--', '--preset=imagenet'], r'after --: only flags of a run are allowed; the study names the preset'),
+        (['--', '--flagfile={}/flags'], r'after --: only flags of a run are allowed; the study names the preset'),
     ],
 )
-def test_what_cannot_be_done_is_told(tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str) -> None:
+def test_sweep__refuses_wrong_arguments(
+    tmp_path: pathlib.Path, capsys: Any, arguments: List[str], message: str
+) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir='nowhere')
     (tmp_path / 'flags').write_text('--train_steps=9\n--preset=imagenet\n')
     arguments = [argument.format(tmp_path) for argument in arguments]
@@ -125,22 +128,23 @@ def test_what_cannot_be_done_is_told(tmp_path: pathlib.Path, capsys: Any, argume
     assert re.search(message, capsys.readouterr().err)
 
 
-def test_a_tpu_is_for_one_trial_at_a_time(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_sweep__refuses_a_tpu_shared_by_concurrent_trials(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]', data_dir=digits_dir)
-    told = mistake(capsys, file, f'--out={tmp_path}/out', '--workers=2', '--', '--tpu=node')
+    message = mistake(capsys, file, f'--out={tmp_path}/out', '--workers=2', '--', '--tpu=node')
     assert (
-        '--tpu=node: is of several trials, and would run 2 at a time, but a TPU runs one. Leave out --workers' in told
+        '--tpu=node: several trials use this TPU, and 2 would run at a time, but a TPU runs one program. Leave out'
+        in message
     )
     assert not (tmp_path / 'out' / 'trials').exists()
 
 
-def test_flags_for_every_trial_may_have_any_value(tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_flags__value_may_be_a_separate_word(tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[]')
     assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir', 'presets/x') == 0
     assert '--data_dir=presets/x' in capsys.readouterr().out
 
 
-def test_what_the_program_would_refuse_is_told_before_anything_runs(tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_sweep__checks_flags_and_data_before_running(tmp_path: pathlib.Path, capsys: Any) -> None:
     out = f'--out={tmp_path}/out'
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, Adam]}}]')
     assert f'{file}: case optimizer=Adam: --optimizer=Adam: must be sgd, momentum or RMS' in mistake(capsys, file, out)
@@ -149,30 +153,30 @@ def test_what_the_program_would_refuse_is_told_before_anything_runs(tmp_path: pa
     assert not (tmp_path / 'out' / 'trials').exists()
 
 
-def test_two_sweeps_in_a_folder_are_refused(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_sweep__refuses_a_folder_in_use(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[]', data_dir=digits_dir)
     (tmp_path / 'out').mkdir()
     folder = os.open(str(tmp_path / 'out'), os.O_RDONLY)
     try:
-        sweep._lock(folder, 'out')
-        assert 'another sweep runs there' in mistake(capsys, file, f'--out={tmp_path}/out')
+        plan.lock(folder, 'out')
+        assert 'another sweep is running there' in mistake(capsys, file, f'--out={tmp_path}/out')
     finally:
         os.close(folder)
 
 
 class Performance:
-    """A sweep of shell scripts."""
+    """A sweep whose trials are shell scripts."""
 
     def __init__(self, tmp_path: pathlib.Path, script: str, seeds: int, workers: int):
         study = Study(preset='digits', seeds=seeds)
         self.all_progress = [Progress(t, State.WAITING) for t in trials.trials_of(study, str(tmp_path / 'out'))]
-        self.told: List[Dict[State, int]] = []
+        self.reported: List[Dict[State, int]] = []
         self.screen = io.StringIO()
         self.place = ThisMachine(workers, shell(script))
 
     def run(self) -> Stopping:
         with Stopping() as stopping, Display(self.screen, self.all_progress) as display:
-            perform(self.all_progress, self.place, display, stopping, lambda: self.told.append(self.states()))
+            perform(self.all_progress, self.place, display, stopping, lambda: self.reported.append(self.states()))
         return stopping
 
     def states(self) -> Dict[State, int]:
@@ -183,21 +187,21 @@ class Performance:
         return [text_of(progress.trial.log) for progress in self.all_progress]
 
 
-def test_as_many_run_at_a_time_as_there_are_workers_and_a_failure_stops_none(tmp_path: pathlib.Path) -> None:
-    # The third fails; each writes down how many run beside it.
+def test_perform__runs_one_trial_per_worker_and_continues_after_a_failure(tmp_path: pathlib.Path) -> None:
+    # The third trial fails; each records the number of concurrent trials.
     script = f'cd {tmp_path}; touch $$.runs; sleep 0.3; set -- "$*" *.runs; echo $(($# - 1)); sleep 0.1; rm $$.runs'
     script += '; case "$*" in *seed=3*) exit 1; esac'
     performance = Performance(tmp_path, script, seeds=5, workers=2)
-    stopping = performance.run()
-    assert performance.states() == {State.DONE: 4, State.FAILED: 1} and stopping.exit_code is None
+    performance.run().check()
+    assert performance.states() == {State.DONE: 4, State.FAILED: 1}
     beside = [log.strip() for log in performance.logs()]
     assert max(beside) == '2' and min(beside) in '12'
-    # What is told is told while the next ones run.
-    assert performance.told and all(told[State.RUNNING] for told in performance.told)
+    # Reports are written while the next trials run.
+    assert performance.reported and all(states[State.RUNNING] for states in performance.reported)
     assert 'default/seed-3: failed after 0:0' in performance.screen.getvalue()
 
 
-def test_what_cannot_be_started_is_a_failure_of_that_trial(tmp_path: pathlib.Path) -> None:
+def test_perform__trial_that_cannot_be_started_fails_alone(tmp_path: pathlib.Path) -> None:
     performance = Performance(tmp_path, 'exit 0', seeds=2, workers=1)
     blocked = pathlib.Path(performance.all_progress[0].trial.folder)
     blocked.parent.mkdir(parents=True)
@@ -207,25 +211,29 @@ def test_what_cannot_be_started_is_a_failure_of_that_trial(tmp_path: pathlib.Pat
     assert 'cannot be started' in performance.all_progress[0].reason
 
 
-@pytest.mark.parametrize(('number', 'exit_code'), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
-def test_a_signal_is_passed_on_and_waited_for(tmp_path: pathlib.Path, number: signal.Signals, exit_code: int) -> None:
+@pytest.mark.parametrize(('number', 'error'), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TerminatedError)])
+def test_signal__ends_running_trials_and_is_raised_after_them(
+    tmp_path: pathlib.Path, number: signal.Signals, error: Type[BaseException]
+) -> None:
     script = 'trap "sleep 0.5; echo saved; exit 75" TERM; echo ready; while :; do sleep 0.05; done'
     performance = Performance(tmp_path, script, seeds=3, workers=2)
     _when(lambda: performance.logs()[:2] == ['ready\n'] * 2, [number])
-    assert performance.run().exit_code == exit_code
+    with pytest.raises(error):
+        performance.run().check()
     assert performance.logs() == ['ready\nsaved\n'] * 2 + ['']
     assert performance.states() == {State.STOPPED: 2, State.WAITING: 1}
 
 
-def test_a_second_signal_kills(tmp_path: pathlib.Path) -> None:
+def test_signal__second_one_kills(tmp_path: pathlib.Path) -> None:
     performance = Performance(tmp_path, 'trap "" TERM; echo ready; while :; do sleep 0.05; done', seeds=1, workers=1)
     _when(lambda: performance.logs() == ['ready\n'], [signal.SIGINT, signal.SIGINT])
-    assert performance.run().exit_code == 130
+    with pytest.raises(KeyboardInterrupt):
+        performance.run().check()
     assert performance.all_progress[0].reason == 'ended by SIGKILL'
 
 
 def _when(condition: Any, signals: List[signal.Signals]) -> None:
-    """Sends signals to this process, half a second apart, when a condition holds."""
+    """Sends signals to this process, half a second apart, once a condition holds."""
 
     def send() -> None:
         wait_for(condition)
@@ -237,23 +245,21 @@ def _when(condition: Any, signals: List[signal.Signals]) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
-    digits_dir: str, tmp_path: pathlib.Path
-) -> None:
+def test_sweep__resumes_and_gives_the_results_of_a_trial_run_alone(digits_dir: str, tmp_path: pathlib.Path) -> None:
     changes: Any = {'train_steps_per_eval': 1000, 'data_dir': digits_dir, 'save_checkpoints_secs': 1}
     arguments = [study_file(tmp_path, '[{grid: {train_steps: [300, 500]}}]', **changes), f'--out={tmp_path}/out']
     first, second = (tmp_path / 'out' / 'trials' / f'train_steps={steps}' / 'seed-1' for steps in (300, 500))
 
-    # Ctrl-C while the first one trains.
+    # Ctrl-C while the first trial trains.
     whole = WholeSweep(*arguments)
     wait_for(lambda: (first / 'model' / 'model.ckpt-0.index').exists())
     whole.process.send_signal(signal.SIGINT)
     code, output = whole.end()
-    assert code == 130 and 'stopped; the same command goes on' in output, output
+    assert code == 130 and 'interrupted; the same command resumes the sweep' in output, output
     assert json.loads((first / 'outcome.json').read_text())['exit_code'] == 75
     assert not second.exists()
 
-    # Killed while the second one trains: that is lost, and does not run on.
+    # Killed while the second trial trains: the trial ends, too, and has no outcome.
     whole = WholeSweep(*arguments)
     wait_for(lambda: list((second / 'model').glob('model.ckpt-[1-9]*.meta')), 180)
     claim = json.loads((second / 'model' / 'trainer.json').read_text())
@@ -265,11 +271,11 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     done = (first / 'outcome.json').read_text()
 
     code, output = WholeSweep(*arguments).end()
-    assert code == 0 and '2 of 2 trials are done' in output, output
+    assert code == 0 and '2 of 2 trials done' in output, output
     assert (first / 'outcome.json').read_text() == done
-    assert 'going on from' in (second / 'log.txt').read_text()
+    assert 'resuming from' in (second / 'log.txt').read_text()
 
-    # Copied out and run alone: the same to the bit.
+    # Copied and run alone, the trial gives the same bits.
     alone = tmp_path / 'copied out'
     alone.mkdir()
     shutil.copy(str(second / 'command.sh'), str(alone))
@@ -280,7 +286,7 @@ def test_what_was_interrupted_or_killed_goes_on_and_ends_as_if_run_alone(
     assert (mine.top_1, mine.top_5, mine.cross_entropy) == (others.top_1, others.top_5, others.cross_entropy)
 
 
-def test_a_list_whose_reader_has_seen_enough_is_no_failure(
+def test_list__reader_that_closes_the_pipe_prints_no_error(
     tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any
 ) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
@@ -288,26 +294,26 @@ def test_a_list_whose_reader_has_seen_enough_is_no_failure(
     os.close(reader)
     with open(writer, 'w') as output:
         monkeypatch.setattr(sys, 'stdout', output)
-        assert sweep_of(file, f'--out={tmp_path}/out', '--list') == 0
-    assert 'error' not in capsys.readouterr().err
+        assert sweep_of(file, f'--out={tmp_path}/out', '--list') == 1
+    assert not capsys.readouterr().err
 
 
-def test_flags_after_two_hyphens_are_every_trials(tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_flags__after_two_hyphens_apply_to_every_trial(tmp_path: pathlib.Path, capsys: Any) -> None:
     file = study_file(tmp_path, '[{grid: {optimizer: [sgd, RMS]}}]')
     assert sweep_of(file, f'--out={tmp_path}/out', '--list', '--', '--data_dir=mine', '--train_steps', '7') == 0
     listed = capsys.readouterr().out.splitlines()
     assert len(listed) == 2 and all('--data_dir=mine' in line and '--train_steps=7' in line for line in listed)
     for arguments, message in (
         (['--optimizer=sgd'], '--optimizer: varies in the study'),
-        (['--seed=3'], "seed: is the sweep's to give"),
-        (['--preset=digits'], 'a preset is for the study to name'),
+        (['--seed=3'], 'seed: is set by the sweep'),
+        (['--preset=digits'], 'the study names the preset'),
         (['--trian_steps=3'], "Unknown command line flag 'trian_steps'"),
         (['stray'], 'stray: not a flag'),
     ):
         assert message in mistake(capsys, file, '--', *arguments)
 
 
-def test_a_study_becomes_jobs_for_kubernetes(tmp_path: pathlib.Path, capsys: Any) -> None:
+def test_emit__prints_kubernetes_jobs(tmp_path: pathlib.Path, capsys: Any) -> None:
     shipped = str(pathlib.Path(sweep.__file__).resolve().parents[1] / 'shipped' / 'large_batch.py')
     arguments = (shipped, '--out=gs://bucket/study', '--emit=gke', '--filter=*warm-up/seed-2')
     data = ('--', '--data_dir=gs://bucket/imagenet')
@@ -321,4 +327,4 @@ def test_a_study_becomes_jobs_for_kubernetes(tmp_path: pathlib.Path, capsys: Any
         '--model_dir=gs://bucket/study/trials/batch=1024,warm-up/seed-2/model',
     ]
     assert '--image' in mistake(capsys, *arguments, *data)
-    assert 'needs a folder on gs://' in mistake(capsys, *arguments, '--image=mine')
+    assert 'must be a folder on gs://' in mistake(capsys, *arguments, '--image=mine')

@@ -1,4 +1,4 @@
-"""Trials: their command lines, what their folders tell of them, and what they cost."""
+"""Trials: command lines, states and cost."""
 
 import os
 import pathlib
@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from inception_v3 import flags
+from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
-from inception_v3.model_dir.files import CONFIG_FILE, now, write_whole
+from inception_v3.model_dir.files import CONFIG_FILE, now
+from inception_v3.settings import flags
 from studies.study import Study, StudyError, cases, grid
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
@@ -33,7 +34,7 @@ def evaluation(step: int) -> Evaluation:
     return Evaluation(step, f'model.ckpt-{step}', 'average', 0.5, 0.9, 1.5, 359, 1.0, '2026-01-01T00:00:00+00:00')
 
 
-def test_a_trial_is_a_complete_command_line_in_a_folder_of_its_own() -> None:
+def test_trials_of__complete_command_lines_with_folders_of_their_own() -> None:
     study = Study(preset='digits', flags={'width': 80}, axes=[grid(optimizer=['sgd', 'RMS'])], seeds=(4, 2))
     found = trials.trials_of(study, 'out')
     assert [trial.name for trial in found] == [
@@ -48,7 +49,7 @@ def test_a_trial_is_a_complete_command_line_in_a_folder_of_its_own() -> None:
     assert config == third.config
 
 
-def test_what_the_program_refuses_is_refused_with_the_name_of_the_case() -> None:
+def test_trials_of__refusal_names_the_case() -> None:
     study = Study(axes=[cases({'fine': {}, 'odd': {'train_batch_size': 1000, 'num_shards': 7}})])
     with pytest.raises(StudyError, match=r'^case odd: --train_batch_size=1000: must be a multiple of'):
         trials.trials_of(study, 'out')
@@ -56,18 +57,18 @@ def test_what_the_program_refuses_is_refused_with_the_name_of_the_case() -> None
         trials.trials_of(Study(flags={'width': 'wide'}), 'out')
 
 
-def test_the_cost_is_that_of_all_images_at_the_published_step_time() -> None:
+def test_cost_of__scales_with_the_number_of_images() -> None:
     axes = [cases({'small': {}, 'large': {'train_batch_size': 4096, 'train_steps': 53250}})]
     study = Study(axes=axes, seeds=2, step_ms=815)
     cost = trials.cost_of(study, trials.trials_of(study, 'out'))
-    # 213,000 steps of 1,024 images take as long as 53,250 of 4,096: 48.2 hours.
+    # 213,000 steps of 1,024 images take as long as 53,250 steps of 4,096 images: 48.2 hours.
     assert cost.trials == 4 and cost.steps == 2 * (213000 + 53250)
     assert cost.hours == pytest.approx(4 * 213000 * 0.815 / 3600)
     assert str(cost) == '4 trials, 532,500 training steps, 193 hours of training on a v2-8'
     assert trials.cost_of(Study(), []).hours is None
 
 
-def test_the_script_runs_the_same_command_line_wherever_it_is_copied_to(tmp_path: pathlib.Path) -> None:
+def test_script__runs_the_same_command_line_from_any_folder(tmp_path: pathlib.Path) -> None:
     trial = trial_in(tmp_path / 'out', data_dir="it's $HOME in quotes")
     script = tmp_path / 'a copy' / trials.COMMAND_FILE
     script.parent.mkdir()
@@ -79,11 +80,11 @@ def test_the_script_runs_the_same_command_line_wherever_it_is_copied_to(tmp_path
     assert output.splitlines() == expected and len(set(expected) - set(trial.arguments)) == 1
 
 
-def test_the_state_of_a_trial_is_what_its_folder_tells(tmp_path: pathlib.Path) -> None:
+def test_state_of__is_read_from_the_folder(tmp_path: pathlib.Path) -> None:
     trial = trial_in(tmp_path)
     assert trials.state_of(trial) is State.WAITING
     os.makedirs(trial.model_dir)
-    # Killed before it was through: there is no outcome.
+    # A killed trial has no outcome.
     write_whole(os.path.join(trial.model_dir, CONFIG_FILE), trial.config.to_json())
     assert trials.state_of(trial) is State.STOPPED
     for code, state in [(75, State.STOPPED), (130, State.STOPPED), (1, State.FAILED), (-9, State.FAILED)]:
@@ -100,7 +101,7 @@ def test_the_state_of_a_trial_is_what_its_folder_tells(tmp_path: pathlib.Path) -
     append_evaluation(trial.model_dir, evaluation(6))
     append_evaluation(trial.model_dir, otherwise)
     assert trials.state_of(trial) is State.DONE
-    # An earlier checkpoint that is evaluated once more is not the last.
+    # A repeated evaluation of an earlier checkpoint does not become the last one.
     append_evaluation(trial.model_dir, evaluation(3))
     assert trials.last_evaluation(trial) == evaluation(6)
     assert trials.outcome_of(trial) == done
@@ -108,11 +109,11 @@ def test_the_state_of_a_trial_is_what_its_folder_tells(tmp_path: pathlib.Path) -
     assert trials.state_of(trial) is State.STOPPED
 
 
-def test_what_was_run_with_other_flags_is_refused(tmp_path: pathlib.Path) -> None:
+def test_check_unchanged__refuses_runs_with_other_flags(tmp_path: pathlib.Path) -> None:
     trial = trial_in(tmp_path)
     os.makedirs(trial.model_dir)
     path = os.path.join(trial.model_dir, CONFIG_FILE)
-    # What a run settles by itself is no change, nor is a folder that was moved.
+    # Automatic settings and a moved folder are not changes.
     settled = {'num_train_images': 7, 'intra_op_threads': 2, 'model_dir': 'elsewhere'}
     write_whole(path, _changed(trial.config, **settled).to_json())
     trials.check_unchanged([trial])
@@ -121,7 +122,7 @@ def test_what_was_run_with_other_flags_is_refused(tmp_path: pathlib.Path) -> Non
         trials.check_unchanged([trial])
     assert str(error.value) == (
         f'{trial.folder}: was run with other flags than the study has now (optimizer: sgd -> RMS; learning_rate: 0.5 '
-        '-> 0.06). Give the study another --out, or remove the folders of what is to be run again.'
+        '-> 0.06). Name another folder with --out, or remove the folders of the trials to run again.'
     )
     with pytest.raises(StudyError, match='intra_op_threads: 2 -> 1'):
         write_whole(path, _changed(trial.config, **settled).to_json())
@@ -132,16 +133,16 @@ def _changed(config: Config, **changes: Any) -> Config:
     return Config(**{**config.__dict__, **changes})
 
 
-def test_folders_that_are_no_part_of_the_study_are_named(tmp_path: pathlib.Path) -> None:
+def test_folders_of_other_trials__are_found(tmp_path: pathlib.Path) -> None:
     trial = trial_in(tmp_path)
-    assert trials.strangers(str(tmp_path), [trial]) == []
+    assert trials.folders_of_other_trials(str(tmp_path), [trial]) == []
     os.makedirs(trial.model_dir)
     other = tmp_path / 'trials' / 'default' / 'seed-9'
     shutil.copytree(trial.folder, str(other))
-    # What a file manager leaves is no folder.
+    # Files that a file manager leaves are ignored.
     for place in (tmp_path / 'trials', tmp_path / 'trials' / 'default'):
         (place / '.DS_Store').write_text('')
-    assert trials.strangers(str(tmp_path), [trial]) == [str(other)]
+    assert trials.folders_of_other_trials(str(tmp_path), [trial]) == [str(other)]
 
 
 @pytest.mark.parametrize(
@@ -155,5 +156,5 @@ def test_folders_that_are_no_part_of_the_study_are_named(tmp_path: pathlib.Path)
         ('', ''),
     ],
 )
-def test_the_reason_is_the_last_error_or_the_last_line(log: str, reason: str) -> None:
+def test_reason_in__is_the_last_error_or_the_last_line(log: str, reason: str) -> None:
     assert trials.reason_in(log) == reason

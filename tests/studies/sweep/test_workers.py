@@ -1,4 +1,4 @@
-"""Trials as real processes: how they end, are ended, and never outlive what has started them."""
+"""Trials as real processes: their outcomes, and their end with the process that started them."""
 
 import os
 import pathlib
@@ -41,13 +41,13 @@ def trial(tmp_path: pathlib.Path) -> Trial:
         ('kill -KILL $$', -9, 'ended by SIGKILL'),
     ],
 )
-def test_an_outcome_has_code_and_reason(trial: Trial, script: str, exit_code: int, reason: str) -> None:
+def test_run__outcome_has_code_and_reason(trial: Trial, script: str, exit_code: int, reason: str) -> None:
     outcome = workers.run(trial, shell(script))
     assert (outcome.exit_code, outcome.reason) == (exit_code, reason)
     assert outcome == trials.outcome_of(trial) and outcome.start <= outcome.end
 
 
-def test_the_log_keeps_all_but_a_reason_is_of_the_last_start(trial: Trial) -> None:
+def test_run__log_is_appended_and_reason_is_of_the_last_start(trial: Trial) -> None:
     workers.run(trial, shell('echo "error: first"; exit 1'))
     outcome = workers.run(trial, shell('echo "$@"; exit 1'))
     assert outcome.reason == ' '.join(trial.arguments)
@@ -55,7 +55,7 @@ def test_the_log_keeps_all_but_a_reason_is_of_the_last_start(trial: Trial) -> No
     assert 'seed=7' in outcome.reason
 
 
-def test_while_it_runs_there_is_no_outcome_not_even_an_earlier_one(trial: Trial) -> None:
+def test_start__removes_an_earlier_outcome(trial: Trial) -> None:
     workers.run(trial, shell('exit 1'))
     process = ThisMachine(1, shell('sleep 60')).start(trial)
     assert process.poll() is None and trials.outcome_of(trial) is None
@@ -64,7 +64,7 @@ def test_while_it_runs_there_is_no_outcome_not_even_an_earlier_one(trial: Trial)
     assert outcome.exit_code == -signal.SIGKILL
 
 
-def test_it_is_asked_to_end_and_may_take_its_time(trial: Trial) -> None:
+def test_stop__waits_for_the_trial_to_end(trial: Trial) -> None:
     process = Process(trial, shell('trap "sleep 0.3; exit 75" TERM; echo ready; while :; do sleep 0.1; done'))
     wait_for(lambda: 'ready' in text_of(trial.log))
     process.stop()
@@ -73,14 +73,14 @@ def test_it_is_asked_to_end_and_may_take_its_time(trial: Trial) -> None:
     assert outcome.exit_code == 75 and outcome.state is trials.State.STOPPED
 
 
-def test_it_is_not_in_the_foreground_of_the_terminal(trial: Trial) -> None:
+def test_start__trial_has_a_session_of_its_own(trial: Trial) -> None:
     process = Process(trial, shell('exec sleep 60'))
     assert os.getsid(process._process.pid) == process._process.pid != os.getsid(0)
     process.kill()
     wait_for(process.poll)
 
 
-def test_it_dies_with_what_has_started_it(trial: Trial) -> None:
+def test_start__trial_dies_with_its_parent(trial: Trial) -> None:
     parent = subprocess.Popen([sys.executable, '-c', STARTS_ONE, str(pathlib.Path(trial.folder).parents[2])])
     log = trial.log.replace('seed-7', 'seed-1')
     try:
@@ -94,13 +94,13 @@ def test_it_dies_with_what_has_started_it(trial: Trial) -> None:
 
 def _lives(process: int) -> bool:
     try:
-        # What has ended and is not waited for is still listed.
+        # A zombie is still listed.
         return pathlib.Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
     except FileNotFoundError:
         return False
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(trial: Trial, tmp_path: pathlib.Path) -> None:
+def test_start__raises_if_the_folder_cannot_be_created(trial: Trial, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'out').write_text('in the way')
     with pytest.raises(OSError):
         ThisMachine(1, shell('exit 0')).start(trial)

@@ -1,4 +1,4 @@
-"""Emulated cores: sums, gradients through them, and whose variables live on."""
+"""Tests of emulated cores: sums over cores, their gradients, and the variables of each core."""
 
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -15,14 +15,14 @@ from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 CORES = 8
 ALL = [list(range(CORES))]
 GROUPS = [ALL, [[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 5], [1, 4], [2, 7], [3, 6]]]
-# Cores of very different means.
+# The means of the cores differ strongly.
 ROWS = np.random.RandomState(0).normal(size=[CORES, 4, 3, 3, 2]).astype(np.float32)
 ROWS += np.arange(CORES, dtype=np.float32).reshape([CORES, 1, 1, 1, 1])
 DECAY = 0.9
 
 
 def on_cores(computation: Callable[[int], Any], times: int = 1) -> Tuple[List[Any], Dict[str, np.ndarray]]:
-    """What a computation gave on each core in its last run, and the variables that lived on."""
+    """The results of a computation on each core in its last run, and the saved variables."""
     cores = EmulatedCores(topology.emulated(f'emulated:{CORES}'))
     with cores.in_place_of_a_tpu():
         outputs = cores.replicate(computation)
@@ -34,14 +34,14 @@ def on_cores(computation: Callable[[int], Any], times: int = 1) -> Tuple[List[An
 
 
 @pytest.mark.parametrize('groups', GROUPS)
-def test_a_sum_is_over_the_cores_of_a_group(groups: List[List[int]]) -> None:
+def test_cross_replica_sum__is_over_the_cores_of_a_group(groups: List[List[int]]) -> None:
     results, _ = on_cores(lambda core: tpu_ops.cross_replica_sum(tf.constant([1.0 * core, 10.0**core]), groups))
     for group in groups:
         for core in group:
             np.testing.assert_array_equal(results[core], [sum(group), sum(10.0**c for c in group)])
 
 
-def test_gradients_flow_through_a_sum_to_every_core() -> None:
+def test_cross_replica_sum__has_gradients_for_every_core() -> None:
     # The cores' losses are (core + 1) * total^2 / 2, so d(their sum)/d(x of any core) = sum(core + 1) * total.
     def computation(core: int) -> tf.Tensor:
         x = tf.constant(0.5 * core)
@@ -52,7 +52,7 @@ def test_gradients_flow_through_a_sum_to_every_core() -> None:
     np.testing.assert_allclose(results, [36.0 * 14.0] * CORES)
 
 
-def test_each_core_begins_with_the_first_cores_variables_and_only_those_live_on() -> None:
+def test_variables__start_from_the_first_cores_and_only_those_are_kept() -> None:
     def computation(core: int) -> tf.Tensor:
         variable = tf.compat.v1.get_variable('count', initializer=100.0, use_resource=True)
         before = variable.read_value()
@@ -66,7 +66,7 @@ def test_each_core_begins_with_the_first_cores_variables_and_only_those_live_on(
 
 @pytest.mark.parametrize('update_in_place', [True, False])
 @pytest.mark.parametrize('groups', GROUPS)
-def test_synchronized_batch_normalization_is_that_of_a_groups_whole_batch(
+def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     groups: List[List[int]], update_in_place: bool
 ) -> None:
     def computation(core: int) -> Any:
@@ -86,7 +86,7 @@ def test_synchronized_batch_normalization_is_that_of_a_groups_whole_batch(
 
 
 @pytest.mark.parametrize('groups', GROUPS)
-def test_gradients_of_synchronized_batch_normalization_are_those_of_the_whole_batch(groups: List[List[int]]) -> None:
+def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: List[List[int]]) -> None:
     weights = np.random.RandomState(1).normal(size=ROWS.shape).astype(np.float32)
 
     def computation(core: int) -> tf.Tensor:
@@ -106,7 +106,7 @@ def test_gradients_of_synchronized_batch_normalization_are_those_of_the_whole_ba
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
-def test_averaged_batch_normalization_keeps_the_means_of_the_cores_statistics() -> None:
+def test_averaged_batch_norm__keeps_the_mean_of_the_cores_statistics() -> None:
     def computation(core: int) -> tf.Tensor:
         return BatchNorm(True, DECAY, averaged_over=ALL)(tf.constant(ROWS[core]))
 
@@ -119,17 +119,17 @@ def test_averaged_batch_normalization_keeps_the_means_of_the_cores_statistics() 
     np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * means.mean(0), rtol=1e-5)
     expected = DECAY + (1 - DECAY) * variances.mean(0)
     np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
-    # The variance of the means, 5.25 here, is what they lack.
+    # The mean of the variances lacks the variance of the means, here 5.25.
     assert np.all(ROWS.var((0, 1, 2, 3)) - variances.mean(0) > 4.0)
 
 
-def test_local_batch_normalization_keeps_the_first_cores_statistics() -> None:
+def test_local_batch_norm__keeps_the_first_cores_statistics() -> None:
     _, variables = on_cores(lambda core: BatchNorm(True, DECAY)(tf.constant(ROWS[core])))
     np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * ROWS[0].mean((0, 1, 2)), atol=1e-6)
 
 
 class TestEstimator:
-    """TPUEstimator's own program, with a step so small that its numbers can be followed."""
+    """TPUEstimator's own program with one weight, whose values can be computed by hand."""
 
     ITERATIONS = 3
 
@@ -185,7 +185,7 @@ class TestEstimator:
 
     @staticmethod
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
-        """1, 2, 3 …, from 101 on the second host, and so on."""
+        """The numbers 1, 2, 3 … on the first host, 101, 102, 103 … on the second, and so on."""
         _, host, _, _ = params['context'].current_input_fn_deployment()
         numbers = tf.data.Dataset.range(100 * host + 1, 100 * host + 100).map(lambda i: tf.cast(i, tf.float32))
         batches = numbers.batch(params['batch_size'], drop_remainder=True)
@@ -198,7 +198,7 @@ class TestEstimator:
         steps = range(2 * self.ITERATIONS)
         fed = np.array([[[100 * h + 4 * s + n + 1 for h in (0, 1) for n in range(4)]] for s in steps], np.float32)
         assert estimator.get_variable_value('weight') == pytest.approx(-fed.mean((1, 2)).sum())
-        # The sum that the first core has seen, in both loops; what the others saw is forgotten.
+        # The first core's sum over both loops. The sums of the other cores are not kept.
         assert estimator.get_variable_value('seen') == fed[:, 0, :2].sum()
         assert estimator.get_variable_value('global_step') == 2 * self.ITERATIONS
         lines = (tmp_path / 'outfed').read_text().splitlines()
@@ -217,7 +217,7 @@ class TestEstimator:
         assert metrics['first'] == np.mean([1, 2 * cores + 1])
 
 
-def test_without_a_sum_of_the_gradients_training_is_refused(tmp_path: Any) -> None:
+def test_training__needs_cross_shard_optimizer(tmp_path: Any) -> None:
     api = tf.compat.v1.estimator.tpu
 
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The whole program on emulated cores, against the same on one device."""
+"""Compares the program on emulated cores with the program on one device."""
 
 import dataclasses
 import os
@@ -31,7 +31,7 @@ LEARNING_RATE = 1e-6
 
 
 def batches(params: Dict[str, Any]) -> tf.data.Dataset:
-    """The same images in the same order for every division of a batch, much brighter on some cores than on others."""
+    """The same images in the same order for every number of cores, much brighter on some cores than on others."""
     rng = np.random.RandomState(0)
     images = rng.uniform(-0.5, 0.5, [3 * CORES * SHARE, 75, 75, 3]).astype(np.float32)
     images += np.repeat(np.tile(np.linspace(-1, 1, CORES), 3), SHARE)[:, np.newaxis, np.newaxis, np.newaxis]
@@ -42,16 +42,16 @@ def batches(params: Dict[str, Any]) -> tf.data.Dataset:
 
 @pytest.fixture
 def without_dropout(monkeypatch: Any) -> None:
-    """Cores draw other numbers than one device."""
+    """Removes dropout: cores draw other numbers than one device."""
     monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
 
 
 @pytest.fixture
 def one_device(digits_dir: str, tmp_path: Any, without_dropout: None) -> Config:
-    """A run on one device, which has done one step.
+    """A run on one device after one step.
 
-    Its learning rate is low, because at the beginning the network multiplies any rounding: the same batch in another
-    order, on one device, gives moments that agree to 1e-6 and gradients that agree to a hundredth.
+    The learning rate is low, because a new network amplifies rounding errors: on one device, the same batch in another
+    order gives moments that agree to 1e-6, but gradients that agree only to 1e-2.
     """
     config = make_small_config(
         digits_dir,
@@ -69,7 +69,7 @@ def one_device(digits_dir: str, tmp_path: Any, without_dropout: None) -> Config:
 
 
 def continued(config: Config, name: str, **changes: Any) -> Dict[str, np.ndarray]:
-    """The variables after more steps from the checkpoint of `config`, with other settings."""
+    """Resumes from the checkpoint of `config` with other settings, and returns the variables."""
     one = str(config.model_dir)
     model_dir = os.path.join(os.path.dirname(one), name)
     shutil.copytree(one, model_dir)
@@ -86,13 +86,13 @@ def largest_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: 
 
 
 def typical_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
-    """The root of the mean square."""
+    """The root mean square of the differences."""
     squares = np.concatenate([np.square(a[name] - b[name]).ravel() for name in a if name.endswith(end)])
     return float(np.sqrt(squares.mean(dtype=np.float64)))
 
 
 @pytest.mark.slow
-def test_synchronized_cores_train_as_one_device_does(one_device: Config) -> None:
+def test_synchronized_cores__train_like_one_device(one_device: Config) -> None:
     tpu = {'use_tpu': True, 'tpu': f'emulated:{CORES}', 'num_shards': CORES}
     before = saved_variables(str(one_device.model_dir))
     alone = continued(one_device, 'alone')
@@ -107,14 +107,14 @@ def test_synchronized_cores_train_as_one_device_does(one_device: Config) -> None
 
 
 class _InputsAreBuiltError(Exception):
-    """Raised where the network would be built."""
+    """Raised in place of building the network."""
 
 
 def constant(tensor: tf.Tensor) -> Any:
     return tensor_util.constant_value(tensor)
 
 
-# More files than hosts, as many, and twice as many.
+# More files than hosts, twice as many, and just as many.
 @pytest.mark.parametrize(
     ('hosts', 'files'),
     [
@@ -123,7 +123,7 @@ def constant(tensor: tf.Tensor) -> Any:
         *(pytest.param(64, files, marks=pytest.mark.slow) for files in (64, 67)),
     ],
 )
-def test_the_hosts_of_a_built_graph_share_out_the_files(
+def test_hosts__read_disjoint_and_complete_shares_of_the_files(
     tmp_path: Any, monkeypatch: Any, hosts: int, files: int
 ) -> None:
     data_dir = tmp_path / 'data'
@@ -153,14 +153,14 @@ def test_the_hosts_of_a_built_graph_share_out_the_files(
     monkeypatch.setattr(estimator, 'inception_model_fn', look_at_the_inputs)
     with pytest.raises(_InputsAreBuiltError):
         make_estimator(config).train(InputPipeline(True, config), max_steps=1)
-    assert len(shares) == hosts, 'each on a device of its own'
+    assert len(shares) == hosts, 'each host has its own device'
     assert sorted(path for share in shares.values() for path in share) == paths, 'disjoint and complete'
     assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
 
 
 @pytest.fixture(scope='module')
 def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
-    """A run on one device that is far enough to tell some digits from others."""
+    """A run on one device that has learned to classify some digits."""
     config = make_small_config(digits_dir, model_dir=str(tmp_path_factory.mktemp('trained')), train_batch_size=32)
     with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
         make_estimator(config).train(InputPipeline(True, config), max_steps=20)
@@ -177,7 +177,7 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
         ('emulated:2x2', {'eval_total_size': 100, 'precision': 'bfloat16'}),
     ],
 )
-def test_emulated_hosts_evaluate_each_image_once(
+def test_emulated_hosts__evaluate_each_image_once(
     trained: Config, one_layer: None, tpu: str, changes: Dict[str, Any]
 ) -> None:
     config = dataclasses.replace(trained, **changes)
@@ -199,13 +199,13 @@ def test_emulated_hosts_evaluate_each_image_once(
         ('emulated:8x2', '8 cores on 2 hosts,'),
     ],
 )
-def test_the_notice_counts_cores_and_hosts(tpu: str, words: str) -> None:
+def test_notice__counts_cores_and_hosts(tpu: str, words: str) -> None:
     assert f'THE TPU IS EMULATED: {words}' in notice(topology.emulated(tpu))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
-def test_the_program_trains_evaluates_resumes_and_exports_on_emulated_cores(
+def test_program__trains_evaluates_resumes_and_exports_on_emulated_cores(
     digits_dir: str, tmp_path: Any, capsys: Any, precision: str
 ) -> None:
     model_dir = str(tmp_path / 'run')
@@ -217,7 +217,7 @@ def test_the_program_trains_evaluates_resumes_and_exports_on_emulated_cores(
     assert main.main([*command, '--train_steps=6', f'--export_dir={export_dir}']) == 0
     assert [(e.step, e.images) for e in read_evaluations(model_dir)] == [(3, 359), (6, 359)]
     kept = saved_variables(model_dir)
-    assert not [name for name in kept if 'core_' in name], 'only the first core has variables to keep'
+    assert not [name for name in kept if 'core_' in name], 'only variables of the first core are saved'
     assert {v.dtype for v in kept.values()} == {np.dtype(np.float32), np.dtype(np.int64)}
     (saved_model,) = os.listdir(export_dir)
     with tf.compat.v1.Session() as session:

@@ -1,4 +1,4 @@
-"""What a preflight reports of the graphs that a TPU would run."""
+"""Checks the graphs of a run: that they build, feed every core, sum every gradient, run on a TPU and fit its memory."""
 
 import traceback
 from typing import List, Optional
@@ -9,7 +9,7 @@ from absl import app
 from data import records
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import check_fits
-from inception_v3.preflight import tpu_graph, tpu_memory
+from inception_v3.preflight import graphs, memory
 from inception_v3.preflight.report import Report
 from inception_v3.tpu.topology import Topology
 
@@ -18,7 +18,7 @@ _GIB = 1 << 30
 _NAMED_AT_MOST = 10
 
 
-def add(
+def check(
     report: Report,
     config: Config,
     built: Config,
@@ -30,42 +30,41 @@ def add(
     """Builds the graph of a run's training or evaluation, and reports on it.
 
     Args:
-      report: where to.
-      config: the run's configuration.
-      built: the same, with the folders that the graph is built on.
-      tpu: the TPU that the run is for.
-      split: the split that the graph reads, which says whether it trains.
-      files: record files of the split; None if they are not known, or not needed.
-      checkpoint: the path of the one that the run goes on from, if there is one.
+      report: the report to add to.
+      config: configuration of the run.
+      built: the same configuration, with the folders on which the graph is built.
+      tpu: the TPU of the run.
+      split: the split that the graph reads; `records.TRAIN` means training.
+      files: number of record files of the split; None if it is unknown or irrelevant.
+      checkpoint: path of the checkpoint from which the run resumes; None if there is none.
     """
     is_training = split == records.TRAIN
     section = 'training' if is_training else 'evaluation'
     batch = config.train_batch_size if is_training else config.eval_batch_size
-    # In evaluation on several hosts the first reads everything, and makes the batches of all cores.
+    # In an evaluation on several hosts, the first host reads all files and makes the batches of all cores.
     feeding = tpu.hosts if is_training else 1
     per_host = batch // feeding
-    alone = '' if feeding == tpu.hosts else '; the first host reads all files and feeds the cores of all hosts'
+    note = '' if feeding == tpu.hosts else '; the first host reads all files and feeds the cores of all hosts'
     report.add(section, 'batch', batch, f'{batch:,} images')
-    report.add(section, 'batch_per_host', per_host, f'{per_host:,} images{alone}')
+    report.add(section, 'batch_per_host', per_host, f'{per_host:,} images{note}')
     report.add(section, 'batch_per_core', batch // tpu.cores, f'{batch // tpu.cores:,} images')
     _add_steps(config, is_training, batch, report)
     if files is not None:
-        _add_files(section, split, config, files, feeding, report)
+        _check_files(section, split, config, files, feeding, report)
     try:
-        graph = tpu_graph.build(built, tpu, is_training)
+        graph = graphs.build(built, tpu, is_training)
     except Exception as error:
-        # Whatever keeps a graph from being built is what the report is for.
-        line = tpu_graph.line_of(traceback.extract_tb(error.__traceback__))
+        # The report is for any error that keeps a graph from being built.
+        line = graphs.line_of(traceback.extract_tb(error.__traceback__))
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
-    core = tpu_graph.on_core(graph)
-    _add_infeed(section, graph, tpu, feeding, report)
+    core = graphs.on_core(graph)
+    _check_infeed(section, graph, tpu, feeding, report)
     if is_training:
-        _add_collectives(section, graph, core, report)
-    _add_flaws(section, 'unsupported_ops', [*tpu_graph.flaws(graph)], f'none of {len(core):,} on a core', report)
-    _add_flaws(section, 'dynamic_shapes', [*tpu_graph.dynamic_shapes(core)], 'none on a core', report)
-    activations = tpu_memory.activations(core, is_training)
-    _add_memory(section, batch, tpu, tpu_memory.variable_bytes(graph), activations, report)
+        _check_collectives(section, graph, core, report)
+    _add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph)], f'none of {len(core):,} on a core', report)
+    _add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], 'none on a core', report)
+    _check_memory(section, batch, tpu, memory.variable_bytes(graph), memory.activations(core, is_training), report)
     if checkpoint:
         with graph.as_default():
             try:
@@ -87,7 +86,7 @@ def _add_steps(config: Config, is_training: bool, batch: int, report: Report) ->
     report.add('evaluation', 'steps', steps, f'{steps:,} for {config.eval_images:,} images and {padding:,} of padding')
 
 
-def _add_files(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
+def _check_files(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
     fewest, most = files // hosts, -(-files // hosts)
     words = f'{most:,}' if fewest == most else f'{fewest:,} or {most:,}'
     report.add(section, 'files_per_host', [fewest, most], f'{words} of {files:,}')
@@ -98,25 +97,21 @@ def _add_files(section: str, split: str, config: Config, files: int, hosts: int,
         return
     if fewest != most:
         report.warn(
-            f'--data_dir={config.data_dir}: {files} {split} files are not shared out equally to {hosts} hosts; the '
-            'images of hosts with fewer files are seen more often.'
+            f'--data_dir={config.data_dir}: {files} {split} files cannot be divided equally among {hosts} hosts; the '
+            'images of hosts with fewer files are used more often.'
         )
 
 
-def _add_infeed(section: str, graph: tf.Graph, tpu: Topology, feeding: int, report: Report) -> None:
-    pipelines = tpu_graph.input_pipelines(graph)
-    report.add(
-        section,
-        'input_pipelines',
-        pipelines,
-        '1, on one host' if pipelines == 1 else f'{pipelines:,}, each on a host of its own',
-    )
+def _check_infeed(section: str, graph: tf.Graph, tpu: Topology, feeding: int, report: Report) -> None:
+    pipelines = graphs.input_pipelines(graph)
+    words = '1, on one host' if pipelines == 1 else f'{pipelines:,}, each on a host of its own'
+    report.add(section, 'input_pipelines', pipelines, words)
     if pipelines != feeding:
-        report.error(f'{section} has {pipelines} input pipelines for the {feeding} hosts that are to feed the cores.')
-    fed = tpu_graph.infeeds(graph)
+        report.error(f'{section} has {pipelines} input pipelines, but {feeding} hosts feed the cores.')
+    fed = graphs.infeeds(graph)
     if len(fed) != 1 or sum(fed.values()) != tpu.cores:
         kinds = '; '.join(f'{", ".join(infeed.tensors)} to {cores} cores' for infeed, cores in fed.items())
-        report.error(f'{section} does not feed every core the same: {kinds or "nothing"}.')
+        report.error(f'{section} does not feed every core the same tensors: {kinds or "nothing"}.')
         return
     (infeed,) = fed
     words = ', '.join(infeed.tensors)
@@ -128,8 +123,8 @@ def _add_infeed(section: str, graph: tf.Graph, tpu: Topology, feeding: int, repo
     report.add(section, 'infeed_bytes_per_host', of_host, f'{of_host:,} bytes per step', 'infeed of a host')
 
 
-def _add_collectives(section: str, graph: tf.Graph, core: List[tf.Operation], report: Report) -> None:
-    sums = tpu_graph.collectives(core)
+def _check_collectives(section: str, graph: tf.Graph, core: List[tf.Operation], report: Report) -> None:
+    sums = graphs.collectives(core)
     variables = len(graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES))
     words = f'{sums.gradients:,} per step for {variables:,} trainable variables'
     report.add(section, 'collectives', sums.gradients, words)
@@ -137,26 +132,26 @@ def _add_collectives(section: str, graph: tf.Graph, core: List[tf.Operation], re
     report.add(section, 'batch_norm_collectives', sums.batch_norm, words, 'of batch norm')
     if sums.gradients != variables:
         report.error(
-            f'{sums.gradients} sums over the cores for {variables} trainable variables: the gradients of some are not '
-            'summed, or twice, and the cores would train apart.'
+            f'{sums.gradients} sums over the cores for {variables} trainable variables: some gradients are not summed, '
+            'or are summed twice, so the weights of the cores would diverge.'
         )
 
 
-def _add_flaws(section: str, key: str, found: List[tpu_graph.Flaw], words_for_none: str, report: Report) -> None:
-    shown = [flaw._asdict() for flaw in found]
-    report.add(section, key, shown, f'{len(found):,}, see the findings' if found else words_for_none)
+def _add_flaws(section: str, key: str, found: List[graphs.Flaw], words_for_none: str, report: Report) -> None:
+    values = [flaw._asdict() for flaw in found]
+    report.add(section, key, values, f'{len(found):,}, see the findings' if found else words_for_none)
     for flaw in found[:_NAMED_AT_MOST]:
         report.error(f'{section}: {flaw}.')
     if len(found) > _NAMED_AT_MOST:
         report.error(f'{section}: and {len(found) - _NAMED_AT_MOST} more of the same kind.')
 
 
-def _add_memory(
+def _check_memory(
     section: str,
     batch: int,
     tpu: Topology,
-    variables: tpu_memory.VariableBytes,
-    activations: tpu_memory.Activations,
+    variables: memory.VariableBytes,
+    activations: memory.Activations,
     report: Report,
 ) -> None:
     place = f'{section}_memory_of_a_core'
@@ -170,20 +165,20 @@ def _add_memory(
     report.add(place, 'activation_bytes', activations.padded, words, 'activations, estimated')
     total = variables.total + activations.padded
     if not tpu.memory:
-        report.add(place, 'total_bytes', total, _bytes(total), 'in all')
+        report.add(place, 'total_bytes', total, _bytes(total), 'total')
         return
-    report.add(place, 'total_bytes', total, f'{_bytes(total)}, {total / tpu.memory:.0%} of the memory', 'in all')
+    report.add(place, 'total_bytes', total, f'{_bytes(total)}, {total / tpu.memory:.0%} of the memory', 'total')
     report.add(place, 'memory_bytes', tpu.memory, _bytes(tpu.memory), 'memory')
     if total > tpu.memory:
         flag = f'--{"train" if section == "training" else "eval"}_batch_size'
         words = (
             f'{flag}={batch}: {section} takes an estimated {total / _GIB:.1f} of the {tpu.memory // _GIB} GiB of a core'
         )
-        cure = f'A smaller {flag}, more cores or --precision=bfloat16 takes less.'
-        if variables.total + activations.unpadded > tpu_memory.HOPELESS * tpu.memory:
-            report.error(f'{words}, far more than fits. {cure}')
+        advice = f'To use less memory, decrease {flag}, use more cores, or set --precision=bfloat16.'
+        if variables.total + activations.unpadded > memory.HOPELESS * tpu.memory:
+            report.error(f'{words}, far more than fits. {advice}')
         else:
-            report.warn(f'{words}; it fits only if XLA recomputes more than the estimate supposes. {cure}')
+            report.warn(f'{words}; it fits only if XLA recomputes more than the estimate assumes. {advice}')
 
 
 def _bytes(size: int) -> str:

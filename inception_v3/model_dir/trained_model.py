@@ -1,4 +1,4 @@
-"""What a run has trained, to be used on this machine's CPU: the weights that it evaluates, and how they are fed."""
+"""A run's checkpoint and configuration, for use on this machine's CPU."""
 
 import dataclasses
 import os
@@ -13,12 +13,12 @@ from inception_v3.model_dir.checkpoints import (
     CheckpointError,
     check_fits,
     check_holds_averages,
-    check_sound,
-    is_whole,
+    check_undamaged,
+    is_complete,
     latest_checkpoint,
     step_of,
 )
-from inception_v3.model_dir.files import CONFIG_FILE, text_of
+from inception_v3.model_dir.files import CONFIG_FILE, read_config
 from inception_v3.moving_average import averaging_saver
 
 
@@ -26,9 +26,9 @@ class TrainedModel(NamedTuple):
     """A checkpoint of a run.
 
     Attributes:
-      checkpoint: its path.
-      step: its global step.
-      config: of the run, but for what it ran on: the CPU of this machine.
+      checkpoint: path of the checkpoint.
+      step: global step of the checkpoint.
+      config: the run's configuration, with this machine's CPU as the device.
     """
 
     checkpoint: str
@@ -37,16 +37,16 @@ class TrainedModel(NamedTuple):
 
     @property
     def weights(self) -> str:
-        """Which weights are evaluated: 'average' or 'raw'."""
+        """The weights that are evaluated: 'average' or 'raw'."""
         return 'average' if self.config.moving_average else 'raw'
 
     def restore(self, session: tf.compat.v1.Session) -> None:
-        """Puts the weights that are evaluated into the variables of the current graph.
+        """Restores the weights that are evaluated into the variables of the current graph.
 
         Raises:
-          CheckpointError: it is damaged, does not fit the graph, or has no averages of the weights.
+          CheckpointError: the checkpoint is damaged, does not fit the graph, or lacks the averaged weights.
         """
-        check_sound(self.checkpoint)
+        check_undamaged(self.checkpoint)
         check_fits(self.checkpoint)
         if self.config.moving_average:
             check_holds_averages(self.checkpoint)
@@ -55,28 +55,24 @@ class TrainedModel(NamedTuple):
 
 
 def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
-    """A checkpoint in a run's model_dir.
+    """Finds a checkpoint of a run.
 
     Args:
-      model_dir: of the run; or the folder `best` in it.
-      checkpoint: its name in `model_dir`, or its path; None: the newest.
+      model_dir: model_dir of the run, or the folder `best` in it.
+      checkpoint: name of the checkpoint in `model_dir`, or its path; None for the newest.
 
     Raises:
       CheckpointError: there is no such checkpoint, or it cannot be read.
-      ConfigError: there is no configuration beside it, or none that can be read.
-      RemoteError: something is refused, or cannot be reached.
+      ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     path = latest_checkpoint(model_dir) if checkpoint is None else _named(model_dir, checkpoint)
     if not path:
-        raise CheckpointError(f'{model_dir}: there is no checkpoint in it.')
-    beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
-    text = text_of(beside)
-    if not text:
-        raise ConfigError(f'{beside}: does not exist, or is empty; it says how the checkpoint beside it was trained.')
-    try:
-        config = Config.from_json(text)
-    except ConfigError as error:
-        raise ConfigError(f'{beside}: {error}')
+        raise CheckpointError(f'{model_dir}: contains no checkpoint.')
+    config = read_config(os.path.dirname(path))
+    if not config:
+        beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
+        raise ConfigError(f'{beside}: is missing or empty; it describes the training of the checkpoint beside it.')
     here = dataclasses.replace(
         config,
         use_tpu=False,
@@ -92,17 +88,17 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
 
 def _named(model_dir: str, checkpoint: str) -> str:
     for path in (os.path.join(model_dir, checkpoint), checkpoint):
-        if is_whole(path):
+        if is_complete(path):
             return path
     raise CheckpointError(
-        f'--checkpoint={checkpoint}: there is no such checkpoint, with its index and its data, in {model_dir}. Give '
-        'its name without an extension, such as model.ckpt-500.'
+        f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '
+        f'{model_dir}. Give the name without an extension, such as model.ckpt-500.'
     )
 
 
 def _from_here(data_dir: str, model_dir: str) -> str:
-    """The path of the run's data set; a relative one may have been relative to another folder than this."""
+    """Returns the path of the run's data set. A relative path is tried in the folders where the run was started."""
     if not data_dir or remote.is_remote(data_dir) or os.path.isabs(data_dir) or os.path.exists(data_dir):
         return data_dir
-    begun_in = [os.path.join(start.directory, data_dir) for start in starts.read(model_dir)]
-    return next((path for path in reversed(begun_in) if os.path.exists(path)), data_dir)
+    candidates = [os.path.join(start.directory, data_dir) for start in starts.read(model_dir)]
+    return next((path for path in reversed(candidates) if os.path.exists(path)), data_dir)

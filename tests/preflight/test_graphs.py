@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from inception_v3 import input_pipeline, model_fn
 from inception_v3.config import Config
-from inception_v3.preflight import tpu_graph
+from inception_v3.preflight import graphs
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 
 
@@ -31,18 +31,18 @@ def test_each_core_is_fed_its_share_and_gradients_are_summed(
     config = dataclasses.replace(
         on_tpu, precision='bfloat16', skip_host_call=False, transpose_enabled=transpose_enabled
     )
-    graph = tpu_graph.build(config, CLOUD_TPUS['v2-8'], is_training)
+    graph = graphs.build(config, CLOUD_TPUS['v2-8'], is_training)
     infeeds = of_type(graph.get_operations(), 'InfeedEnqueueTuple')
     assert sorted(infeed.get_attr('device_ordinal') for infeed in infeeds) == list(range(8))
     share = 4 if is_training else 8
     shape = [75, 75, 3, share] if transpose_enabled else [share, 75, 75, 3]
-    expected = tpu_graph.Infeed((f'bfloat16 {shape}', f'int32 [{share}]'), share * (75 * 75 * 3 * 2 + 4))
-    assert tpu_graph.infeeds(graph) == {expected: 8}
-    core = tpu_graph.on_core(graph)
+    expected = graphs.Infeed((f'bfloat16 {shape}', f'int32 [{share}]'), share * (75 * 75 * 3 * 2 + 4))
+    assert graphs.infeeds(graph) == {expected: 8}
+    core = graphs.on_core(graph)
     # One for each trainable variable of the network without the auxiliary head: 94 kernels and shifts, and the logits'.
-    assert tpu_graph.collectives(core) == (2 * 94 + 2 if is_training else 0, 0)
+    assert graphs.collectives(core) == (2 * 94 + 2 if is_training else 0, 0)
     assert {o.inputs[0].dtype.base_dtype for o in of_type(core, 'Conv2D')} == {tf.bfloat16}
-    assert not [*tpu_graph.flaws(graph)] and not [*tpu_graph.dynamic_shapes(core)]
+    assert not [*graphs.flaws(graph)] and not [*graphs.dynamic_shapes(core)]
 
 
 @pytest.mark.parametrize('name', ['v2-32', 'emulated:6x3'])
@@ -55,16 +55,16 @@ def test_every_host_has_a_pipeline_in_training_and_the_first_alone_in_evaluation
         on_tpu, tpu=tpu, num_shards=topology.cores, train_batch_size=96, eval_batch_size=96, use_data='fake'
     )
     for is_training, pipelines in ((True, topology.hosts), (False, 1)):
-        graph = tpu_graph.build(config, topology, is_training)
-        assert tpu_graph.input_pipelines(graph) == pipelines
-        assert sum(tpu_graph.infeeds(graph).values()) == topology.cores
+        graph = graphs.build(config, topology, is_training)
+        assert graphs.input_pipelines(graph) == pipelines
+        assert sum(graphs.infeeds(graph).values()) == topology.cores
 
 
 def line_with(text: str) -> str:
     """The place of the only line of this file that ends with a comment."""
     with open(__file__) as file:
         (number,) = [number for number, line in enumerate(file, 1) if line.rstrip().endswith(f'# {text}')]
-    return f'tests/test_tpu_graph.py:{number}'
+    return f'tests/preflight/test_graphs.py:{number}'
 
 
 def test_operations_that_a_core_cannot_run_are_named_with_the_line_that_made_them(
@@ -80,18 +80,18 @@ def test_operations_that_a_core_cannot_run_are_named_with_the_line_that_made_the
         )
 
     monkeypatch.setattr(model_fn, 'total_loss', loss_with_strings_and_a_sum_of_some)
-    graph = tpu_graph.build(on_tpu, CLOUD_TPUS['v2-8'], True)
-    flaws = {flaw.operation: flaw for flaw in tpu_graph.flaws(graph)}
+    graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
+    flaws = {flaw.operation: flaw for flaw in graphs.flaws(graph)}
     assert flaws['digits'].where == line_with('strings') and flaws['digits'].type == 'AsString'
     assert 'no kernel' in flaws['digits'].problem
-    dynamic = {flaw.operation: flaw for flaw in tpu_graph.dynamic_shapes(tpu_graph.on_core(graph))}
+    dynamic = {flaw.operation: flaw for flaw in graphs.dynamic_shapes(graphs.on_core(graph))}
     assert dynamic['some'].where == line_with('where') and 'int64 [None, 1]' in dynamic['some'].problem
 
 
 def test_a_gradient_is_traced_to_what_it_is_the_gradient_of(on_tpu: Config, one_layer: None) -> None:
-    graph = tpu_graph.build(on_tpu, CLOUD_TPUS['v2-8'], True)
-    gradient = of_type(tpu_graph.on_core(graph), 'Conv2DBackpropFilter')[0]
-    assert tpu_graph._flaw(gradient, '').where.startswith('inception_v3/networks/layers.py:')
+    graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
+    gradient = of_type(graphs.on_core(graph), 'Conv2DBackpropFilter')[0]
+    assert graphs._flaw(gradient, '').where.startswith('inception_v3/networks/layers.py:')
 
 
 def test_a_kernel_counts_only_for_its_types(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:
@@ -102,8 +102,8 @@ def test_a_kernel_counts_only_for_its_types(on_tpu: Config, one_layer: None, mon
         return total_loss(logits, auxiliary, labels, config) + tf.cast(tf.squeeze(product), tf.float32)
 
     monkeypatch.setattr(model_fn, 'total_loss', loss_with_a_product_of_integers)
-    graph = tpu_graph.build(on_tpu, CLOUD_TPUS['v2-8'], True)
-    flaws = {flaw.operation: flaw.problem for flaw in tpu_graph.flaws(graph)}
+    graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
+    flaws = {flaw.operation: flaw.problem for flaw in graphs.flaws(graph)}
     assert 'int32' in flaws['product']
 
 
@@ -115,7 +115,7 @@ def test_python_in_the_input_pipeline_is_found_in_its_function(
         return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
 
     monkeypatch.setattr(input_pipeline, 'preprocess_for_train', through_python)
-    graph = tpu_graph.build(on_tpu, CLOUD_TPUS['v2-8'], True)
-    (flaw,) = [*tpu_graph.flaws(graph)]
+    graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
+    (flaw,) = [*graphs.flaws(graph)]
     assert flaw.type == 'PyFunc' and flaw.operation.endswith('/slow')
     assert flaw.where == line_with('python') and 'Python' in flaw.problem

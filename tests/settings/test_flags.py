@@ -6,10 +6,10 @@ from typing import Any, List
 import pytest
 
 import inception_v3
-from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.presets import DESCRIPTIONS, PRESETS
-from inception_v3.setting import setting_of
+from inception_v3.settings import flags
+from inception_v3.settings.presets import DESCRIPTIONS, PRESETS
+from inception_v3.settings.setting import setting_of
 
 
 def parse(*arguments: str) -> flags.CommandLine:

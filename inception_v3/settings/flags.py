@@ -12,8 +12,8 @@ import inception_v3
 from console.messages import shown
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, OPTIONS
-from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
-from inception_v3.setting import TYPE_NAMES, plain_type, setting_of
+from inception_v3.settings.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
+from inception_v3.settings.setting import TYPE_NAMES, plain_type, setting_of
 from inception_v3.tpu import topology
 
 _HELP_WIDTH = 100

@@ -1,4 +1,4 @@
-"""What a TPU core's memory holds: variables, counted, and activations, estimated; both from the graph."""
+"""Memory of a TPU core: counts the bytes of variables, and estimates the bytes of activations, from the graph."""
 
 import math
 import re
@@ -6,27 +6,27 @@ from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
 
 import tensorflow as tf
 
-from inception_v3.preflight.tpu_graph import size_of
+from inception_v3.preflight.graphs import size_of
 
 ESTIMATE = (
-    'The activations are the tensors that the backward pass reads, with their padding: of its first and last axis, a '
-    'TPU pads one to a multiple of 128 and the other of 8, here whichever way takes less. What element-wise operations '
-    'and concatenations make is not kept: XLA fuses them and computes them again from what they read (except for '
-    'the inputs of max pooling). The infeed counts once. For evaluation, it is the largest inputs and results of one '
-    'operation. Left out: gradients and scratch, which take the room of activations that were freed; fragmentation; '
-    'and that the compiler recomputes more, and lays out otherwise, when memory is short. So an estimate above the '
-    'memory is a warning, and an error only if it is one and a half times the memory even without padding.'
+    'The activations are the tensors that the backward pass reads, with their padding: a TPU pads the first and the '
+    'last axis, one to a multiple of 128 and the other to a multiple of 8; the estimate takes the smaller. Results '
+    'of element-wise operations and concatenations are not kept: XLA fuses and recomputes them (except inputs of max '
+    'pooling). The infeed counts once. For evaluation, the activations are the largest inputs and outputs of one '
+    'operation. Not included: gradients and scratch space, which reuse the memory of freed activations; fragmentation; '
+    'the recomputation and other layouts that the compiler chooses when memory is short. An estimate above the memory '
+    'is therefore a warning, and an error only if the tensors without padding exceed one and a half times the memory.'
 )
-# XLA recomputes what does not fit, up to a point; an estimate that is so far above the memory is past it.
+# XLA recomputes activations that do not fit, within limits: an estimate this many times the memory is beyond them.
 HOPELESS = 1.5
 
 _BACKWARD = re.compile(r'(^|/)gradients(_\d+)?/')
 _AVERAGE = 'ExponentialMovingAverage'
-# Operations that read no values, but shapes.
+# Operations that read only shapes, not values.
 _SHAPE_READERS = frozenset(['Shape', 'ShapeN', 'Size', 'Rank', 'ZerosLike', 'OnesLike', 'ConcatOffset'])
-# Operations that take a window of their input at a time, and cannot be fused with what makes it.
+# Operations that read windows of their input, so that XLA cannot fuse them with its producer.
 _WINDOWED = frozenset(['MaxPoolGrad', 'MaxPoolGradV2'])
-# What XLA fuses with the operations that read it.
+# Operations that XLA fuses with their consumers.
 _RECOMPUTED = frozenset(
     [
         *('Add', 'AddV2', 'BiasAdd', 'Mul', 'Neg', 'RealDiv', 'Round', 'Rsqrt', 'Sqrt', 'Square'),
@@ -36,7 +36,7 @@ _RECOMPUTED = frozenset(
         *('FusedBatchNormV3', 'Pack', 'StridedSlice', 'Transpose', 'Unpack'),
     ]
 )
-# What is in memory anyway, or takes none.
+# Operations whose output is in memory anyway, or takes none.
 _NOT_KEPT = frozenset(['Const', 'Enter', 'ReadVariableOp', 'TPUReplicatedInput', 'VarHandleOp'])
 
 _TILE = (8, 128)
@@ -44,7 +44,7 @@ _INFEED = 'InfeedDequeueTuple'
 
 
 class Activations(NamedTuple):
-    """Bytes of activations, as a TPU lays them out, and without padding."""
+    """Bytes of activations: padded as a TPU stores them, and without padding."""
 
     padded: int
     unpadded: int
@@ -54,11 +54,11 @@ class VariableBytes(NamedTuple):
     """Bytes of the variables that each core holds.
 
     Attributes:
-      parameter_count: number of the trainable parameters.
-      parameters: of the trainable variables.
-      optimizer: of the optimizer's state.
-      averages: of the averages of the weights.
-      others: of the moving statistics of batch normalization and the global step.
+      parameter_count: number of trainable parameters.
+      parameters: bytes of the trainable variables.
+      optimizer: bytes of the optimizer's state.
+      averages: bytes of the averaged weights.
+      others: bytes of batch normalization's moving statistics and of the global step.
     """
 
     parameter_count: int
@@ -69,12 +69,12 @@ class VariableBytes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of all variables."""
+        """Bytes of all variables."""
         return self.parameters + self.optimizer + self.averages + self.others
 
 
 def variable_bytes(graph: tf.Graph) -> VariableBytes:
-    """Counts the variables of a graph."""
+    """Counts the bytes of a graph's variables."""
     trainable = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     owners = {variable.op.name for variable in trainable}
     sizes = {'parameters': 0, 'optimizer': 0, 'averages': 0, 'others': 0}
@@ -91,14 +91,14 @@ def variable_bytes(graph: tf.Graph) -> VariableBytes:
 
 
 def kept_for_backward(operations: Iterable[tf.Operation]) -> Set[tf.Tensor]:
-    """The tensors of a training step that stay from the forward to the backward pass.
+    """Returns the tensors of a training step that stay in memory from the forward to the backward pass.
 
-    Without padding, they take 59.6 MB per image at 299 pixels in float32, and 29.8 MB in bfloat16. What XLA assigns to
-    the temporaries of the same step on a CPU, `--xla_dump_to`, grows from batches of 8 to 24 by 59.8 MB and 37.0 MB per
-    image; a CPU's convolutions of bfloat16 are in float32.
+    Without padding, Inception v3 at 299 pixels keeps 59.6 MB per image in float32, and 29.8 MB in bfloat16. XLA's own
+    temporaries of the same step on a CPU (from `--xla_dump_to`) grow by 59.8 MB and 37.0 MB per image between batches
+    of 8 and 24; a CPU computes convolutions of bfloat16 in float32.
 
     Args:
-      operations: of a core.
+      operations: the operations of a core.
     """
     waiting: List[Tuple[tf.Tensor, str]] = [
         (tensor, operation.type)
@@ -122,17 +122,17 @@ def kept_for_backward(operations: Iterable[tf.Operation]) -> Set[tf.Tensor]:
             waiting += [(source, tensor.op.type) for source in tensor.op.inputs]
         else:
             kept.add(tensor)
-    # A sum takes less room than what it is of, unless that stays anyway.
+    # A sum is smaller than its terms, and is kept instead of them unless they are kept anyway.
     return kept | {tensor for tensor in sums if not _sources(tensor) <= kept}
 
 
 def _is_sum(tensor: tf.Tensor) -> bool:
-    """Whether a tensor is a sum of two like it."""
+    """Whether a tensor is the sum of two tensors of its shape."""
     return tensor.op.type == 'AddV2' and all(source.shape == tensor.shape for source in tensor.op.inputs)
 
 
 def _sources(tensor: tf.Tensor) -> Set[tf.Tensor]:
-    """What has to be in memory for a tensor to be computed again."""
+    """Returns the tensors that must be in memory to recompute a tensor."""
     sources: Set[tf.Tensor] = set()
     seen, waiting = {tensor}, [tensor]
     while waiting:
@@ -149,22 +149,22 @@ def _is_backward(operation: tf.Operation) -> bool:
 
 
 def _is_recomputed(tensor: tf.Tensor) -> bool:
-    """Whether the backward pass computes a tensor again, instead of finding it in memory."""
+    """Whether the backward pass recomputes a tensor instead of reading it from memory."""
     operation = tensor.op
     if operation.type == 'FusedBatchNormV3':
-        # What is normalized, not the moments.
+        # The normalized output, not the moments.
         return tensor.value_index == 0
     if operation.type == 'Cast' and operation.inputs[0].dtype.size > tensor.dtype.size:
-        # Of what has to stay, the shorter type takes less room.
+        # A narrowing cast of a tensor that must be kept is kept instead: it takes less memory.
         return operation.inputs[0].op.type in _NOT_KEPT or _is_recomputed(operation.inputs[0])
     return operation.type in _RECOMPUTED
 
 
 def padded_size_of(tensor: tf.Tensor) -> Optional[int]:
-    """The bytes of a tensor as a TPU lays it out; None if its shape is not known.
+    """Returns the bytes of a tensor as a TPU stores it; None if its shape is unknown.
 
-    https://cloud.google.com/tpu/docs/performance-guide, on tiling: the sizes that matter are those of the batch and of
-    the features, which are the first and the last axis, or the last two of a transposed image.
+    Tiling pads the batch and the feature axes (https://cloud.google.com/tpu/docs/performance-guide): the first and the
+    last axis, or the last two axes of a transposed image.
     """
     size = size_of(tensor)
     shape = tensor.shape.as_list() if size is not None else []
@@ -180,11 +180,11 @@ def _up(count: int, multiple: int) -> int:
 
 
 def activations(operations: Iterable[tf.Operation], is_training: bool) -> Activations:
-    """Estimates what the activations of a step take, as `ESTIMATE` says.
+    """Estimates the memory of a step's activations; `ESTIMATE` describes the method.
 
     Args:
-      operations: of a core.
-      is_training: a training step, else a step of evaluation.
+      operations: the operations of a core.
+      is_training: estimate a training step, otherwise a step of evaluation.
     """
     operations = [*operations]
     infeed = {t for operation in operations if operation.type == _INFEED for t in operation.outputs}

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.config import ConfigError
-from inception_v3.failures import explain_disk, refusals_explained
-from inception_v3.model_dir.checkpoints import check_sound
+from inception_v3.model_dir.checkpoints import check_undamaged
+from inception_v3.reporting.failures import explain_disk, refusals_explained
 
 # Fills the disk when the run has its first checkpoint; makes room again, and gives the same command one step to go.
 SCRIPT = """
@@ -60,12 +60,12 @@ def test_a_full_disk_is_told_and_the_checkpoints_are_whole(digits_dir: str, tmp_
     assert f'--model_dir={tmp_path}/disk/model: cannot be written to: no space left on device; ' in error
     assert 'Traceback' not in error
     after = tf.train.latest_checkpoint(str(tmp_path / 'after'))
-    check_sound(after)
+    check_undamaged(after)
     step = after.rpartition('-')[2]
     assert f'The checkpoint of step {step} is kept, and the same command resumes' in error or step == '0', error
     assert not [name for name in os.listdir(str(tmp_path / 'after')) if '_temp_' in name or '.tmp' in name]
     assert (tmp_path / 'code_again').read_text() == '0\n', (tmp_path / 'err_again').read_text()
-    check_sound(tf.train.latest_checkpoint(str(tmp_path / 'again')))
+    check_undamaged(tf.train.latest_checkpoint(str(tmp_path / 'again')))
 
 
 def test_refusals_explained__a_refusal_of_tpu_estimator_is_a_message(tmp_path: Any) -> None:

@@ -20,7 +20,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import splits_of
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.bad_records import checker_of
-from inception_v3.model_dir.checkpoints import PASSED_OVER, latest_checkpoint, pass_over, step_before, step_of
+from inception_v3.model_dir.checkpoints import PASSED_OVER, latest_checkpoint, set_aside, step_before, step_of
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.leftovers import remove_leftovers
 
@@ -221,7 +221,7 @@ def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> T
     """
     model_dir, removed = str(config.model_dir), ''
     if _may_be_the_cause(error.steps_before, config, began_at):
-        pass_over(model_dir, error.steps_before)
+        set_aside(model_dir, error.steps_before)
         removed = (
             f'The checkpoint of step {error.steps_before}, which led to it, was moved into '
             f'{os.path.join(model_dir, PASSED_OVER)}. '

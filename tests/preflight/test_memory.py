@@ -16,7 +16,7 @@ from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
-from inception_v3.preflight import tpu_graph, tpu_memory
+from inception_v3.preflight import graphs, memory
 from inception_v3.tpu.topology import CLOUD_TPUS
 
 CORES = 8
@@ -24,7 +24,7 @@ CORES = 8
 
 def graph_of(config: Config, tmp_path: Any, is_training: bool = True, **changes: Any) -> tf.Graph:
     config = dataclasses.replace(config, use_tpu=True, model_dir=str(tmp_path), **changes)
-    return tpu_graph.build(config, CLOUD_TPUS['v2-8'], is_training)
+    return graphs.build(config, CLOUD_TPUS['v2-8'], is_training)
 
 
 @pytest.mark.parametrize(('optimizer', 'slots'), [('sgd', 0), ('momentum', 1), ('RMS', 2)])
@@ -35,10 +35,10 @@ def test_variables_are_counted_by_what_they_are_for(
     # The moving mean and variance of 16 channels, and the global step.
     others = 2 * 16 * 4 + 8
     graph = graph_of(small_config, tmp_path, optimizer=optimizer)
-    assert tpu_memory.variable_bytes(graph) == (count, 4 * count, slots * 4 * count, 4 * count, others)
+    assert memory.variable_bytes(graph) == (count, 4 * count, slots * 4 * count, 4 * count, others)
     graph = graph_of(small_config, tmp_path, optimizer=optimizer, moving_average=False)
-    assert tpu_memory.variable_bytes(graph) == (count, 4 * count, slots * 4 * count, 0, others)
-    assert tpu_memory.variable_bytes(graph).total == (1 + slots) * 4 * count + others
+    assert memory.variable_bytes(graph) == (count, 4 * count, slots * 4 * count, 0, others)
+    assert memory.variable_bytes(graph).total == (1 + slots) * 4 * count + others
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_variables_are_counted_by_what_they_are_for(
     ],
 )
 def test_sizes_are_padded_to_whole_tiles(shape: Any, dtype: tf.DType, size: int) -> None:
-    assert tpu_memory.padded_size_of(tf.compat.v1.placeholder(dtype, shape)) == size
+    assert memory.padded_size_of(tf.compat.v1.placeholder(dtype, shape)) == size
 
 
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
@@ -64,7 +64,7 @@ def test_convolutions_are_kept_and_what_is_made_of_them_one_by_one_is_not(
     small_config: Config, one_layer: None, tmp_path: Any, precision: str
 ) -> None:
     graph = graph_of(small_config, tmp_path, train_batch_size=CORES * 4, precision=precision)
-    kept = tpu_memory.kept_for_backward(tpu_graph.on_core(graph))
+    kept = memory.kept_for_backward(graphs.on_core(graph))
     large = {(t.op.type, t.dtype.name, tuple(t.shape.as_list())) for t in kept if t.shape.rank == 4}
     assert large == {
         ('InfeedDequeueTuple', precision, (4, 75, 75, 3)),
@@ -77,7 +77,7 @@ def test_convolutions_are_kept_and_what_is_made_of_them_one_by_one_is_not(
     size = {'float32': 4, 'bfloat16': 2}[precision]
     padded = 8 * 75 * 75 * 128 * size + 8 * 37 * 37 * 128 * size
     # Whatever else there is has no height and width.
-    estimate = tpu_memory.activations(tpu_graph.on_core(graph), is_training=True)
+    estimate = memory.activations(graphs.on_core(graph), is_training=True)
     assert padded <= estimate.padded < padded + 200_000
     unpadded = 4 * (75 * 75 * 3 + 37 * 37 * 16) * size
     assert unpadded <= estimate.unpadded < unpadded + 2_000
@@ -92,7 +92,7 @@ def kept_of_a_revnet(units: int, rebuild_activations: bool, model_dir: Any) -> i
         tf.compat.v1.train.get_or_create_global_step()
         images, labels = tf.zeros([2, 32, 32, 3]), tf.zeros([2], tf.int32)
         inception_model_fn(images, labels, tf.estimator.ModeKeys.TRAIN, {'config': config})
-        return sum(tpu_memory.size_of(tensor) or 0 for tensor in tpu_memory.kept_for_backward(graph.get_operations()))
+        return sum(memory.size_of(tensor) or 0 for tensor in memory.kept_for_backward(graph.get_operations()))
 
 
 def test_a_reversible_stage_keeps_its_result_alone(tmp_path: Any) -> None:
@@ -112,7 +112,7 @@ def test_an_evaluation_holds_the_inputs_and_results_of_one_operation(
     convolved = 8 * 37 * 37 * 128 * 4
     images = 8 * 75 * 75 * 128 * 4
     # ReLU, or batch normalization, with nothing else but the infeed (and labels, channels and scalars).
-    estimate = tpu_memory.activations(tpu_graph.on_core(graph), is_training=False)
+    estimate = memory.activations(graphs.on_core(graph), is_training=False)
     assert 0 <= estimate.padded - images - 2 * convolved < 10_000
 
 
@@ -123,7 +123,11 @@ def temporaries(tmp_path: Any, batch_size: int) -> int:
         f'xla_step.BATCH_SIZE = {batch_size}; xla_step.compile_fast(); xla_step.run_once(Config(height=139, width=139))'
     )
     subprocess.run(
-        [sys.executable, '-c', f'from inception_v3 import xla_step; from inception_v3.config import Config; {step}'],
+        [
+            sys.executable,
+            '-c',
+            f'from inception_v3.preflight import xla_step; from inception_v3.config import Config; {step}',
+        ],
         env={**os.environ, 'XLA_FLAGS': f'--xla_dump_to={folder}'},
         check=True,
         timeout=600,
@@ -139,6 +143,6 @@ def test_the_estimate_agrees_with_the_memory_that_xla_assigns(digits_dir: str, t
     graph = graph_of(
         Config(data_dir=digits_dir, height=139, width=139), tmp_path, train_batch_size=CORES * few, num_classes=1001
     )
-    kept = tpu_memory.kept_for_backward(tpu_graph.on_core(graph))
-    estimated = sum(tpu_graph.size_of(tensor) or 0 for tensor in kept) / few
+    kept = memory.kept_for_backward(graphs.on_core(graph))
+    estimated = sum(graphs.size_of(tensor) or 0 for tensor in kept) / few
     assert abs(estimated / measured - 1) < 0.1

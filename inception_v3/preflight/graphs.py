@@ -1,4 +1,4 @@
-"""The graphs that a TPU runs, built by TPUEstimator without a TPU, and what can be read from them."""
+"""Builds the graphs that a TPU runs, with TPUEstimator and without a TPU, and inspects them."""
 
 import collections
 import contextlib
@@ -6,55 +6,54 @@ import os
 import re
 import sysconfig
 from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
-from unittest import mock
 
 import tensorflow as tf
 from tensorflow.contrib.compiler import xla
 from tensorflow.python.framework import kernels
 
+import inception_v3
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.tpu.emulation.system import answering_as
+from inception_v3.tpu.emulation.system import fixed_topology
 from inception_v3.tpu.topology import Topology
 
-# The attribute of all operations that run on the cores, and of those among them that XLA leaves to the host.
+# Attributes: of every operation in the computation of the cores, and of those that XLA runs on the host instead.
 _ON_CORE = '_tpu_replicate'
 _OUTSIDE = '_xla_outside_compilation'
-# XLA's operations on a CPU stand in for those on a TPU, which are in the TPU's software alone.
+# XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
 _KERNELS = 'XLA_CPU_JIT'
-# What a TPU runs and a CPU does not.
+# Operations that a TPU runs and a CPU does not.
 _TPU_ONLY = frozenset(
     [
         # The sum over the cores, and the queues from and to the host.
         *('CrossReplicaSum', 'InfeedDequeueTuple', 'OutfeedEnqueueTuple', 'TPUReplicateMetadata'),
-        # The loop over steps, which the TPU's compiler makes a function of before XLA sees it.
+        # The loop over steps, which the TPU's compiler converts to a function before XLA sees it.
         *('Enter', 'Exit', 'LoopCond', 'Merge', 'NextIteration', 'Switch'),
     ]
 )
-# What needs the Python of the process that built the graph: there is none on a TPU's hosts.
+# Operations that call Python in the process that built the graph; a TPU's hosts have no Python.
 _PYTHON = frozenset(['EagerPyFunc', 'PyFunc', 'PyFuncStateless'])
-# Outputs whose shape TensorFlow does not say, and XLA knows: space that only another device needs, and the axes of a
-# broadcast, which are computed from shapes while compiling.
+# Outputs whose shape TensorFlow does not infer and XLA knows: scratch space that only other devices need, and the axes
+# of a broadcast, computed from shapes at compile time.
 _SHAPE_LEFT_TO_XLA = frozenset([('FusedBatchNormV3', 5), ('BroadcastGradientArgs', 0), ('BroadcastGradientArgs', 1)])
 
-_PACKAGES = tuple(
-    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), package, '')
-    for package in ('inception_v3', 'preprocessing', 'data')
-)
+# The folder that holds the packages of this program.
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(inception_v3.__file__)))
+_PACKAGES = tuple(os.path.join(_ROOT, package, '') for package in ('inception_v3', 'preprocessing', 'data'))
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdlib', 'purelib', 'platlib'))
-# An address that nothing is asked at.
+# The address of the TPU: nothing connects to it.
 _ANY_ADDRESS = 'grpc://127.0.0.1:8470'
 
 
 class Flaw(NamedTuple):
-    """Something in a graph that a TPU cannot run.
+    """An operation that a TPU cannot run.
 
     Attributes:
-      operation: its name, or that of its function and its own.
-      type: its type.
-      where: the innermost line of the program that made it, FILE:LINE.
-      problem: what is wrong with it.
+      operation: name of the operation, preceded by FUNCTION/ if it is in a function.
+      type: type of the operation.
+      where: the innermost line of this program that created it, FILE:LINE.
+      problem: the reason.
     """
 
     operation: str
@@ -63,15 +62,15 @@ class Flaw(NamedTuple):
     problem: str
 
     def __str__(self) -> str:
-        return f'{self.operation} ({self.type}), made at {self.where}: {self.problem}'
+        return f'{self.operation} ({self.type}), created at {self.where}: {self.problem}'
 
 
 class Infeed(NamedTuple):
-    """What one core is sent in a step.
+    """The data that one core receives in a step.
 
     Attributes:
-      tensors: each as `described`.
-      bytes: of all of them; None if a shape is not known.
+      tensors: the description of each tensor, as `described` returns it.
+      bytes: total size of the tensors; None if a shape is unknown.
     """
 
     tensors: Tuple[str, ...]
@@ -79,14 +78,14 @@ class Infeed(NamedTuple):
 
 
 class Collectives(NamedTuple):
-    """Sums over cores in a step: of gradients, and of batch normalization."""
+    """The numbers of sums over the cores in a step: of gradients, and of batch normalization."""
 
     gradients: int
     batch_norm: int
 
 
 class _BuiltError(Exception):
-    """Raised where a session would begin: the graph is complete."""
+    """Ends the building of a graph when it is complete, before a session begins."""
 
 
 class _Stop(tf.estimator.SessionRunHook):
@@ -98,18 +97,18 @@ class _Stop(tf.estimator.SessionRunHook):
 def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     """Builds the graph of training or of evaluation, as a run on a TPU of this topology does.
 
-    That of an emulated TPU, too, is the one that TPUEstimator makes, before its cores are emulated.
+    For an emulated TPU, it is the graph of TPUEstimator before its cores are emulated.
 
     Args:
-      config: of the run; its files are listed, and not read.
-      topology: of the TPU.
-      is_training: training, else evaluation.
+      config: configuration of the run; its data files are listed, not read.
+      topology: topology of the TPU.
+      is_training: build the graph of training, otherwise of evaluation.
     """
     stop = _Stop()
-    # A training session writes its graph for TensorBoard before it begins: of a large slice, hundreds of megabytes.
-    unwritten = mock.patch.object(tf.compat.v1.summary.FileWriterCache, 'get')
-    with answering_as(topology), unwritten, contextlib.suppress(_BuiltError):
-        estimator = tf.compat.v1.estimator.tpu.TPUEstimator(**arguments_of(config, _ANY_ADDRESS))
+    # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
+    arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
+    with fixed_topology(topology), contextlib.suppress(_BuiltError):
+        estimator = tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
         if is_training:
             estimator.train(_static(InputPipeline(True, config)), hooks=[stop], max_steps=1)
         else:
@@ -118,20 +117,20 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
 
 
 def _static(pipeline: InputPipeline) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
-    """A pipeline whose batches must have shapes that are known, of which TPUEstimator complains obscurely."""
+    """Wraps a pipeline to report batches of unknown shape; TPUEstimator's own error is hard to understand."""
 
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
         dataset = pipeline(params)
         for shape in tf.nest.flatten(tf.compat.v1.data.get_output_shapes(dataset)):
             if not shape.is_fully_defined():
-                raise ValueError(f'the input pipeline makes batches of shape {shape}; XLA needs every size')
+                raise ValueError(f'the input pipeline yields batches of shape {shape}; XLA needs every size')
         return dataset
 
     return input_fn
 
 
 def on_core(graph: tf.Graph) -> List[tf.Operation]:
-    """The operations that the cores run; all cores run the same."""
+    """Returns the operations that run on each core."""
     return [o for o in graph.get_operations() if _has(o, _ON_CORE) and not _has(o, _OUTSIDE)]
 
 
@@ -144,7 +143,7 @@ def _has(operation: tf.Operation, attribute: str) -> bool:
 
 
 def infeeds(graph: tf.Graph) -> Counter[Infeed]:
-    """What the cores are sent in a step: each kind, and how many cores are sent it."""
+    """Counts the cores that receive each kind of infeed in a step."""
     found: Counter[Infeed] = collections.Counter()
     for operation in graph.get_operations():
         if operation.type == 'InfeedEnqueueTuple':
@@ -156,30 +155,30 @@ def infeeds(graph: tf.Graph) -> Counter[Infeed]:
 
 
 def input_pipelines(graph: tf.Graph) -> int:
-    """The number of input pipelines, each on a host of its own."""
+    """Counts the input pipelines; each runs on a host of its own."""
     return sum(operation.type == 'IteratorV2' for operation in graph.get_operations())
 
 
 def described(tensor: tf.Tensor) -> str:
-    """The dtype and shape of a tensor, such as 'float32 [128, 299, 299, 3]'."""
+    """Returns the dtype and shape of a tensor, such as 'float32 [128, 299, 299, 3]'."""
     return f'{tensor.dtype.name} {"of any shape" if tensor.shape.rank is None else tensor.shape.as_list()}'
 
 
 def size_of(tensor: tf.Tensor) -> Optional[int]:
-    """The bytes of a tensor's values, without padding; None if its shape is not known."""
+    """Returns the bytes of a tensor's values without padding; None if its shape is unknown."""
     count = tensor.shape.num_elements()
     return None if count is None else count * tensor.dtype.size
 
 
 def collectives(operations: Iterable[tf.Operation]) -> Collectives:
-    """The sums over cores among operations."""
+    """Counts the sums over the cores among operations."""
     names = [operation.name for operation in operations if operation.type == 'CrossReplicaSum']
     batch_norm = sum('/BatchNorm' in name for name in names)
     return Collectives(len(names) - batch_norm, batch_norm)
 
 
 def flaws(graph: tf.Graph) -> Iterator[Flaw]:
-    """What a TPU cannot run: on its cores, or on its hosts, in functions of the input pipeline, too."""
+    """Yields the operations that a TPU's cores or hosts cannot run, including those in the functions of pipelines."""
     registered = _registered_kernels()
     core = on_core(graph)
     for operation in core:
@@ -192,22 +191,22 @@ def flaws(graph: tf.Graph) -> Iterator[Flaw]:
     cores = set(core)
     for scope, operation in _with_functions(graph, '', set()):
         if operation.type in _PYTHON and operation not in cores:
-            yield _flaw(operation, "needs this process's Python, and there is none on a TPU's hosts", scope)
+            yield _flaw(operation, "calls Python, and a TPU's hosts have none", scope)
 
 
 def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
-    """The operations of the cores with a result whose shape is not known before it is computed."""
+    """Yields the operations with an output whose shape is unknown at compile time."""
     for operation in operations:
         for index, tensor in enumerate(operation.outputs):
             known = tensor.shape.is_fully_defined() or (operation.type, index) in _SHAPE_LEFT_TO_XLA
-            # Gradients of outputs without a use have none, either, nor have the zeros that a tape makes for those.
+            # Gradients of unused outputs have no known shape either, nor have the zeros that a tape creates for them.
             if not known and _is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
                 yield _flaw(operation, f'output {index} is {described(tensor)}: XLA needs every size')
                 break
 
 
 def _is_used(tensor: tf.Tensor) -> bool:
-    """Whether an operation takes it that has an effect, or whose own results are taken."""
+    """Whether a consumer of the tensor has an effect, or has outputs that are consumed in turn."""
     return any(
         not operation.outputs or any(output.consumers() for output in operation.outputs)
         for operation in tensor.consumers()
@@ -215,7 +214,11 @@ def _is_used(tensor: tf.Tensor) -> bool:
 
 
 def line_of(frames: Iterable[Any]) -> str:
-    """The innermost of a traceback's frames, the outermost first, that is not in a library: FILE:LINE."""
+    """Returns FILE:LINE of the innermost frame that is not in a library.
+
+    Args:
+      frames: frames of a traceback, outermost first; each begins with its path and line.
+    """
     for path, line, *_ in reversed([*frames]):
         path = os.path.abspath(path)
         if path.startswith(_PACKAGES) or not path.startswith((*_LIBRARIES, '<')):
@@ -224,13 +227,13 @@ def line_of(frames: Iterable[Any]) -> str:
 
 
 def _flaw(operation: tf.Operation, problem: str, scope: str = '') -> Flaw:
-    # A gradient is made by TensorFlow: the line that counts is the one that made what it is the gradient of.
-    made = operation._original_op or operation
-    return Flaw(scope + operation.name, operation.type, line_of(made.traceback), problem)
+    # TensorFlow creates gradients: name the line that created the operation of the forward pass instead.
+    source = operation._original_op or operation
+    return Flaw(scope + operation.name, operation.type, line_of(source.traceback), problem)
 
 
 def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
-    """The operations of a graph and of its functions, and theirs; each with the functions that it is in."""
+    """Yields (scope, operation) for a graph and, recursively, its functions; the scope names the functions."""
     for operation in graph.get_operations():
         yield scope, operation
     for name, function in graph._functions.items():
@@ -240,7 +243,7 @@ def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[st
 
 
 def _registered_kernels() -> Dict[str, List[Any]]:
-    """XLA's kernels by the type of operation; they are there once something was compiled."""
+    """Returns XLA's kernels by type of operation; TensorFlow registers them at the first compilation."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(xla.compile(lambda: tf.constant(0)))
     found: Dict[str, List[Any]] = collections.defaultdict(list)
@@ -251,7 +254,7 @@ def _registered_kernels() -> Dict[str, List[Any]]:
 
 
 def _takes(kernel: Any, operation: tf.Operation) -> bool:
-    """Whether a kernel is one for the types of an operation's attributes."""
+    """Whether a kernel supports the types of an operation's attributes."""
     for constraint in kernel.constraint:
         allowed = constraint.allowed_values.list.type
         value = operation.get_attr(constraint.name)

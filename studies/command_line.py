@@ -1,20 +1,39 @@
-"""Numbers on the studies' command lines, as types for argparse."""
+"""The parsers of the studies' command lines."""
 
 import argparse
 from typing import Any, Callable, List
 
+from console.errors import EXIT_CODES
 from console.messages import shown
 
 _KINDS = {int: 'a whole number', float: 'a number'}
 
 
+def new_parser(module: str, description: str) -> argparse.ArgumentParser:
+    """Makes the parser of `python -m MODULE`; its help ends with the exit codes."""
+    return argparse.ArgumentParser(
+        prog=f'python -m {module}',
+        description=description,
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def folder(text: str) -> str:
+    """The path of a folder, as a type for argparse."""
+    if not text:
+        raise argparse.ArgumentTypeError('must be the path of a folder')
+    return text
+
+
 def number_of(number_type: type, least: float, most: float = float('inf')) -> Callable[[str], Any]:
-    """What reads a finite number.
+    """A type for argparse: a finite number within bounds.
 
     Args:
       number_type: int or float.
-      least: that is allowed.
-      most: that is allowed.
+      least: the smallest value allowed.
+      most: the largest value allowed.
     """
 
     def parse(text: str) -> Any:
@@ -31,6 +50,6 @@ def number_of(number_type: type, least: float, most: float = float('inf')) -> Ca
 
 
 def numbers_of(number_type: type, least: float, most: float = float('inf')) -> Callable[[str], List[Any]]:
-    """What reads finite numbers with commas between, and returns them in their order, each once."""
+    """A type for argparse: comma-separated finite numbers within bounds, sorted and without duplicates."""
     parse = number_of(number_type, least, most)
     return lambda text: sorted({parse(part) for part in text.split(',')})

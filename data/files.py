@@ -1,0 +1,57 @@
+"""Reads and writes small text files, local or remote: whole texts, and JSON objects a line each."""
+
+import contextlib
+import json
+from typing import Any, Callable, Dict, List, TypeVar
+
+import tensorflow as tf
+
+from console.log import logger
+from data import remote
+
+_Record = TypeVar('_Record')
+
+
+def write_whole(path: str, text: str) -> None:
+    """Writes a file atomically: a reader sees the old content or the new."""
+    unfinished = f'{path}.unfinished'
+    with remote.explained(path, remote.WRITE):
+        with tf.io.gfile.GFile(unfinished, 'w') as file:
+            file.write(text)
+        tf.io.gfile.rename(unfinished, path, overwrite=True)
+
+
+def append_line(path: str, values: Dict[str, Any]) -> None:
+    """Appends a JSON object as a line to a file, which may not exist yet."""
+    line = json.dumps(values) + '\n'
+    before = text_of(path)
+    # A process that was killed during a write leaves half a line.
+    if before and not before.endswith('\n'):
+        line = '\n' + line
+    # Remote files cannot be appended to: TensorFlow reads and rewrites them. On s3:// it takes denied access for the
+    # end of the file.
+    mode, text = ('w', before + line) if remote.is_remote(path) else ('a', line)
+    with remote.explained(path, remote.WRITE), tf.io.gfile.GFile(path, mode) as file:
+        file.write(text)
+
+
+def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
+    """The records in a file of JSON objects, a line each. Damaged lines are skipped and logged.
+
+    Args:
+      path: the path of the file; a missing file is empty.
+      record_of: makes a record from an object; raises AttributeError, TypeError or ValueError if it cannot.
+    """
+    found = []
+    lines = [line for line in text_of(path).split('\n') if line]
+    for line in lines:
+        with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):
+            found.append(record_of(json.loads(line)))
+    if len(found) < len(lines):
+        logger.info('%s: %d of %d lines are damaged, and skipped', path, len(lines) - len(found), len(lines))
+    return found
+
+
+def text_of(path: str) -> str:
+    """The content of a file; empty if the file is missing."""
+    return (remote.read(path) or b'').decode(errors='replace')

@@ -1,0 +1,132 @@
+"""Image files that a user names by path, folder or pattern, and the reasons why a file cannot be decoded."""
+
+import glob
+import os
+import stat
+from typing import List, NamedTuple, Sequence
+
+from console.messages import shown
+from data import remote
+from data.image_header import read_header
+from preprocessing.decoding import MAX_PIXELS
+
+EXTENSIONS = ('.jpg', '.jpeg', '.png', '.gif')
+# Larger than any file of an image with at most MAX_PIXELS pixels.
+_MAX_BYTES = 1 << 30
+_LONGEST_PATH = 4096
+_DECODED = ('JPEG', 'PNG', 'GIF')
+
+
+class UnreadableError(ValueError):
+    """An image file cannot be used; the message gives the reason."""
+
+
+class Found(NamedTuple):
+    """The files that a user's arguments name.
+
+    Attributes:
+      paths: image files without duplicates, in the order of the arguments, sorted by name within a folder.
+      problems: a line for each argument that names no image.
+      skipped: files in folders whose extension is not that of an image.
+    """
+
+    paths: List[str]
+    problems: List[str]
+    skipped: List[str]
+
+
+def find(names: Sequence[str]) -> Found:
+    """Finds the image files that arguments name.
+
+    A folder stands for all image files below it, chosen by extension; hidden files and folders are skipped. A file
+    that is named itself, or matches a pattern, is used whatever its extension.
+
+    Args:
+      names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
+    """
+    found = Found([], [], [])
+    for name in names:
+        if remote.is_remote(name):
+            found.problems.append(f'{show(name)}: remote images are not supported; copy it to this machine first.')
+        elif os.path.isdir(name):
+            _add_folder(name, found)
+        elif os.path.lexists(name):
+            found.paths.append(name)
+        elif glob.has_magic(name):
+            _add_matches(name, found)
+        else:
+            found.problems.append(f'{show(name)}: no such file or folder.')
+    return found._replace(paths=list(dict.fromkeys(found.paths)))
+
+
+def _add_matches(pattern: str, found: Found) -> None:
+    matches = sorted(glob.glob(pattern, recursive=True))
+    if not matches:
+        found.problems.append(f'{show(pattern)}: no file matches this pattern.')
+    for path in matches:
+        if not os.path.isdir(path):
+            found.paths.append(path)
+        elif '**' not in pattern:  # `**` matches the folder's files as well.
+            _add_folder(path, found)
+
+
+def _add_folder(folder: str, found: Found) -> None:
+    images = 0
+
+    def report(error: OSError) -> None:
+        found.problems.append(f'{show(error.filename)}: cannot be listed: {error.strerror}.')
+
+    for parent, folders, names in os.walk(folder, onerror=report):
+        folders[:] = sorted(name for name in folders if not name.startswith('.'))
+        for name in sorted(name for name in names if not name.startswith('.')):
+            is_image = name.lower().endswith(EXTENSIONS)
+            images += is_image
+            (found.paths if is_image else found.skipped).append(os.path.join(parent, name))
+    if not images:
+        found.problems.append(f'{show(folder)}: no images in this folder; they end in {", ".join(EXTENSIONS)}.')
+
+
+def read(path: str) -> bytes:
+    """Reads an image file.
+
+    Raises:
+      UnreadableError: the file cannot be read, is no regular file, or is too large for an image.
+    """
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableError('is not a regular file')
+        if status.st_size > _MAX_BYTES:
+            raise UnreadableError(f'has {status.st_size:,} bytes; at most {_MAX_BYTES:,} are allowed')
+        with open(path, 'rb') as file:
+            return file.read()
+    except OSError as error:
+        raise UnreadableError(f'cannot be read: {error.strerror}')
+
+
+def why_undecodable(encoded: bytes, reason: str) -> str:
+    """Explains why an image cannot be decoded.
+
+    Args:
+      encoded: the file's content.
+      reason: TensorFlow's message, used if the header shows no problem.
+    """
+    header = read_header(encoded)
+    if not encoded:
+        return 'is empty'
+    if header is None:
+        return 'is not a JPEG, PNG or GIF image, or its beginning is damaged'
+    if header.format not in _DECODED:
+        return f'is a {header.format} image; supported are JPEG, PNG and GIF'
+    if header.width * header.height > MAX_PIXELS:
+        return f'has {header.width:,} x {header.height:,} pixels; at most {MAX_PIXELS:,} are allowed'
+    if header.format == 'GIF':
+        return 'is an animated GIF, or damaged; GIFs of one frame are supported'
+    if not header.sound:
+        return f'is a {header.kind} image that is truncated or damaged'
+    return f'is a damaged {header.kind} image ({shown(reason)})'
+
+
+def show(path: str) -> str:
+    """Returns a path in printable characters, for messages."""
+    return shown(path, _LONGEST_PATH)

@@ -1,0 +1,42 @@
+"""Generated images for `--use_data=fake`: they take the place of storage and of decoding, crop and resize."""
+
+from typing import Tuple
+
+import tensorflow as tf
+
+from data import order
+from inception_v3 import infeed
+from inception_v3.config import Config
+from preprocessing.inception_preprocessing import whole_image_box
+from preprocessing.stateless import seeded_uniform
+
+
+@tf.autograph.experimental.do_not_convert
+def fake_images(is_training: bool, config: Config, start: tf.Tensor, parallel_calls: int) -> tf.data.Dataset:
+    """Generates a different random image for each number of an epoch, labelled with all classes in turn.
+
+    Args:
+      is_training: repeat without end and distort the images; otherwise one pass.
+      config: of the run.
+      start: int64 scalar, the number of images that training has used already.
+      parallel_calls: images to generate at a time.
+
+    Returns:
+      A data set of (features, label), as the preprocessing phase of `InputPipeline` returns.
+    """
+    count = config.num_train_images if is_training else config.eval_images
+
+    def generate(number: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
+        epoch, index = number // count, number % count
+        seed = tf.stack([index, tf.constant(0, tf.int64)])
+        pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=255.0)
+        label = tf.cast(index % config.num_classes, tf.int32)
+        if not is_training:
+            return infeed.for_evaluation(pixels, config), label
+        key = None if config.seed is None else order.key_of(config.seed, epoch, index)
+        shape = tf.constant([config.height, config.width, 3])
+        distortion = infeed.preprocessing_for(config).draw(shape, whole_image_box(), seeded_uniform(key))
+        return infeed.for_training(pixels, distortion, config), label
+
+    numbers = tf.data.Dataset.range(start, tf.int64.max) if is_training else tf.data.Dataset.range(count)
+    return numbers.map(generate, parallel_calls)

@@ -1,0 +1,1 @@
+"""Messages of a run: its notes, its summary, and the causes of its failures."""

@@ -1,0 +1,1 @@
+"""The settings of a run: flags, presets, the bounds of each setting, and the contradictions between them."""

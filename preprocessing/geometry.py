@@ -1,0 +1,67 @@
+"""Resizes and mirrors images."""
+
+import functools
+from typing import Union
+
+import tensorflow as tf
+
+RESIZE_METHODS = (
+    tf.image.ResizeMethod.BILINEAR,
+    tf.image.ResizeMethod.NEAREST_NEIGHBOR,
+    tf.image.ResizeMethod.BICUBIC,
+    tf.image.ResizeMethod.AREA,
+)
+BILINEAR = 0
+
+
+def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, tf.Tensor]) -> tf.Tensor:
+    """Resizes an image by one of `RESIZE_METHODS`.
+
+    Args:
+      image: [any height, any width, channels], of any numeric dtype.
+      height: height of the result, in pixels.
+      width: width of the result, in pixels.
+      method: an index into `RESIZE_METHODS`, as an integer or an int32 scalar.
+
+    Returns:
+      float32 [height, width, channels], with pixels of the same range.
+    """
+    constant = method if isinstance(method, int) else tf.get_static_value(method)
+    if constant is not None:
+        resized = _resize(image, height, width, RESIZE_METHODS[constant])
+    else:
+        branches = [functools.partial(_resize, image, height, width, m) for m in RESIZE_METHODS]
+        resized = tf.switch_case(method, branches)
+    resized.set_shape([height, width, image.shape[2]])
+    return resized
+
+
+def _resize(image: tf.Tensor, height: int, width: int, method: tf.image.ResizeMethod) -> tf.Tensor:
+    def resize(image: tf.Tensor) -> tf.Tensor:
+        # TensorFlow returns an image that has the right size already unchanged, so integers remain integers.
+        return tf.cast(tf.compat.v1.image.resize(image, [height, width], method), tf.float32)
+
+    def convert_and_resize() -> tf.Tensor:
+        return resize(tf.cast(image, tf.float32))
+
+    if method != tf.image.ResizeMethod.BILINEAR or image.dtype.is_floating:
+        return convert_and_resize()
+    # The bilinear kernel also takes integers. It then converts four pixels for each pixel of the result, which costs
+    # as much as converting an image of the result's size beforehand.
+    is_small = tf.size(image) < height * width * int(image.shape[2])
+    return tf.cond(is_small, convert_and_resize, lambda: resize(image))
+
+
+def apply_flip(image: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
+    """Mirrors images left to right.
+
+    Args:
+      image: [height, width, channels]; or a batch, [images, height, width, channels].
+      flip: whether to mirror: a bool scalar; for a batch, bool [images].
+
+    Returns:
+      The same shape and dtype.
+    """
+    if image.shape.ndims == 4:
+        return tf.compat.v1.where(flip, tf.reverse(image, [2]), image)
+    return tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)

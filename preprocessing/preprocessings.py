@@ -1,0 +1,207 @@
+"""The kinds of preprocessing, one object each: draw, crop, resize, finish.
+
+Everything that differs between the kinds is in their objects; the input pipeline and the infeed call only the methods
+of `Preprocessing`. To add a kind, write its settings and its object, and add the object to `PREPROCESSINGS`.
+"""
+
+import abc
+from typing import Any, Dict, Generic, NamedTuple, Optional, Type, TypeVar, Union
+
+import tensorflow as tf
+
+from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing.color import Color, FastColor, FullColor, apply_color, scale_to_network
+from preprocessing.decoding import Crop
+from preprocessing.geometry import BILINEAR, apply_flip, apply_resize
+from preprocessing.stateless import Uniform
+
+# The largest value of a pixel.
+_WHITE = 255.0
+
+Distortion = TypeVar('Distortion')
+Window = TypeVar('Window')
+
+
+class Preprocessing(abc.ABC, Generic[Distortion, Window]):
+    """A kind of preprocessing with its settings.
+
+    A training image takes the steps `draw`, `crop`, decoding of the crop, `resize`, `finish`. An evaluation image takes
+    the same steps without `draw`. With `--transfer=uint8` the host sends resized images and what `pack` returns; the
+    device then does `finish`, or `finish_packed` in training.
+
+    A `Window` has the attribute `crop`, the box of the pixels that it needs, and what `resize` needs besides.
+
+    Attributes:
+      Settings: the type of the settings, a named tuple; its fields are named like the flags that set them.
+    """
+
+    Settings: Type[Any]
+
+    @abc.abstractmethod
+    def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> Distortion:
+        """Draws the random numbers of a training image.
+
+        Args:
+          image_shape: int32 [3], height, width and channels of the image.
+          bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
+          uniform: draws the numbers.
+        """
+
+    @abc.abstractmethod
+    def crop(self, image_shape: tf.Tensor, distortion: Optional[Distortion] = None) -> Window:
+        """Returns the window of a distortion, or the central window of evaluation if there is no distortion."""
+
+    @abc.abstractmethod
+    def resize(self, pixels: tf.Tensor, window: Window) -> tf.Tensor:
+        """Resizes the pixels of a window.
+
+        Args:
+          pixels: uint8 [crop height, crop width, 3], the pixels in `window.crop`.
+          window: as `crop` returns it.
+
+        Returns:
+          float32 [height, width, 3], in [0, 255].
+        """
+
+    @abc.abstractmethod
+    def finish(self, image: tf.Tensor, distortion: Optional[Distortion] = None) -> tf.Tensor:
+        """Applies the rest of a distortion, if there is one, to a resized image, and scales it for the network.
+
+        Args:
+          image: float32 [height, width, 3], in [0, 255]; without a distortion also a batch of images.
+          distortion: as `draw` draws it for the image; None in evaluation.
+
+        Returns:
+          float32, of the image's shape.
+        """
+
+    @abc.abstractmethod
+    def pack(self, distortion: Distortion) -> tf.Tensor:
+        """Returns the numbers of a distortion that `finish_packed` needs, float32 [numbers]."""
+
+    @abc.abstractmethod
+    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+        """Does what `finish` does, for a batch on the device.
+
+        Args:
+          images: float32 [batch, height, width, 3], in [0, 255].
+          numbers: float32 [batch, numbers], from `pack`.
+
+        Returns:
+          float32 [batch, height, width, 3].
+        """
+
+    def visible(self, images: tf.Tensor) -> tf.Tensor:
+        """Converts finished images [..., 3] back to pixels for people: uint8, rounded to the nearest integers."""
+        pixels = self._unscaled(tf.cast(images, tf.float32))
+        return tf.cast(tf.clip_by_value(pixels, 0.0, _WHITE) + 0.5, tf.uint8)
+
+    @abc.abstractmethod
+    def _unscaled(self, images: tf.Tensor) -> tf.Tensor:
+        """Inverts the scaling for the network: float32, in [0, 255]."""
+
+
+class _InceptionWindow(NamedTuple):
+    """The crop of an image, and an index into `RESIZE_METHODS`."""
+
+    crop: Crop
+    resize_method: Union[int, tf.Tensor]
+
+
+class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _InceptionWindow]):
+    """The Inception preprocessing; finished images are in [-1, 1]."""
+
+    Settings = inception_preprocessing.Settings
+
+    def __init__(self, settings: inception_preprocessing.Settings):
+        self._settings = settings
+
+    def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> inception_preprocessing.Distortion:
+        """Draws crop, resize method, flip and colour."""
+        box = bbox if self._settings.use_annotated_bbox else inception_preprocessing.whole_image_box()
+        return inception_preprocessing.draw_distortion(image_shape, box, self._settings, uniform)
+
+    def crop(
+        self, image_shape: tf.Tensor, distortion: Optional[inception_preprocessing.Distortion] = None
+    ) -> _InceptionWindow:
+        """Returns the drawn crop, or the central 87.5 % of height and width."""
+        if distortion is None:
+            return _InceptionWindow(inception_preprocessing.central_crop(image_shape), BILINEAR)
+        return _InceptionWindow(distortion.crop, distortion.resize_method)
+
+    def resize(self, pixels: tf.Tensor, window: _InceptionWindow) -> tf.Tensor:
+        """Resizes by the drawn method, or bilinearly in evaluation."""
+        return apply_resize(pixels, self._settings.height, self._settings.width, window.resize_method)
+
+    def finish(self, image: tf.Tensor, distortion: Optional[inception_preprocessing.Distortion] = None) -> tf.Tensor:
+        """Flips, distorts the colour and scales to [-1, 1]; only scales in evaluation."""
+        if distortion is None:
+            return scale_to_network(image, _WHITE)
+        return inception_preprocessing.finish(image, distortion, self._settings.fast_mode, _WHITE)
+
+    def pack(self, distortion: inception_preprocessing.Distortion) -> tf.Tensor:
+        """Returns the flip and the two or three numbers of the colour."""
+        # Images are sent as bytes in fast mode only, which has one order of the operations and neither hue nor
+        # contrast: a fast colour has three numbers, a full colour two.
+        color = distortion.color if self._settings.use_fast_color_distort else distortion.color[:2]
+        return tf.stack([tf.cast(distortion.flip, tf.float32), *color])
+
+    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+        """Flips, distorts the colours and scales to [-1, 1]."""
+        flip, *packed = tf.unstack(numbers, axis=1)
+        images = apply_flip(images, flip > 0.5)
+        is_fast_color = self._settings.use_fast_color_distort
+        color: Color = FastColor(*packed) if is_fast_color else FullColor(packed[0], packed[1], 0.0, 1.0)
+        return apply_color(images, color, tf.constant(0), self._settings.fast_mode, _WHITE)
+
+    def _unscaled(self, images: tf.Tensor) -> tf.Tensor:
+        return (images + 1.0) * (_WHITE / 2)
+
+
+class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preprocessing.Window]):
+    """The VGG preprocessing; finished images are pixels in [0, 255] minus the channel means."""
+
+    Settings = vgg_preprocessing.Settings
+
+    def __init__(self, settings: vgg_preprocessing.Settings):
+        self._settings = settings
+        self._resize_range = vgg_preprocessing.resize_range(settings.height, settings.width)
+
+    def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> vgg_preprocessing.Distortion:
+        """Draws the smaller side after resizing, the position of the crop and the flip."""
+        return vgg_preprocessing.draw_distortion(*self._resize_range, self._settings.random_flip, uniform)
+
+    def crop(
+        self, image_shape: tf.Tensor, distortion: Optional[vgg_preprocessing.Distortion] = None
+    ) -> vgg_preprocessing.Window:
+        """Returns the window of the drawn crop, or that of the central crop at the range's smallest side."""
+        size = (self._settings.height, self._settings.width)
+        if distortion is None:
+            return vgg_preprocessing.central_window(image_shape, self._resize_range[0], *size)
+        return vgg_preprocessing.draw_window(image_shape, distortion, *size)
+
+    def resize(self, pixels: tf.Tensor, window: vgg_preprocessing.Window) -> tf.Tensor:
+        """Resizes bilinearly, to the result of resizing the whole image and then cropping."""
+        return vgg_preprocessing.resize_window(pixels, window, self._settings.height, self._settings.width)
+
+    def finish(self, image: tf.Tensor, distortion: Optional[vgg_preprocessing.Distortion] = None) -> tf.Tensor:
+        """Flips and subtracts the channel means; only subtracts in evaluation."""
+        if distortion is not None:
+            image = apply_flip(image, distortion.flip)
+        return vgg_preprocessing.subtract_mean(image)
+
+    def pack(self, distortion: vgg_preprocessing.Distortion) -> tf.Tensor:
+        """Returns the flip."""
+        return tf.stack([tf.cast(distortion.flip, tf.float32)])
+
+    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+        """Flips and subtracts the channel means."""
+        (flip,) = tf.unstack(numbers, axis=1)
+        return vgg_preprocessing.subtract_mean(apply_flip(images, flip > 0.5))
+
+    def _unscaled(self, images: tf.Tensor) -> tf.Tensor:
+        return images + vgg_preprocessing.CHANNEL_MEANS
+
+
+# The objects, by the value of --preprocessing.
+PREPROCESSINGS: Dict[str, Type[Any]] = {'inception': InceptionPreprocessing, 'vgg': VggPreprocessing}

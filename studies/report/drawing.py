@@ -1,0 +1,42 @@
+"""Functions that the figures of all studies share; the figures are matplotlib's."""
+
+import io
+from typing import Any, List, Sequence
+
+from benchmarks.comparison import Spread
+from studies.report.palette import Sign
+
+FAINT, GRID = '#57606a', '#e3e7ea'
+
+
+def lay_out(axes: Any) -> None:
+    """Draws a light grid behind the data, and no frame on the top and right."""
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ('top', 'right'):
+        axes.spines[side].set_visible(False)
+
+
+def dashes(sign: Sign) -> Any:
+    """The line style of a sign, as matplotlib takes it."""
+    return (0, sign.dash) if sign.dash else '-'
+
+
+def bars(spreads: Sequence[Spread]) -> List[List[float]]:
+    """Error bars from the least to the greatest value, as matplotlib takes them: distances from the medians."""
+    return [
+        [values.median - values.least for values in spreads],
+        [values.greatest - values.median for values in spreads],
+    ]
+
+
+def png(figure: Any, **options: Any) -> bytes:
+    """The PNG file of a figure.
+
+    Args:
+      figure: a `matplotlib.figure.Figure`.
+      **options: arguments of `savefig`, such as `dpi`.
+    """
+    content = io.BytesIO()
+    figure.savefig(content, format='png', **options)
+    return content.getvalue()

@@ -1,0 +1,186 @@
+"""The plan of a sweep: the study, its trials, and the checks before any of them runs."""
+
+import argparse
+import fcntl
+import fnmatch
+import json
+import os
+import sys
+from typing import Any, List, Mapping, NamedTuple, Sequence, Set, Tuple
+
+from absl import app
+
+from console.messages import shown
+from data import remote
+from data.files import text_of
+from data.formats import FORMATS
+from inception_v3.data_set import fit_to_data_set, splits_of
+from inception_v3.settings import flags
+from studies.files import write_json
+from studies.study import Study, StudyError
+from studies.sweep import trials
+from studies.sweep.study_file import load
+from studies.sweep.trials import State, Trial
+
+OUT = os.path.join('runs', 'studies')
+
+# The most names of trials that a message lists.
+_MOST_NAMES = 12
+
+
+class Plan(NamedTuple):
+    """The trials to run.
+
+    Attributes:
+      file: path of the study file.
+      study: the study, or its small version.
+      out: the sweep's folder.
+      all_trials: all trials of the study.
+      selected: the trials that this command runs, lists or prints.
+    """
+
+    file: str
+    study: Study
+    out: str
+    all_trials: List[Trial]
+    selected: List[Trial]
+
+
+def make(arguments: argparse.Namespace, flags_of_trials: Sequence[str]) -> Plan:
+    """Makes the plan of a command line.
+
+    Args:
+      arguments: the parsed command line.
+      flags_of_trials: the words after `--`: flags of the program for every trial.
+
+    Raises:
+      StudyError: the study, its flags or --filter are not valid.
+    """
+    try:
+        study = load(arguments.study)
+        study = study.small() if arguments.digits else study
+        study = study.with_flags(_parsed(flags_of_trials))
+        out = os.path.join(OUT, study.name) if arguments.out is None else arguments.out
+        all_trials = trials.trials_of(study, out)
+    except StudyError as error:
+        raise StudyError(f'{arguments.study}: {error}')
+    selected = all_trials
+    if arguments.filter is not None:
+        selected = [trial for trial in all_trials if fnmatch.fnmatchcase(trial.name, arguments.filter)]
+        if not selected:
+            names = _listed([trial.name for trial in all_trials])
+            raise StudyError(f'--filter={shown(arguments.filter)}: matches no trial. The trials are {names}.')
+    if arguments.limit is not None:
+        selected = [trial for trial in selected if trials.state_of(trial) is not State.DONE][: arguments.limit]
+    return Plan(arguments.study, study, out, all_trials, selected)
+
+
+def _parsed(words: Sequence[str]) -> Mapping[str, Any]:
+    read = flags.read(['sweep', *words])
+    if read.help or read.verbose or read.preset:
+        raise StudyError('after --: only flags of a run are allowed; the study names the preset.')
+    return read.fields
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ', '.join(names[:_MOST_NAMES]) + (', …' if len(names) > _MOST_NAMES else '')
+
+
+def lock(folder: int, out: str) -> None:
+    """Locks the sweep's folder against other sweeps, until its descriptor is closed.
+
+    Args:
+      folder: a file descriptor of the folder.
+      out: its path, for the message.
+
+    Raises:
+      StudyError: another sweep holds the lock.
+    """
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StudyError(f'--out={out}: another sweep is running there. Wait until it ends, or name another folder.')
+    except OSError:
+        # Network file systems may not support locks. The program's own lock in each model_dir still holds.
+        pass
+
+
+def check_folder(plan: Plan) -> None:
+    """Refuses a folder of another study, or of this study with other flags; names trials that the study lacks.
+
+    Raises:
+      StudyError: the folder cannot be used.
+    """
+    content = text_of(os.path.join(plan.out, trials.STUDY_FILE))
+    try:
+        name = json.loads(content)['name'] if content else plan.study.name
+    except (KeyError, TypeError, ValueError):
+        name = plan.study.name
+    if name != plan.study.name:
+        raise StudyError(f'--out={plan.out}: holds the study {shown(name)}; name another folder for {plan.study.name}.')
+    trials.check_unchanged(plan.all_trials)
+    unknown = trials.folders_of_other_trials(plan.out, plan.all_trials)
+    if unknown:
+        print(
+            f'{len(unknown)} folders hold trials that the study lacks; not touched: {_listed(unknown)}', file=sys.stderr
+        )
+
+
+def prepare_data(plan: Plan) -> None:
+    """Checks that the trials' data sets exist, and makes the digits before several trials make them at a time.
+
+    Raises:
+      StudyError: a data set is missing or does not fit its trial.
+      UnreachableError: a data set's storage cannot be reached.
+    """
+    seen: Set[Tuple[Any, ...]] = set()
+    for trial in plan.selected:
+        config = trial.config
+        key = (config.use_data, config.data_dir, config.data_format, config.num_classes)
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            config = fit_to_data_set(trial.command_line)
+            if config.use_data == 'real':
+                for split in splits_of(config):
+                    FORMATS[config.data_format].find_shards(config.data_dir, split)
+        except remote.UnreachableError:
+            raise
+        except app.UsageError as error:
+            raise StudyError(f'{plan.file}: case {trial.case}: {error}')
+
+
+def check_tpus(waiting: Sequence[Trial], slots: int) -> None:
+    """Refuses trials that would use one TPU at the same time: a TPU serves one program.
+
+    Args:
+      waiting: the trials to run.
+      slots: the number of trials that run at a time.
+
+    Raises:
+      StudyError: two trials share a TPU.
+    """
+    tpus = [t.config.tpu or t.config.master for t in waiting if t.config.use_tpu and not t.config.is_emulated]
+    shared = next((tpu for tpu in tpus if tpus.count(tpu) > 1), None)
+    if shared and slots > 1:
+        raise StudyError(
+            f'--tpu={shared}: several trials use this TPU, and {slots} would run at a time, but a TPU runs one '
+            'program. Leave out --workers, or name a TPU for each trial.'
+        )
+
+
+def write_study(plan: Plan, program: Sequence[str]) -> None:
+    """Writes `study.json`: the study, its cost, and the command line of each trial."""
+    study = plan.study
+    content = {
+        'name': study.name,
+        'question': study.question,
+        'base': {'preset': study.preset, 'flags': dict(study.flags)},
+        'cases': [{'name': case.name, 'settings': dict(case.settings)} for case in study.cases()],
+        'seeds': study.all_seeds,
+        'report': list(study.report),
+        'cost': trials.cost_of(study, plan.all_trials)._asdict(),
+        'commands': {trial.name: trials.command(program, trial) for trial in plan.all_trials},
+    }
+    write_json(os.path.join(plan.out, trials.STUDY_FILE), content)

@@ -1,0 +1,61 @@
+"""Tests of resizing against NumPy."""
+
+from typing import List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from preprocessing import geometry
+from tests.support.graphs import evaluate
+from tests.support.images import CAT, resize_bilinear
+
+
+def method_index(method: str) -> int:
+    return geometry.RESIZE_METHODS.index(getattr(tf.image.ResizeMethod, method))
+
+
+@pytest.mark.parametrize('in_graph', [False, True])
+@pytest.mark.parametrize('size', [(30, 50), (61, 47), (150, 225), (300, 451), (301, 500)])
+def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int], in_graph: bool) -> None:
+    index = tf.constant(method_index('BILINEAR'))
+    if in_graph:
+        index = tf.compat.v1.placeholder_with_default(index, [])
+    resized = geometry.apply_resize(tf.constant(CAT / 255.0, tf.float32), *size, index)
+    assert resized.shape.as_list() == [*size, 3]
+    np.testing.assert_allclose(evaluate(resized), resize_bilinear(CAT / 255.0, *size), atol=1e-5)
+
+
+@pytest.mark.parametrize('size', [(60, 60), (299, 299), (300, 451), (500, 700)])
+@pytest.mark.parametrize('index', range(4))
+def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], index: int) -> None:
+    """Both if bytes are converted beforehand and if the kernel converts them, which depends on the size."""
+    of_bytes = geometry.apply_resize(tf.constant(CAT), *size, index)
+    assert of_bytes.dtype == tf.float32
+    of_floats = tf.compat.v1.image.resize(tf.constant(CAT, tf.float32), size, geometry.RESIZE_METHODS[index])
+    np.testing.assert_array_equal(*evaluate((of_bytes, of_floats)))
+
+
+@pytest.mark.parametrize(
+    ('method', 'by_hand'),
+    [
+        ('BILINEAR', [0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0, 1.0]),
+        ('NEAREST_NEIGHBOR', [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+        # Keys' kernel with a = -0.75 at half a pixel: -3/32, 19/32, 19/32, -3/32.
+        ('BICUBIC', [0.0, -3 / 32, 0.0, 0.5, 1.0, 1 + 3 / 32, 1.0, 1.0]),
+        ('AREA', [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_apply_resize__enlarges_an_edge_by_the_formula_of_each_method(method: str, by_hand: List[float]) -> None:
+    edge = tf.constant(np.broadcast_to([[[0], [0], [1], [1]]], [4, 4, 3]), tf.float32)
+    index = tf.compat.v1.placeholder_with_default(method_index(method), [])
+    resized = evaluate(geometry.apply_resize(edge, 8, 8, index))
+    np.testing.assert_allclose(resized, np.broadcast_to(np.reshape(by_hand, [1, 8, 1]), [8, 8, 3]), atol=1e-6)
+
+
+def test_apply_resize__averages_by_area_when_shrinking() -> None:
+    image = CAT[:300, :450] / 255.0
+    resized = evaluate(
+        geometry.apply_resize(tf.constant(image, tf.float32), 100, 90, tf.constant(method_index('AREA')))
+    )
+    np.testing.assert_allclose(resized, image.reshape([100, 3, 90, 5, 3]).mean(axis=(1, 3)), atol=1e-5)

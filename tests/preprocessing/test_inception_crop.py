@@ -1,0 +1,144 @@
+"""Tests of the random crops of the Inception preprocessing: ranges, boxes and seeds."""
+
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from preprocessing import inception_preprocessing as inception
+from preprocessing.inception_preprocessing import Settings
+from tests.support.graphs import draw_many, evaluate, in_new_graph
+from tests.support.images import BOXES, DOCUMENTED_CROP, NO_BOXES, WHOLE, coordinates
+
+
+@pytest.fixture(autouse=True)
+def _fixed_draws(_new_graph: None) -> None:
+    tf.compat.v1.set_random_seed(7)
+
+
+def covered(crop: inception.Crop, boxes: np.ndarray, height: int, width: int) -> float:
+    """Returns the largest fraction of a box that lies in the crop."""
+    ymin, xmin, ymax, xmax = (boxes[0] * [height, width, height, width]).T
+    high = np.minimum(ymax, crop.top + crop.height) - np.maximum(ymin, crop.top)
+    wide = np.minimum(xmax, crop.left + crop.width) - np.maximum(xmin, crop.left)
+    return (np.maximum(high, 0) * np.maximum(wide, 0) / ((ymax - ymin) * (xmax - xmin))).max()
+
+
+@pytest.mark.parametrize('boxes', [WHOLE, NO_BOXES, BOXES, BOXES[:, 1:]])
+@pytest.mark.parametrize(
+    ('min_covered', 'aspect_ratios', 'areas'),
+    [(0.1, (3 / 4, 4 / 3), (0.05, 1.0)), (0.4, (0.5, 2.0), (0.4, 0.9)), (0.25, (0.9, 1.1), (0.05, 0.5))],
+)
+def test_draw_crop__stays_within_its_ranges(
+    boxes: np.ndarray, min_covered: float, aspect_ratios: Tuple[float, float], areas: Tuple[float, float]
+) -> None:
+    height, width = 300, 400
+    shape = tf.constant([height, width, 3])
+    crops = draw_many(inception.draw_crop(shape, tf.constant(boxes), min_covered, aspect_ratios, areas), 300)
+    around = boxes if boxes.size else WHOLE
+    for crop in crops:
+        assert min(crop.top, crop.left, height - crop.top - crop.height, width - crop.left - crop.width) >= 0
+        # Sides are rounded to whole pixels.
+        assert (crop.width + 1) / (crop.height - 1) >= aspect_ratios[0]
+        assert (crop.width - 1) / (crop.height + 1) <= aspect_ratios[1]
+        assert (crop.height + 1) * (crop.width + 1) >= areas[0] * height * width
+        assert (crop.height - 1) * (crop.width - 1) <= areas[1] * height * width
+        assert covered(crop, around, height, width) >= min_covered - 0.02
+    assert len({(crop.top, crop.left) for crop in crops}) > 200
+    shares = [crop.height * crop.width / (height * width) for crop in crops]
+    assert max(shares) - min(shares) > 0.5 * (areas[1] - areas[0])
+
+
+def test_draw_crop__covers_boxes_given_as_ymin_xmin_ymax_xmax() -> None:
+    shape = tf.constant([300, 400, 3])
+    corner = np.array([[[0.9, 0.0, 1.0, 0.1]]], np.float32)  # at the bottom, on the left
+    near, anywhere = (
+        [covered(crop, corner, 300, 400) for crop in draw_many(inception.draw_crop(shape, tf.constant(boxes)), 200)]
+        for boxes in (corner, WHOLE)
+    )
+    assert min(near) >= 0.1 - 0.02
+    assert sum(share == 0 for share in anywhere) > 50
+
+
+def test_draw_distortion__has_the_documented_crop_ranges_by_default() -> None:
+    def draw(**ranges: Any) -> List[Any]:
+        return in_new_graph(lambda: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE), **ranges), 20)
+
+    def draw_for_training() -> inception.Crop:
+        return inception.draw_distortion(tf.constant([300, 400, 3]), tf.constant(WHOLE), Settings(75, 75)).crop
+
+    assert in_new_graph(draw_for_training, 20) == draw(**DOCUMENTED_CROP)
+
+
+def test_draw_crop__uses_the_whole_image_without_boxes() -> None:
+    without, whole = (
+        in_new_graph(lambda b: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(b)), 20, boxes)
+        for boxes in (NO_BOXES, WHOLE)
+    )
+    assert without == whole
+    np.testing.assert_array_equal(evaluate(inception.whole_image_box()), WHOLE)
+
+
+def test_draw_crop__follows_the_graph_seed() -> None:
+    drawn = []
+    for seed in (1, 1, 2):
+        with tf.Graph().as_default():
+            tf.compat.v1.set_random_seed(seed)
+            drawn.append(draw_many(inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE)), 5))
+    first, again, other = drawn
+    assert first == again
+    assert first != other
+
+
+def test_draw_crop__differs_between_calls_in_a_graph_with_a_seed() -> None:
+    shape = tf.constant([300, 400, 3])
+    one, other = (inception.draw_crop(shape, tf.constant(WHOLE)) for _ in range(2))
+    assert all(first != second for first, second in draw_many((one, other), 5))
+
+
+def test_draw_crop__differs_between_runs_without_a_graph_seed() -> None:
+    drawn = []
+    for _ in range(2):
+        with tf.Graph().as_default():
+            drawn.append(draw_many(inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE)), 5))
+    assert drawn[0] != drawn[1]
+
+
+def test_draw_crop__is_the_whole_image_if_no_crop_is_possible() -> None:
+    # 1,000 x 10 pixels: a crop of aspect 4/3 covers at most 0.0133 of them.
+    crop = evaluate(inception.draw_crop(tf.constant([1000, 10, 3]), tf.constant(WHOLE)))
+    assert crop == (0, 0, 1000, 10)
+
+
+@pytest.mark.parametrize('boxes', [WHOLE, NO_BOXES, BOXES])
+def test_distorted_bounding_box_crop__returns_the_box_of_its_pixels(boxes: np.ndarray) -> None:
+    height, width = 60, 90
+    crop, box = inception.distorted_bounding_box_crop(tf.constant(coordinates(height, width)), tf.constant(boxes))
+    assert crop.dtype == tf.int32
+    drawn = draw_many((crop, box), 30)
+    for pixels, corners in drawn:
+        assert corners.shape == (1, 1, 4)
+        top, left, bottom, right = np.rint(corners[0, 0] * [height, width, height, width]).astype(int)
+        np.testing.assert_array_equal(pixels, coordinates(height, width)[top:bottom, left:right])
+    assert len({pixels.shape for pixels, _ in drawn}) > 10
+
+
+def test_distorted_bounding_box_crop__applies_its_ranges() -> None:
+    image = tf.constant(coordinates(100, 100))
+    crop, _ = inception.distorted_bounding_box_crop(image, tf.constant(WHOLE), 0.5, (0.99, 1.01), (0.6, 0.7), 50)
+    for pixels in draw_many(crop, 30):
+        assert 77 <= pixels.shape[0] <= 84  # the roots of 0.6 and 0.7
+        assert abs(pixels.shape[0] - pixels.shape[1]) <= 1
+
+
+def test_draw_distortion__applies_the_settings_of_the_crop() -> None:
+    shape, boxes = tf.constant([400, 400, 3]), tf.constant(WHOLE)
+    distortion = inception.draw_distortion(shape, boxes, Settings(75, 75, crop_area_min=0.5, crop_aspect_ratio_max=1.1))
+    crops = draw_many(distortion.crop, 200)
+    areas = [crop.height * crop.width / 400**2 for crop in crops]
+    ratios = [crop.width / crop.height for crop in crops]
+    assert 0.49 <= min(areas) < 0.6
+    assert max(areas) > 0.9
+    assert 1 / 1.11 <= min(ratios) < 0.93
+    assert 1.07 < max(ratios) <= 1.11

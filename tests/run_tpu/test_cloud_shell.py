@@ -1,0 +1,166 @@
+"""Tests of `run_tpu.sh` in Cloud Shell, where a virtual machine does the run."""
+
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+from typing import Sequence
+
+import pytest
+
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, DESCRIBE, LIST_BUCKET, NODE, PAUSE, PREFLIGHT, TRAIN, World
+
+
+def startup_of(call: Sequence[str]) -> str:
+    """The startup script of the machine that a command creates."""
+    (metadata,) = [word for word in call if word.startswith('--metadata=')]
+    _, delimiter, pair = metadata.split('^')
+    (key, startup) = pair.split('=', 1)
+    assert (key, delimiter in startup) == ('startup-script', False)
+    return startup
+
+
+def test_create__hands_over_to_a_machine_in_the_nodes_network(world: World) -> None:
+    done = world.call('--create', CLOUD_SHELL='true', NETWORK='net')
+    assert done.returncode == 0, done.stderr
+    *checks, upload, create = world.log()
+    assert checks == CHECKS
+    assert upload[:4] == ['gcloud', 'storage', 'rsync', '--recursive']
+    assert upload[5:] == ['.', 'gs://bucket/inception_v3/program']
+    assert create[:8] == ['gcloud', 'compute', 'instances', 'create', *NODE, '--network=net']
+    assert '--scopes=cloud-platform' in create
+    assert world.node is None
+    commands = [line.strip() for line in done.stderr.splitlines() if line.startswith('  gcloud')]
+    at = 'node --project=project --zone=us-central1-b'
+    assert commands == [
+        f'gcloud compute instances tail-serial-port-output {at}',
+        f'gcloud compute instances delete {at} && gcloud compute tpus delete {at}',
+    ]
+
+
+def test_upload__excludes_local_files(world: World) -> None:
+    world.call('--create', CLOUD_SHELL='true')
+    option, pattern = world.log()[-2][4].split('=', 1)
+    assert option == '--exclude'
+    for path in ('.venv/bin/python', '.git/config', 'runs/digits/checkpoint', 'data/__pycache__/tree.pyc', 'data/.x'):
+        assert re.match(pattern, path), path
+    for path in ('run', 'run_tpu.sh', 'setup.py', 'requirements.lock', 'data/digits.py', 'inception_v3/run/main.py'):
+        assert not re.match(pattern, path), path
+
+
+@pytest.mark.parametrize('code', [0, 2])
+def test_machine__does_the_run_saves_its_log_and_deletes_itself(
+    world: World, tmp_path: pathlib.Path, code: int
+) -> None:
+    given = ['--momentum=0.8', "--train_steps=7 '$(x)'"]
+    variables = {
+        'MODEL_DIR': "gs://bucket/it's mine",
+        'EXPORT_DIR': '',
+        'PREEMPTIBLE': 'true',
+        'TPU_RANGE': '10.1.0.0/29',
+    }
+    world.call('--create', *given, **variables, CLOUD_SHELL='true')
+    startup = startup_of(world.log()[-1])
+    (world.folder / 'log').unlink()
+
+    world.script(main=[{'code': code, 'says': 'error: a message of the program\n'}])
+    machine = tmp_path / 'machine'
+    machine.mkdir()
+    # The machine has none of these environment variables.
+    environment = {'PATH': str(world.bin), 'TMPDIR': str(machine)}
+    subprocess.run(['/bin/sh', '-c', startup], cwd=str(machine), env=environment, timeout=60, check=True)
+    folders = ['--num_shards=8', '--data_dir=gs://bucket/imagenet', "--model_dir=gs://bucket/it's mine", *given]
+    assert world.log() == [
+        DELETE,
+        ['apt-get', '-qq', 'update'],
+        ['apt-get', '-qq', 'install', 'python3-venv'],
+        ['gcloud', 'storage', 'rsync', '--recursive', "gs://bucket/it's mine/program", '.'],
+        DESCRIBE,
+        LIST_BUCKET,
+        [*PREFLIGHT[:5], *folders],
+        [*CREATE, '--range=10.1.0.0/29', '--preemptible'],
+        [*TRAIN[:7], *folders],
+        DELETE,
+        ['gcloud', 'storage', 'cp', 'run_tpu.log', "gs://bucket/it's mine/run_tpu.log"],
+        ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet'],
+    ]
+    assert world.node is None
+    (log,) = machine.glob('*/run_tpu.log')
+    assert 'error: a message of the program\n' in log.read_text()
+
+
+def test_machine__deletes_the_old_node_after_its_own_crash(world: World, tmp_path: pathlib.Path) -> None:
+    world.call('--create', CLOUD_SHELL='true')
+    startup = startup_of(world.log()[-1])
+    (world.folder / 'log').unlink()
+
+    world.node = 'READY'
+    world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}])
+    environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
+    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=60, check=True)
+    assert world.log()[:3] == [DELETE, PAUSE, DELETE]
+    assert world.log()[6:-2] == [*CHECKS, CREATE, TRAIN, DELETE]
+    assert world.node is None
+
+
+def test_machine__shuts_down_without_permission_to_delete_itself(world: World, tmp_path: pathlib.Path) -> None:
+    world.call('--create', CLOUD_SHELL='true')
+    startup = startup_of(world.log()[-1])
+    # It has no access to the bucket either.
+    world.script(rsync=[{'code': 1}], storage=[{'code': 1}], instances=[{'code': 1}])
+    environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
+    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=60, check=True)
+    assert world.log()[-2:] == [
+        ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet'],
+        ['shutdown', '-h', 'now'],
+    ]
+
+
+def test_machine__gets_every_variable(world: World) -> None:
+    script, _ = (world.folder / 'run_tpu.sh').read_text().split('\nset -eu\n')
+    variables = re.findall(r'^([A-Z_]+)=\$\{\1:?-', script, re.MULTILINE)
+    assert len(variables) == len(set(variables)) > 10
+    done = world.call('--create', '--dry_run', CLOUD_SHELL='true')
+    assert world.log() == []
+    startup = startup_of(shlex.split(done.stdout))
+    (command,) = [line for line in startup.splitlines() if './run_tpu.sh --create' in line]
+    env, *given, program, create = shlex.split(command)
+    assert (env, program, create) == ('env', './run_tpu.sh', '--create')
+    assert [word.split('=')[0] for word in given] == variables
+
+
+def test_dry_run__prints_the_commands_of_a_run_in_cloud_shell(world: World) -> None:
+    dry = world.call('--create', '--dry_run', CLOUD_SHELL='true')
+    assert (dry.returncode, world.log()) == (0, [])
+    assert world.call('--create', CLOUD_SHELL='true').returncode == 0
+    assert shlex.split(dry.stdout) == [word for call in world.log() for word in call]
+
+
+def test_machine__is_deleted_after_a_failed_or_interrupted_creation(world: World) -> None:
+    delete = ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet']
+    world.script(instances=[{'code': 1, 'says': 'ERROR: timed out\n'}])
+    done = world.call('--create', CLOUD_SHELL='true')
+    assert (done.returncode, world.log()[-1]) == (1, delete)
+    assert 'timed out' in done.stderr
+    (world.folder / 'log').unlink()
+
+    world.script(instances=[{'code': 1, 'says': 'ERROR: The resource node already exists\n'}])
+    done = world.call('--create', CLOUD_SHELL='true')
+    assert (done.returncode, world.log()[-1][:4]) == (1, ['gcloud', 'compute', 'instances', 'create'])
+    (world.folder / 'log').unlink()
+
+    world.script(instances=[{'seconds': 1}])
+    script = world.start('--create', CLOUD_SHELL='true')
+    world.wait_for_a_command_that_waits()
+    os.killpg(script.pid, signal.SIGINT)
+    script.communicate(timeout=30)
+    assert (script.returncode, world.log()[-1]) == (130, delete)
+
+
+def test_cloud_shell__needs_create(world: World) -> None:
+    world.node = 'READY'
+    done = world.call(CLOUD_SHELL='true')
+    assert (done.returncode, world.log()) == (2, [])
+    assert 'Cloud Shell cannot reach a node. Use --create' in done.stderr

@@ -1,0 +1,107 @@
+"""Tests of the checks of `run_tpu.sh` before a run, and of creating a node."""
+
+import signal
+from typing import Any, Dict, Optional
+
+import pytest
+
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, DESCRIBE, LIST_BUCKET, PREFLIGHT, SILENT, TRAIN, World
+
+
+@pytest.mark.parametrize('code', [1, 2])
+def test_failed_preflight__ends_the_run_with_its_exit_code(world: World, code: int) -> None:
+    world.script(preflight=[{'code': code, 'says': 'error: --optimizer=adam: must be sgd, momentum or RMS.\n'}])
+    done = world.call('--create')
+    assert done.returncode == code
+    assert 'must be sgd' in done.stderr and 'preflight failed' in done.stderr
+    assert world.log() == CHECKS
+
+
+def test_unlisted_bucket__is_reported_with_the_command_that_creates_it(world: World) -> None:
+    world.script(storage=[{'code': 1, 'says': 'ERROR: gs://bucket not found: 404.\n'}])
+    done = world.call('--create')
+    assert done.returncode == 2
+    assert '404' in done.stderr and 'gcloud storage buckets create gs://bucket --location=us-central1' in done.stderr
+    assert world.log() == [DESCRIBE, LIST_BUCKET]
+
+
+@pytest.mark.parametrize('state', ['READY', 'PREEMPTED', 'CREATING'])
+def test_create__refuses_an_existing_node(world: World, state: str) -> None:
+    world.node = state
+    done = world.call('--create')
+    assert done.returncode == 2
+    assert f'already exists and is {state}' in done.stderr
+    assert (world.log(), world.node) == ([DESCRIBE], state)
+
+
+@pytest.mark.parametrize(
+    ('state', 'part'), [(None, 'does not exist'), ('PREEMPTED', 'is PREEMPTED, and must be READY')]
+)
+def test_existing_node__must_be_ready(world: World, state: Optional[str], part: str) -> None:
+    if state:
+        world.node = state
+    done = world.call()
+    assert (done.returncode, world.log(), world.node) == (2, [DESCRIBE], state)
+    assert part in done.stderr
+
+
+def test_unknown_state__is_reported_with_gclouds_message(world: World) -> None:
+    world.script(describe=[{'code': 1, 'says': 'ERROR: PERMISSION_DENIED: Cloud TPU API has not been used\n'}])
+    done = world.call('--create')
+    assert (done.returncode, world.log()) == (1, [DESCRIBE])
+    assert 'PERMISSION_DENIED' in done.stderr and 'whether the node node exists' in done.stderr
+
+
+@pytest.mark.parametrize('answer', ['exit 0', 'echo "$@"', 'case $3 in describe) exit 1 ;; esac'])
+def test_create__goes_ahead_if_gcloud_prints_no_state(world: World, answer: str) -> None:
+    (world.bin / 'gcloud').write_text(f'#!/bin/sh\n{answer}\n')
+    assert world.call('--create').returncode == 0
+    assert world.log() == [PREFLIGHT, TRAIN]
+
+
+@pytest.mark.parametrize(('arguments', 'cloud_shell'), [((), ''), (('--create',), 'true')])
+def test_silent_failure_of_gcloud__ends_the_script(world: World, arguments: Any, cloud_shell: str) -> None:
+    world.node = 'READY'
+    world.script(describe=[SILENT])
+    done = world.call(*arguments, CLOUD_SHELL=cloud_shell)
+    assert (done.returncode, world.log(), world.node) == (1, [DESCRIBE], 'READY')
+    assert 'whether the node node exists' in done.stderr
+
+
+@pytest.mark.parametrize('describe', [SILENT, {'node': 'READY'}])
+def test_node_that_may_have_existed__is_not_deleted(world: World, describe: Dict[str, Any]) -> None:
+    world.script(describe=[describe], create=[{'code': 1, 'node': 'READY'}])
+    done = world.call('--create')
+    assert (done.returncode, world.log(), world.node) == (1, [*CHECKS, CREATE], 'READY')
+    (world.folder / 'log').unlink()
+
+    world.script(describe=[describe], create=[{'seconds': 1, 'code': 1, 'node': 'READY'}])
+    (world.folder / 'waiting').write_text('')
+    script = world.start('--create')
+    world.wait_for_a_command_that_waits()
+    script.send_signal(signal.SIGINT)
+    script.communicate(timeout=30)
+    assert (script.returncode, world.log(), world.node) == (130, [*CHECKS, CREATE], 'READY')
+
+
+def test_node_created_after_a_silent_failure__is_deleted_when_interrupted(world: World) -> None:
+    world.script(describe=[SILENT], create=[{'seconds': 1}])
+    script = world.start('--create')
+    world.wait_for_a_command_that_waits()
+    script.send_signal(signal.SIGINT)
+    script.communicate(timeout=30)
+    assert (script.returncode, world.log(), world.node) == (130, [*CHECKS, CREATE, DELETE], None)
+
+
+def test_failed_creation__is_deleted(world: World) -> None:
+    world.script(create=[{'code': 1, 'says': 'ERROR: timed out\n'}])
+    done = world.call('--create')
+    assert done.returncode == 1
+    assert world.log() == [*CHECKS, CREATE, DELETE]
+    assert 'timed out' in done.stderr and world.node is None
+
+
+def test_create__keeps_a_node_that_another_user_just_created(world: World) -> None:
+    world.script(create=[{'code': 1, 'node': 'READY', 'says': 'ERROR: ALREADY_EXISTS: node\n'}])
+    done = world.call('--create')
+    assert (done.returncode, world.log(), world.node) == (1, [*CHECKS, CREATE], 'READY')

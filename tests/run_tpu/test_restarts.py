@@ -1,0 +1,127 @@
+"""Tests of how `run_tpu.sh` restarts a failed program, and replaces a lost node."""
+
+import re
+
+import pytest
+
+from tests.run_tpu.world import (
+    ASK,
+    CHECKPOINT,
+    CHECKS,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    PAUSE,
+    RENEW,
+    RESTART,
+    SILENT,
+    TRAIN,
+    World,
+)
+
+
+def test_restart__keeps_the_node_when_gcloud_fails_silently(world: World) -> None:
+    world.script(main=[{'code': 1}], describe=[{}, SILENT])
+    assert world.call('--create').returncode == 0
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART, DELETE]
+
+
+@pytest.mark.parametrize('state', ['PREEMPTED', 'TERMINATED', 'STOPPED'])
+def test_lost_node__is_replaced(world: World, state: str) -> None:
+    world.script(main=[{'code': 1, 'node': state}, {'code': 1, 'node': state}, {}])
+    done = world.call('--create', PREEMPTIBLE='true')
+    assert done.returncode == 0, done.stderr
+    create = [*CREATE, '--preemptible']
+    again = [*ASK, DELETE, create, TRAIN]
+    assert world.log() == [*CHECKS, create, TRAIN, *again, *again, DELETE]
+    assert f'node is {state}' in done.stderr and 'restart 2 of at most 5' in done.stderr
+
+
+def test_lost_node__is_requested_until_there_is_capacity(world: World) -> None:
+    no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': 'TERMINATED'}
+    world.script(main=[{'code': 1, 'node': 'PREEMPTED'}, {}], create=[{}, *[no_capacity] * 9, {}])
+    # A failed request does not count as a restart.
+    done = world.call('--create', MAX_RESTARTS='1')
+    assert done.returncode == 0, done.stderr
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, *[PAUSE, DESCRIBE, DELETE, CREATE] * 9, TRAIN, DELETE]
+    assert 'no more capacity' in done.stderr
+
+
+def test_lost_node__is_requested_a_limited_number_of_times(world: World) -> None:
+    no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': 'TERMINATED'}
+    world.script(main=[{'code': 1, 'node': 'PREEMPTED'}], create=[{}, *[no_capacity] * 9])
+    done = world.call('--create', MAX_RENEWALS='2')
+    assert done.returncode == 1
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DESCRIBE, DELETE, CREATE, DELETE]
+    assert 'no new node in 2 attempts' in done.stderr
+    assert world.node is None
+
+
+def test_lost_node__is_replaced_until_a_creation_succeeds(world: World) -> None:
+    # The second node is READY, but its creation failed. The third is kept when the program fails on it.
+    world.script(
+        main=[{'code': 1, 'node': 'PREEMPTED'}, {'code': 1}], create=[{}, {'code': 1, 'says': '?', 'node': 'READY'}, {}]
+    )
+    assert world.call('--create').returncode == 0
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DESCRIBE, DELETE, CREATE, TRAIN, *RESTART, DELETE]
+
+
+def test_missing_node__needs_no_deletion(world: World) -> None:
+    world.script(main=[{'node': 'gone'}])
+    done = world.call('--create')
+    assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN, DELETE])
+    assert 'COULD NOT' not in done.stderr
+
+
+def test_existing_node__is_never_replaced(world: World) -> None:
+    world.node = 'READY'
+    world.script(main=[{'code': 1, 'node': 'RESTARTING'}, {'code': 1, 'node': 'PREEMPTED'}, {}])
+    assert world.call().returncode == 0
+    assert world.log() == [*CHECKS, TRAIN, *RESTART * 2]
+
+
+@pytest.mark.parametrize('state', ['READY', 'PREEMPTED'])
+def test_restarts__are_limited(world: World, state: str) -> None:
+    world.script(main=[{'code': 1, 'node': state}] * 9)
+    done = world.call('--create', MAX_RESTARTS='2')
+    assert done.returncode == 1
+    again = RESTART if state == 'READY' else [*RENEW, TRAIN]
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *again, *again, CHECKPOINT, DELETE]
+    assert 'stopped after 2 restarts without a new checkpoint' in done.stderr
+
+
+def test_restarts__are_counted_from_the_last_new_checkpoint(world: World) -> None:
+    saves = [f'model.ckpt-{step}' for step in (100, 100, 200, 200, 300, 300)]
+    world.script(main=[{'code': 1, 'saves': path} for path in saves])
+    done = world.call('--create', MAX_RESTARTS='2')
+    assert done.returncode == 0, done.stderr
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART * 6, DELETE]
+    assert re.findall('restart ([0-9]) of at most 2', done.stderr) == list('121212')
+
+
+def test_restarts__take_a_failed_query_for_no_new_checkpoint(world: World) -> None:
+    world.script(main=[{'code': 1}] * 9, checkpoint=[{}, {'code': 1, 'says': 'ERROR: 503\n'}])
+    assert world.call('--create', MAX_RESTARTS='2').returncode == 1
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART * 2, CHECKPOINT, DELETE]
+
+
+def test_exit_code_2__ends_the_run_at_once(world: World) -> None:
+    world.script(main=[{'code': 2, 'node': 'PREEMPTED', 'says': 'error: a bad record\n'}])
+    done = world.call('--create')
+    assert done.returncode == 2
+    assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]
+    assert 'fix this error first' in done.stderr
+
+
+@pytest.mark.parametrize('code', [1, 75, 134, 137, 143])
+def test_other_exit_codes__restart_the_program_on_the_same_node(world: World, code: int) -> None:
+    world.script(main=[{'code': code}])
+    done = world.call('--create')
+    assert done.returncode == 0
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART, DELETE]
+
+
+def test_interrupted_program__is_not_restarted(world: World) -> None:
+    world.script(main=[{'code': 130}])
+    assert world.call('--create').returncode == 130
+    assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]

@@ -1,0 +1,189 @@
+"""Tests that imports point in one direction: down the tables below, in which every module has a place."""
+
+import ast
+import pathlib
+from typing import Dict, FrozenSet, Iterator, List, Set, Tuple
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# Both tables read from top to bottom. An entry is a module, or a package with all modules below it. A module may import
+# from lower rows and from its own entry, but not from another entry in its row.
+PACKAGES = (
+    ('studies',),
+    ('benchmarks',),
+    ('inception_v3',),
+    ('data',),
+    ('preprocessing',),
+    ('console',),
+)
+
+# The modules and rooms of the package inception_v3.
+LAYERS = (
+    ('main', 'predict', 'evaluate_report', 'preflight', 'provenance'),
+    ('cycles',),
+    ('training', 'evaluation', 'export', 'reporting.summary'),
+    ('estimator',),
+    ('hooks',),
+    ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
+    ('moving_average', 'reporting.failures', 'fake_data'),
+    ('model_dir',),
+    ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'data_set'),
+    ('settings.flags',),
+    ('config',),
+    ('settings',),
+    ('networks', 'tpu', 'metrics'),
+)
+
+# The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.
+MODEL = (
+    *('model_fn', 'host_call', 'batch_norm', 'learning_rate', 'optimizers', 'moving_average', 'metrics', 'seeding'),
+    *('infeed', 'config', 'networks'),
+)
+NOT_FOR_THE_MODEL = frozenset(
+    {
+        'console.screen',
+        'inception_v3.reporting.summary',
+        *(f'inception_v3.model_dir.{name}' for name in ('best_checkpoint', 'evaluations', 'source', 'starts')),
+    }
+)
+
+Graph = Dict[str, FrozenSet[str]]
+Table = Tuple[Tuple[str, ...], ...]
+
+
+def modules() -> Dict[str, pathlib.Path]:
+    """The modules of all packages, by their dotted names, without `__init__`."""
+    paths = [path for row in PACKAGES for package in row for path in (ROOT / package).rglob('*.py')]
+    return {
+        '.'.join(path.relative_to(ROOT).with_suffix('').parts): path for path in paths if path.name != '__init__.py'
+    }
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The names that a module imports anywhere, but for its types alone: of `from a import b`, both a and a.b."""
+    if isinstance(tree, ast.If) and isinstance(tree.test, ast.Name) and tree.test.id == 'TYPE_CHECKING':
+        return
+    if isinstance(tree, ast.Import):
+        yield from (alias.name for alias in tree.names)
+    elif isinstance(tree, ast.ImportFrom):
+        assert tree.level == 0, 'imports are absolute'
+        yield str(tree.module)
+        yield from (f'{tree.module}.{alias.name}' for alias in tree.names)
+    for node in ast.iter_child_nodes(tree):
+        yield from imported(node)
+
+
+@pytest.fixture(scope='module')
+def graph() -> Graph:
+    """The modules of the packages that each module imports."""
+    paths = modules()
+    return {
+        name: frozenset({*imported(ast.parse(path.read_text()))} & paths.keys() - {name})
+        for name, path in paths.items()
+    }
+
+
+def entry_of(name: str, table: Table) -> str:
+    """The entry that a module belongs to: the longest one that its name begins with; empty if there is none."""
+    parts = name.split('.')
+    entries = {entry for row in table for entry in row}
+    found = ('.'.join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((name for name in found if name in entries), '')
+
+
+def against(graph: Graph, table: Table) -> List[str]:
+    """The imports that do not point down a table."""
+    rows = {entry: index for index, row in enumerate(table) for entry in row}
+    wrong = []
+    for module, targets in graph.items():
+        for target in targets:
+            one, other = entry_of(module, table), entry_of(target, table)
+            if one != other and rows[one] >= rows[other]:
+                wrong.append(f'{module} -> {target}')
+    return sorted(wrong)
+
+
+def program(graph: Graph) -> Graph:
+    """The modules of the package inception_v3, by their names in it."""
+    prefix = 'inception_v3.'
+    return {
+        name[len(prefix) :]: frozenset(target[len(prefix) :] for target in targets if target.startswith(prefix))
+        for name, targets in graph.items()
+        if name.startswith(prefix)
+    }
+
+
+def reachable(graph: Graph, start: str) -> Set[str]:
+    found: Set[str] = set()
+    waiting = [start]
+    while waiting:
+        for target in graph[waiting.pop()] - found:
+            found.add(target)
+            waiting.append(target)
+    return found
+
+
+def test_every_package_has_a_place() -> None:
+    packages = {path.parent.name for path in ROOT.glob('*/__init__.py')} - {'tests'}
+    assert packages == {name for row in PACKAGES for name in row}
+
+
+def test_every_module_of_the_program_has_a_place(graph: Graph) -> None:
+    assert not [module for module in program(graph) if not entry_of(module, LAYERS)]
+    entries = {entry_of(module, LAYERS) for module in program(graph)}
+    assert entries == {entry for row in LAYERS for entry in row}, 'an entry of the table has no module'
+
+
+def test_packages_themselves_import_only_the_settings_of_tensorflow() -> None:
+    names = [name for row in PACKAGES for package in row for name in (ROOT / package).rglob('__init__.py')]
+    found = {target for path in names for target in imported(ast.parse(path.read_text()))}
+    assert found <= {'console', 'console.tensorflow_settings'}
+
+
+def test_packages_import_only_packages_below_them(graph: Graph) -> None:
+    assert not against(graph, PACKAGES)
+
+
+def test_modules_of_the_program_import_only_layers_below_them(graph: Graph) -> None:
+    assert not against(program(graph), LAYERS)
+
+
+def test_no_import_leads_back(graph: Graph) -> None:
+    assert not [name for name in graph if name in reachable(graph, name)]
+
+
+def test_the_model_needs_neither_results_nor_git_nor_a_screen(graph: Graph) -> None:
+    model = [f'inception_v3.{name}' for name in program(graph) if name.split('.')[0] in MODEL]
+    assert not {name: needs for name in model for needs in [reachable(graph, name) & NOT_FOR_THE_MODEL] if needs}
+
+
+def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
+    users = [name for name, path in modules().items() if 'unittest.mock' in {*imported(ast.parse(path.read_text()))}]
+    assert all(name.startswith('inception_v3.tpu.emulation') for name in users), users
+
+
+@pytest.mark.parametrize(
+    ('module', 'target', 'problem'),
+    [
+        ('console.errors', 'data.records', 'packages'),
+        ('preprocessing.decoding', 'data.records', 'packages'),
+        ('inception_v3.config', 'inception_v3.model_fn', 'layers'),
+        ('inception_v3.model_fn', 'inception_v3.input_pipeline', 'layers'),
+        ('inception_v3.predict.classifier', 'inception_v3.preflight.report', 'layers'),
+        ('inception_v3.networks.resnet', 'inception_v3.config', 'layers'),
+        ('inception_v3.networks.layers', 'inception_v3.networks.resnet', 'back'),
+    ],
+)
+def test_an_import_against_the_tables_is_found(graph: Graph, module: str, target: str, problem: str) -> None:
+    changed = {**graph, module: graph[module] | {target}}
+    wrong = {
+        'packages': against(changed, PACKAGES),
+        'layers': [f'inception_v3.{each}' for each in against(program(changed), LAYERS)],
+        'back': [f'{module} -> {target}'] if module in reachable(changed, module) else [],
+    }
+    assert (
+        f'{module} -> {target}'.replace('-> inception_v3.', '-> ' if problem == 'layers' else '-> inception_v3.')
+        in (wrong[problem])
+    )
