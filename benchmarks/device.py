@@ -6,7 +6,6 @@ Measures only how the device finishes a batch: flip, colour and scaling; on a TP
 
 import dataclasses
 import json
-import resource
 import statistics
 import sys
 from typing import Any, Dict, List, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Dict, List, Sequence
 import tensorflow as tf
 
 from benchmarks import arguments, program, tables
+from benchmarks.measurement import cpu_seconds
 from console.screen import Screen
 from inception_v3 import infeed
 from inception_v3.config import Config
@@ -28,11 +28,6 @@ _SENT: Dict[str, Dict[str, Any]] = {
     'bytes': {'transfer': 'uint8', 'use_tpu': False},
     'words, to a TPU': {'transfer': 'uint8', 'use_tpu': True, 'num_shards': 1},
 }
-
-
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
 
 
 def _measure(config: Config, batch_size: int) -> float:
@@ -50,10 +45,10 @@ def _measure(config: Config, batch_size: int) -> float:
         on_device = tf.nest.map_structure(tf.identity, batch)
         finished = infeed.received(on_device, config.transpose_enabled, config).op
         session.run(finished)
-        before = _cpu_seconds()
+        before = cpu_seconds()
         for _ in range(_BATCHES):
             session.run(finished)
-        return 1000 * (_cpu_seconds() - before) / (_BATCHES * batch_size)
+        return 1000 * (cpu_seconds() - before) / (_BATCHES * batch_size)
 
 
 def measure(config: Config, repeats: int) -> Dict[str, List[float]]:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import app
 
 from benchmarks.naive import NaivePipeline
-from console.errors import RetryableError
+from console.errors import DONE, RETRY, RetryableError
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
@@ -139,9 +139,9 @@ def perform(run: Run) -> Measurement:
         next_batch = tf.compat.v1.data.make_one_shot_iterator(build(run)).get_next()
         for _ in range(_WARM_UP_BATCHES):
             session.run(next_batch)
-        cpu, clock = _cpu_seconds(), time.perf_counter()
+        cpu, clock = cpu_seconds(), time.perf_counter()
         images = sum(_images_in(session.run(next_batch), run) for _ in range(batches))
-        cpu, clock = _cpu_seconds() - cpu, time.perf_counter() - clock
+        cpu, clock = cpu_seconds() - cpu, time.perf_counter() - clock
     return Measurement(images, 1000 * cpu / images, images / clock, peak_bytes() / 1e6)
 
 
@@ -153,7 +153,8 @@ def _images_in(element: Any, run: Run) -> int:
     return int((labels != PADDING_LABEL).sum())
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
+    """The CPU time of this process in seconds: all threads, user and system."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -242,19 +243,27 @@ def interleave(
                 measured.setdefault(run, []).append(measurement)
 
 
+def be_killed_first() -> None:
+    """Asks the kernel to kill this process rather than another if the machine runs out of memory."""
+    with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as score:
+        score.write('1000')
+
+
+def reason_of(error: Exception) -> str:
+    """The message of an error on one line, without the operations that TensorFlow appends."""
+    message = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    return ' '.join(message.partition('[[')[0].split())
+
+
 def main() -> int:
     """Measures the run that standard input describes, and prints the measurement."""
-    with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as score:
-        # If the machine runs out of memory, the kernel should end this process rather than another.
-        score.write('1000')
+    be_killed_first()
     try:
         print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
     except (app.UsageError, tf.errors.OpError) as error:
-        message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        # On one line, without the operations that TensorFlow appends.
-        print(' '.join(message.partition('[[')[0].split()), file=sys.stderr)
-        return 1
-    return 0
+        print(reason_of(error), file=sys.stderr)
+        return RETRY
+    return DONE
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 """Repeats a published experiment on batch normalization across replicas, on 8 emulated cores.
 
-Prints its table beside the published figures, and further experiments: unequal replicas, groups of replicas, the
+Prints measured and published figures, and further experiments: unequal replicas, groups of replicas, the
 variance of the means, and the decay of one replica in eight. Writes all numbers as JSON, and a figure.
 studies/README.md discusses the results.
 """

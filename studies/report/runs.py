@@ -141,16 +141,16 @@ def read_run(model_dir: str, name: str, failure: Optional[str] = None, planned: 
       RemoteError: the folder cannot be read.
     """
     config = recorded_config(model_dir)
-    begun = starts.read(model_dir)
+    started = starts.read(model_dir)
     return Run(
         name=name,
         model_dir=model_dir,
-        command=_command_line(begun[-1]) if begun else planned,
+        command=_command_line(started[-1]) if started else planned,
         seed=config.seed if config else None,
         config=config,
         evaluations=tuple(read_unchanged(model_dir)),
         training=_training(model_dir, config.train_batch_size if config else None),
-        environment=_environment(begun),
+        environment=_environment(started),
         failure=failure,
     )
 
@@ -167,17 +167,17 @@ def _command_line(start: Start) -> str:
     return ' '.join(shlex.quote(word) for word in [*words, *arguments])
 
 
-def _environment(begun: List[Start]) -> Dict[str, str]:
-    if not begun:
+def _environment(started: List[Start]) -> Dict[str, str]:
+    if not started:
         return {}
-    last = begun[-1]
+    last = started[-1]
     values = {
         **{f'host {name}' if name == 'name' else name: value for name, value in last.host.items()},
         **last.versions,
         'data set': last.data_set,
         'fingerprint': last.fingerprint,
         'directory': last.directory,
-        'started': ', '.join(f'step {start.step:,}' for start in begun),
+        'started': ', '.join(f'step {start.step:,}' for start in started),
     }
     return {name: 'unknown' if value in (None, '') else str(value) for name, value in values.items()}
 

@@ -5,7 +5,6 @@ At a mark the process prints `mark` and waits for a line: the number of steps to
 `keep`, which makes the C library keep freed memory from then on.
 """
 
-import contextlib
 import ctypes
 import functools
 import json
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from benchmarks.measurement import be_killed_first, reason_of
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
@@ -133,15 +133,12 @@ def _stop() -> int:
 
 def main() -> None:
     """Trains what the first line of standard input describes."""
-    with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as score:
-        # If the machine runs out of memory, the kernel should end this process rather than another.
-        score.write('1000')
+    be_killed_first()
     training, model_dir = json.loads(sys.stdin.readline())
     try:
         train(Training(*training), model_dir)
     except tf.errors.OpError as error:
-        # On one line, without the operations that TensorFlow appends.
-        sys.exit(' '.join(error.message.partition('[[')[0].split()))
+        sys.exit(reason_of(error))
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""How does it affect a whole training that each core normalizes its own share of a batch?
+"""Does it change top-1 that each core normalizes its own share of a batch?
 
 `local` keeps one core's moving statistics, `averaged` keeps their mean over the cores, and `synchronized` normalizes
 with the moments of the whole batch. The effect grows with fewer images per core. Here there are 32, a quarter of the

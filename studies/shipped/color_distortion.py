@@ -1,4 +1,4 @@
-"""How does the fast colour distortion affect top-1, compared with the full one, none, and VGG's preprocessing?
+"""Does the fast colour distortion change top-1, compared with the full one, none, and VGG's preprocessing?
 
 The fast distortion shifts brightness and chroma in YCbCr. The full one changes brightness, saturation, hue and contrast
 in one of four orders, and resizes with one of four methods. VGG's preprocessing leaves colour unchanged and crops

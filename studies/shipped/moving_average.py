@@ -1,4 +1,4 @@
-"""How much do averages of the weights improve top-1, and which decay is best?
+"""Do averages of the weights improve top-1, and which decay is best?
 
 The documented decay is 0.995 per step. An average over the last 1 / (1 - decay) steps reduces the noise of the weights,
 but lags behind them; the best decay depends on how fast the weights still change.

@@ -21,7 +21,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 import tensorflow as tf
 from absl import app
 
-from benchmarks.measurement import MeasurementError
+from benchmarks.measurement import MeasurementError, reason_of
 from data import records, tar_shards
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, preprocess_for_train
@@ -221,7 +221,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
         next_batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
         before = tally()
         session.run(next_batch)
-        begun, used, clock = tally(), resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        first_batch, used, clock = tally(), resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         images, elapsed = 0, 0.0
         while elapsed < seconds:
             session.run(next_batch)
@@ -235,7 +235,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     requests = sum(ended[:3]) - sum(before[:3])
     fetched = (ended.content_bytes - before.content_bytes) / data.content_bytes[reading.layout] * len(data.files)
     return measured._replace(
-        store_cpu_ms=1000 * (ended.cpu_seconds - begun.cpu_seconds) / images,
+        store_cpu_ms=1000 * (ended.cpu_seconds - first_batch.cpu_seconds) / images,
         requests=1000 * requests / fetched,
         most_at_once=ended.most_at_once,
     )
@@ -286,6 +286,4 @@ def _send(sender: Connection, reading: Reading, data: DataSet, seconds: float, e
     try:
         sender.send(perform(reading, data, seconds, environment.get('S3_ENDPOINT')))
     except (app.UsageError, OSError, tf.errors.OpError) as error:
-        message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        # On one line, without the operations that TensorFlow appends.
-        sender.send(' '.join(message.partition('[[')[0].split()))
+        sender.send(reason_of(error))
