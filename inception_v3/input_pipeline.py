@@ -6,7 +6,7 @@ operations.
 
 import functools
 import os
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 import tensorflow as tf
 
@@ -28,6 +28,9 @@ _BATCHES_AHEAD = 2
 # three groups are held in memory.
 _GROUP_RECORDS = 128
 
+# A label, int32, or (label, path, position of the record in its file).
+_Label = Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+
 # AutoGraph has nothing to convert in the pipeline, and takes seconds to find that out.
 _no_autograph = tf.autograph.experimental.do_not_convert
 
@@ -38,11 +41,13 @@ class InputPipeline:
     Args:
       is_training: give training records, shuffled, repeated and distorted; otherwise every validation record once.
       config: the run's configuration.
+      with_places: give (labels, paths, positions) in place of labels, to find records again; for evaluation on the CPU.
     """
 
-    def __init__(self, is_training: bool, config: Config):
+    def __init__(self, is_training: bool, config: Config, with_places: bool = False):
         self._is_training = is_training
         self._config = config
+        self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
         self._format = FORMATS[config.data_format]
 
@@ -105,8 +110,8 @@ class InputPipeline:
           hosts: number of hosts.
 
         Returns:
-          A data set of serialized records, string scalars. If `max_bad_records` is set, of (path, position, record)
-          instead. In training with a seed, of (record, key): the key seeds the record's distortion.
+          A data set of serialized records, string scalars. With `max_bad_records` or `with_places`, of (path, position,
+          record) instead. In training with a seed, of (record, key): the key seeds the record's distortion.
 
         Raises:
           records.DataError: `data_dir` has no usable files of this split.
@@ -145,7 +150,7 @@ class InputPipeline:
     def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         ahead = min(self._config.prefetch_dataset_buffer_size, _READ_AHEAD_LIMIT // self._config.num_files_infeed)
         read = self._format.reader(self._config.data_dir, ahead)
-        if not self._config.max_bad_records:
+        if not self._config.max_bad_records and not self._with_places:
             return read(path, size)
         return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))
 
@@ -163,9 +168,15 @@ class InputPipeline:
         """Converts records, as `storage` returns them, to a data set of (features, label)."""
         parallel_calls = _parallel_calls(self._config)
         if not self._config.max_bad_records:
-            return dataset.map(self.preprocess, parallel_calls)
+            return dataset.map(self._preprocess_at if self._with_places else self.preprocess, parallel_calls)
         name_bad = functools.partial(name_bad_records, self._config, self._split)
-        return _map_or_skip(dataset, self.preprocess, parallel_calls, name_bad)
+        return _map_or_skip(dataset, self._preprocess_at, parallel_calls, name_bad)
+
+    def _preprocess_at(
+        self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor
+    ) -> Tuple[infeed.Features, _Label]:
+        features, label = self.preprocess(serialized)
+        return features, (label, path, position) if self._with_places else label
 
     def preprocess(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[infeed.Features, tf.Tensor]:
         """Preprocesses one record.
@@ -289,7 +300,7 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
 
 def _map_or_skip(
     dataset: tf.data.Dataset,
-    preprocess: Callable[[tf.Tensor], Tuple[infeed.Features, tf.Tensor]],
+    preprocess: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Tuple[infeed.Features, _Label]],
     parallel_calls: int,
     name_bad: Callable[[tf.Tensor, tf.Tensor], tf.Operation],
 ) -> tf.data.Dataset:
@@ -300,14 +311,14 @@ def _map_or_skip(
 
     Args:
       dataset: of (path, position, record).
-      preprocess: converts a record to (features, label).
+      preprocess: converts a path, a position and the record there to (features, label).
       parallel_calls: records to preprocess at a time.
       name_bad: is called with the paths, string [records], and the positions, int64 [records], of bad records.
     """
 
-    def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
-        tries = tf.data.Dataset.from_tensor_slices(serialized).enumerate()
-        tries = tries.map(lambda index, record: (index, *preprocess(record)), parallel_calls)
+    def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Tuple[infeed.Features, _Label]:
+        tries = tf.data.Dataset.from_tensor_slices((paths, positions, serialized)).enumerate()
+        tries = tries.map(lambda index, record: (index, *preprocess(*record)), parallel_calls)
         usable = tries.apply(tf.data.experimental.ignore_errors()).batch(_GROUP_RECORDS)
         # An empty batch stands in if no record of the group is usable.
         usable = usable.concatenate(_zeros_like(usable)).take(1)
@@ -318,7 +329,7 @@ def _map_or_skip(
             return name_bad(tf.gather(paths, bad), tf.gather(positions, bad))
 
         with tf.control_dependencies([tf.cond(tf.size(bad) > 0, name_them, tf.no_op)]):
-            return features, tf.identity(labels)
+            return features, tf.nest.map_structure(tf.identity, labels)
 
     return dataset.batch(_GROUP_RECORDS).map(of_group).prefetch(1).unbatch()
 
@@ -326,8 +337,9 @@ def _map_or_skip(
 # ---- Functions of phase 3
 
 
-def _pad_batch(batch_size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-    """Pads a batch to its full size with images of zeros, labelled `PADDING_LABEL`."""
+def _pad_batch(batch_size: int, images: tf.Tensor, labels: _Label) -> Tuple[tf.Tensor, _Label]:
+    """Pads a batch to its full size with images of zeros, labelled `PADDING_LABEL`; places are not padded."""
+    labels, *places = tf.nest.flatten(labels)
     missing = batch_size - tf.shape(labels)[0]
 
     def pad() -> Tuple[tf.Tensor, tf.Tensor]:
@@ -338,7 +350,7 @@ def _pad_batch(batch_size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[t
     full_images, full_labels = tf.cond(missing > 0, pad, lambda: (images, labels))
     full_images.set_shape([batch_size, *images.shape[1:]])
     full_labels.set_shape([batch_size])
-    return full_images, full_labels
+    return full_images, (full_labels, *places) if places else full_labels
 
 
 def _zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:

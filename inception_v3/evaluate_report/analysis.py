@@ -1,4 +1,4 @@
-"""What an evaluation gets wrong: by class, by pair of classes, by confidence, and worst of all."""
+"""Analyses the errors of an evaluation: by class, by pair of classes, by confidence, and the worst mistakes."""
 
 import heapq
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -7,20 +7,20 @@ import numpy as np
 
 from inception_v3.metrics import PADDING_LABEL
 
-# Guo et al. take as many.
+# As in Guo et al., "On Calibration of Modern Neural Networks".
 BINS = 15
 _TOP = 5
 
 
 class ClassAccuracy(NamedTuple):
-    """How the images of a class fared.
+    """The accuracy on the images of one class.
 
     Attributes:
       label: the class.
-      images: images with this label.
-      top_1: fraction of them whose likeliest class it is; None if there are none.
-      top_5: fraction of them for which it is among the five likeliest; None if there are none.
-      predicted: images of whatever label whose likeliest class it is.
+      images: number of images with this label.
+      top_1: fraction of these images whose most probable class it is; None without images.
+      top_5: fraction of these images with the class among the five most probable; None without images.
+      predicted: number of images, of any label, whose most probable class it is.
     """
 
     label: int
@@ -31,7 +31,7 @@ class ClassAccuracy(NamedTuple):
 
 
 class Confusion(NamedTuple):
-    """Images of one class that were taken for those of another."""
+    """The number of images of one class that were classified as another."""
 
     label: int
     predicted: int
@@ -39,13 +39,14 @@ class Confusion(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """The images whose confidence is above `lower` and at most `upper`.
+    """The images whose confidence, the probability of the most probable class, is in (lower, upper].
 
     Attributes:
-      lower, upper: of their confidence, the probability of their likeliest class.
-      images: how many there are.
-      confidence: its mean; None if there are none.
-      top_1: fraction of them whose likeliest class is their label; None if there are none.
+      lower: exclusive lower bound of the confidence.
+      upper: inclusive upper bound of the confidence.
+      images: number of images.
+      confidence: mean confidence; None without images.
+      top_1: fraction of the images whose most probable class is their label; None without images.
     """
 
     lower: float
@@ -55,18 +56,30 @@ class Bin(NamedTuple):
     top_1: Optional[float]
 
 
+class Place(NamedTuple):
+    """The place of a record: the path of its file, and its position there, from 0."""
+
+    path: str
+    position: int
+
+    def __str__(self) -> str:
+        return f'{self.path}, record {self.position}'
+
+
 class Mistake(NamedTuple):
-    """An image whose likeliest class is not its label.
+    """An image whose most probable class is not its label.
 
     Attributes:
-      number: of the image in the evaluation, from 0.
-      label: its class.
-      likeliest: the likeliest classes and their probabilities, the likeliest first.
-      probability: of the label.
-      pixels: uint8 [height, width, 3], what the network saw of it.
+      number: number of the image in the evaluation, from 0.
+      place: the place of its record; None for synthetic images.
+      label: the image's label.
+      likeliest: the five most probable classes with their probabilities, most probable first.
+      probability: probability of the label.
+      pixels: uint8 [height, width, 3], the image as the network saw it.
     """
 
     number: int
+    place: Optional[Place]
     label: int
     likeliest: Tuple[Tuple[int, float], ...]
     probability: float
@@ -74,27 +87,27 @@ class Mistake(NamedTuple):
 
     @property
     def predicted(self) -> int:
-        """The likeliest class."""
+        """The most probable class."""
         return self.likeliest[0][0]
 
     @property
     def confidence(self) -> float:
-        """The probability of the likeliest class."""
+        """The probability of the most probable class."""
         return self.likeliest[0][1]
 
 
 class ErrorAnalysis:
-    """Takes the batches of an evaluation, and keeps of them counts, and the worst mistakes.
+    """Accumulates the batches of an evaluation.
 
-    It holds a matrix of all classes by all classes, and the pixels of those mistakes.
+    Memory: a matrix of num_classes x num_classes counts, and the pixels of the worst mistakes.
 
     Args:
-      num_classes: of the network.
-      mistakes: how many of the worst mistakes are kept.
+      num_classes: number of classes of the network.
+      mistakes: number of worst mistakes to keep.
 
     Attributes:
-      confusion: int64 [num_classes, num_classes], images by label and predicted class.
-      images: how many there were; padding does not count.
+      confusion: int64 [num_classes, num_classes], number of images by label and predicted class.
+      images: number of images, without padding.
     """
 
     def __init__(self, num_classes: int, mistakes: int):
@@ -105,22 +118,25 @@ class ErrorAnalysis:
         self._binned_right = np.zeros([BINS], np.int64)
         self._binned_confidence = np.zeros([BINS])
         self._at_most = mistakes
-        # The least of them first; no two have the same number.
+        # A heap, least confident first. No two entries have the same number, so mistakes are never compared.
         self._mistakes: List[Tuple[float, int, Mistake]] = []
 
-    def add(self, labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray) -> None:
+    def add(
+        self, labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, places: Optional[Sequence[Place]] = None
+    ) -> None:
         """Adds a batch.
 
         Args:
           labels: int32 [batch]; `metrics.PADDING_LABEL` for padding.
           logits: float32 [batch, num_classes].
-          pixels: uint8 [batch, height, width, 3], what the network saw.
+          pixels: uint8 [batch, height, width, 3], the images as the network saw them.
+          places: the places of the records, without padding; None for synthetic images.
         """
         real = labels != PADDING_LABEL
         labels, logits, pixels = labels[real], logits[real], pixels[real]
         rows = np.arange(len(labels))
         ranks = (logits > logits[rows, labels][:, np.newaxis]).sum(axis=1)
-        # As the metrics have it: of classes that are equally likely, the label.
+        # A tie for the most probable class counts as correct, as in the metrics.
         predicted = np.where(ranks == 0, labels, logits.argmax(axis=1))
         exponentials = np.exp((logits - logits.max(axis=1, keepdims=True)).astype(np.float64))
         probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -132,29 +148,32 @@ class ErrorAnalysis:
         np.add.at(self._binned_right, bins[ranks == 0], 1)
         np.add.at(self._binned_confidence, bins, confidences)
         for row in np.flatnonzero(ranks):
-            self._keep_if_bad(self.images + int(row), int(labels[row]), probabilities[row], pixels[row])
+            place = places[row] if places is not None else None
+            self._keep_if_bad(self.images + int(row), place, int(labels[row]), probabilities[row], pixels[row])
         self.images += len(labels)
 
-    def _keep_if_bad(self, number: int, label: int, probabilities: np.ndarray, pixels: np.ndarray) -> None:
+    def _keep_if_bad(
+        self, number: int, place: Optional[Place], label: int, probabilities: np.ndarray, pixels: np.ndarray
+    ) -> None:
         confidence = float(probabilities.max())
         is_full = len(self._mistakes) >= self._at_most
         if is_full and (not self._mistakes or confidence <= self._mistakes[0][0]):
             return
         order = np.argsort(-probabilities, kind='stable')[:_TOP]
         likeliest = tuple((int(c), float(probabilities[c])) for c in order)
-        # A copy: a part of the batch would keep all of it in memory.
-        mistake = Mistake(number, label, likeliest, float(probabilities[label]), pixels.copy())
+        # A copy: a view would keep the whole batch in memory.
+        mistake = Mistake(number, place, label, likeliest, float(probabilities[label]), pixels.copy())
         keep = heapq.heapreplace if is_full else heapq.heappush
         keep(self._mistakes, (confidence, -number, mistake))
 
     @property
     def mistakes(self) -> Sequence[Mistake]:
-        """Those that were most confident, the worst first; of equals, the first."""
+        """The most confident mistakes, worst first; of equally confident ones, the earliest."""
         return [mistake for _, _, mistake in sorted(self._mistakes, key=lambda kept: kept[:2], reverse=True)]
 
     @property
     def classes(self) -> Sequence[ClassAccuracy]:
-        """Every class, by label."""
+        """The accuracy on every class, by label."""
         images, predicted = self.confusion.sum(axis=1).tolist(), self.confusion.sum(axis=0).tolist()
         right, top_5 = self.confusion.diagonal().tolist(), self._top_5.tolist()
         return [
@@ -166,7 +185,7 @@ class ErrorAnalysis:
 
     @property
     def confusions(self) -> Sequence[Confusion]:
-        """All pairs of classes that were confused, those with the most images first."""
+        """All pairs of confused classes, most images first."""
         labels, predicted = np.nonzero(self.confusion)
         pairs = [
             Confusion(label, other, int(self.confusion[label, other]))
@@ -177,7 +196,7 @@ class ErrorAnalysis:
 
     @property
     def bins(self) -> Sequence[Bin]:
-        """The images by their confidence, in `BINS` bins of equal width."""
+        """The images grouped by confidence, in `BINS` bins of equal width."""
         return [
             Bin(
                 index / BINS,
@@ -191,9 +210,9 @@ class ErrorAnalysis:
 
     @property
     def expected_calibration_error(self) -> float:
-        """The mean over the images of |top-1 - mean confidence| of the bin that an image is in.
+        """The mean over all images of the |top-1 - mean confidence| of the image's bin.
 
-        That is the sum over the bins of n_b / n · |top-1_b - confidence_b| (Naeini et al., "Obtaining Well Calibrated
+        It equals the sum over the bins of n_b / n · |top-1_b - confidence_b| (Naeini et al., "Obtaining Well Calibrated
         Probabilities Using Bayesian Binning"; Guo et al., "On Calibration of Modern Neural Networks", equation 3).
         """
         return float(np.abs(self._binned_right - self._binned_confidence).sum() / max(1, self.images))

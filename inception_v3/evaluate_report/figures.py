@@ -1,4 +1,4 @@
-"""The pictures of an evaluation's errors: the confusion matrix, and the reliability diagram."""
+"""The figures of an evaluation report: the confusion matrix and the reliability diagram."""
 
 import io
 from typing import Any, NamedTuple, Sequence
@@ -13,13 +13,13 @@ from matplotlib.ticker import StrMethodFormatter
 from inception_v3.evaluate_report.analysis import BINS, Bin
 
 DOTS_PER_INCH = 150
-# Of more classes, there is no room for names and numbers; of the least of them, none for names but in small type.
+# With more classes, there is no room for names and numbers.
 _LABELLED_AT_MOST = 30
 _LONGEST_NAME = 18
 
 
 class Look(NamedTuple):
-    """Colours of a figure: those of the page that it is in."""
+    """Colours of a figure; they match the page."""
 
     paper: str
     ink: str
@@ -34,14 +34,14 @@ DARK = Look('#14171b', '#e6e9ed', '#7b8590', '#56b4e9', '#f0904e', '#9bd6ff')
 
 
 def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) -> bytes:
-    """Draws a confusion matrix as PNG, of the classes that occur.
+    """Draws the confusion matrix of the classes that occur, as a PNG file.
 
-    Colours are fractions of a label's images; up to 30 classes have their names and numbers.
+    Colours show fractions of a label's images. Up to 30 classes are shown with names and numbers.
 
     Args:
       confusion: int64 [num_classes, num_classes], images by label and predicted class.
-      names: of all classes.
-      look: its colours.
+      names: names of all classes, by label.
+      look: the colours.
     """
     occurring = np.flatnonzero(confusion.sum(axis=0) + confusion.sum(axis=1))
     counts = confusion[np.ix_(occurring, occurring)]
@@ -50,14 +50,14 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) ->
     side = max(4.5, 0.42 * len(occurring)) if is_labelled else 9.5
     figure, axes = _axes(side + 1.6, side, look)
     colours = LinearSegmentedColormap.from_list('share', [look.paper, look.good, look.most])
-    # The square root shows single images beside whole classes.
+    # On a square-root scale, single images are visible beside whole classes.
     image = axes.imshow(shares, cmap=colours, norm=PowerNorm(0.5, 0, 1), interpolation='nearest')
     bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03, ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
     bar.set_label("fraction of the label's images", color=look.ink)
     bar.ax.set_yticklabels(['0', '1 %', '10 %', '25 %', '50 %', '100 %'])
     bar.ax.tick_params(colors=look.ink)
     bar.outline.set_edgecolor(look.faint)
-    axes.set_xlabel('likeliest class', color=look.ink)
+    axes.set_xlabel('predicted class', color=look.ink)
     axes.set_ylabel('label', color=look.ink)
     if is_labelled:
         shown = [_short(names[label]) for label in occurring]
@@ -69,7 +69,7 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) ->
         for (row, column), count in np.ndenumerate(counts):
             if count:
                 share = np.sqrt(shares[row, column])
-                # On colours in the middle, the paper's colour reads best.
+                # The paper's colour has the better contrast on medium and strong colours.
                 colour = look.ink if share < 0.45 else look.paper
                 axes.text(column, row, f'{count:,}', ha='center', va='center', color=colour, fontsize=8)
     else:
@@ -84,12 +84,12 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) ->
 
 
 def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
-    """Draws the top-1 of images against their confidence, and how many there are of each, as PNG.
+    """Draws the top-1 accuracy and the number of images by confidence, as a PNG file.
 
     Args:
-      bins: the images by their confidence.
+      bins: the images grouped by confidence.
       error: the expected calibration error.
-      look: its colours.
+      look: the colours.
     """
     figure, axes = _axes(6.2, 6.4, look)
     axes.remove()
@@ -125,7 +125,7 @@ def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
     below.yaxis.set_major_formatter(StrMethodFormatter('{x:,.0f}'))
     below.set_ylim(bottom=0.5)
     below.set_ylabel('images', color=look.ink)
-    below.set_xlabel('confidence: probability of the likeliest class', color=look.ink)
+    below.set_xlabel('confidence: probability of the most probable class', color=look.ink)
     return _png(figure)
 
 
@@ -151,6 +151,6 @@ def _png(figure: Figure) -> bytes:
 
 
 def _short(name: str) -> str:
-    # A dollar sign begins a formula.
+    # matplotlib would read a dollar sign as the start of a formula.
     shown = name.replace('$', r'\$')
     return shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + '…'

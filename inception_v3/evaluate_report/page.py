@@ -1,4 +1,4 @@
-"""The page of an evaluation's errors."""
+"""The page of an evaluation report."""
 
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -32,9 +32,9 @@ _PAGE = html.template("""{{ layout.begin('Evaluation report') }}
 <div class="side">
 <picture><source srcset="{{ confusion.dark }}" media="(prefers-color-scheme: dark)">
 <img src="{{ confusion.light }}" width="{{ confusion.width }}"
-alt="Confusion matrix: images by label and likeliest class"></picture>
+alt="Confusion matrix: images by label and predicted class"></picture>
 {% if pairs %}
-<table><thead><tr><th>label</th><th>taken for</th><th>images</th><th>of the label's</th></tr></thead>
+<table><thead><tr><th>label</th><th>classified as</th><th>images</th><th>of the label's</th></tr></thead>
 <tbody>
 {% for pair in pairs %}
 <tr><td>{{ pair.label }}</td><td>{{ pair.predicted }}</td><td>{{ '{:,}'.format(pair.images) }}</td>
@@ -44,27 +44,27 @@ alt="Confusion matrix: images by label and likeliest class"></picture>
 {% endif %}
 </div>
 {% if more_pairs > 0 %}
-<p class="faint">The most confused of {{ '{:,}'.format(more_pairs + pairs | length) }} pairs; {{ json_file }} has
-all.</p>
+<p class="faint">The {{ pairs | length }} pairs with the most images, of
+{{ '{:,}'.format(more_pairs + pairs | length) }}; {{ json_file }} lists all.</p>
 {% endif %}
 
 <h2>Reliability</h2>
-<p>How often the likeliest class is the label, by the probability that the network gives it, in {{ bins }} bins of equal
-width. Where a bar ends below its mean confidence, the network is too confident there. The expected calibration error
-is the mean distance between the two, weighted by the images.</p>
+<p>The top-1 accuracy by confidence, which is the probability of the most probable class, in {{ bins }} bins of equal
+width. Where a bar ends below its mean confidence, the network is too confident. The expected calibration error is the
+mean distance between the two, weighted by the number of images.</p>
 <picture><source srcset="{{ reliability.dark }}" media="(prefers-color-scheme: dark)">
 <img src="{{ reliability.light }}" width="{{ reliability.width }}"
 alt="Reliability diagram: top-1 by confidence"></picture>
 
 <h2>Worst mistakes</h2>
 {% if mistakes %}
-<p>The images that were most confidently taken for another class than their label's, as the network saw them. Look here
-for labels that are wrong, too.</p>
+<p>The images that were assigned to a wrong class with the highest confidence, as the network saw them. Some of them may
+have wrong labels.</p>
 <div class="cards">
 {% for mistake in mistakes %}
 <figure class="card" style="margin: 0">
 <img src="{{ mistake.picture }}" alt="">
-<figcaption><div class="path">{{ mistake.label }}, taken for {{ mistake.predicted }}</div>
+<figcaption><div class="path">{{ mistake.label }}, classified as {{ mistake.predicted }}</div>
 <ul class="bars">
 {% for name, probability, is_label in mistake.likeliest %}
 {{ layout.bar(name ~ (' (label)' if is_label else ''), probability, 'good' if is_label else 'bad') }}
@@ -75,14 +75,14 @@ for labels that are wrong, too.</p>
 {% endfor %}
 </div>
 {% else %}
-<p>There are none.</p>
+<p>None.</p>
 {% endif %}
 
 <h2>Classes</h2>
 <p><label>Show classes with <input id="filter" type="search" placeholder="part of a name"></label>
 <span id="shown" class="faint"></span></p>
 <table id="classes"><thead><tr>
-{% for name in ('class', 'name', 'images', 'top-1', 'top-5', 'predicted', 'most often taken for') %}
+{% for name in ('class', 'name', 'images', 'top-1', 'top-5', 'predicted', 'most often classified as') %}
 <th><button type="button">{{ name }}</button></th>
 {% endfor %}
 </tr></thead>
@@ -91,12 +91,12 @@ for labels that are wrong, too.</p>
 <tr><td>{{ c.label }}</td><td>{{ c.name }}</td><td>{{ '{:,}'.format(c.images) }}</td>
 <td class="share" style="--share: {{ '%.2f' | format(100 * c.top_1) }}%">{{ '%.1f' | format(100 * c.top_1) }} %</td>
 <td>{{ '%.1f' | format(100 * c.top_5) }} %</td><td>{{ '{:,}'.format(c.predicted) }}</td>
-<td>{{ c.taken_for }}</td></tr>
+<td>{{ c.most_often }}</td></tr>
 {% endfor %}
 </tbody></table>
-<p class="faint">The class with the lowest top-1 comes first; a click on a column's name sorts by it. Predicted: images
-of all labels whose likeliest class it is.{% if without_images %} {{ '{:,}'.format(without_images) }} classes have no
-images here.{% endif %}</p>
+<p class="faint">Classes with the lowest top-1 come first; click the name of a column to sort by it. Predicted: the
+number of images, of any label, whose most probable class it is.{% if without_images %}
+ {{ '{:,}'.format(without_images) }} classes have no images.{% endif %}</p>
 <style>
 .figures { display: flex; flex-wrap: wrap; gap: .5rem 2.25rem; margin: 1rem 0; }
 .figures dt { color: var(--faint); font-size: .85rem; }
@@ -147,7 +147,7 @@ filter.addEventListener('input', () => {
 
 
 def figures_of(report: ErrorReport, look: figures.Look) -> Tuple[bytes, bytes]:
-    """The confusion matrix and the reliability diagram, as PNG files."""
+    """Draws the confusion matrix and the reliability diagram, as PNG files."""
     analysis = report.analysis
     names = [report.name(label) for label in range(len(report.names))]
     return (
@@ -157,12 +157,12 @@ def figures_of(report: ErrorReport, look: figures.Look) -> Tuple[bytes, bytes]:
 
 
 def html_of(report: ErrorReport, light: Tuple[bytes, bytes], dark: Tuple[bytes, bytes]) -> str:
-    """The page.
+    """Renders the page.
 
     Args:
-      report: what it tells.
-      light: the pictures of `figures_of` for a light page.
-      dark: the same for a dark page.
+      report: the results.
+      light: the figures of `figures_of` in the colours of a light page.
+      dark: the same in the colours of a dark page.
     """
     evaluation, analysis = report.evaluation, report.analysis
     confusion, reliability = (
@@ -212,7 +212,7 @@ def _described_classes(report: ErrorReport) -> List[Dict[str, Any]]:
     for pair in report.analysis.confusions:
         most_often.setdefault(pair.label, f'{report.name(pair.predicted)} ({pair.images:,})')
     return [
-        {**c._asdict(), 'name': report.name(c.label), 'taken_for': most_often.get(c.label, '')}
+        {**c._asdict(), 'name': report.name(c.label), 'most_often': most_often.get(c.label, '')}
         for c in report.analysis.classes
     ]
 
@@ -220,21 +220,20 @@ def _described_classes(report: ErrorReport) -> List[Dict[str, Any]]:
 def _described_mistakes(report: ErrorReport) -> List[Dict[str, Any]]:
     mistakes = report.analysis.mistakes
     pictures = _as_jpeg([mistake.pixels for mistake in mistakes])
-    places = map(str, report.places) if report.places else [''] * len(mistakes)
     return [
         {
             'picture': html.data_uri(picture, 'image/jpeg'),
             'label': report.name(mistake.label),
             'predicted': report.name(mistake.predicted),
             'likeliest': _bars_of(mistake, report),
-            'place': shown(place, _LONGEST_PLACE),
+            'place': shown(mistake.place, _LONGEST_PLACE) if mistake.place else '',
         }
-        for mistake, picture, place in zip(mistakes, pictures, places)
+        for mistake, picture in zip(mistakes, pictures)
     ]
 
 
 def _bars_of(mistake: Mistake, report: ErrorReport) -> List[Tuple[str, float, bool]]:
-    """The likeliest classes, and the label, with their probabilities, and whether it is the label."""
+    """Returns (name, probability, whether it is the label) for the three most probable classes and the label."""
     bars = [(report.name(c), probability, c == mistake.label) for c, probability in mistake.likeliest[:3]]
     if not any(is_label for _, _, is_label in bars):
         bars.append((report.name(mistake.label), mistake.probability, True))
@@ -242,7 +241,7 @@ def _bars_of(mistake: Mistake, report: ErrorReport) -> List[Tuple[str, float, bo
 
 
 def _width_on_page(png: bytes) -> int:
-    """The width, in the pixels of a page, at which a figure's type has its size."""
+    """Returns the width, in CSS pixels, at which the text of a figure has its intended size."""
     header = read_header(png)
     assert header, 'a PNG file'
     return round(header.width * _PAGE_PIXELS_PER_INCH / figures.DOTS_PER_INCH)

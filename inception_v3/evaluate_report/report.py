@@ -1,7 +1,7 @@
-"""What there is to tell of an evaluation's errors, and the same for programs."""
+"""The results of an evaluation report, and their JSON form."""
 
 import json
-from typing import Any, Dict, NamedTuple, Optional, Sequence
+from typing import Any, Dict, NamedTuple, Sequence
 
 from console.messages import shown
 from inception_v3.evaluate_report.analysis import ErrorAnalysis
@@ -13,52 +13,40 @@ CONFUSION_FILE = 'confusion.png'
 RELIABILITY_FILE = 'reliability.png'
 
 
-class Place(NamedTuple):
-    """Where a record is: its file, and its position there, from 0."""
-
-    path: str
-    position: int
-
-    def __str__(self) -> str:
-        return f'{self.path}, record {self.position}'
-
-
 class ErrorReport(NamedTuple):
-    """The report.
+    """The results of an evaluation report.
 
     Attributes:
-      model_dir: of the run.
-      evaluation: of all the images, as a line of `results.jsonl`.
-      analysis: of the errors.
-      names: of the classes, by label; empty where there is none.
-      places: of the mistakes' records, in their order; None if the images are made up.
-      notes: what else there is to say, in lines.
+      model_dir: model_dir of the run.
+      evaluation: the scores, as in a line of `results.jsonl`.
+      analysis: the analysis of the errors.
+      names: name of each class, by label; empty if a class has none.
+      notes: remarks on the evaluation, a line each.
     """
 
     model_dir: str
     evaluation: Evaluation
     analysis: ErrorAnalysis
     names: Sequence[str]
-    places: Optional[Sequence[Place]]
     notes: Sequence[str]
 
     def name(self, label: int) -> str:
-        """What people call a class."""
+        """Returns the name of a class in printable characters, or `class LABEL` if there is none."""
         return shown(self.names[label]) if self.names[label] else f'class {label}'
 
     def json(self) -> str:
-        """The report for programs."""
-        analysis, places = self.analysis, self.places
+        """Returns the content of report.json."""
+        analysis = self.analysis
         mistakes = [
             {
                 'label': mistake.label,
                 'predicted': mistake.predicted,
                 'confidence': mistake.confidence,
                 'probability_of_label': mistake.probability,
-                'path': places[index].path if places else None,
-                'position': places[index].position if places else None,
+                'path': mistake.place and mistake.place.path,
+                'position': mistake.place and mistake.place.position,
             }
-            for index, mistake in enumerate(analysis.mistakes)
+            for mistake in analysis.mistakes
         ]
         values: Dict[str, Any] = {
             'model_dir': self.model_dir,

@@ -9,8 +9,8 @@ import sklearn.metrics
 import tensorflow as tf
 
 from inception_v3.evaluate_report import figures, page
-from inception_v3.evaluate_report.analysis import BINS, ErrorAnalysis
-from inception_v3.evaluate_report.report import ErrorReport, Place
+from inception_v3.evaluate_report.analysis import BINS, ErrorAnalysis, Place
+from inception_v3.evaluate_report.report import ErrorReport
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.evaluations import Evaluation
 from tests.support.browser import browser
@@ -40,8 +40,10 @@ def analysed(labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, mistake
         np.concatenate([logits, 100 * np.ones([missing, CLASSES], np.float32)]),
         np.concatenate([pixels, np.zeros([missing, 2, 3, 3], np.uint8)]),
     )
+    places = [Place(f'data/<{number}>', number) for number in range(len(labels))]
     for begin in range(0, len(padded[0]), 16):
-        analysis.add(*(part[begin : begin + 16] for part in padded))
+        batch_labels, batch_logits, batch_pixels = (part[begin : begin + 16] for part in padded)
+        analysis.add(batch_labels, batch_logits, batch_pixels, places[begin : begin + 16])
     return analysis
 
 
@@ -121,6 +123,7 @@ def test_the_most_confident_mistakes_are_kept_the_worst_first() -> None:
     for mistake in mistakes:
         number = mistake.number
         assert mistake.label == labels[number]
+        assert mistake.place == Place(f'data/<{number}>', number)
         assert mistake.predicted == logits[number].argmax()
         assert mistake.confidence == pytest.approx(probabilities[number].max(), rel=1e-5)
         assert mistake.probability == pytest.approx(probabilities[number, labels[number]], rel=1e-5)
@@ -158,8 +161,7 @@ def test_the_pictures_show_what_there_is_in_the_colours_of_the_page(look: figure
 
 def report_of(analysis: ErrorAnalysis, names: List[str]) -> ErrorReport:
     evaluation = Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.25, analysis.images, 1.0, 'now')
-    places = [Place(f'data/<{mistake.number}>', mistake.number) for mistake in analysis.mistakes]
-    return ErrorReport('runs/a&b', evaluation, analysis, names, places, ['A note.'])
+    return ErrorReport('runs/a&b', evaluation, analysis, names, ['A note.'])
 
 
 def page_of(report: ErrorReport) -> str:

@@ -144,7 +144,7 @@ def test_its_numbers_are_those_of_the_run_and_of_scikit_learn(trained: Config, c
     assert said[0].split() == ['top-1', f'{evaluation.top_1:.2%}']
     assert f'{evaluation.top_1:.2%}' in page.text
     assert said[-1].split() == ['report', os.path.join(folder, 'report.html')]
-    assert 'The run itself has recorded' in out
+    assert 'The run itself recorded' in out
 
 
 def test_a_checkpoint_and_a_folder_may_be_named(trained: Config, tmp_path: Any, capfd: Any) -> None:
@@ -251,7 +251,7 @@ def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
     code, said, _ = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={out}')
     assert code == 0
     assert sorted(os.listdir(model_dir)) == before
-    assert 'Records that could not be used: 1.' in said and path in said
+    assert 'Skipped records: 1.' in said and path in said
     assert f'data_dir: {photo_run.data_dir} -> {data_dir}' in said
     report = read_report(out)
     assert report['evaluation']['images'] == 4
@@ -284,16 +284,16 @@ def test_mistakes_end_with_one_message(trained: Config, photo_dir: str, tmp_path
     with open(info_path, 'w') as opened:
         json.dump({**info, 'num_classes': 12, 'class_names': ['x'] * 12}, opened)
     cases: List[Tuple[List[str], str]] = [
-        ([str(tmp_path / 'none')], f'{tmp_path}/none: there is no checkpoint in it.'),
-        ([str(begun)], f'{begun}: there is no checkpoint in it.'),
-        ([model_dir, '--checkpoint=model.ckpt-5'], '--checkpoint=model.ckpt-5: there is no such checkpoint'),
+        ([str(tmp_path / 'none')], f'{tmp_path}/none: contains no checkpoint.'),
+        ([str(begun)], f'{begun}: contains no checkpoint.'),
+        ([model_dir, '--checkpoint=model.ckpt-5'], '--checkpoint=model.ckpt-5: no checkpoint of this name'),
         ([model_dir, f'--data_dir={empty}'], str(empty)),
-        ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, the background included; the network has 11.'),
+        ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, including the background; the network has 11.'),
         ([model_dir, '--data_format=tar'], trained.data_dir),
         ([model_dir, f'--out={file}'], f'--out={file}: cannot be written to'),
-        ([model_dir, '--out='], '--out: must be the path of a folder; here it is empty.'),
-        ([model_dir, '--data_dir='], '--data_dir: must be the path of a folder; here it is empty.'),
-        ([''], 'MODEL_DIR: must be the path of a folder; here it is empty.'),
+        ([model_dir, '--out='], '--out: must be the path of a folder, not empty.'),
+        ([model_dir, '--data_dir='], '--data_dir: must be the path of a folder, not empty.'),
+        ([''], 'MODEL_DIR: must be the path of a folder, not empty.'),
         ([model_dir, '--batch_size=0'], '--batch_size=0: must be at least 1.'),
         ([model_dir, '--mistakes=-1'], '--mistakes=-1: must be at least 0.'),
         ([], 'model_dir'),
