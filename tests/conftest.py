@@ -16,34 +16,35 @@ from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 
-# `assert` in these modules reports values as it does in tests.
+# `assert` in these modules reports values, as in tests.
 pytest.register_assert_rewrite('tests.support', 'tests.remote')
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import ONE_LAYER, make_small_config
 
-# As in the programs (`set_up_logging`), for the time that it takes.
+# Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Lets a worker of pytest-xdist finish what it was asked first: only when that is done is its main thread free.
+    """Waits until a worker of pytest-xdist has handled its first request, so that its main thread is free.
 
-    What it is asked while that is busy, it does in another thread, where no signal can be handled.
+    A worker handles a request that arrives while its main thread is busy in another thread, which cannot handle
+    signals.
     """
     time.sleep(1)
 
 
 @pytest.fixture(autouse=True)
 def _new_graph() -> Iterator[None]:
-    """Every test has a graph of its own."""
+    """Gives each test a graph of its own."""
     with tf.Graph().as_default():
         yield
 
 
 @pytest.fixture(autouse=True)
 def _log_as_it_was() -> Iterator[None]:
-    """What a test does to the program's logger, such as running `main`, ends with it."""
+    """Restores the program's logger after each test: tests that run `main` change it."""
     before = logger.handlers, logger.propagate, logger.level
     yield
     logger.handlers, logger.propagate, logger.level = before
@@ -59,7 +60,7 @@ def digits_dir(tmp_path_factory: Any) -> str:
 
 @pytest.fixture(scope='session')
 def photos() -> List[Photo]:
-    """Photographs from inside scikit-image, of several shapes, labelled 1, 2, 3 …, with 0, 1 or 2 boxes each."""
+    """Photographs from scikit-image in several shapes, with the labels 1, 2, 3 … and 0, 1 or 2 boxes each."""
     images = [
         skimage.data.chelsea(),  # 300 x 451
         skimage.data.astronaut(),  # 512 x 512
@@ -76,7 +77,7 @@ def photos() -> List[Photo]:
 
 @pytest.fixture(scope='session')
 def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
-    """The photographs as a data set: two training files, two validation files, the same images in both."""
+    """A data set of the photographs: two training files and two validation files with the same images."""
     data_dir = str(tmp_path_factory.mktemp('photos'))
     for split in (records.TRAIN, records.VALIDATION):
         records.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in photos], 2)
@@ -86,11 +87,11 @@ def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
 
 @pytest.fixture
 def small_config(digits_dir: str) -> Config:
-    """The smallest program, on the digits."""
+    """A small configuration of the program, on the digits."""
     return make_small_config(digits_dir)
 
 
 @pytest.fixture
 def one_layer(monkeypatch: Any) -> None:
-    """In place of the network one layer and the logits, with 4 trainable variables, where all that counts is around."""
+    """Replaces the network by one layer and the logits, in tests of the program around it."""
     monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)

@@ -1,4 +1,4 @@
-"""The published example of streaming, small: CIFAR-10's shards, the preset's lines, its best checkpoint."""
+"""Tests of the preset cifar10_stream on a small data set: its values, its lines, and its best checkpoint."""
 
 import logging
 import pathlib
@@ -41,12 +41,12 @@ def data_dir(tmp_path_factory: Any) -> str:
 
 
 def small(data_dir: str, model_dir: pathlib.Path, **changes: Any) -> Config:
-    """The preset on a CPU, with the network that stands for Inception v3 here: an epoch has 2.5 steps."""
+    """The preset on a CPU, with the network of the fixture `one_layer`; an epoch has 2.5 steps."""
     flags = {
         **{'use_tpu': False, 'network': 'inception_v3', 'height': 75, 'width': 75, 'num_parallel_calls': 2},
         **{'data_dir': data_dir, 'model_dir': str(model_dir), 'num_train_images': 20, 'num_eval_images': 10},
         **{'train_batch_size': 8, 'eval_batch_size': 8, 'train_steps': 5, 'train_steps_per_eval': 3},
-        # At the preset's, so few steps leave no cross-entropy that is finite.
+        # At the preset's rate, the cross-entropy is infinite after so few steps.
         **{'learning_rate': 0.01, 'batch_norm_decay': 0.1},
     }
     return Config(**{**PRESETS['cifar10_stream'], **flags, **changes})
@@ -56,35 +56,37 @@ def lines(caplog: Any) -> List[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_the_preset_is_the_published_example() -> None:
+def test_preset__has_the_published_values() -> None:
     config = Config(**PRESETS['cifar10_stream'])
     assert (config.replicas, config.hosts) == (32, 4)
     assert config.train_batch_size == 128 * 32
     assert config.train_steps * config.train_batch_size == 10 * config.num_train_images == 10 * 1280000
     assert config.num_eval_images == cifar10.IMAGES[records.VALIDATION]
     assert config.num_classes == cifar10_source.CLASSES + 1
-    # In 312 steps up to 0.1 for each 256 images, and down from there.
+    # The rate rises for 312 steps to 0.1 per 256 images, and falls from there.
     rates = [learning_rate(step, config) for step in (0, 311, 312, 1718, 3124)]
     np.testing.assert_allclose(rates[:3], [1.6 / 312, 1.6, 1.6])
     assert rates[3] == pytest.approx(0.8, rel=1e-3) and rates[4] == pytest.approx(1.6e-4)
-    # Ten evaluations, none before the end of its epoch.
+    # Ten evaluations, each at the end of its epoch or later.
     ends = [*range(config.train_steps_per_eval, config.train_steps, config.train_steps_per_eval), config.train_steps]
     assert [end * 4096 // 1280000 for end in ends] == [*range(1, 11)]
 
 
-def test_each_step_and_epoch_has_its_line(data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None) -> None:
+def test_log__has_a_line_for_each_step_and_epoch(
+    data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None
+) -> None:
     caplog.set_level(logging.INFO, logger.name)
     summary = execute(small(data_dir, tmp_path, train_steps=3))
     told = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
     found = [(status.step, status.epoch, status.device, bool(status.images_per_second)) for status in told if status]
-    # The first visit of a cycle has no time to compare with.
+    # The first step of a cycle has no earlier time for a rate.
     assert found == [(1, 1, 'CPU:0', False), (2, 1, 'CPU:0', True), (3, 1, 'CPU:0', True)]
     (epoch,) = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
     assert (epoch[1], epoch[3], epoch[5]) == ('1', '24', '1')
     seconds, rate = float(epoch[2]), float(epoch[4].replace(',', ''))
     assert told[2] and rate == told[2].global_rate
     assert rate == pytest.approx(24 / seconds, rel=0.05 / seconds + 0.05 / rate)
-    # Nothing else tells of steps.
+    # There is no other line about steps.
     assert not [line for line in lines(caplog) if Status.parse(line) and not STEP.match(line)]
 
     (evaluation,) = read_evaluations(str(tmp_path))
@@ -94,7 +96,9 @@ def test_each_step_and_epoch_has_its_line(data_dir: str, tmp_path: pathlib.Path,
     assert kept and kept.evaluation == evaluation
 
 
-def test_the_accuracy_of_earlier_commands_counts_if_it_can_be_compared(data_dir: str, tmp_path: pathlib.Path) -> None:
+def test_most_accurate__considers_comparable_evaluations_of_earlier_commands(
+    data_dir: str, tmp_path: pathlib.Path
+) -> None:
     last = EVALUATION._replace(step=7, top_1=0.25)
     for evaluation in (
         last._replace(step=1, top_1=0.5),
@@ -108,7 +112,7 @@ def test_the_accuracy_of_earlier_commands_counts_if_it_can_be_compared(data_dir:
 
 
 @pytest.mark.slow
-def test_on_a_tpu_there_is_a_line_for_each_loop(
+def test_log_on_a_tpu__has_a_line_for_each_loop(
     data_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None
 ) -> None:
     caplog.set_level(logging.INFO, logger.name)

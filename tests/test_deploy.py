@@ -1,4 +1,4 @@
-"""The container and the Kubernetes jobs: they agree with the program, with the lock, and with each other."""
+"""Tests that container image and Kubernetes jobs agree with the program, the lock file and each other."""
 
 import fnmatch
 import json
@@ -22,11 +22,11 @@ TPU_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
 
 
 def job(name: str) -> Any:
-    """The pod template of a Job, after a look at what makes it one."""
+    """The pod template of a Job, after checks of its manifest."""
     manifest = yaml.safe_load((ROOT / 'deploy' / name).read_text())
     assert (manifest['apiVersion'], manifest['kind']) == ('batch/v1', 'Job')
     assert re.fullmatch('[a-z0-9-]{1,63}', manifest['metadata']['name'])
-    # A failed pod is replaced, and not for ever.
+    # A failed pod is replaced a limited number of times.
     assert manifest['spec']['template']['spec']['restartPolicy'] == 'Never'
     assert 0 <= manifest['spec']['backoffLimit'] <= 10
     return manifest['spec']['template']
@@ -38,7 +38,7 @@ def container(name: str) -> Any:
 
 
 def dockerfile() -> List[Tuple[str, str]]:
-    """The instructions and their arguments."""
+    """The instructions of the Dockerfile, and their arguments."""
     text = (ROOT / 'deploy' / 'Dockerfile').read_text().replace('\\\n', ' ')
     lines = [line.strip() for line in text.splitlines()]
     return [tuple(line.split(None, 1)) for line in lines if line and not line.startswith('#')]  # type: ignore[misc]
@@ -49,7 +49,7 @@ def arguments_of(instruction: str) -> List[str]:
 
 
 def is_sent(path: str) -> bool:
-    """Whether `.dockerignore` leaves a file or folder at the top of the project to the build."""
+    """Whether a file or folder in the project's folder is part of the build context."""
     lines = (ROOT / '.dockerignore').read_text().splitlines()
     return not any(fnmatch.fnmatchcase(path, line) for line in lines if line and not line.startswith('#'))
 
@@ -60,7 +60,7 @@ def tensorflow_version() -> str:
     return version.group(1)
 
 
-def test_the_job_gives_the_program_flags_that_it_takes() -> None:
+def test_job__has_valid_flags() -> None:
     arguments = container('job.yaml')['args']
     assert f'--master={TPU_ENDPOINTS}' in arguments
     # As Kubernetes expands it.
@@ -70,12 +70,12 @@ def test_the_job_gives_the_program_flags_that_it_takes() -> None:
     assert (config.use_tpu, config.mode) == (True, 'train_and_eval')
     assert command_line.given == {'master', 'num_shards', 'data_dir', 'model_dir', 'export_dir'}
     assert make_estimator(config).config.master == address
-    # Where the cluster gives no address, the name is left as it stands, and is refused.
+    # Without an address, Kubernetes keeps the name of the variable, which the program refuses.
     with pytest.raises(ConfigError, match='grpc://'):
         flags.parse(['main', *arguments])
 
 
-def test_the_job_ends_at_once_when_there_is_something_to_change_and_goes_on_when_its_pod_was_taken_away() -> None:
+def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
     spec = yaml.safe_load((ROOT / 'deploy' / 'job.yaml').read_text())['spec']
     codes = {'containerName': container('job.yaml')['name'], 'operator': 'In'}
     assert spec['podFailurePolicy'] == {
@@ -84,11 +84,11 @@ def test_the_job_ends_at_once_when_there_is_something_to_change_and_goes_on_when
             {'action': 'Ignore', 'onExitCodes': {**codes, 'values': [RESUME]}},
         ]
     }
-    # A loop of 100 steps of 815 ms, the published time, and a checkpoint of half a gigabyte.
+    # Enough for a loop of 100 steps at the published 815 ms, and a checkpoint of half a gigabyte.
     assert spec['template']['spec']['terminationGracePeriodSeconds'] > 2 * 100 * 0.815
 
 
-def test_a_slice_takes_the_addresses_of_its_hosts_as_its_tpu() -> None:
+def test_slice__has_the_addresses_of_its_hosts_as_tpu() -> None:
     arguments = [a.replace('--master=', '--tpu=') for a in container('job.yaml')['args']]
     addresses = 'grpc://10.0.0.2:8470,grpc://10.0.0.3:8470'
     arguments = [argument.replace(TPU_ENDPOINTS, addresses) for argument in arguments]
@@ -98,19 +98,19 @@ def test_a_slice_takes_the_addresses_of_its_hosts_as_its_tpu() -> None:
     assert run_config.cluster_spec.as_dict() == {'worker': ['10.0.0.2:8470', '10.0.0.3:8470']}
 
 
-def test_the_job_asks_for_the_tpu_that_it_uses() -> None:
+def test_job__requests_the_tpu_that_it_uses() -> None:
     config = flags.parse(['main', *(a for a in container('job.yaml')['args'] if TPU_ENDPOINTS not in a)]).config
     assert container('job.yaml')['resources']['limits'] == {'cloud-tpus.google.com/v2': config.num_shards}
 
 
-def test_the_tpu_has_the_tensorflow_of_the_lock() -> None:
+def test_tpu__has_the_tensorflow_version_of_the_lock() -> None:
     version = re.match(r'\d+\.\d+', tensorflow_version())
     assert version
     assert job('job.yaml')['metadata']['annotations'] == {'tf-version.cloud-tpus.google.com': version.group()}
     assert f'\nTPU_VERSION=${{TPU_VERSION:-{version.group()}}}\n' in (ROOT / 'run_tpu.sh').read_text()
 
 
-def test_the_preflight_checks_the_run_of_the_job_without_a_tpu() -> None:
+def test_preflight__checks_the_flags_of_the_job_without_a_tpu() -> None:
     preflight = container('preflight.yaml')
     assert preflight['command'] == ['python', '-m', 'inception_v3.preflight']
     topology, *arguments = preflight['args']
@@ -121,7 +121,7 @@ def test_the_preflight_checks_the_run_of_the_job_without_a_tpu() -> None:
     assert preflight['image'] == container('job.yaml')['image']
 
 
-def test_the_image_is_that_of_the_jobs_and_runs_the_program() -> None:
+def test_image__is_used_by_the_jobs_and_runs_the_program() -> None:
     image = container('job.yaml')['image']
     text = (ROOT / 'deploy' / 'Dockerfile').read_text()
     assert f'docker build --file=deploy/Dockerfile --tag={image} .' in text
@@ -133,19 +133,19 @@ def test_the_image_is_that_of_the_jobs_and_runs_the_program() -> None:
     assert b'inception_v3.main' in shown.stdout
 
 
-def test_the_image_has_the_python_and_the_packages_of_the_lock() -> None:
+def test_image__has_python_and_packages_of_the_lock() -> None:
     (base,) = arguments_of('FROM')
     assert base.startswith('python:{}.{}-'.format(*sys.version_info))
     lock, program = [arguments for arguments in arguments_of('RUN') if arguments.startswith('pip install')]
     assert '--require-hashes' in lock and '--requirement=requirements.lock' in lock
-    # Nothing but the program itself comes from elsewhere; building it takes what the lock has, too.
+    # All packages come from the lock, also those that build the program.
     assert '--no-deps' in program and '--no-build-isolation' in program
     assert {'setuptools', 'google-api-python-client', 'oauth2client'} <= set(
         re.findall(r'^([\w-]+)==', (ROOT / 'requirements.lock').read_text(), re.MULTILINE)
     )
 
 
-def test_what_is_copied_is_there_and_is_sent_to_the_build() -> None:
+def test_copied_files__exist_in_the_build_context() -> None:
     for arguments in arguments_of('COPY'):
         *sources, _ = arguments.split()
         for source in sources:
@@ -157,7 +157,7 @@ def test_what_is_copied_is_there_and_is_sent_to_the_build() -> None:
         assert not is_sent(name), name
 
 
-def test_the_program_does_not_run_as_root() -> None:
+def test_image__does_not_run_as_root() -> None:
     instructions = [name for name, _ in dockerfile()]
     (user,) = arguments_of('USER')
     assert user not in ('root', '0')

@@ -1,4 +1,4 @@
-"""Whole programs, killed at fifty instants: none is lost, and what they come to in the end is the same to the bit."""
+"""Tests that a run killed at fifty instants resumes, and ends with the same bits as an undisturbed run."""
 
 import os
 import pathlib
@@ -17,13 +17,13 @@ from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.model_dir.evaluations import read_evaluations
 
 KILLS = 50
-# Seconds into a life at which it is killed, at most; and until a life has to have ended by itself.
+# In seconds: the latest kill after a start, and the timeout for a process that is not killed.
 LONGEST, TOO_LONG = 8.0, 240.0
 STEPS, STEPS_PER_CYCLE = 200, 100
 
 
 class Folder:
-    """A run's folder, and the lives of the program in it."""
+    """The folder of a run, and the processes that run in it."""
 
     def __init__(self, folder: pathlib.Path, data_dir: str):
         folder.mkdir()
@@ -34,11 +34,11 @@ class Folder:
         self._arguments += ['--save_checkpoints_secs=1', '--train_batch_size=8']
 
     def live(self, seconds: Optional[float] = None, until: Optional[str] = None) -> Optional[int]:
-        """A life of the program: its exit code, or None if it was killed.
+        """Starts the program; returns its exit code, or None if it was killed.
 
         Args:
-          seconds: when it is killed; None: never.
-          until: what there has to be first in its folders that was not there before.
+          seconds: the time until the kill; None for no kill.
+          until: a regular expression; the time begins when a new file in the run's folders matches.
         """
         newest, before = self.newest(), self._names()
         with open(str(self._log), 'w') as log:
@@ -53,13 +53,13 @@ class Folder:
         try:
             program.wait(TOO_LONG if seconds is None else seconds)
         except subprocess.TimeoutExpired:
-            assert seconds is not None, 'it hangs'
+            assert seconds is not None, 'the program hangs'
             program.send_signal(signal.SIGKILL)
             program.wait()
         finally:
             program.kill()
-        # It has gone on from the last checkpoint that was listed, if there was one, and it has come so far.
-        begun = re.search(r'going on from \S+/model\.ckpt-(\d+)', self.log())
+        # The program must resume from the newest listed checkpoint, if it got as far as that.
+        begun = re.search(r'resuming from \S+/model\.ckpt-(\d+)', self.log())
         if begun and newest >= 0:
             assert int(begun.group(1)) == newest
         return None if program.returncode == -signal.SIGKILL else program.returncode
@@ -72,7 +72,7 @@ class Folder:
         return self._log.read_text()
 
     def newest(self) -> int:
-        """The step of the newest checkpoint that is listed, which is whole; -1 without one."""
+        """The step of the newest listed checkpoint, which must be undamaged; -1 without one."""
         checkpoint = tf.train.latest_checkpoint(str(self.model_dir))
         if not checkpoint:
             assert not (self.model_dir / 'checkpoint').exists()
@@ -88,7 +88,7 @@ class Folder:
         return {e.step: (e.top_1, e.top_5, e.cross_entropy) for e in read_evaluations(str(self.model_dir))}
 
     def left(self) -> List[str]:
-        """The names in the folders, but those of summaries and checkpoints."""
+        """The names in the folders, without summaries and listed checkpoints."""
         names = [*os.listdir(str(self.model_dir)), *os.listdir(str(self.export_dir))]
         kept = {f'model.ckpt-{e.rpartition("-")[2]}' for e in self._listed()}
         return sorted(n for n in names if not n.startswith('events.') and '.'.join(n.split('.')[:2]) not in kept)
@@ -98,7 +98,7 @@ class Folder:
 
 
 @pytest.mark.slow
-def test_fifty_kills_change_nothing(digits_dir: str, tmp_path: pathlib.Path) -> None:
+def test_fifty_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathlib.Path) -> None:
     undisturbed = Folder(tmp_path / 'undisturbed', digits_dir)
     assert undisturbed.live() == 0, undisturbed.log()
     draw = random.Random(1)
@@ -131,4 +131,6 @@ def test_fifty_kills_change_nothing(digits_dir: str, tmp_path: pathlib.Path) -> 
         ended += 1
         folder = Folder(tmp_path / str(ended), digits_dir)
     assert ended
-    print(f'{len(killed)} kills, {killed.count("saving")} of them while a checkpoint was written, {ended} runs ended')
+    print(
+        f'{len(killed)} kills, {killed.count("saving")} of them during the save of a checkpoint; {ended} runs finished'
+    )

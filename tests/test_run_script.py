@@ -1,4 +1,4 @@
-"""The bootstrap: sets the environment up once, and again after a set-up that was cut off."""
+"""Tests of `./run`: it sets up the environment once, and again after an interrupted set-up."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ def project(tmp_path: Any) -> pathlib.Path:
 
 
 def outside_environment() -> Any:
-    """The environment of someone who has not used the project yet."""
+    """The environment variables of someone who has not used the project yet."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith('PYTEST')}
     venv = str(ROOT / '.venv')
     environment['PATH'] = os.pathsep.join(p for p in environment['PATH'].split(os.pathsep) if not p.startswith(venv))
@@ -40,7 +40,7 @@ def call(project: pathlib.Path, *command: str) -> 'subprocess.CompletedProcess[s
     )
 
 
-def test_without_a_command_it_says_what_it_is_for(project: pathlib.Path) -> None:
+def test_without_a_command__prints_help(project: pathlib.Path) -> None:
     for done in (call(project), call(project, '--help')):
         assert done.returncode == 0
         assert done.stdout.startswith('./run COMMAND')
@@ -49,7 +49,7 @@ def test_without_a_command_it_says_what_it_is_for(project: pathlib.Path) -> None
 
 
 @pytest.mark.slow
-def test_a_set_up_that_was_killed_is_repaired_by_the_next_call(project: pathlib.Path) -> None:
+def test_killed_set_up__is_repaired_by_the_next_call(project: pathlib.Path) -> None:
     started = subprocess.Popen(
         [str(project / 'run'), 'true'], env=outside_environment(), start_new_session=True, stderr=subprocess.DEVNULL
     )
@@ -73,7 +73,7 @@ def test_a_set_up_that_was_killed_is_repaired_by_the_next_call(project: pathlib.
     again = call(project, 'python', '-c', 'print("ready")')
     assert (again.stdout, again.stderr) == ('ready\n', '')
 
-    # A lock that has changed is installed anew.
+    # A changed requirements.lock is installed again.
     with open(str(project / 'requirements.lock'), 'a') as lock:
         lock.write('# changed\n')
     assert 'installing' in call(project, 'true').stderr

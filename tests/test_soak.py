@@ -1,4 +1,4 @@
-"""A long run: its memory and its open files stay as they are."""
+"""Test that memory, open files and threads of a long run do not grow."""
 
 import os
 import pathlib
@@ -10,16 +10,16 @@ from typing import Dict, List, NamedTuple
 import pytest
 
 STEPS, STEPS_PER_CYCLE = 2000, 50
-# Cycles in which TensorFlow comes to its full size.
+# The number of cycles in which TensorFlow reaches its full size.
 FIRST = 10
-# The least of a cycle's samples is between two sessions, but for what is open for a moment. What is left over from each
-# cycle would be twenty more at the end.
-IN_PASSING = 3
+# The allowed difference in files and threads. The minimum over a cycle's samples falls between two sessions, when few
+# are open. A leak of one per cycle would add twenty.
+TOLERANCE = 3
 MB = 1 << 20
 
 
 class Sample(NamedTuple):
-    """What a process has: resident memory in bytes, open files, threads."""
+    """The resident memory of a process in bytes, and the numbers of its open files and threads."""
 
     memory: int
     files: int
@@ -39,7 +39,7 @@ def lines_in(path: pathlib.Path) -> int:
 
 
 @pytest.mark.slow
-def test_memory_and_open_files_stay_flat_over_two_thousand_steps(digits_dir: str, tmp_path: pathlib.Path) -> None:
+def test_memory_files_and_threads__do_not_grow_over_2000_steps(digits_dir: str, tmp_path: pathlib.Path) -> None:
     model_dir = tmp_path / 'model'
     command = [sys.executable, '-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
     command += [f'--model_dir={model_dir}', f'--train_steps={STEPS}', f'--train_steps_per_eval={STEPS_PER_CYCLE}']
@@ -69,8 +69,8 @@ def test_memory_and_open_files_stay_flat_over_two_thousand_steps(digits_dir: str
     for number, each in enumerate(cycle_by_cycle):
         print(f'cycle {number}: {each.memory / MB:.0f} MB, {each.files} files, {each.threads} threads')
     before, after = cycle_by_cycle[FIRST : 2 * FIRST], cycle_by_cycle[-FIRST:]
-    assert max(each.files for each in after) <= max(each.files for each in before) + IN_PASSING
-    assert max(each.threads for each in after) <= max(each.threads for each in before) + IN_PASSING
-    # Memory comes in steps of several megabytes, as long as it comes at all: three a cycle would be noticed.
+    assert max(each.files for each in after) <= max(each.files for each in before) + TOLERANCE
+    assert max(each.threads for each in after) <= max(each.threads for each in before) + TOLERANCE
+    # The memory grows in steps of several megabytes. The test finds a leak of 3 MB per cycle.
     growth = max(each.memory for each in after) - max(each.memory for each in before)
     assert growth < 3 * MB * (len(cycle_by_cycle) - 2 * FIRST), f'{growth / MB:.1f} MB'

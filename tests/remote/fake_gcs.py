@@ -1,7 +1,7 @@
-"""Google Cloud Storage in memory, over HTTPS: the calls of its JSON and XML interfaces that TensorFlow makes.
+"""A fake of Google Cloud Storage in memory, over HTTPS: the requests of the JSON and XML APIs that TensorFlow sends.
 
-As the documentation of the service has them: status codes, generations and their preconditions, paged listings,
-resumable uploads with their 308, ranges. Nobody is asked who they are; refusals come from `faults`.
+It follows the documentation of the service: status codes, generations and their preconditions, paged listings,
+resumable uploads with status 308, and ranges. It does not check credentials; errors are injected by `faults`.
 """
 
 import json
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
 
 HOSTS = ('storage.googleapis.com', 'www.googleapis.com')
-# Who every refusal is addressed to.
+# The account that error messages name.
 ACCOUNT = 'tester@example.iam.gserviceaccount.com'
 _PAGE = 1000
 _REASONS = {401: 'authError', 404: 'notFound', 412: 'conditionNotMet', 503: 'backendError'}
@@ -31,7 +31,7 @@ class _Object(NamedTuple):
 
 
 class _Upload:
-    """A resumable upload that is under way."""
+    """A resumable upload in progress."""
 
     def __init__(self, bucket: str, name: str, query: Dict[str, str]):
         self.bucket, self.name, self.query = bucket, name, query
@@ -40,7 +40,7 @@ class _Upload:
 
 
 class _Answer:
-    """What a request gets."""
+    """The response to a request."""
 
     def __init__(self, status: int, content: bytes = b'', headers: Optional[Dict[str, str]] = None):
         self.status = status
@@ -49,7 +49,7 @@ class _Answer:
 
 
 class _RefusedError(Exception):
-    """A request that gets no more than a status."""
+    """A request is answered with only an error status."""
 
     def __init__(self, status: int):
         super().__init__(status)
@@ -61,14 +61,14 @@ def _error(status: int) -> _Answer:
 
 
 def _refusal(status: int, operation: str) -> _Answer:
-    """What an order to refuse gives; a 403 says who may not do what, as the service does."""
+    """The response for an injected error; that of a 403 names account and permission, as the service does."""
     if status != 403:
         return _error(status)
     noun = 'bucket' if operation == BUCKET else 'object'
     permission = f'storage.{noun}s.{_PERMISSIONS[operation]}'
     message = f'{ACCOUNT} does not have {permission} access to the Google Cloud Storage {noun}.'
     if operation == READ:
-        # The older interface, which serves the contents.
+        # The XML API, which serves contents.
         error = f'<Code>AccessDenied</Code><Message>Access denied.</Message><Details>{message}</Details>'
         return _Answer(403, f"<?xml version='1.0' encoding='UTF-8'?><Error>{error}</Error>".encode())
     return _json({'error': {'code': 403, 'message': message, 'errors': [{'reason': 'forbidden'}]}}, 403)
@@ -79,14 +79,14 @@ def _json(value: Any, status: int = 200, headers: Optional[Dict[str, str]] = Non
 
 
 class FakeGcs:
-    """The buckets, and the threads that serve them.
+    """A server of buckets, with a thread for each connection.
 
     Args:
       listener: a listening socket; closed by `close`.
-      context: the server's certificate.
+      context: the TLS context with the server's certificate.
 
     Attributes:
-      faults: the refusals to give, and the log.
+      faults: injects errors, and logs the requests.
     """
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext):
@@ -99,12 +99,12 @@ class FakeGcs:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Serves no more."""
+        """Stops the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def create_bucket(self, bucket: str) -> None:
-        """Makes an empty bucket."""
+        """Creates an empty bucket."""
         with self._lock:
             self._buckets[bucket] = {}
 
@@ -114,7 +114,7 @@ class FakeGcs:
             return {name: found.content for name, found in self._buckets[bucket].items()}
 
     def put(self, bucket: str, name: str, content: bytes, query: Optional[Dict[str, str]] = None) -> Any:
-        """Makes or replaces an object, if the preconditions of the query hold; returns its description."""
+        """Creates or replaces an object, if the query's preconditions hold; returns its description."""
         with self._lock:
             objects = self._objects(bucket)
             self._check_generation(objects.get(name), query or {}, 'ifGenerationMatch')
@@ -147,14 +147,14 @@ class FakeGcs:
         return {'kind': 'storage#bucket', 'name': bucket, 'location': 'US'}
 
     def copy(self, source: Tuple[str, str], target: Tuple[str, str], query: Dict[str, str]) -> Any:
-        """Copies an object, at once."""
+        """Copies an object in one step."""
         with self._lock:
             found = self._find(*source)
             self._check_generation(found, query, 'ifSourceGenerationMatch')
         return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': self.put(*target, found.content, query)}
 
     def list(self, bucket: str, query: Dict[str, str]) -> Any:
-        """A page of the names with a prefix; those that go on after the delimiter as one prefix each."""
+        """A page of the objects whose names have a prefix. Names with a delimiter after it are grouped by prefix."""
         prefix, delimiter = query.get('prefix', ''), query.get('delimiter', '')
         with self._lock:
             entries = {}
@@ -164,7 +164,7 @@ class FakeGcs:
                 end = name.find(delimiter, len(prefix)) if delimiter else -1
                 entry = name if end < 0 else name[: end + len(delimiter)]
                 entries[entry] = None if end >= 0 else self._description(bucket, name)
-        # A token is the last name of the page before.
+        # A page token is the last name of the previous page.
         names = [entry for entry in sorted(entries) if entry > query.get('pageToken', '')]
         page = names[: int(query.get('maxResults', _PAGE))]
         items = [entries[entry] for entry in page if entries[entry]]
@@ -175,7 +175,7 @@ class FakeGcs:
         return listing
 
     def begin_upload(self, bucket: str, name: str, query: Dict[str, str]) -> str:
-        """Begins a resumable upload, and returns its name."""
+        """Starts a resumable upload, and returns its ID."""
         with self._lock:
             self._objects(bucket)
             upload = str(len(self._uploads) + 1)
@@ -183,14 +183,14 @@ class FakeGcs:
             return upload
 
     def find_upload(self, upload: str) -> _Upload:
-        """An upload by its name."""
+        """The upload with an ID."""
         with self._lock:
             if upload not in self._uploads:
                 raise _RefusedError(404)
             return self._uploads[upload]
 
     def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> _Answer:
-        """Takes some bytes of an upload, all of them without a range; the object appears with the last of them."""
+        """Receives bytes of an upload, all if there is no range; the last byte creates the object."""
         match = _BYTES.match(content_range or f'bytes 0-0/{len(content)}')
         if not match:
             return _error(400)
@@ -228,7 +228,7 @@ class FakeGcs:
         }
 
     def _check_generation(self, found: Optional[_Object], query: Dict[str, str], condition: str) -> None:
-        """Generation 0 is that of what does not exist."""
+        """Checks a precondition on the generation, which is 0 for a missing object."""
         if condition in query and int(query[condition]) != (found.generation if found else 0):
             raise _RefusedError(412)
 
@@ -244,34 +244,34 @@ class _Server(ThreadingHTTPServer):
         self.gcs = gcs
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # In the thread of the connection: a client that is slow to greet keeps nobody waiting.
+        # The TLS handshake runs in the thread of the connection, so a slow client does not block others.
         with self.context.wrap_socket(request, server_side=True) as encrypted:
             super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone, as one that was killed has, is nobody's business."""
+        """Ignores broken connections: tests kill clients."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
-    # Without it, the body of an answer waits for the acknowledgement of its headers.
+    # Buffered output: otherwise the body of a response waits for the acknowledgement of its headers.
     wbufsize = -1
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: `Faults` keeps the log."""
+        """Prints nothing: `Faults` keeps the log."""
 
     def do_GET(self) -> None:
         content = self._body()
         url = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
         gcs = self.server.gcs
-        operation, path, upload = self._what(url.path, query)
+        operation, path, upload = self._operation(url.path, query)
         refusal = gcs.faults.status(operation, path)
         try:
             if refusal:
                 if upload and content:
-                    # The connection broke in the middle: the first half has arrived.
+                    # As if the connection broke in the middle: the first half has arrived.
                     gcs.continue_upload(upload, self._content_range(), content[: len(content) // 2])
                 answer = _refusal(refusal, operation)
             else:
@@ -289,8 +289,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
 
-    def _what(self, path: str, query: Dict[str, str]) -> Tuple[str, str, Optional[_Upload]]:
-        """The operation of a request, `BUCKET/OBJECT`, and the upload that it goes on with."""
+    def _operation(self, path: str, query: Dict[str, str]) -> Tuple[str, str, Optional[_Upload]]:
+        """The operation of a request, its `BUCKET/OBJECT`, and the upload that it continues, if any."""
         parts = path.split('/')
         if parts[1] == 'upload':
             if 'upload_id' in query:

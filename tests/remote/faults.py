@@ -1,21 +1,21 @@
-"""What a server of remote files was asked, and the refusals that it is told to give."""
+"""Logs the requests to a fake store, and injects errors."""
 
 import dataclasses
 import re
 import threading
 from typing import List, NamedTuple, Optional, Sequence
 
-# What is done to a file or a bucket, in the words of both stores.
+# The operations on files and buckets, for both stores.
 BUCKET, LIST, STAT, READ, WRITE, DELETE = OPERATIONS = ('bucket', 'list', 'stat', 'read', 'write', 'delete')
 
 
 class Access(NamedTuple):
-    """A request, and the HTTP status that it was answered with.
+    """A request, and the HTTP status of its response.
 
     Attributes:
       operation: one of `OPERATIONS`.
       path: `BUCKET/OBJECT`, or `BUCKET/PREFIX` of a listing.
-      status: the answer.
+      status: the status of the response.
     """
 
     operation: str
@@ -43,7 +43,7 @@ class _Rule:
 
 
 class Faults:
-    """The log of a server, and its orders to refuse."""
+    """The log of a server, and its rules for errors."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,36 +58,36 @@ class Faults:
         after: int = 0,
         times: Optional[int] = None,
     ) -> None:
-        """Orders an answer.
+        """Adds a rule: requests that match get an error.
 
         Args:
           status: the HTTP status, such as 403.
-          pattern: regular expression, looked for in `BUCKET/OBJECT`.
-          operations: which ones are refused.
-          after: how many that match are let through before.
-          times: how many are refused; None for all.
+          pattern: a regular expression, searched for in `BUCKET/OBJECT`.
+          operations: the operations that match.
+          after: the number of matching requests that succeed first.
+          times: the number of matching requests that fail then; None for all.
         """
         with self._lock:
             self._rules.append(_Rule(status, pattern, operations, after, times))
 
     def clear(self) -> None:
-        """Takes all orders back, and empties the log."""
+        """Removes all rules, and empties the log."""
         with self._lock:
             self._rules.clear()
             self._log.clear()
 
     def status(self, operation: str, path: str) -> Optional[int]:
-        """The status to refuse a request with; None if it is to be served."""
+        """The error status for a request; None if it succeeds."""
         with self._lock:
             return next((rule.status for rule in self._rules if rule.applies(operation, path)), None)
 
     def record(self, operation: str, path: str, status: int) -> None:
-        """Notes a request and its answer."""
+        """Logs a request and its status."""
         with self._lock:
             self._log.append(Access(operation, path, status))
 
     def log(self, pattern: str = '', operation: Optional[str] = None, status: Optional[int] = None) -> List[Access]:
-        """The requests so far whose path has the pattern, in order; of one operation or status, if given."""
+        """The requests so far whose path matches, in order; only those of an operation or status, if given."""
         with self._lock:
             return [
                 access

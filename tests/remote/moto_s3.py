@@ -1,4 +1,4 @@
-"""Amazon S3 on this machine: moto's server, with a log and with refusals."""
+"""A fake of Amazon S3 on this machine: moto's server, with a log and injected errors."""
 
 import threading
 from typing import Any, Dict, Iterable
@@ -11,7 +11,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
 
 REGION = 'us-east-1'
-# As long as real ones, and no one's.
+# Credentials of the usual length, without any account.
 ACCESS_KEY_ID = 'AKIATESTTESTTESTTEST'
 SECRET_ACCESS_KEY = 'secret-of-the-tests'
 
@@ -21,21 +21,21 @@ _CODES = {403: 'AccessDenied', 404: 'NoSuchKey', 503: 'SlowDown'}
 
 class _QuietHandler(WSGIRequestHandler):
     def log(self, type: str, message: str, *args: Any) -> None:
-        """Says nothing: `Faults` keeps the log."""
+        """Prints nothing: `Faults` keeps the log."""
 
 
 class MotoS3:
-    """The server, in threads of this process.
+    """A server in threads of this process.
 
     Attributes:
-      faults: the refusals to give, and the log.
-      address: its host and port.
+      faults: injects errors, and logs the requests.
+      address: the host and port of the server.
     """
 
     def __init__(self) -> None:
         self.faults = Faults()
         self._moto = DomainDispatcherApplication(create_backend_app, 's3')
-        # Of requests at the same moment, it mixes what they send or are sent.
+        # moto mixes up the bodies of simultaneous requests.
         self._one_at_a_time = threading.Lock()
         self._server = make_server('127.0.0.1', 0, self._serve, threaded=True, request_handler=_QuietHandler)
         self.address = f'127.0.0.1:{self._server.server_port}'
@@ -49,16 +49,16 @@ class MotoS3:
         )
 
     def close(self) -> None:
-        """Serves no more."""
+        """Stops the server."""
         self._server.shutdown()
         self._server.server_close()
 
     def create_bucket(self, bucket: str) -> None:
-        """Makes an empty bucket."""
+        """Creates an empty bucket."""
         self._client.create_bucket(Bucket=bucket)
 
     def put(self, bucket: str, name: str, content: bytes) -> None:
-        """Makes or replaces an object."""
+        """Creates or replaces an object."""
         self._client.put_object(Bucket=bucket, Key=name, Body=content)
 
     def objects(self, bucket: str) -> Dict[str, bytes]:
@@ -68,7 +68,7 @@ class MotoS3:
         return {name: self._client.get_object(Bucket=bucket, Key=name)['Body'].read() for name in names}
 
     def _serve(self, environ: Dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """The WSGI application: a refusal, or moto's answer."""
+        """The WSGI application: responds with an injected error, or as moto."""
         bucket, _, name = unquote(environ['PATH_INFO'].lstrip('/')).partition('/')
         query = {key: values[0] for key, values in parse_qs(environ['QUERY_STRING']).items()}
         operation = _OPERATIONS[environ['REQUEST_METHOD']]
@@ -84,7 +84,7 @@ class MotoS3:
         if not refusal:
             with self._one_at_a_time:
                 return [*self._moto(environ, start)]
-        # The body of the request, which would be taken for the next request otherwise.
+        # Otherwise the server would take the body for the next request.
         environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
         code = _CODES.get(refusal, 'Refused')
         content = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'.encode()

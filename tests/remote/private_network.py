@@ -1,8 +1,8 @@
-"""A private network, in which other hosts' names lead to this process.
+"""A private network in which the names of other hosts resolve to this process.
 
-TensorFlow has no setting for the address of Google Cloud Storage. In user, mount and network namespaces of their own,
-which Linux gives to anyone unless its administrator forbids it, commands see another /etc/hosts, another bundle of
-certificates, and no network but the loopback.
+TensorFlow has no setting for the address of Google Cloud Storage. So commands run in user, mount and network namespaces
+of their own, which need no privileges unless the administrator has disabled them. There, /etc/hosts and the bundle of
+certificates are replaced, and the only network is the loopback interface.
 """
 
 import array
@@ -24,22 +24,22 @@ _IFF_UP = 1
 
 
 class NotAllowedError(Exception):
-    """Why there can be no private network here."""
+    """This machine does not allow private networks. The message is the reason."""
 
 
 class PrivateNetwork:
-    """A process that keeps the namespaces in being.
+    """A process that keeps the namespaces alive.
 
     Args:
-      hosts: names that lead to `listener`.
-      certificates: what stands in for the certificates of the authorities, PEM.
-      folder: where both files are put.
+      hosts: the host names that resolve to `listener`.
+      certificates: the certificates of the trusted authorities, PEM.
+      folder: the folder for the two files.
 
     Attributes:
-      listener: a listening socket on the network's port 443.
+      listener: a listening socket on port 443 of the network.
 
     Raises:
-      NotAllowedError: this machine does not allow it.
+      NotAllowedError: this machine does not allow namespaces.
     """
 
     def __init__(self, hosts: Sequence[str], certificates: bytes, folder: pathlib.Path):
@@ -63,18 +63,18 @@ class PrivateNetwork:
         self.listener = socket.socket(fileno=descriptor)
 
     def inside(self, command: Sequence[str]) -> List[str]:
-        """The command that runs a command in the network, and in the current folder."""
+        """The command line that runs a command in the network, in the current folder."""
         namespaces = ['--user', '--mount', '--net', f'--target={self._process.pid}']
         return ['nsenter', *namespaces, f'--wd={os.getcwd()}', *command]
 
     def close(self) -> None:
-        """Lets go of the network."""
+        """Ends the process, and with it the network."""
         self._control.close()
         self._process.communicate()
 
 
 def _stay(control: socket.socket, hosts: str, certificates: str) -> None:
-    """What runs in the namespaces: sets them up, hands the listening socket out, and waits."""
+    """Runs in the namespaces: sets them up, sends the listening socket to the parent process, and waits."""
     for replacement, path in ((hosts, HOSTS_FILE), (certificates, CERTIFICATES_FILE)):
         subprocess.run(['mount', '--bind', replacement, path], check=True)
     with socket.socket() as probe:
@@ -84,7 +84,7 @@ def _stay(control: socket.socket, hosts: str, certificates: str) -> None:
         listener.listen(128)
         rights = array.array('i', [listener.fileno()])
         control.sendmsg([b' '], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-    # Until the other end is closed, by a process that ends if by nothing else.
+    # Waits until the parent process closes the other end, or ends.
     control.recv(1)
 
 

@@ -1,4 +1,4 @@
-"""A bucket of Google Cloud Storage or Amazon S3 on this machine: one interface for both."""
+"""A bucket of a fake Google Cloud Storage or Amazon S3, with the same interface for both."""
 
 import itertools
 import os
@@ -12,26 +12,26 @@ from tests.remote.fake_gcs import FakeGcs
 from tests.remote.faults import Faults
 from tests.remote.moto_s3 import MotoS3
 
-# Whoever runs the tests has credentials of their own, which are nothing to them.
+# Variables with the credentials of whoever runs the tests: the commands must not see them.
 _NOT_OURS = ('AWS_', 'S3_', 'GCS_', 'GOOGLE_', 'CLOUDSDK_', 'TF_')
 
 _BUCKETS = (f'bucket-{number}' for number in itertools.count(1))
 
 
 class Store:
-    """A bucket of a remote file system, and the commands that can reach it.
+    """A new bucket, and commands that can reach it.
 
     Args:
       scheme: 'gs' or 's3'.
-      server: what serves it.
-      enter: the command line before a command's own.
-      environment: the credentials, and the address.
+      server: the server of the bucket.
+      enter: the beginning of the command line, which enters the server's network.
+      environment: variables with credentials and address.
 
     Attributes:
-      bucket: its name; empty at first.
-      url: its address, `gs://BUCKET` or `s3://BUCKET`.
-      who: the identity that it knows.
-      faults: the refusals to give, and the log.
+      bucket: the name of the bucket.
+      url: the address of the bucket, `gs://BUCKET` or `s3://BUCKET`.
+      who: the account that error messages name.
+      faults: injects errors, and logs the requests.
     """
 
     def __init__(self, scheme: str, server: Union[FakeGcs, MotoS3], enter: List[str], environment: Dict[str, str]):
@@ -47,13 +47,13 @@ class Store:
         self.faults.clear()
 
     def upload(self, folder: str, name: str) -> str:
-        """Copies the files of a folder, and returns its address."""
+        """Uploads the files of a folder, and returns the address of the copy."""
         for path in pathlib.Path(folder).iterdir():
             self._server.put(self.bucket, f'{name}/{path.name}', path.read_bytes())
         return f'{self.url}/{name}'
 
     def put(self, name: str, content: bytes) -> None:
-        """Makes or replaces an object."""
+        """Creates or replaces an object."""
         self._server.put(self.bucket, name, content)
 
     def objects(self, prefix: str = '') -> Dict[str, bytes]:
@@ -62,7 +62,7 @@ class Store:
         return {name: content for name, content in found if name.startswith(prefix)}
 
     def download(self, prefix: str, folder: pathlib.Path) -> None:
-        """Copies the objects with a prefix into a folder, by the rest of their names."""
+        """Downloads the objects with a prefix into a folder, under the rest of their names."""
         for name, content in self.objects(prefix).items():
             path = folder / name[len(prefix) :].lstrip('/')
             if not name.endswith('/'):
@@ -70,7 +70,7 @@ class Store:
                 path.write_bytes(content)
 
     def python(self, *arguments: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
-        """Runs Python where the store can be reached."""
+        """Runs Python in a process that can reach the store."""
         return subprocess.run(
             [*self._enter, sys.executable, '-W', 'ignore', *arguments],
             env=self._environment,
@@ -80,7 +80,7 @@ class Store:
         )
 
     def main(self, *flags: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
-        """Runs the program, with a network of one layer: stores do not care."""
+        """Runs the program with a network of one layer."""
         return self.python('-m', 'tests.support.one_layer_program', *flags, timeout=timeout)
 
 
@@ -91,7 +91,7 @@ SMALL = [
 
 
 def complaint(done: Any, code: int = 2) -> str:
-    """The one message that a command ends with; 2 is the exit code of what the user has to change."""
+    """The error message of a command that has failed, without a traceback, with an exit code."""
     assert done.returncode == code, done.stderr
     assert 'Traceback' not in done.stderr
     assert done.stdout == ''

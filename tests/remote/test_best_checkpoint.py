@@ -1,4 +1,4 @@
-"""The best checkpoint in a remote store: killed while it is replaced, refused, and read back."""
+"""Tests of the best checkpoint in a remote store: kills during its replacement, and denied access."""
 
 import json
 from typing import Dict, List
@@ -9,7 +9,7 @@ from tests.remote.faults import WRITE
 from tests.remote.store import Store
 from tests.support.best_checkpoints import NAMING, OPERATIONS
 
-# In a process that can reach the store, what the tests of local folders do.
+# These scripts run in a process that can reach the store.
 _KILL = """
 import sys
 from tests.support.best_checkpoints import check_killed
@@ -29,22 +29,22 @@ print(json.dumps([kept(sys.argv[1]).step, said]))
 
 
 def offer(store: Store, step: int, top_1: float) -> List:
-    """Offers a checkpoint: the step of the best after it, and what was refused."""
+    """Offers a checkpoint; returns the step of the best one afterwards, and the error message."""
     done = store.python('-c', _OFFER, f'{store.url}/run', str(step), str(top_1))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_leaves_the_old_one_or_the_new_one_whole(store: Store) -> None:
-    # Each file that is written to gs:// takes a second here: there, when the new one has just been named.
+def test_keep__survives_a_kill_in_any_file_operation(store: Store) -> None:
+    # Writing a file to gs:// takes a second here, so that store has only one kill: when the new version is named.
     moments = range(OPERATIONS) if store.scheme == 's3' else [NAMING]
     done = store.python('-c', _KILL, f'{store.url}/run', *map(str, moments))
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
-def test_a_refusal_leaves_the_old_one_and_it_is_replaced_when_that_has_passed(s3: Store) -> None:
+def test_denied_write__keeps_the_old_version(s3: Store) -> None:
     assert offer(s3, 1, 0.25) == [1, '']
     before = best(s3)
     s3.faults.add(403, 'best/checkpoint', [WRITE])
@@ -58,5 +58,5 @@ def test_a_refusal_leaves_the_old_one_and_it_is_replaced_when_that_has_passed(s3
 
 
 def best(store: Store) -> Dict[str, bytes]:
-    """What is in the folder of the best checkpoint; some stores list folders, too."""
+    """The files in the folder of the best checkpoint, without the entries of folders."""
     return {name: content for name, content in store.objects('run/best/').items() if not name.endswith('/')}

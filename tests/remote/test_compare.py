@@ -1,4 +1,4 @@
-"""`python -m studies.compare` with runs, and a report, in remote storage."""
+"""Test of `python -m studies.compare` with runs and report in a remote store."""
 
 import pathlib
 
@@ -23,7 +23,7 @@ def test_compare(store: Store, tmp_path: pathlib.Path) -> None:
     assert {name for name in written if not name.endswith('/')} == {
         f'report/{name}' for name in ('report.html', 'report.md', 'finals.png', 'curves.png', 'schedule.png')
     }
-    # Of 51 and 52 %; ten steps of 1,024 images in a second.
+    # The mean of 51 and 52 %; 10 steps of 1,024 images in 1 second.
     assert '| all runs | 2 of 2 | 51.50 ± 0.71 |' in written['report/report.md'].decode()
     assert '| 10,240.0 ± 0.0 |' in written['report/report.md'].decode()
 

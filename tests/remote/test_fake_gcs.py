@@ -1,4 +1,4 @@
-"""The stand-in for Google Cloud Storage answers as the service is documented to."""
+"""Tests that the fake of Google Cloud Storage follows the documentation of the service."""
 
 import http.client
 import json
@@ -19,7 +19,7 @@ UPLOAD = '/upload/storage/v1/b/b/o'
 
 
 class Reply(NamedTuple):
-    """A status, headers and a body."""
+    """The status, headers and body of a response."""
 
     status: int
     headers: Dict[str, str]
@@ -31,7 +31,7 @@ class Reply(NamedTuple):
 
 
 class Client(NamedTuple):
-    """The server, and one connection to it, which is kept."""
+    """The server, and a function that sends requests over one connection."""
 
     gcs: FakeGcs
     ask: Callable[..., Reply]
@@ -60,7 +60,7 @@ def client() -> Iterator[Client]:
     gcs.close()
 
 
-def test_a_listing_has_pages_and_folders(client: Client) -> None:
+def test_listing__has_pages_and_folders(client: Client) -> None:
     for name in ('a', 'd/1', 'd/2', 'e/1', 'f'):
         client.gcs.put('b', name, b'')
     names, token = [], ''
@@ -74,7 +74,7 @@ def test_a_listing_has_pages_and_folders(client: Client) -> None:
     assert client.ask('GET', '/storage/v1/b/other/o').status == 404
 
 
-def test_a_read_gives_the_range_that_is_asked_for(client: Client) -> None:
+def test_read__returns_the_requested_range(client: Client) -> None:
     client.gcs.put('b', 'd/x y', b'0123456789')
     assert client.ask('GET', '/b/d/x%20y').body == b'0123456789'
     part = client.ask('GET', '/b/d/x%20y', Range='bytes=3-5')
@@ -85,7 +85,7 @@ def test_a_read_gives_the_range_that_is_asked_for(client: Client) -> None:
     assert client.ask('GET', f'{OBJECTS}/d%2Fx%20y').json['size'] == '10'
 
 
-def test_an_upload_goes_on_where_it_broke_off(client: Client) -> None:
+def test_upload__resumes(client: Client) -> None:
     begun = client.ask('POST', f'{UPLOAD}?uploadType=resumable&name=d%2Fx')
     session = begun.headers['Location'].partition(HOST)[2].partition('/')[2]
     session = f'/{session}'
@@ -93,7 +93,7 @@ def test_an_upload_goes_on_where_it_broke_off(client: Client) -> None:
     first = client.ask('PUT', session, b'01234567', Content_Range='bytes 0-7/10')
     assert (first.status, first.headers['Range']) == (308, 'bytes=0-7')
     assert client.gcs.objects('b') == {}
-    # What comes a second time is taken once; what leaves a gap is not taken.
+    # Bytes after a gap are refused, and bytes that arrive twice are stored once.
     assert client.ask('PUT', session, b'9', Content_Range='bytes 9-9/10').status == 400
     assert client.ask('PUT', session, b'6789', Content_Range='bytes 6-9/10').status == 200
     assert client.gcs.objects('b') == {'d/x': b'0123456789'}
@@ -105,7 +105,7 @@ def test_an_upload_goes_on_where_it_broke_off(client: Client) -> None:
     assert client.ask('PUT', session, Content_Range='bytes */4').headers['Range'] == 'bytes=0-1'
 
 
-def test_preconditions_hold_off_what_has_changed(client: Client) -> None:
+def test_preconditions__refuse_another_generation(client: Client) -> None:
     upload = f'{UPLOAD}?uploadType=media&name=x'
     assert client.ask('POST', f'{upload}&ifGenerationMatch=0', b'1').status == 200
     assert client.ask('POST', f'{upload}&ifGenerationMatch=0', b'2').status == 412
@@ -120,7 +120,7 @@ def test_preconditions_hold_off_what_has_changed(client: Client) -> None:
     assert client.gcs.objects('b') == {'y': b'3'}
 
 
-def test_orders_to_refuse_are_for_what_they_name_and_are_logged(client: Client) -> None:
+def test_faults__apply_to_matching_requests_and_are_logged(client: Client) -> None:
     client.gcs.put('b', 'x', b'1')
     client.gcs.faults.add(403, '^b/x$', [READ], after=1, times=2)
     replies = [client.ask('GET', '/b/x') for _ in range(4)]

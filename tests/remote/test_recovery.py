@@ -1,4 +1,4 @@
-"""What a run in a remote store does about another trainer, damage, and what a killed run has left."""
+"""Tests of the trainer's lock, damaged checkpoints and leftovers in a remote store."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from tests.remote.store import Store
 
 
 @pytest.mark.slow
-def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir: str) -> None:
+def test_remote_model_dir__is_locked_repaired_and_cleaned(store: Store, digits_dir: str) -> None:
     data_dir = store.upload(digits_dir, 'data')
     program = [
         '-m',
@@ -28,7 +28,7 @@ def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir:
     assert 'in use by process 7 on far, since noon.' in refused.stderr
     assert [name for name in store.objects('run/') if not name.endswith('/')] == ['run/trainer.json']
 
-    # One that is not renewed any more is nobody's.
+    # A claim that is not renewed expires.
     store.put('run/trainer.json', json.dumps({**claim, 'renewed': time.time() - STALE_AFTER - 1}).encode())
     first = store.python(*program, '--train_steps=3')
     assert first.returncode == 0, first.stderr
@@ -45,7 +45,7 @@ def test_claims_damage_and_leftovers_in_a_remote_store(store: Store, digits_dir:
     again = store.python(*program, '--train_steps=3', '--skip_damaged_checkpoints')
     assert again.returncode == 0, again.stderr
     assert f'skipped, and moved into {store.url}/run/passed_over: {store.url}/run/model.ckpt-3' in again.stderr
-    assert f'going on from {store.url}/run/model.ckpt-2' in again.stderr
+    assert f'resuming from {store.url}/run/model.ckpt-2' in again.stderr
     names = store.objects('run/')
     assert names[newest] != bytes(content) and names[newest.replace('run/', 'run/passed_over/')] == bytes(content)
     assert 'run/model.ckpt-9.data-00000-of-00001' not in names

@@ -1,4 +1,4 @@
-"""What a user is told when a remote store refuses, has not got, or fails to answer."""
+"""Tests of the messages for denied access, missing files and failing stores."""
 
 from typing import List, Sequence
 
@@ -29,7 +29,7 @@ def flags(store: Store, photo_dir: str) -> List[str]:
         ('/model/checkpoint', [READ], ['/model/checkpoint', 'read']),
     ],
 )
-def test_a_refusal_says_who_may_not_do_what_where(
+def test_denied_access__names_account_operation_and_path(
     store: Store, photo_dir: str, pattern: str, operations: Sequence[str], parts: Sequence[str]
 ) -> None:
     arguments = [*flags(store, photo_dir), f'--export_dir={store.url}/export']
@@ -38,24 +38,24 @@ def test_a_refusal_says_who_may_not_do_what_where(
     message = complaint(store.main(*arguments))
     for part in [*parts, '{url}', store.who]:
         assert part.format(url=store.url) in message, message
-    # What to do about it; and no secret.
+    # The message has advice, and no secret.
     assert 'roles/storage.object' in message if store.scheme == 'gs' else 's3:' in message
     assert 'secret-of-the-tests' not in message
 
 
 @pytest.mark.parametrize('flag', ['data_dir', 'model_dir', 'export_dir'])
-def test_a_bucket_that_does_not_exist_is_named(store: Store, photo_dir: str, flag: str) -> None:
+def test_missing_bucket__is_named(store: Store, photo_dir: str, flag: str) -> None:
     missing = f'{store.scheme}://no-such-bucket'
     message = complaint(store.main(*flags(store, photo_dir), f'--{flag}={missing}/there'))
     assert f'{missing}/there: the bucket {missing} does not exist.' in message
 
 
-def test_a_folder_that_does_not_exist_is_no_refusal(store: Store, photo_dir: str) -> None:
+def test_missing_folder__is_not_reported_as_denied_access(store: Store, photo_dir: str) -> None:
     message = complaint(store.main(*flags(store, photo_dir), f'--data_dir={store.url}/elsewhere'))
     assert f'--data_dir={store.url}/elsewhere: no such folder' in message
 
 
-def test_a_bucket_that_may_not_be_described_can_be_listed(gs: Store) -> None:
+def test_listing__needs_no_permission_to_describe_the_bucket(gs: Store) -> None:
     gs.put('train-00000-of-00001', b'')
     gs.faults.add(403, f'^{gs.bucket}$', [BUCKET])
     listed = gs.python('-c', f'from data import remote; print(remote.names_in("{gs.url}"))')
@@ -63,23 +63,23 @@ def test_a_bucket_that_may_not_be_described_can_be_listed(gs: Store) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_that_keeps_failing_ends_the_command(store: Store, photo_dir: str) -> None:
+def test_failing_store__ends_the_command_after_retries(store: Store, photo_dir: str) -> None:
     arguments = flags(store, photo_dir)
     store.faults.add(503, '/data/')
     message = complaint(store.main(*arguments), code=1)
     assert f'{store.url}/data' in message and 'cannot be reached, again and again' in message
-    # Once, and ten times again.
+    # The first attempt and ten retries.
     failed = store.faults.log(status=503)
     assert failed[:11] == [failed[0]] * 11
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('mode', ['train', 'eval'])
-def test_a_file_that_is_refused_in_the_middle_is_named_and_what_is_done_is_kept(
+def test_denied_access_during_a_run__names_the_file_and_the_kept_checkpoint(
     store: Store, photo_dir: str, mode: str
 ) -> None:
     arguments = flags(store, photo_dir)
-    # The first file is looked at before training, the second in the middle of it.
+    # The first file is checked before training, the second is read during it.
     split = {'train': 'train', 'eval': 'validation'}[mode]
     store.faults.add(403, f'/data/{split}-00001', [READ])
     message = complaint(store.main(*arguments))
@@ -89,15 +89,15 @@ def test_a_file_that_is_refused_in_the_middle_is_named_and_what_is_done_is_kept(
 
 
 @pytest.mark.slow
-def test_a_later_checkpoint_that_is_refused_leaves_the_earlier_one(store: Store, photo_dir: str) -> None:
+def test_denied_write_of_a_checkpoint__keeps_the_one_before(store: Store, photo_dir: str) -> None:
     arguments = flags(store, photo_dir)
     store.faults.add(403, 'model.ckpt-4', [WRITE])
     message = complaint(store.main(*arguments))
     assert 'may not write it' in message and store.who in message and f'{store.url}/model' in message
-    assert 'The checkpoint of step 2 is kept, and the same command goes on from it.' in message
+    assert 'The checkpoint of step 2 is kept, and the same command resumes from it.' in message
     assert b'"step": 2' in store.objects()['model/results.jsonl']
 
-    # The line of an evaluation is refused next; the step before it is not lost, and the third command makes up for it.
+    # Next, the result of an evaluation cannot be written. The checkpoint is kept, and the third command evaluates it.
     store.faults.clear()
     store.faults.add(403, 'results.jsonl', [WRITE])
     message = complaint(store.main(*arguments))

@@ -1,4 +1,4 @@
-"""Whole runs with their data, model and export in a remote store, as commands."""
+"""Tests of whole runs with data, model and export in a remote store."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ from tests.support.saved_models import classify
 IMAGES = 359
 SMALL = [
     *('--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01', '--num_parallel_calls=2'),
-    # At the usual rate a few steps leave likelihoods that are 0 in float32, and no cross-entropy to compare.
+    # At the default rate, a few steps lead to probabilities of 0 in float32, and to an infinite cross-entropy.
     *('--train_batch_size=8', '--eval_batch_size=64', '--learning_rate=0.0001', '--moving_average_decay=0.5'),
     *('--batch_norm_decay=0.1', '--train_steps_per_eval=2', '--skip_host_call=False', '--save_summary_steps=1'),
 ]
@@ -28,10 +28,10 @@ def lines(content: bytes) -> List[Dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_run_trains_evaluates_resumes_and_exports(store: Store, digits_dir: str, tmp_path: pathlib.Path) -> None:
+def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str, tmp_path: pathlib.Path) -> None:
     data_dir = store.upload(digits_dir, 'data')
     places = [f'--data_dir={data_dir}', f'--model_dir={store.url}/run/model']
-    # What passes: of each kind of request some are told to come again, in the middle of the run as at its beginning.
+    # Transient errors: some requests of each kind fail twice, at the beginning of the run and later.
     for operation, pattern in (
         (READ, 'data/train-00003'),
         (READ, 'data/validation-00001'),
@@ -50,17 +50,17 @@ def test_a_run_trains_evaluates_resumes_and_exports(store: Store, digits_dir: st
 
     second = store.main(*SMALL, *places, '--train_steps=4', f'--export_dir={store.url}/run/export')
     assert second.returncode == 0, second.stderr
-    assert f'going on from {store.url}/run/model/model.ckpt-3' in second.stderr
+    assert f'resuming from {store.url}/run/model/model.ckpt-3' in second.stderr
     objects = store.objects('run/model/')
     recorded = lines(objects['run/model/results.jsonl'])
     assert objects['run/model/results.jsonl'].startswith(before['run/model/results.jsonl'])
     assert [line['step'] for line in recorded] == [2, 3, 4]
     assert [line['images'] for line in recorded] == [IMAGES] * 3
     assert Config.from_json(objects['run/model/config.json'].decode()).train_steps == 4
-    # Nothing is left behind of what was written in steps.
+    # No temporary files are left.
     assert not [name for name in objects if 'unfinished' in name or 'probe' in name or '_temp' in name]
 
-    # The same checkpoint gives the same, from a folder of this machine, and evaluated again from where it is.
+    # The same checkpoint gives the same results from a local folder, and again from the store.
     model_dir = tmp_path / 'model'
     store.download('run/model', model_dir)
     (model_dir / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
@@ -76,7 +76,7 @@ def test_a_run_trains_evaluates_resumes_and_exports(store: Store, digits_dir: st
         for name in ('step', 'images', 'top_1', 'top_5', 'cross_entropy'):
             assert line[name] == pytest.approx(trained[name], rel=1e-5), name
 
-    # What was exported scores what was evaluated.
+    # The SavedModel gives the same results as the evaluation.
     store.download('run/export', tmp_path / 'export')
     (saved_model,) = (tmp_path / 'export').iterdir()
     encoded, labels = zip(*validation_set(Config(data_dir=digits_dir)))

@@ -36,7 +36,7 @@ def test_a_run_trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_di
     assert len(store.faults.log(status=503)) == 2
     second = store.main(*arguments)
     assert second.returncode == 0, second.stderr
-    assert f'going on from {store.url}/model/model.ckpt-2' in second.stderr
+    assert f'resuming from {store.url}/model/model.ckpt-2' in second.stderr
     recorded = [json.loads(line) for line in store.objects()['model/results.jsonl'].decode().splitlines()]
     assert [(line['step'], line['images']) for line in recorded] == [(2, 5), (4, 5)]
 

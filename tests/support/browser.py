@@ -21,13 +21,13 @@ _KEYS: Dict[str, Dict[str, Any]] = {
 
 
 class Browser:
-    """A page in Chromium, and what it has asked for and complained of."""
+    """A page in Chromium, with its requests and console messages."""
 
     def __init__(self, driver: Any):
         self._driver = driver
 
     def open(self, path: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Shows a local file in a window of a size in pixels, to a user who prefers dark or light pages."""
+        """Opens a local file in a window of a size in pixels, with a dark or light colour scheme."""
         size = {'width': width, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
         self._tell('Emulation.setDeviceMetricsOverride', size)
         scheme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
@@ -35,36 +35,36 @@ class Browser:
         self._driver.get(f'file://{path}')
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a script returns in the page."""
+        """Runs a script in the page, and returns its result."""
         return self._driver.execute_script(script, *arguments)
 
     def press(self, *keys: str) -> None:
-        """Presses keys, `Tab`, `Enter` or a space, in what has the focus."""
+        """Presses keys, `Tab`, `Enter` or a space, in the focused element."""
         for key in keys:
             for kind in ('keyDown', 'keyUp'):
                 self._tell('Input.dispatchKeyEvent', {'type': kind, 'key': key, **_KEYS[key]})
 
     def type(self, text: str) -> None:
-        """Types into what has the focus."""
+        """Types text into the focused element."""
         self._tell('Input.insertText', {'text': text})
 
     def point_at(self, x: float, y: float) -> None:
-        """Moves the mouse to a place in the window, in pixels."""
+        """Moves the mouse to a position in the window, in pixels."""
         for offset in (-3, 0):
             self._tell('Input.dispatchMouseEvent', {'type': 'mouseMoved', 'x': x + offset, 'y': y})
 
     def screenshot(self, path: str) -> None:
-        """Writes a picture of what the window shows, a PNG file."""
+        """Writes a screenshot of the window as a PNG file."""
         taken = self._tell('Page.captureScreenshot', {'format': 'png'})
         with open(path, 'wb') as file:
             file.write(base64.b64decode(taken['data']))
 
     def complaints(self) -> List[str]:
-        """Warnings and errors in the console since the last time."""
+        """Warnings and errors in the console since the last call."""
         return [entry['message'] for entry in self._driver.get_log('browser')]
 
     def requests(self) -> List[str]:
-        """The addresses that were asked for since the last time."""
+        """The addresses of requests since the last call."""
         messages = [json.loads(entry['message'])['message'] for entry in self._driver.get_log('performance')]
         return [each['params']['request']['url'] for each in messages if each['method'] == 'Network.requestWillBeSent']
 
@@ -74,7 +74,7 @@ class Browser:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser that is gone afterwards; skips a test where there is none, and fails it in CI."""
+    """Opens a browser, and closes it afterwards. Without Chromium, the test is skipped, or fails in CI."""
     programs = {name: shutil.which(name) or '' for name in ('chromium', 'chromedriver')}
     missing = [name for name, path in programs.items() if not path]
     if missing:
@@ -84,11 +84,11 @@ def browser() -> Iterator[Browser]:
         pytest.skip(told)
     options = webdriver.ChromeOptions()
     options.binary_location = programs['chromium']
-    # In a container there is neither a sandbox to be had nor much shared memory.
+    # Containers have no sandbox, and little shared memory.
     for argument in ('--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--hide-scrollbars'):
         options.add_argument(argument)
     options.set_capability('goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'})
-    # A session of its own, so that what it has started can be ended with it.
+    # A session of its own, so that all its processes can be killed together.
     service = Service(programs['chromedriver'], popen_kw={'start_new_session': True})
     driver = webdriver.Chrome(service=service, options=options)
     group = service.process.pid

@@ -1,4 +1,4 @@
-"""The program itself, with one layer in place of its network: a run of it takes seconds, most of them its start."""
+"""Runs the program with a network of one layer: a run takes seconds, most of them to start."""
 
 import sys
 

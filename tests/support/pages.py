@@ -5,7 +5,7 @@ from typing import Any, List
 
 
 class Page(html.parser.HTMLParser):
-    """The text of a page, the addresses of its images, and whatever else it would fetch."""
+    """The text of a page, its embedded images, and the addresses of other files that it loads."""
 
     def __init__(self, text: str):
         super().__init__()

@@ -15,7 +15,7 @@ def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
 
 
 class Photo(NamedTuple):
-    """A photograph in a record: its pixels before encoding, its JPEG file, its label and its boxes."""
+    """A photograph in a record: pixels before encoding, uint8 [height, width, 3]; JPEG file; label; boxes."""
 
     pixels: np.ndarray
     encoded: bytes

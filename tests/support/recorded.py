@@ -16,7 +16,7 @@ OF_300_STEPS = Config(train_steps=300)
 
 
 def evaluation(step: int, top_1: float, **changes: Any) -> Evaluation:
-    """An evaluation of a step; top-5 and cross-entropy follow from its top-1."""
+    """An evaluation of a step; top-5 and cross-entropy are computed from its top-1."""
     return Evaluation(
         step=step,
         checkpoint=f'model.ckpt-{step}',
@@ -76,7 +76,7 @@ def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> 
 
 
 def write_events(model_dir: str, suffix: str, first: float, steps: Sequence[int], losses: Sequence[float]) -> str:
-    """Writes a session of training summaries, a second and a step apart, and returns the file's path."""
+    """Writes the summaries of a training session, one per second and step; returns the path of the file."""
     events = [tf.compat.v1.Event(wall_time=first, step=steps[0], session_log=_START)]
     for index, (step, loss) in enumerate(zip(steps, losses)):
         value = [tf.compat.v1.Summary.Value(tag='loss', simple_value=loss)]

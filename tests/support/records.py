@@ -11,6 +11,7 @@ from inception_v3.config import Config
 
 
 def validation_set(config: Config) -> Iterator[Tuple[bytes, int]]:
+    """The encoded images and labels of a validation set, in order."""
     for path in records.find_shards(config.data_dir, records.VALIDATION):
         for serialized in tf.compat.v1.io.tf_record_iterator(path):
             feature = tf.train.Example.FromString(serialized).features.feature
@@ -18,6 +19,7 @@ def validation_set(config: Config) -> Iterator[Tuple[bytes, int]]:
 
 
 def write_records(data_dir: Any, split: str, contents: List[bytes]) -> None:
+    """Writes a data set's split as a single record file."""
     os.makedirs(str(data_dir), exist_ok=True)
     with tf.io.TFRecordWriter(records.shard_path(str(data_dir), split, 0, 1)) as writer:
         for content in contents:
@@ -25,7 +27,7 @@ def write_records(data_dir: Any, split: str, contents: List[bytes]) -> None:
 
 
 def masked_crc32c(content: bytes) -> int:
-    """By another way than the program's: one division of polynomials over the whole, bits reflected."""
+    """The masked CRC-32C of TFRecord files, by polynomial division: another method than the program's."""
     bits = ''.join(f'{byte:08b}'[::-1] for byte in content)
     number = int(bits, 2) << 32 ^ 0xFFFFFFFF << len(bits)
     for at in range(len(bits) + 31, 31, -1):
@@ -36,5 +38,6 @@ def masked_crc32c(content: bytes) -> int:
 
 
 def framed(record: bytes, length: int) -> bytes:
+    """A record in the framing of TFRecord files, with the given length and without a checksum of the content."""
     head = struct.pack('<Q', length)
     return head + struct.pack('<I', masked_crc32c(head)) + record + bytes(4)

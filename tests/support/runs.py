@@ -17,7 +17,7 @@ from inception_v3.networks.registry import NETWORKS
 
 
 def make_small_config(data_dir: str, **changes: Any) -> Config:
-    """The whole program at its smallest: 16 channels a layer, 75 pixels, the digits, on the CPU."""
+    """A configuration of the smallest program: up to 16 channels per layer, 75 pixels, the digits, on the CPU."""
     config = Config(
         use_tpu=False,
         data_dir=data_dir,
@@ -37,7 +37,7 @@ def make_small_config(data_dir: str, **changes: Any) -> Config:
 def one_layer_network(
     images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **others: Any
 ) -> Any:
-    """One layer and the logits: 4 trainable variables."""
+    """A network of one layer and the logits, with 4 trainable variables."""
     with tf.compat.v1.variable_scope('Layer'):
         net = tf.nn.relu(norm(conv(images, 16, (3, 3), 2, 'VALID')))
     with tf.compat.v1.variable_scope('Logits'):
@@ -45,20 +45,22 @@ def one_layer_network(
     return tf.squeeze(net, [1, 2]), None
 
 
-# In the place of the network that it has the limits of.
+# Replaces Inception v3 in the registry, with the same limits.
 ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
 
 
 def execute(config: Config) -> str:
+    """Executes a run in this process; returns its summary."""
     return Run(config, Screen(io.StringIO())).execute()
 
 
 def evaluations(config: Config) -> List[Evaluation]:
+    """The recorded evaluations of a run."""
     return read_evaluations(str(config.model_dir))
 
 
 def forget(config: Config, *gone: int) -> None:
-    """Removes checkpoints, as if the run had been killed before it wrote them."""
+    """Removes the checkpoints of some steps, as if the run had been killed before it wrote them."""
     kept = sorted(set(all_steps(config)) - set(gone))
     for step in gone:
         for path in glob.glob(os.path.join(str(config.model_dir), f'model.ckpt-{step}.*')):
@@ -70,5 +72,6 @@ def forget(config: Config, *gone: int) -> None:
 
 
 def all_steps(config: Config) -> List[int]:
+    """The steps of the checkpoints in model_dir, in order."""
     paths = glob.glob(os.path.join(str(config.model_dir), 'model.ckpt-*.index'))
     return sorted(int(path.rpartition('-')[2][: -len('.index')]) for path in paths)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 
 def classify(saved_model: str, encoded: List[bytes]) -> Dict[str, np.ndarray]:
+    """The outputs of a SavedModel for encoded images, by name."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta_graph = tf.compat.v1.saved_model.load(session, ['serve'], saved_model)
         signature = meta_graph.signature_def['image_bytes']

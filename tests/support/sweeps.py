@@ -19,7 +19,7 @@ def study_file(folder: pathlib.Path, axes: str, seeds: int = 1, **flags: Any) ->
 
 
 class WholeSweep:
-    """A sweep as a program of its own."""
+    """A sweep that runs in a process of its own."""
 
     _MAIN = f'import sys; from studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
 

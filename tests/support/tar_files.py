@@ -8,6 +8,7 @@ Files = Sequence[Tuple[str, bytes]]
 
 
 def write_tar(path: Any, files: Files, tar_format: int = tarfile.USTAR_FORMAT, **header: Any) -> str:
+    """Writes a tar file of (name, content); `header` sets fields of each member. Returns the path."""
     with tarfile.open(str(path), 'w', format=tar_format) as archive:
         for name, content in files:
             member = tarfile.TarInfo(name)
