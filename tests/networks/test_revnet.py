@@ -227,7 +227,7 @@ def test_xla_compiles_a_step_and_keeps_less(tmp_path: Any) -> None:
     # In a process of its own: XLA takes its flags before it compiles anything.
     step = "Config(network='revnet38', height=32, width=32, seed=1, rebuild_activations=bool(int(sys.argv[1])))"
     program = (
-        'import sys; from inception_v3 import xla_step; from inception_v3.config import Config; '
+        'import sys; from inception_v3.preflight import xla_step; from inception_v3.config import Config; '
         f'xla_step.BATCH_SIZE = 16; xla_step.compile_fast(); print(xla_step.run_once({step}).loss)'
     )
     losses, temporaries = [], []
