@@ -8,6 +8,7 @@ from data import order
 from inception_v3 import infeed
 from inception_v3.config import Config
 from preprocessing.inception_preprocessing import whole_image_box
+from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import seeded_uniform
 
 
@@ -35,7 +36,7 @@ def fake_images(is_training: bool, config: Config, start: tf.Tensor, parallel_ca
             return infeed.for_evaluation(pixels, config), label
         key = None if config.seed is None else order.key_of(config.seed, epoch, index)
         shape = tf.constant([config.height, config.width, 3])
-        distortion = infeed.preprocessing_for(config).draw(shape, whole_image_box(), seeded_uniform(key))
+        distortion = preprocessing_for(config).draw(shape, whole_image_box(), seeded_uniform(key))
         return infeed.for_training(pixels, distortion, config), label
 
     numbers = tf.data.Dataset.range(start, tf.int64.max) if is_training else tf.data.Dataset.range(count)

@@ -10,7 +10,7 @@ from typing import Any, Dict, Union
 import tensorflow as tf
 
 from inception_v3.config import Config
-from preprocessing.preprocessings import PREPROCESSINGS, Preprocessing
+from preprocessing.preprocessings import preprocessing_for
 
 # The keys of the features of a training image sent as bytes.
 IMAGES = 'images'
@@ -21,12 +21,6 @@ Features = Union[tf.Tensor, Dict[str, tf.Tensor]]
 
 _WORD_BYTES = 4
 _BYTE_BITS = 8
-
-
-def preprocessing_for(config: Config) -> Preprocessing:
-    """Returns the preprocessing that a configuration names, with its settings."""
-    kind = PREPROCESSINGS[config.preprocessing]
-    return kind(kind.Settings(**{name: getattr(config, name) for name in kind.Settings._fields}))
 
 
 def for_evaluation(image: tf.Tensor, config: Config) -> tf.Tensor:

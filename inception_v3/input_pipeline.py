@@ -18,6 +18,7 @@ from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.bad_records import name_bad_records
 from preprocessing.decoding import decode_crop, image_shape
+from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import Uniform, seeded_uniform
 
 # Upper limit of the bytes that are read ahead, over all files.
@@ -274,7 +275,7 @@ def preprocess_for_train(
     Returns:
       What is sent of the image; see `infeed.for_training`.
     """
-    preprocessing = infeed.preprocessing_for(config)
+    preprocessing = preprocessing_for(config)
     shape = image_shape(encoded)
     distortion = preprocessing.draw(shape, bbox, uniform)
     window = preprocessing.crop(shape, distortion)
@@ -292,7 +293,7 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
     Returns:
       float32 [height, width, 3] in [0, 255], for `infeed.for_evaluation` or `infeed.as_evaluated`.
     """
-    preprocessing = infeed.preprocessing_for(config)
+    preprocessing = preprocessing_for(config)
     shape = image_shape(encoded)
     window = preprocessing.crop(shape)
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)

@@ -37,6 +37,11 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     Settings: Type[Any]
 
+    @property
+    def fits_bytes(self) -> bool:
+        """Whether resized images may be sent as bytes, and finished on the device."""
+        return True
+
     @abc.abstractmethod
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> Distortion:
         """Draws the random numbers of a training image.
@@ -115,6 +120,15 @@ class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _
 
     def __init__(self, settings: inception_preprocessing.Settings):
         self._settings = settings
+
+    @property
+    def fits_bytes(self) -> bool:
+        """Whether the mode is fast.
+
+        Bytes cannot hold the values below black and above white that bicubic resizing gives, and a batch on the device
+        has one order of the colour operations.
+        """
+        return self._settings.fast_mode
 
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> inception_preprocessing.Distortion:
         """Draws crop, resize method, flip and colour."""
@@ -205,3 +219,13 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
 
 # The objects, by the value of --preprocessing.
 PREPROCESSINGS: Dict[str, Type[Any]] = {'inception': InceptionPreprocessing, 'vgg': VggPreprocessing}
+
+
+def preprocessing_for(flags: Any) -> Preprocessing:
+    """Returns the preprocessing that flags name, with its settings.
+
+    Args:
+      flags: has the flags as attributes, such as the program's configuration.
+    """
+    kind = PREPROCESSINGS[flags.preprocessing]
+    return kind(kind.Settings(**{name: getattr(flags, name) for name in kind.Settings._fields}))

@@ -11,6 +11,7 @@ import tensorflow as tf
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline
+from preprocessing.preprocessings import preprocessing_for
 from tests.support.photos import Photo
 
 CAT = (
@@ -52,9 +53,7 @@ def sent_and_finished(image: np.ndarray, config: Config, is_training: bool) -> L
         tf.compat.v1.set_random_seed(1)
         resized = tf.constant(image, tf.float32)
         if is_training:
-            distortion = infeed.preprocessing_for(config).draw(
-                tf.shape(resized), tf.zeros([1, 0, 4]), tf.random.uniform
-            )
+            distortion = preprocessing_for(config).draw(tf.shape(resized), tf.zeros([1, 0, 4]), tf.random.uniform)
             sent = infeed.for_training(resized, distortion, config)
             by_host = infeed.for_training(resized, distortion, floats)
         else:

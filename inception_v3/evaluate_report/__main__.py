@@ -35,6 +35,7 @@ from inception_v3.model_dir.files import check_writable, now
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import TrainingError, bad_records_explained
+from preprocessing.preprocessings import preprocessing_for
 
 FOLDER = 'evaluation_report'
 _HELP = f'{__doc__}\n{EXIT_CODES}'
@@ -65,7 +66,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = infeed.preprocessing_for(config).visible(infeed.received(features, config.transpose_enabled, config))
+        pixels = preprocessing_for(config).visible(infeed.received(features, config.transpose_enabled, config))
         step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
         with tf.compat.v1.Session(graph=graph) as session:
             session.run([tf.compat.v1.local_variables_initializer(), iterator.initializer])

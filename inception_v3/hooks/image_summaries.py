@@ -12,6 +12,7 @@ from inception_v3 import infeed, seeding
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.decoding import Crop, decode_crop, decode_image, image_shape
+from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import seeded_uniform
 
 # The longer side of a picture of a whole image, in pixels; larger images are reduced to this.
@@ -97,7 +98,7 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
     cannot be used and may be skipped are left out.
     """
     pipeline = InputPipeline(is_training, config)
-    preprocessing = infeed.preprocessing_for(config)
+    preprocessing = preprocessing_for(config)
 
     def sample_of(serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> _Sample:
         encoded, bbox, label = pipeline.parse(serialized)
@@ -140,7 +141,7 @@ def _whole(sample: _Sample) -> tf.Tensor:
 def _seen(sample: _Sample, config: Config) -> tf.Tensor:
     """Draws the network's input for a sample, as PNG."""
     batch = tf.nest.map_structure(lambda part: part[tf.newaxis], sample.features)
-    return tf.image.encode_png(infeed.preprocessing_for(config).visible(infeed.received(batch, False, config))[0])
+    return tf.image.encode_png(preprocessing_for(config).visible(infeed.received(batch, False, config))[0])
 
 
 def tag_name(label: int, class_names: Sequence[str]) -> str:

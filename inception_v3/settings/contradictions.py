@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, Tuple
 from console.messages import shown
 from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.tpu import topology
+from preprocessing.preprocessings import preprocessing_for
 
 if TYPE_CHECKING:
     from inception_v3.config import Config
@@ -113,7 +114,7 @@ def _network_options(config: 'Config') -> Iterable[str]:
 
 
 def _transfer(config: 'Config') -> Iterable[str]:
-    if config.transfer == 'uint8' and config.preprocessing == 'inception' and not config.fast_mode:
+    if config.transfer == 'uint8' and not preprocessing_for(config).fits_bytes:
         yield (
             '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
             'which bytes cannot hold; and on the device a batch has one order of colour operations.'

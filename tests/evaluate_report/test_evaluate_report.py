@@ -21,6 +21,7 @@ from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks.registry import NETWORKS
+from preprocessing.preprocessings import preprocessing_for
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
 from tests.support.photos import Photo
@@ -225,7 +226,7 @@ def test_pictures_are_of_the_pixels_that_the_network_saw(
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
     resized = resize_for_eval(tf.constant(photos[0].encoded), config)
     sent = infeed.for_evaluation(resized, config)[tf.newaxis]
-    visible = infeed.preprocessing_for(config).visible(infeed.received(sent, False, config))
+    visible = preprocessing_for(config).visible(infeed.received(sent, False, config))
     shown, expected = evaluate(visible[0], resized)
     # bfloat16 has 8 bits of a fraction.
     tolerance = 0.5 if config.precision == 'bfloat16' else 0.001

@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.config import Config
-from inception_v3.infeed import preprocessing_for
-from preprocessing.preprocessings import PREPROCESSINGS
+from preprocessing.preprocessings import PREPROCESSINGS, preprocessing_for
 from tests.support.graphs import draw_many, evaluate
 from tests.support.images import CAT, WHOLE
 
