@@ -23,8 +23,8 @@ def sample_crop(
 ) -> Crop:
     """Draws a random crop with the distribution of `tf.image.sample_distorted_bounding_box`.
 
-    Like the kernel of that operation, an attempt draws an aspect ratio, a height within the limits of area and image,
-    and a position, all in whole pixels. All attempts are computed at once, and the first valid one is the crop.
+    Like the operation's kernel, an attempt draws an aspect ratio, a height within the limits of area and image, and a
+    position, in whole pixels. All attempts are computed at once, and the first valid one is the crop.
 
     Args:
       image_shape: int32 [3], height, width and channels of the image.
@@ -46,7 +46,6 @@ def sample_crop(
     aspect = aspect * (aspect_ratio_range[1] - aspect_ratio_range[0]) + aspect_ratio_range[0]
     areas = tf.constant(area_range, shape=[2, 1]) * width * height
     min_area, max_area = tf.split(areas, 2)
-
     lowest, highest = tf.split(tf.math.rint(tf.sqrt(areas / aspect)), 2)
     # Keeps the crop within the image's height and, with the width rounded, within its width. The kernel divides in
     # float64, which would take five times as many operations here. With float32, the largest height differs by one row
