@@ -24,7 +24,7 @@ _BYTE_BITS = 8
 
 
 def for_evaluation(image: tf.Tensor, config: Config) -> tf.Tensor:
-    """Returns what is sent for an evaluation image.
+    """Returns the data to send to the device for an evaluation image.
 
     Args:
       image: float32 [height, width, 3] in [0, 255], cropped and resized.
@@ -36,7 +36,7 @@ def for_evaluation(image: tf.Tensor, config: Config) -> tf.Tensor:
 
 
 def for_training(image: tf.Tensor, distortion: Any, config: Config) -> Features:
-    """Returns what is sent for a training image.
+    """Returns the data to send to the device for a training image.
 
     Args:
       image: float32 [height, width, 3] in [0, 255], cropped and resized.
@@ -66,7 +66,7 @@ def received(features: Features, is_batch_last: bool, config: Config) -> tf.Tens
     """Returns the finished images of a batch, on the device.
 
     Args:
-      features: a batch of what `for_evaluation` or `for_training` returns.
+      features: a batch of the data from `for_evaluation` or `for_training`.
       is_batch_last: the batch is the last axis of the images, not the first.
       config: of the run.
 

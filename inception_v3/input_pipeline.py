@@ -187,7 +187,7 @@ class InputPipeline:
           key: int64 [2], the seed of the image's distortion; None draws from TensorFlow's generators.
 
         Returns:
-          What is sent of the image (see `infeed`), and its label, an int32 scalar.
+          The data to send for the image (see `infeed`), and its label, an int32 scalar.
         """
         config = self._config
         encoded, bbox, label = self.parse(serialized)
@@ -273,7 +273,7 @@ def preprocess_for_train(
       uniform: draws the random numbers.
 
     Returns:
-      What is sent of the image; see `infeed.for_training`.
+      The data to send for the image; see `infeed.for_training`.
     """
     preprocessing = preprocessing_for(config)
     shape = image_shape(encoded)

@@ -26,10 +26,10 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
     """A kind of preprocessing with its settings.
 
     A training image takes the steps `draw`, `crop`, decoding of the crop, `resize`, `finish`. An evaluation image takes
-    the same steps without `draw`. With `--transfer=uint8` the host sends resized images and what `pack` returns; the
-    device then does `finish`, or `finish_packed` in training.
+    the same steps without `draw`. With `--transfer=uint8` the host sends resized images, and in training
+    the numbers from `pack`; the device then does `finish`, or `finish_packed` in training.
 
-    A `Window` has the attribute `crop`, the box of the pixels that it needs, and what `resize` needs besides.
+    A `Window` has the attribute `crop`, the box of the pixels to decode, and other values for `resize`.
 
     Attributes:
       Settings: the type of the settings, a named tuple; its fields are named like the flags that set them.

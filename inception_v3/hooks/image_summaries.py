@@ -80,7 +80,7 @@ class _Sample(NamedTuple):
     Attributes:
       whole: uint8 [any height, any width, 3], the decoded image.
       crop: the box of it that is used.
-      features: what is sent of it to the device; see `infeed`.
+      features: the data to send for the image; see `infeed`.
       label: int32 scalar.
     """
 
