@@ -13,7 +13,7 @@ from typing import List, Tuple
 import numpy as np
 import tensorflow as tf
 
-from data import records
+from data import records, tf_example, writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.formats import FORMATS
 
@@ -47,10 +47,10 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
     if os.path.exists(os.path.join(data_dir, FILE_NAME)):
         return
     sources = _sources()
-    with records.new_data_dir(data_dir) as unfinished:
+    with writing.new_data_dir(data_dir) as unfinished:
         for split, first, count in ((records.TRAIN, 0, train), (records.VALIDATION, train, validation)):
             examples = [functools.partial(_example, sources, first + index) for index in range(count)]
-            records.write_shards(unfinished, split, examples, shards)
+            writing.write_shards(unfinished, split, examples, shards)
         DatasetInfo(
             name='generated photographs',
             source='random parts of the photographs in scikit-image, made by benchmarks.photographs',
@@ -94,7 +94,7 @@ def _example(sources: List[np.ndarray], index: int) -> tf.train.Example:
     label = 1 + random.randint(len(sources))
     encoded, height, width = _photograph(sources[label - 1], random)
     text, name = f'photograph {label}', f'generated-{index:05d}.jpg'
-    return records.make_example(encoded, 'JPEG', label, text, height, width, name)
+    return tf_example.make_example(encoded, 'JPEG', label, text, height, width, name)
 
 
 def _photograph(source: np.ndarray, random: np.random.RandomState) -> Tuple[bytes, int, int]:

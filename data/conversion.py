@@ -1,37 +1,45 @@
-"""What conversions that take long have in common: one at a time in a folder, which can be stopped and gone on with."""
+"""Long conversions to a data set: one at a time in a folder, resumable after any interruption."""
 
 import contextlib
 import fcntl
 import json
 import os
+import signal
 import sys
 import time
 import uuid
-from typing import Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import tensorflow as tf
 
+from console.errors import TerminatedError
+from console.screen import Screen, duration
 from data import remote
 from data.records import DataError
 
-# Beside the files of the data set, until all are finished: what a conversion is to remember.
+# The folder of intermediate files, beside the files of the data set until the conversion is finished.
 WORK_FOLDER = 'conversion'
-# Beside the files of the data set, when all are finished: what was done.
+# The file that describes a finished conversion, beside the files of the data set.
 REPORT_NAME = 'conversion.json'
 
-# Seconds between two lines about how far it is, where there is no terminal.
-_SAY_EVERY = 30
+# The message of an interrupted conversion, after the reason.
+RESUMABLE = 'the same command resumes and keeps finished files'
 
-# Is told how many there are so far.
+# A conversion, or a part of one, shows no progress before it has taken this long.
+_QUIET_SECONDS = 1.0
+
+# Called with the number of finished items.
 Progress = Callable[[int], None]
+# Called with a label and a number of items, or None if that is unknown, to start showing their progress.
+StartProgress = Callable[[str, Optional[int]], Progress]
 
 
 def settings_in(path: str) -> Optional[Dict[str, str]]:
-    """The settings in a file that a conversion has left; None if there is no such file.
+    """The settings in a conversion's file, by flag; None if there is no such file.
 
     Raises:
-      DataError: it tells of none.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: the file has no settings.
+      RemoteError: access to it is denied, or the store cannot be reached.
     """
     content = remote.read(path)
     if content is None:
@@ -39,14 +47,14 @@ def settings_in(path: str) -> Optional[Dict[str, str]]:
     try:
         return {str(flag): str(value) for flag, value in json.loads(content.decode())['settings'].items()}
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise DataError(f'{path}: does not tell of what the folder was made. Name a new folder.')
+        raise DataError(f'{path}: does not hold the settings of a conversion. Name a new folder.')
 
 
 def check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -> None:
-    """Makes sure that what a folder was begun with is what it is to be gone on with.
+    """Checks that a conversion is resumed with the settings that it began with.
 
     Raises:
-      DataError: it is something else.
+      DataError: a setting differs.
     """
     changed = [
         f'{flag} was {begun.get(flag, "not given")}, and is {value}'
@@ -55,17 +63,17 @@ def check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -
     ]
     if changed:
         raise DataError(
-            f'{data_dir}: was made from something else: {"; ".join(changed)}. Go on with what it was begun with, or '
-            'name a new folder.'
+            f'{data_dir}: was begun with other settings: {"; ".join(changed)}. Resume with the same settings, or name '
+            'a new folder.'
         )
 
 
 def make_dir(data_dir: str, work_dir: str) -> None:
-    """Makes the folders, or makes sure that they hold nothing but what was left of a conversion that never began.
+    """Makes the folders of a new conversion.
 
     Raises:
-      DataError: they hold something, or cannot be made.
-      RemoteError: they are refused, or cannot be reached.
+      DataError: the folder of the data set has other content than an empty work folder, or cannot be made.
+      RemoteError: access to the folders is denied, or the store cannot be reached.
     """
     try:
         if set(remote.names_in(data_dir) or ()) - {WORK_FOLDER, f'{WORK_FOLDER}/'}:
@@ -78,10 +86,10 @@ def make_dir(data_dir: str, work_dir: str) -> None:
 
 @contextlib.contextmanager
 def alone_in(work_dir: str) -> Iterator[None]:
-    """Keeps a second program out of a local folder, for as long as this one lives.
+    """Locks a local folder against a second conversion, until the block or the process ends.
 
     Raises:
-      DataError: it is the second.
+      DataError: another process has the lock.
     """
     if remote.is_remote(work_dir):
         yield
@@ -90,21 +98,21 @@ def alone_in(work_dir: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(f'{os.path.dirname(work_dir)}: another program is at it. Wait for it, or end it.')
+            raise DataError(f'{os.path.dirname(work_dir)}: in use by another conversion. Wait for it, or stop it.')
         yield
 
 
 def write_whole(path: str, content: bytes, work_dir: str) -> None:
-    """Writes a file that is there as a whole, or not at all.
+    """Writes a file atomically.
 
     Args:
       path: of the file.
       content: of the file.
-      work_dir: where it is as long as it is not whole.
+      work_dir: the folder for the unfinished file.
 
     Raises:
-      RemoteError: it is refused, or cannot be reached.
-      tf.errors.OpError: a local one cannot be written.
+      RemoteError: access to a remote file is denied, or the store cannot be reached.
+      tf.errors.OpError: a local file cannot be written.
     """
     unfinished = os.path.join(work_dir, f'{os.path.basename(path)}.{uuid.uuid4().hex}.unfinished')
     with remote.explained(path, remote.WRITE):
@@ -114,43 +122,50 @@ def write_whole(path: str, content: bytes, work_dir: str) -> None:
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[str, Optional[int]], Progress]]:
-    """Bars on a terminal, and lines now and then elsewhere: a function that starts one, and returns what moves it.
+def progress() -> Iterator[StartProgress]:
+    """Yields a function that shows progress on standard error, until the block ends."""
+    screen = Screen(sys.stderr)
+
+    def start(what: str, total: Optional[int]) -> Progress:
+        began = time.monotonic()
+
+        def move(done: int) -> None:
+            seconds = time.monotonic() - began
+            if seconds < _QUIET_SECONDS:
+                return
+            of_total = f' of {total:,}' if total else ''
+            remaining = f', {duration(seconds * (total - done) / done)} left' if total and done else ''
+            screen.update(f'{what}: {done:,}{of_total}, {done / seconds:,.0f}/s{remaining}')
+
+        return move
+
+    try:
+        yield start
+    finally:
+        screen.clear()
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """Interrupts the block at SIGTERM in the same way as at Ctrl-C.
 
     Raises:
-      DataError: what draws them is not installed.
+      TerminatedError: SIGTERM was received.
     """
+    is_terminated = False
+
+    def interrupt(*_: Any) -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        # Not an Exception: the code for damaged files catches all of these.
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        import rich.console
-        import rich.progress
-    except ImportError:
-        raise DataError("rich is not installed: pip install '.[data]'.")
-    console = rich.console.Console(stderr=True)
-    columns = [
-        rich.progress.TextColumn('{task.description}'),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TimeElapsedColumn(),
-        rich.progress.TimeRemainingColumn(),
-    ]
-    bars = rich.progress.Progress(*columns, console=console)
-    with contextlib.ExitStack() as stack:
-        if console.is_terminal:
-            stack.enter_context(bars)
-
-        def start(what: str, total: Optional[int]) -> Progress:
-            task = bars.add_task(what, total=total)
-            said = began = time.monotonic()
-
-            def move(done: int) -> None:
-                nonlocal said
-                bars.update(task, completed=done)
-                now = time.monotonic()
-                if not console.is_terminal and now - said >= _SAY_EVERY:
-                    said = now
-                    of_total = f' of {total:,}' if total else ''
-                    print(f'{what}: {done:,}{of_total}, {done / (now - began):,.0f}/s', file=sys.stderr, flush=True)
-
-            return move
-
-        yield start
+        yield
+    except KeyboardInterrupt:
+        if is_terminated:
+            raise TerminatedError(f'ended by SIGTERM; {RESUMABLE}')
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""The handwritten digits that come with scikit-learn, as a data set in ImageNet's layout.
+"""Converts the handwritten digits that come with scikit-learn to a data set in ImageNet's layout.
 
 1,797 real images of 8 x 8 pixels in 17 grey levels (Alpaydin & Kaynak, "Optical Recognition of Handwritten
 Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on.
@@ -8,12 +8,16 @@ import argparse
 import dataclasses
 import functools
 import os
+import sys
 from typing import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from data import records
+from console import program
+from console.errors import EXIT_CODES
+from console.screen import Screen
+from data import records, tf_example, writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.split import digest, split_by_content
@@ -22,23 +26,23 @@ TRAIN_SHARDS = 8
 VALIDATION_SHARDS = 4
 VALIDATION_FRACTION = 0.2
 
-# Each of the 8 x 8 pixels becomes a square of this side: JPEG works on blocks of 8 x 8.
+# Each of the 8 x 8 pixels becomes a square of this side, a block of JPEG.
 _PIXEL_SIDE = 8
-# Black around the digit: the central crop of evaluation cuts an eighth off, and must not reach it.
+# The black margin, in pixels. Evaluation crops an eighth of the image, which must not touch the digit.
 _MARGIN = 8
 _JPEG_QUALITY = 95
 
 
 def build(data_dir: str) -> DatasetInfo:
-    """Writes the data set to a folder that does not exist yet, or is empty.
+    """Writes the data set to a new or empty folder.
 
     Raises:
-      records.DataError: scikit-learn is not installed, or the folder holds something or cannot be made.
+      records.DataError: scikit-learn is not installed, or the folder is not empty or cannot be made.
     """
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise records.DataError("The digits come with scikit-learn, which is not installed: pip install '.[demo]'.")
+        raise records.DataError("scikit-learn, which includes the digits, is not installed: pip install '.[demo]'.")
     bunch = load_digits()
     pixels = bunch.images.astype(np.uint8)
     digests = [digest(image.tobytes()) for image in pixels]
@@ -52,7 +56,7 @@ def build(data_dir: str) -> DatasetInfo:
         num_classes=11,
         class_names=['background', *'0123456789'],
     )
-    with records.new_data_dir(data_dir) as unfinished:
+    with writing.new_data_dir(data_dir) as unfinished:
         written = (
             _write(unfinished, records.TRAIN, pixels, labels, train, TRAIN_SHARDS),
             _write(unfinished, records.VALIDATION, pixels, labels, validation, VALIDATION_SHARDS),
@@ -63,7 +67,7 @@ def build(data_dir: str) -> DatasetInfo:
 
 
 def is_built(data_dir: str) -> bool:
-    """Whether `build` has made this folder."""
+    """Whether `build` made this folder."""
     return os.path.exists(os.path.join(data_dir, FILE_NAME))
 
 
@@ -79,29 +83,35 @@ def _write(
             encoded = session.run(encode, {image: rgb})
             text = str(labels[index] - 1)
             height, width, _ = rgb.shape
-            return records.make_example(encoded, 'JPEG', labels[index], text, height, width, f'digit-{index:04d}')
+            return tf_example.make_example(encoded, 'JPEG', labels[index], text, height, width, f'digit-{index:04d}')
 
-        return records.write_shards(data_dir, split, [functools.partial(make, index) for index in indices], shards)
+        return writing.write_shards(data_dir, split, [functools.partial(make, index) for index in indices], shards)
 
 
 def _enlarge(digit: np.ndarray) -> np.ndarray:
-    """An 8 x 8 image with values 0 to 16 as RGB of 80 x 80, uint8."""
+    """Converts an 8 x 8 image with values 0 to 16 to an RGB image, uint8 [80, 80, 3]."""
     grey = np.minimum(digit.astype(np.int32) * 16, 255).astype(np.uint8)
     grey = np.kron(grey, np.ones([_PIXEL_SIDE, _PIXEL_SIDE], np.uint8))
     return np.repeat(np.pad(grey, _MARGIN, mode='constant')[:, :, np.newaxis], 3, axis=2)
 
 
-def main() -> None:
-    """Builds the data set in a folder named on the command line."""
-    parser = argparse.ArgumentParser(prog='python -m data.digits', description=__doc__)
+def main() -> int:
+    """Builds the data set in the folder named on the command line."""
+    parser = argparse.ArgumentParser(
+        prog='python -m data.digits',
+        description=__doc__,
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument('data_dir', help='the folder to make')
     arguments = parser.parse_args()
-    try:
+
+    def command(screen: Screen) -> None:
         info = build(arguments.data_dir)
-    except records.DataError as error:
-        parser.error(str(error))
-    print(f'{info.train_images} training and {info.validation_images} validation images in {arguments.data_dir}')
+        print(f'{info.train_images} training and {info.validation_images} validation images in {arguments.data_dir}')
+
+    return program.run(command, 'interrupted; nothing was written')
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -1,29 +1,30 @@
-"""The formats of a data set's files, for what finds, checks and reads them whichever it is."""
+"""The formats of a data set's files, with the functions that find, check and read them."""
 
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 import tensorflow as tf
 
-from data import entries, ppm, record_checker, records
-from data.tar import layout as tar_layout
+from data import entries, ppm, records, tf_example, tfrecord
+from data.record_checker import RecordChecker
+from data.tar import files as tar_files
 from data.tar import reader as tar_reader
+from data.tar.shard import SampleChecker
 
 
 class Format(NamedTuple):
-    """A format of files.
+    """The functions for a format of files.
 
     Attributes:
-      shard_path: folder, split, number and count to the path of a file.
-      find_shards: folder and split to the files.
-      missing_shards: folder, split and files to the names of those that are missing.
-      check_not_empty: files and a number; raises DataError unless they have more examples.
-      count_records: files to the number of examples in each.
-      is_read_whole: whether a file is in memory as a whole while it is read.
-      reader: folder and bytes to read ahead to what reads a file, given its path and `records.sizes_to_reach`.
-      parse: what was read, and whether its boxes are wanted, to a `ParsedRecord`.
-      checker: number of classes, what decodes an image, and whether boxes are wanted, to what tells the problems of
-        examples.
-      entries: file and number of classes to what the audit takes of each example.
+      shard_path: (folder, split, number, count) → the path of a file.
+      find_shards: (folder, split) → the paths of the files.
+      missing_shards: (folder, split, paths) → the names of the missing files.
+      check_not_empty: (paths, number) → None; raises DataError unless the files have more records than the number.
+      count_records: paths → the number of records in each.
+      is_read_whole: whether the pipeline loads a file into memory as a whole.
+      reader: (folder, read-ahead bytes) → a function (path, size of `records.expected_sizes`) → serialized records.
+      parse: (serialized record, whether to parse its boxes) → a `tf_example.ParsedRecord`.
+      checker: (number of classes, function that decodes an image, whether to check boxes) → a checker of records.
+      entries: (path, number of classes) → the records for the audit.
     """
 
     shard_path: Callable[[str, str, int, int], str]
@@ -33,8 +34,8 @@ class Format(NamedTuple):
     count_records: Callable[[Sequence[str]], List[int]]
     is_read_whole: bool
     reader: Callable[[str, int], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
-    parse: Callable[[tf.Tensor, bool], records.ParsedRecord]
-    checker: Callable[[int, Callable[[tf.Tensor], tf.Tensor], bool], record_checker.RecordChecker]
+    parse: Callable[[tf.Tensor, bool], tf_example.ParsedRecord]
+    checker: Callable[[int, Callable[[tf.Tensor], tf.Tensor], bool], RecordChecker]
     entries: Callable[[str, int], Iterator[entries.Entry]]
 
 
@@ -44,24 +45,24 @@ FORMATS: Dict[str, Format] = {
         records.shard_path,
         records.find_shards,
         records.missing_shards,
-        records.check_not_empty,
-        records.count_records,
+        tfrecord.check_not_empty,
+        tfrecord.count_records,
         False,
-        records.reader,
-        records.parse,
-        record_checker.RecordChecker,
+        tfrecord.reader,
+        tf_example.parse,
+        RecordChecker,
         entries.of_records,
     ),
     'tar': Format(
-        tar_layout.shard_path,
-        tar_layout.find_shards,
-        tar_layout.missing_shards,
-        tar_layout.check_not_empty,
-        tar_layout.count_samples,
+        tar_files.shard_path,
+        tar_files.find_shards,
+        tar_files.missing_shards,
+        tar_files.check_not_empty,
+        tar_files.count_samples,
         True,
         lambda data_dir, buffer_size: tar_reader.read,
         lambda serialized, with_boxes: tar_reader.parse(serialized),
-        lambda num_classes, decode, with_boxes: tar_layout.SampleChecker(
+        lambda num_classes, decode, with_boxes: SampleChecker(
             num_classes, lambda image: decode(ppm.as_png(image)), with_boxes
         ),
         entries.of_tar,

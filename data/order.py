@@ -1,8 +1,9 @@
-"""The order of training records that follows from a seed: the same on every machine, and begun at any place of it.
+"""The order of training records for a seed: the same on every machine, from any position on.
 
-In each epoch the files are shuffled and taken in groups. The records of a group's files are interleaved, and shuffled
-in a buffer. A group depends on nothing but (seed, epoch, its number), so that what lies before a place is passed over
-in whole groups without being read, and only the group of that place is read, not decoded, from its beginning.
+In each epoch the files are shuffled and divided into groups. The records of a group's files are interleaved, and
+shuffled in a buffer. A group depends only on (seed, epoch, number of the group). To begin at a position, whole groups
+before it are therefore skipped without being read. Only the group of the position is read, but not decoded, from its
+beginning.
 """
 
 import itertools
@@ -10,24 +11,24 @@ from typing import Callable, List, NamedTuple, Sequence
 
 import tensorflow as tf
 
-# Files whose records are interleaved: enough to mix what is alike in a file, and to wait for none.
+# Files whose records are interleaved: enough to mix similar neighbours in a file, and to hide the latency of one.
 GROUP_FILES = 8
-# What the numbers of an epoch are drawn for, beside its records, which are 0 and up.
+# The numbers in the keys of an epoch's draws for files and buffers. Those of records are 0 and up.
 _FILES, _BUFFERS = -1, -2
-# Epochs that a seed has: more than there will be.
+# The number of epochs per seed in keys: more than any run has.
 _EPOCHS = 1 << 31
 
 Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 
 
 class File(NamedTuple):
-    """A file that is read.
+    """A file of the data set.
 
     Attributes:
       path: of the file.
-      size: its bytes, or 0, as `records.sizes_to_reach` returns them.
-      records: how many it holds.
-      first: the place of its first record among all records of the data set.
+      size: its size in bytes, or 0, of `records.expected_sizes`.
+      records: the number of its records.
+      first: the position of its first record among all records of the data set.
     """
 
     path: str
@@ -37,20 +38,29 @@ class File(NamedTuple):
 
 
 def files_of(paths: Sequence[str], sizes: Sequence[int], counts: Sequence[int]) -> List[File]:
-    """The files of a data set, in order."""
+    """The files of a data set, in order, from their paths, sizes and numbers of records."""
     firsts = [0, *itertools.accumulate(counts)]
     return [File(*columns) for columns in zip(paths, sizes, counts, firsts)]
 
 
 def key_of(seed: int, epoch: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """What a stateless random operation takes: int64 [2].
+    """The seed of a stateless random operation for a record in an epoch, int64 [2].
 
     Args:
-      seed: of the run, below 2 ** 31.
+      seed: the run's seed, below 2 ** 31.
       epoch: int64 scalar.
-      number: int64 scalar, of a record in the data set.
+      number: int64 scalar, the position of a record in the data set.
     """
     return tf.stack([seed * _EPOCHS + epoch, number])
+
+
+class _Columns(NamedTuple):
+    """The files as tensors, each [files]: string paths, and int64 sizes, numbers of records, and first positions."""
+
+    paths: tf.Tensor
+    sizes: tf.Tensor
+    counts: tf.Tensor
+    firsts: tf.Tensor
 
 
 def ordered(
@@ -62,46 +72,41 @@ def ordered(
     record_buffer: int,
     files_ahead: int,
 ) -> tf.data.Dataset:
-    """The records of endless epochs, in the order that follows from a seed.
+    """The records of endless epochs, in the order for a seed.
 
     Args:
-      files: that are read.
-      read: what reads a file, given its path and its size.
-      seed: of the run.
-      start: int64 scalar, the records that have been taken already.
+      files: the files of the data set.
+      read: a function from a path and a size to the records of a file.
+      seed: the run's seed.
+      start: int64 scalar, the number of records to skip.
       file_buffer: files that are shuffled with each other.
-      record_buffer: records in the buffer that shuffles those of a group.
-      files_ahead: files that are read at a time; those beyond a group are of the groups that come next.
+      record_buffer: records in the buffer that shuffles a group.
+      files_ahead: files that are read at a time; those beyond one group belong to the next groups.
 
     Returns:
-      A data set of (record, key): what `read` reads, and the key of `key_of`, for what is random about it.
+      A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations.
     """
-    groups = -(-len(files) // GROUP_FILES)
-    paths = tf.constant([file.path for file in files])
-    sizes, counts, firsts = (tf.constant(column, tf.int64) for column in [*zip(*files)][1:])
-    total = tf.reduce_sum(counts)
-    with tf.control_dependencies([tf.Assert(total > 0, ['there is not one record in', paths])]):
+    columns = _Columns(
+        tf.constant([file.path for file in files]),
+        *(tf.constant(column, tf.int64) for column in [*zip(*files)][1:]),
+    )
+    total = tf.reduce_sum(columns.counts)
+    with tf.control_dependencies([tf.Assert(total > 0, ['no records in', columns.paths])]):
         first_epoch, first_record = start // total, start % total
 
     def groups_of(epoch: tf.Tensor) -> tf.data.Dataset:
-        key = key_of(seed, epoch, tf.constant(_FILES, tf.int64))
-        draw = tf.random.stateless_uniform([len(files)], key, dtype=tf.float64)
-        # Within a buffer by chance, and the buffers in order.
-        order = tf.argsort(tf.cast(tf.range(len(files)) // file_buffer, tf.float64) + draw)
-        padding = [[0, groups * GROUP_FILES - len(files)]]
-        members = tf.reshape(tf.pad(order, padding, constant_values=-1), [groups, GROUP_FILES])
-        totals = tf.reduce_sum(tf.reshape(tf.pad(tf.gather(counts, order), padding), [groups, GROUP_FILES]), axis=1)
-        before = tf.where(tf.equal(epoch, first_epoch), first_record, tf.zeros_like(first_record))
-        skipped = tf.clip_by_value(before - tf.cumsum(totals, exclusive=True), 0, totals)
-        dataset = tf.data.Dataset.from_tensor_slices((tf.range(groups, dtype=tf.int64), members, skipped, totals))
-        dataset = dataset.filter(lambda group, members, skipped, total: skipped < total)
-        return dataset.map(lambda group, members, skipped, total: (epoch, group, members, skipped))
+        skipped = tf.where(tf.equal(epoch, first_epoch), first_record, tf.zeros_like(first_record))
+        return _groups(columns.counts, seed, epoch, skipped, len(files), file_buffer)
+
+    def numbered(path: tf.Tensor, size: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
+        return read(path, size).enumerate(first)
 
     def records_of(epoch: tf.Tensor, group: tf.Tensor, members: tf.Tensor, skipped: tf.Tensor) -> tf.data.Dataset:
         members = tf.boolean_mask(members, members >= 0)
-        dataset = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(x, members) for x in (paths, sizes, firsts)))
+        group_files = (columns.paths, columns.sizes, columns.firsts)
+        dataset = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, members) for column in group_files))
         dataset = dataset.apply(_interleave(numbered, GROUP_FILES, 0))
-        # The buffer draws from this seed alone: not from one of the graph as well, which this forgets in here.
+        # Without a seed of the graph, which the buffer would combine with its own.
         tf.compat.v1.set_random_seed(None)
         buffer_seed = tf.random.stateless_uniform(
             [], key_of(seed, epoch, _BUFFERS - group), minval=0, maxval=tf.int64.max, dtype=tf.int64
@@ -109,16 +114,42 @@ def ordered(
         shuffled = dataset.shuffle(record_buffer, buffer_seed, reshuffle_each_iteration=False)
         return shuffled.skip(skipped).map(lambda number, record: (record, key_of(seed, epoch, number)))
 
-    def numbered(path: tf.Tensor, size: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
-        return read(path, size).enumerate(first)
-
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
     groups_ahead = max(1, files_ahead // GROUP_FILES - 1)
     return epochs.flat_map(groups_of).apply(_interleave(records_of, 1, groups_ahead))
 
 
+def _groups(
+    counts: tf.Tensor, seed: int, epoch: tf.Tensor, skipped: tf.Tensor, files: int, file_buffer: int
+) -> tf.data.Dataset:
+    """The groups of an epoch that have records to read, in order.
+
+    Args:
+      counts: int64 [files], the number of records in each file.
+      seed: the run's seed.
+      epoch: int64 scalar.
+      skipped: int64 scalar, the number of records of the epoch to skip.
+      files: the number of files.
+      file_buffer: files that are shuffled with each other.
+
+    Returns:
+      A data set of (epoch, number of the group, indices of its files filled up with -1, number of records to skip).
+    """
+    groups = -(-files // GROUP_FILES)
+    draw = tf.random.stateless_uniform([files], key_of(seed, epoch, tf.constant(_FILES, tf.int64)), dtype=tf.float64)
+    # Random within a buffer, and the buffers in order.
+    order = tf.argsort(tf.cast(tf.range(files) // file_buffer, tf.float64) + draw)
+    padding = [[0, groups * GROUP_FILES - files]]
+    members = tf.reshape(tf.pad(order, padding, constant_values=-1), [groups, GROUP_FILES])
+    totals = tf.reduce_sum(tf.reshape(tf.pad(tf.gather(counts, order), padding), [groups, GROUP_FILES]), axis=1)
+    skipped = tf.clip_by_value(skipped - tf.cumsum(totals, exclusive=True), 0, totals)
+    dataset = tf.data.Dataset.from_tensor_slices((tf.range(groups, dtype=tf.int64), members, skipped, totals))
+    dataset = dataset.filter(lambda group, members, skipped, total: skipped < total)
+    return dataset.map(lambda group, members, skipped, total: (epoch, group, members, skipped))
+
+
 def _interleave(read: Callable[..., tf.data.Dataset], at_a_time: int, ahead: int) -> Callable:
-    # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
+    # Not Dataset.interleave: its threads in TensorFlow 1.15 outlive it, and crash when the session is closed.
     return tf.data.experimental.parallel_interleave(
         read, cycle_length=at_a_time, sloppy=False, prefetch_input_elements=ahead
     )

@@ -9,7 +9,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Optional
 import numpy as np
 import tensorflow as tf
 
-from data import records
+from data import tf_example, tfrecord
 from preprocessing.decoding import MAX_PIXELS
 
 # What is wrong with a record that Python's protocol buffers can read, and TensorFlow's parser cannot.
@@ -66,7 +66,7 @@ def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Opti
 def box_problem(example: tf.train.Example) -> Optional[str]:
     """Why a record cannot be used in training with its bounding boxes; None if it can, or has none."""
     feature = example.features.feature
-    corners = [feature[f'image/object/bbox/{c}'] for c in records.CORNERS]
+    corners = [feature[f'image/object/bbox/{c}'] for c in tf_example.CORNERS]
     if any(corner.WhichOneof('kind') not in (None, 'float_list') for corner in corners):
         return 'bounding boxes that are no fractions: image/object/bbox/* must be floats.'
     if len({len(corner.float_list.value) for corner in corners}) > 1:
@@ -97,7 +97,7 @@ class RecordChecker:
         self._with_boxes = with_boxes
         with tf.Graph().as_default() as graph:
             self._serialized = self._encoded = tf.compat.v1.placeholder(tf.string, [])
-            self._parsed = records.parse(self._serialized, with_boxes)
+            self._parsed = tf_example.parse(self._serialized, with_boxes)
             self._decoded = tf.shape(decode(self._encoded))
         self._session = tf.compat.v1.Session(graph=graph)
 
@@ -135,7 +135,7 @@ class RecordChecker:
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
         """For each record of a file, in order, what tells its problem."""
-        for serialized in records.serialized_in(path):
+        for serialized in tfrecord.serialized_in(path):
             yield functools.partial(self.problem, serialized)
 
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:

@@ -68,7 +68,7 @@ def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator
             f'--data_dir={config.data_dir}: only part of the data is there, and read: {len(missing)} of '
             f'{len(missing) + len(paths)} {split} files are missing, the first is {missing[0]}.'
         )
-    others = records.passed_over(str(config.data_dir), split, paths)
+    others = records.unused_files(str(config.data_dir), split, paths)
     if others:
         more = ', …' if len(others) > _NAMED_AT_MOST else ''
         yield (

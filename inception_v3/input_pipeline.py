@@ -119,7 +119,7 @@ class InputPipeline:
         """
         config = self._config
         paths = self._format.find_shards(config.data_dir, self._split)
-        sizes = records.sizes_of(paths) if self._format.is_read_whole else records.sizes_to_reach(paths)
+        sizes = records.sizes_of(paths) if self._format.is_read_whole else records.expected_sizes(paths)
         records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
         if self._is_training and config.seed is not None:
             return order.ordered(

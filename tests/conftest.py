@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.python.util import deprecation
 
 from console.log import logger
-from data import digits, records
+from data import digits, records, writing
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
@@ -80,7 +80,7 @@ def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
     """A data set of the photographs: two training files and two validation files with the same images."""
     data_dir = str(tmp_path_factory.mktemp('photos'))
     for split in (records.TRAIN, records.VALIDATION):
-        records.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in photos], 2)
+        writing.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in photos], 2)
     DatasetInfo('photos', 'scikit-image', len(photos), len(photos), 6, list('_12345')).write(data_dir)
     return data_dir
 

@@ -408,7 +408,7 @@ def test_an_evaluation_that_diverged_is_not_recorded(copied: Config) -> None:
 def test_files_without_a_record_are_refused(copied: Config, photos: List[Photo], tmp_path: Any, split: str) -> None:
     for name in ('train', 'validation'):
         write_records(tmp_path / 'data', name, [] if name == split else [photo_example(photos[0]).SerializeToString()])
-    with pytest.raises(DataError, match=f'{split}-00000-of-00001: there is not one record in it'):
+    with pytest.raises(DataError, match=f'{split}-00000-of-00001: no records'):
         execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data')))
 
 
@@ -489,7 +489,7 @@ def test_a_run_whose_records_may_all_be_skipped_does_not_begin(
     config = dataclasses.replace(
         copied, data_dir=str(tmp_path / 'bad'), mode='train', train_steps=100, max_bad_records=5
     )
-    with pytest.raises(DataError, match='3 records, all of which --max_bad_records=5 lets be skipped'):
+    with pytest.raises(DataError, match='3 records, and --max_bad_records=5 allows all of them to be skipped'):
         execute(config)
 
 
@@ -504,7 +504,7 @@ def test_each_host_has_records(photos: List[Photo], tmp_path: Any) -> None:
     one = Config(use_tpu=False, data_dir=data_dir)
     check_files(one, 'train', paths)
     two = dataclasses.replace(one, use_tpu=True, tpu='emulated:8x2', num_shards=8)
-    with pytest.raises(DataError, match='train-00001-of-00004 and the others: there is not one record'):
+    with pytest.raises(DataError, match='train-00001-of-00004 and the other files: no records'):
         check_files(two, 'train', paths)
     # The first host evaluates for all.
     check_files(two, 'validation', paths)
@@ -529,7 +529,7 @@ def test_a_truncated_record_file_is_named(copied: Config, photos: List[Photo], t
     path = records.shard_path(str(tmp_path / 'cut'), 'validation', 0, 1)
     os.truncate(path, os.path.getsize(path) - 100)
     config = dataclasses.replace(copied, data_dir=str(tmp_path / 'cut'), mode='eval', max_bad_records=5)
-    with pytest.raises(DataError, match=r'validation-00000-of-00001, record 1: the file is damaged or cut short'):
+    with pytest.raises(DataError, match=r'validation-00000-of-00001, record 1: the file is damaged or truncated'):
         execute(config)
 
 

@@ -1,11 +1,11 @@
-"""What an audit finds: what training would fail of, and what else a user should know."""
+"""The findings of an audit: errors, which make training fail, and warnings."""
 
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from data import record_checker, records
 from data.dataset_info import FILE_NAME
 
-# Places, and other things, that a finding names.
+# The number of places or names that a finding lists.
 NAMED_AT_MOST = 3
 
 Report = Dict[str, Any]
@@ -14,17 +14,17 @@ _BAD_BOXES = 'records whose boxes cannot be used'
 
 
 def judge(report: Report) -> Tuple[List[str], List[str]]:
-    """Judges the report of `data.audit.audit`, as far as it is written.
+    """Derives the findings from the content part of a report of `data.audit.report.audit`.
 
     Returns:
-      The errors, of which training would fail; and the warnings.
+      The errors, which make training fail, and the warnings.
     """
     errors = [error for split in report['splits'] for error in _errors(split, report['splits'][split])]
     warnings = [warning for split in report['splits'] for warning in _warnings(split, report['splits'][split])]
-    warnings += [*_doubts_of_identity(report), *_doubts_of_classes(report), *_doubts_of_copies(report)]
+    warnings += [*_about_identity(report), *_about_classes(report), *_about_duplicates(report)]
     others = report['other_files']
     if others:
-        warnings.append(f'other files, which are not looked at: {len(others):,}: {_listed(others)}')
+        warnings.append(f'other files, which are not read: {len(others):,}: {_listed(others)}')
     return errors, warnings
 
 
@@ -34,13 +34,13 @@ def _errors(split: str, described: Report) -> List[str]:
     if bad_files['count'] > len(errors):
         errors.append(f'{split} files that cannot be read to their end: {bad_files["count"]:,}.')
     if described['files'] and not described['records']:
-        errors.append(f'there is not one record in the {split} files.')
+        errors.append(f'the {split} files have no records.')
     kinds = [
         ('bad_fields', 'records that cannot be used', 'Training stops at them'),
         (
             'undecodable',
             'images that cannot be decoded',
-            'Training stops at them, or, in a damaged JPEG, at crops that reach the damage',
+            'Training stops at them; in a damaged JPEG, at crops that include the damage',
         ),
     ]
     if split == records.TRAIN:
@@ -49,7 +49,7 @@ def _errors(split: str, described: Report) -> List[str]:
         found = described[key]
         if found['count']:
             errors.append(
-                f'{split} {what}: {found["count"]:,}. {consequence}, unless --max_bad_records allows as many. '
+                f'{split} {what}: {found["count"]:,}. {consequence}, unless --max_bad_records allows for them. '
                 + _named(found)
             )
     return errors
@@ -60,74 +60,74 @@ def _warnings(split: str, described: Report) -> List[str]:
     missing, contradictions, boxes = (described[key] for key in ('missing_files', 'contradictions', 'boxes'))
     if missing:
         all_files = len(missing) + described['files']
-        warnings.append(f'{split} files that are missing: {len(missing):,} of {all_files:,}: {_listed(missing)}')
+        warnings.append(f'missing {split} files: {len(missing):,} of {all_files:,}: {_listed(missing)}')
     expected = described['records_expected']
     if expected not in (None, described['records']):
         warnings.append(f'{split} records: {described["records"]:,}; {FILE_NAME} says {expected:,}.')
     if contradictions['count']:
         warnings.append(
-            f'{split} records that say what is not true of their image: {contradictions["count"]:,}. Training does not '
-            f'mind. {_named(contradictions)}'
+            f'{split} records whose fields contradict their image: {contradictions["count"]:,}. Training ignores these '
+            f'fields. {_named(contradictions)}'
         )
     bad_boxes = described['bad_boxes']
     if bad_boxes['count'] and split != records.TRAIN:
-        warnings.append(f'{split} {_BAD_BOXES}: {bad_boxes["count"]:,}. Evaluation does not mind. {_named(bad_boxes)}')
-    # That many images have no box is as it should be.
+        warnings.append(f'{split} {_BAD_BOXES}: {bad_boxes["count"]:,}. Evaluation ignores boxes. {_named(bad_boxes)}')
+    # Images without boxes are normal.
     partial = [
         f'{field} ({count:,})'
         for field, count in described['fields'].items()
         if count < described['records'] and not field.startswith('image/object/')
     ]
     if partial:
-        warnings.append(f'fields that not all of the {described["records"]:,} {split} records have: {_listed(partial)}')
+        warnings.append(f'fields that some of the {described["records"]:,} {split} records lack: {_listed(partial)}')
     if boxes['in_pixels'] or boxes['empty']:
         warnings.append(
-            f'{split} boxes in pixels, and not in fractions of the image: {boxes["in_pixels"]:,} of '
-            f'{boxes["boxes"]:,}; without any area: {boxes["empty"]:,}. With --use_annotated_bbox they count for '
-            'nothing, and an image that has no other is not cropped.'
+            f'{split} boxes in pixels instead of fractions of the image: {boxes["in_pixels"]:,} of '
+            f'{boxes["boxes"]:,}; without area: {boxes["empty"]:,}. --use_annotated_bbox ignores them, and does '
+            'not crop an image without other boxes.'
         )
     if boxes['out_of_range']:
         warnings.append(
-            f'{split} boxes that reach over the edge of their image, and are cut off there: '
+            f'{split} boxes that extend beyond their image, and are clipped: '
             f'{boxes["out_of_range"]:,} of {boxes["boxes"]:,}.'
         )
     return warnings
 
 
-def _doubts_of_identity(report: Report) -> List[str]:
+def _about_identity(report: Report) -> List[str]:
     prints = report['fingerprint']
     if prints['agree'] is False:
         return [f'{FILE_NAME} has the fingerprint of other data: {prints["dataset_json"]}.']
     if report['name'] is None:
         flags = {'--num_train_images': records.TRAIN, '--num_eval_images': records.VALIDATION}
         counts = {flag: report['splits'][split]['records'] for flag, split in flags.items()}
-        # A run takes no 0, and that there is not one record is a finding of its own.
+        # The flags do not allow 0; a split without records is a finding of its own.
         given = ' '.join(f'{flag}={count}' for flag, count in counts.items() if count)
         return [
-            f'no {FILE_NAME} that can be read: a run takes the numbers of images and classes for those of ImageNet. '
-            f'Give {given}{", and " if given else ""}--num_classes.'
+            f'no readable {FILE_NAME}: a run assumes the numbers of images and classes of ImageNet. '
+            f'Pass {given}{" and " if given else ""}--num_classes.'
         ]
     return []
 
 
-def _doubts_of_classes(report: Report) -> List[str]:
-    # Label 0 is the background, which images seldom show.
+def _about_classes(report: Report) -> List[str]:
+    # Label 0 is the background, which most data sets have no images of.
     classes = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
     kinds: Dict[str, List[str]] = {}
     for c in classes:
         trained, validated = bool(c[records.TRAIN]), bool(c[records.VALIDATION])
         what = {
-            (False, True): 'classes that are never trained, and have validation images',
+            (False, True): 'classes with validation images and without training images',
             (False, False): 'classes without images',
             (True, False): 'classes without validation images',
         }.get((trained, validated))
-        # A split that is not there is a finding of its own.
+        # A missing split is a finding of its own.
         if what and (trained or validated or report['splits'][records.TRAIN]['records']):
             kinds.setdefault(what, []).append(f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else ''))
     return [f'{what}: {len(found):,}: {_listed(found)}' for what, found in kinds.items()]
 
 
-def _doubts_of_copies(report: Report) -> List[str]:
+def _about_duplicates(report: Report) -> List[str]:
     copies = report['duplicates']
     train, validation = records.TRAIN, records.VALIDATION
 
@@ -140,24 +140,24 @@ def _doubts_of_copies(report: Report) -> List[str]:
     def within(group: Sequence[Report], split: str) -> List[Report]:
         return [place for place in group if place['split'] == split]
 
-    # With the places of a group that show it, if there are several.
+    # Each kind with a function that selects the places of a group that show it.
     kinds: Tuple[Tuple[int, str, Callable[[Sequence[Report]], List[Report]]], ...] = (
         (copies['of_several_labels'], 'images under several labels', lambda group: differing(group, 'label')),
         (
             copies['between'],
-            'validation images that are training images, too, and flatter the result',
+            'validation images that are also training images, which overstates the accuracy',
             lambda group: differing(group, 'split'),
         ),
         (copies[train], f'{train} images that are copies of others', lambda group: within(group, train)),
         (copies[validation], f'{validation} images that are copies of others', lambda group: within(group, validation)),
     )
-    doubts = []
+    findings = []
     for count, what, showing in kinds:
         if count:
             examples = [shown for shown in map(showing, copies['first']) if len(shown) > 1][:NAMED_AT_MOST]
             places = [' = '.join(f'{p["path"]}, record {p["position"]}' for p in g[:NAMED_AT_MOST]) for g in examples]
-            doubts.append(f'{what}: {count:,}, such as {"; ".join(places)}')
-    return doubts
+            findings.append(f'{what}: {count:,}, such as {"; ".join(places)}')
+    return findings
 
 
 def _at(place: Report) -> str:

@@ -1,4 +1,4 @@
-"""What is in one file of a data set: the part of the audit that many processes do at the same time."""
+"""The audit of one file of a data set, which runs in several processes at the same time."""
 
 import collections
 import os
@@ -15,31 +15,31 @@ from data.image_header import ImageHeader, read_header
 from data.split import digest
 from preprocessing.decoding import decode_image
 
-# Bad records that are named in full; the rest are counted.
+# Bad records of a kind that are listed; the others are only counted.
 LISTED_AT_MOST = 1000
-# The format of what has no header.
+# The format of an image without a known header.
 UNKNOWN = 'unknown'
-# In place of a number of records: no more are to be read.
+# In the place of the shared number of records: stop reading.
 STOP = -1
 
-# A corner beyond this is no fraction of the image that was rounded badly, but a number of pixels.
+# A coordinate above this is a number of pixels, not an imprecise fraction of the image.
 _PIXELS_FROM = 2.0
-# Records between two reports of progress.
+# Records between two updates of the progress.
 _PROGRESS_EVERY = 100
 
-# What is kept of each image that has a label: 64 bits of its digest (that two of 14 million images share them by chance
-# is one case in 180,000), its position in the file, its label, its size in pixels (0: unknown), its bytes.
+# Stored for each image that has a label: 64 bits of its digest (the probability that two of 14 million images share
+# them by chance is 1 in 180,000), its position in the file, its label, its size in pixels (0: unknown), its bytes.
 IMAGE = np.dtype([('digest', 'u8'), ('position', 'i8'), ('label', 'i8'), ('size', 'i8', 2), ('bytes', 'i8')])
 
 
 class BoxCounts(NamedTuple):
-    """Bounding boxes; each of the bad ones is counted once, for the first that is wrong with it.
+    """Numbers of bounding boxes. A bad box counts once, for its first problem.
 
     Attributes:
-      boxes: how many there are.
-      in_pixels: have corners far outside the image: they are no fractions of it.
-      empty: have no area inside the image.
-      out_of_range: reach over the image's edge, where they are cut off.
+      boxes: all boxes.
+      in_pixels: boxes with corners far outside the image, which are not fractions of it.
+      empty: boxes without area inside the image.
+      out_of_range: boxes that extend beyond the image's edge, and are clipped there.
     """
 
     boxes: int = 0
@@ -48,11 +48,11 @@ class BoxCounts(NamedTuple):
     out_of_range: int = 0
 
     def __add__(self, other: tuple) -> 'BoxCounts':
-        return BoxCounts(*(mine + others for mine, others in zip(self, other)))
+        return BoxCounts(*(own + added for own, added in zip(self, other)))
 
 
 class Listed(NamedTuple):
-    """Records that have something in common: how many, and the first of them."""
+    """Records with a problem of one kind: their number, and the first of them."""
 
     total: int = 0
     first: Tuple[record_checker.BadRecord, ...] = ()
@@ -63,20 +63,20 @@ class Listed(NamedTuple):
 
 
 class ShardAudit(NamedTuple):
-    """What is in one file, or in several: those of the parts, summed in their order, are the whole's.
+    """The content of one file or several. The sum over files, in their order, is the content of all.
 
     Attributes:
-      records: how many records could be read.
-      fields: how many of them have each field.
-      formats: how many images there are of each kind.
+      records: the number of readable records.
+      fields: the number of records with each field.
+      formats: the number of images of each kind.
       fingerprint: of the images that have a label.
-      images: the same, an array of `IMAGE` for each file.
-      boxes: counts of bounding boxes.
-      bad_fields: records that training cannot use because of their fields, other than boxes.
-      bad_boxes: records that training cannot use because of their boxes, if it is to use these.
+      images: these images, an array of `IMAGE` for each file.
+      boxes: numbers of bounding boxes.
+      bad_fields: records that training cannot use because of a field other than the boxes.
+      bad_boxes: records that training with boxes cannot use because of their boxes.
       undecodable: records whose image cannot be decoded.
-      contradictions: records that say something else of their image than its header; they can be used.
-      bad_files: files that cannot be read to their end, and from which record on.
+      contradictions: usable records whose fields contradict their image's header.
+      bad_files: files that cannot be read to their end, each with the position of its first unreadable record.
     """
 
     records: int
@@ -92,7 +92,7 @@ class ShardAudit(NamedTuple):
     bad_files: Listed
 
     def __add__(self, other: tuple) -> 'ShardAudit':
-        return ShardAudit(*(mine + others for mine, others in zip(self, other)))
+        return ShardAudit(*(own + added for own, added in zip(self, other)))
 
 
 NOTHING = ShardAudit(
@@ -111,13 +111,13 @@ NOTHING = ShardAudit(
 
 
 class ShardAuditor:
-    """Reads files and counts what is in them.
+    """Reads files and records their content.
 
     Args:
-      data_format: of `data.formats.FORMATS`.
+      data_format: the format of the files, of `data.formats.FORMATS`.
       num_classes: labels must be below it.
-      decode: decode every image, and not only those whose header or end is not as it should be.
-      progress: a shared number, to which the records that have been read are added.
+      decode: decode every image, instead of only those with an unusual header or without an end.
+      progress: a number shared by the processes, incremented by the records that have been read.
     """
 
     def __init__(self, data_format: str, num_classes: int, decode: bool, progress: Any):
@@ -128,7 +128,7 @@ class ShardAuditor:
         self._checker = FORMATS[data_format].checker(num_classes, decode_image, False)
 
     def audit(self, path: str) -> ShardAudit:
-        """Reads one file; what is wrong with it is part of the result."""
+        """Reads one file; its problems are part of the result."""
         fields: Counter[str] = collections.Counter()
         formats: Counter[str] = collections.Counter()
         images: List[tuple] = []
@@ -160,7 +160,7 @@ class ShardAuditor:
                 if problem:
                     undecodable.append(entry.bad_record(path, problem))
                 elif header:
-                    contradiction = contradiction_of(entry.said, header)
+                    contradiction = contradiction_of(entry.claimed, header)
                     if contradiction:
                         contradictions.append(entry.bad_record(path, contradiction))
                 if entry.label is not None:
@@ -192,19 +192,19 @@ def _listed(found: List[record_checker.BadRecord]) -> Listed:
     return Listed(len(found), tuple(found[:LISTED_AT_MOST]))
 
 
-def contradiction_of(said: Dict[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
-    """What a record says otherwise than its image; None if the two agree, or it says nothing."""
-    size = said.get('width', header.width), said.get('height', header.height)
+def contradiction_of(claimed: Dict[str, Union[int, str]], header: ImageHeader) -> Optional[str]:
+    """The first contradiction between a record's claims and its image's header, in words; None if there is none."""
+    size = claimed.get('width', header.width), claimed.get('height', header.height)
     if size != (header.width, header.height):
-        return f'it says {size[0]} x {size[1]} pixels; the image has {header.width} x {header.height}.'
-    named = str(said.get('format', header.format))
+        return f'its fields say {size[0]} x {size[1]} pixels; the image has {header.width} x {header.height}.'
+    named = str(claimed.get('format', header.format))
     if named.upper().replace('JPG', 'JPEG') != header.format:
-        return f'it says {shown(repr(named))}; the image is a {header.format}.'
+        return f'its fields say {shown(repr(named))}; the image is a {header.format}.'
     return None
 
 
 def count_boxes(boxes: np.ndarray) -> BoxCounts:
-    """Counts boxes, float [boxes, 4], each ymin, xmin, ymax, xmax, and the bad ones among them."""
+    """Counts the good and the bad ones among boxes, float [boxes, 4], each ymin, xmin, ymax, xmax."""
     if not len(boxes):
         return BoxCounts()
     in_pixels = (np.abs(boxes) > _PIXELS_FROM).any(axis=1)
@@ -214,21 +214,21 @@ def count_boxes(boxes: np.ndarray) -> BoxCounts:
     return BoxCounts(len(boxes), int(in_pixels.sum()), int(empty.sum()), int(out_of_range.sum()))
 
 
-# The auditor of a process that does nothing else.
+# The auditor of a worker process.
 _auditor: Optional[ShardAuditor] = None
 
 
 def start_process(data_format: str, num_classes: int, decode: bool, progress: Any) -> None:
-    """Makes a process ready for `audit_in_process`; the arguments are `ShardAuditor`'s."""
+    """Prepares a worker process for `audit_in_process`; the arguments are those of `ShardAuditor`."""
     global _auditor
-    # The process that started this one is interrupted, too, and ends it.
+    # Ctrl-C also interrupts the parent process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # TensorFlow and libjpeg write there of every broken image, and could not say which.
+    # TensorFlow and libjpeg report every damaged image on standard error, without its name.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     _auditor = ShardAuditor(data_format, num_classes, decode, progress)
 
 
 def audit_in_process(path: str) -> ShardAudit:
-    """Audits a file in a process that `start_process` has made ready."""
+    """Audits a file in a worker process that `start_process` has prepared."""
     assert _auditor is not None
     return _auditor.audit(path)

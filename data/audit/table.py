@@ -1,4 +1,4 @@
-"""The report of an audit in a terminal."""
+"""Prints the report of an audit as tables."""
 
 from typing import Any, Dict, List, Tuple
 
@@ -10,19 +10,19 @@ from rich.table import Table
 from data import records
 from data.audit.findings import NAMED_AT_MOST
 
-# Classes that are all shown; of more, those with the fewest and with the most training images.
+# The largest number of rows for classes. Of more classes, those with the fewest and the most images are shown.
 _CLASSES_SHOWN = 24
 _BAR_WIDTH = 24
-# Where the output is no terminal.
+# The width of the output if it is not a terminal.
 _PLAIN_WIDTH = 120
-# Places of bad records that are shown of each kind.
+# The number of bad records that are shown, of each kind.
 _PLACES_SHOWN = 20
 
 Report = Dict[str, Any]
 
 
 def print_report(report: Report) -> None:
-    """Prints the report that `data.audit.audit` returned, on standard output."""
+    """Prints the report of `data.audit.report.audit` on standard output."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PLAIN_WIDTH)
@@ -34,12 +34,12 @@ def print_report(report: Report) -> None:
         console.print(f'{label:<12}{escape(value)}', soft_wrap=True)
     for kind, colour in (('error', 'red'), ('warning', 'yellow')):
         for text in report[f'{kind}s']:
-            # A long path stays whole, to be copied.
+            # Without line breaks in a long path, so that it can be copied.
             console.print(f'[{colour}]{kind:<8}[/{colour}] {escape(text)}', soft_wrap=True)
     _print_places(console, report['splits'])
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
     if report['can_be_trained_on'] and not report['decoded']:
-        verdict += ', as far as headers tell (--decode makes sure)'
+        verdict += ' according to image headers (--decode checks the whole images)'
     found = ', '.join(
         f'{len(report[f"{kind}s"])} {kind}{"s" * (len(report[f"{kind}s"]) > 1)}'
         for kind in ('error', 'warning')
@@ -120,9 +120,9 @@ def _identity(report: Report) -> List[Tuple[str, str]]:
 
 
 def _print_places(console: Console, splits: Report) -> None:
-    """Where the records are that have to be mended."""
+    """Prints the positions of the bad records."""
     for key, title in (('bad_fields', 'bad fields'), ('bad_boxes', 'bad boxes'), ('undecodable', 'undecodable')):
-        # The findings name the first few.
+        # The findings list the first few.
         found = [place for split in splits.values() for place in split[key]['first'][NAMED_AT_MOST:]]
         for place in found[:_PLACES_SHOWN]:
             text = f'{place["path"]}, record {place["position"]}: {place["problem"]}'

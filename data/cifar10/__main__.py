@@ -1,19 +1,22 @@
-"""CIFAR-10 as the published example of streaming has it: 1,280,000 + 50,000 images in 640 + 50 tar shards.
+"""Converts CIFAR-10 to the tar shards of the published streaming example.
+
+They are 640 shards with 1,280,000 training images, and 50 with 50,000 validation images:
 
   python -m data.cifar10 cifar-10-binary.tar.gz --data_dir=cifar10
 
-The source is an archive as it is published, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it
-unpacks to. Both versions give the same shards, to the byte. Classes are numbered from 1 on; 0 is the background.
+The source is an archive as published, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks
+to. Both versions give the same shards, byte for byte. Classes are numbered from 1 on; 0 is the background.
 
-The example calls its images upsampled. Here the 50,000 training and 10,000 test images are repeated, 25.6 and 5 times:
-in whole rounds, each in another order, and a last one of as many images of each class.
+The published data set has more images than CIFAR-10, called upsampled. Here the 50,000 training images are repeated
+25.6 times, and the 10,000 test images 5 times. Each repetition has another order. The last, partial one has the same
+number of images of each class.
 
-Pixels stay 32 x 32, in PNG files, which lose nothing, about 5 GB in all; the input pipeline resizes what it crops. The
-example's speed, 1,522 images/s on each core of a TPU v3, is that of small images. --size=224 upsamples the pixels, too,
-bicubically, to JPEG files of quality 95, about 12 GB, as does any other size.
+Images stay 32 x 32 pixels, in lossless PNG files, about 5 GB in all; the input pipeline resizes its crops. The
+published speed, 1,522 images/s on each core of a TPU v3, is for small images. --size=224, or another size, upsamples
+the pixels bicubically, to JPEG files of quality 95, about 12 GB for 224.
 
-A conversion that was stopped goes on with the same command: finished shards are kept. Each image is encoded once, on
-all cores, and kept in memory for its copies.
+An interrupted conversion resumes with the same command: finished shards are kept. Each image is encoded once, on all
+cores, and stays in memory for its repetitions.
 """
 
 import argparse
@@ -21,7 +24,6 @@ import functools
 import io
 import json
 import os
-import signal
 import sys
 import tarfile
 from typing import Callable, Dict, List
@@ -29,21 +31,24 @@ from typing import Callable, Dict, List
 import numpy as np
 import tensorflow as tf
 
+from console import program
+from console.errors import EXIT_CODES
+from console.screen import Screen
 from data import conversion, records, remote
 from data.cifar10 import source as cifar10_source
 from data.cifar10.source import CLASSES, SIDE, Cifar10
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.records import DataError
-from data.tar import layout as tar_layout
+from data.tar.files import shard_path
 from data.tar_shards import add_sample
 
 IMAGES = {records.TRAIN: 1280000, records.VALIDATION: 50000}
 SHARDS = {records.TRAIN: 640, records.VALIDATION: 50}
-# Of an upsampled image more is a waste of disk, and of the 50,000 in memory.
+# Larger upsampled images would only take disk space, and memory for 50,000 of them.
 LARGEST_SIZE = 512
 _JPEG_QUALITY = 95
-# Images that are handed to TensorFlow at a time.
+# Images per call of TensorFlow.
 _BATCH = 500
 _SETTINGS_NAME = 'settings.json'
 
@@ -51,21 +56,22 @@ Say = Callable[[str], None]
 
 
 def repeated(labels: np.ndarray, count: int) -> np.ndarray:
-    """Repeats images until there are as many as are wanted: all of them equally often, and all classes.
+    """Repeats images up to a number, every image and every class equally often.
 
     Args:
       labels: int [originals], their classes.
-      count: how many there are to be.
+      count: the number of images.
 
     Returns:
-      int64 [count], the original that each is: round after round of all, each in an order that mixes the classes, and
-      the last of some, of whose classes none has more than another has by two; the same each time.
+      int64 [count], the indices of the originals: all of them in each repetition, in another order that mixes the
+      classes, and some in the last one, where the classes' numbers differ by less than two. The result is always the
+      same.
     """
     rounds, rest = divmod(count, len(labels))
     orders = [np.random.RandomState(number).permutation(len(labels)) for number in range(rounds + 1)]
     last = orders.pop()
     of_class = [last[labels[last] == label] for label in np.unique(labels)]
-    # One of each class, then another of each, and so on.
+    # Takes one image of each class in turn.
     dealt = [original for place in range(len(last)) for original in (c[place] for c in of_class if place < len(c))]
     chosen = np.zeros(len(labels), bool)
     chosen[dealt[:rest]] = True
@@ -75,19 +81,19 @@ def repeated(labels: np.ndarray, count: int) -> np.ndarray:
 def convert(
     source: Cifar10, data_dir: str, size: int, images: Dict[str, int], shards: Dict[str, int], say: Say
 ) -> None:
-    """Writes CIFAR-10 as tar shards, or goes on with what was begun.
+    """Converts CIFAR-10 to tar shards, or resumes a conversion.
 
     Args:
       source: the data set.
-      data_dir: a folder, local or remote: new, empty, or begun by this.
-      size: height and width of the images, in pixels: `SIDE` for those that they have.
-      images: how many each split is to have.
-      shards: the number of shards of each split, at most as many.
-      say: is told what happens, in lines.
+      data_dir: a local or remote folder: new, empty, or of an unfinished conversion.
+      size: height and width of the images, in pixels: `SIDE` for the original ones.
+      images: the number of images of each split.
+      shards: the number of shards of each split, at most the number of images.
+      say: called with messages about the progress.
 
     Raises:
-      DataError: the folder holds something else, or a shard cannot be written. What was finished is kept.
-      RemoteError: a remote file is refused, or cannot be reached. What was finished is kept.
+      DataError: the folder holds other files, or a shard cannot be written. Finished shards are kept.
+      RemoteError: access to a remote file is denied, or the store cannot be reached. Finished shards are kept.
     """
     settings = {'CIFAR-10': f'that of SHA-256 {source.digest[:12]}', '--size': str(size)}
     for what, numbers in (('images', images), ('shards', shards)):
@@ -95,7 +101,7 @@ def convert(
     finished = conversion.settings_in(os.path.join(data_dir, conversion.REPORT_NAME))
     if finished is not None:
         conversion.check_same(data_dir, finished, settings)
-        say(f'{data_dir}: was finished before')
+        say(f'{data_dir}: already finished')
         return
     work_dir = os.path.join(data_dir, conversion.WORK_FOLDER)
     settings_path = os.path.join(work_dir, _SETTINGS_NAME)
@@ -104,9 +110,9 @@ def convert(
         conversion.check_same(data_dir, begun, settings)
     else:
         conversion.make_dir(data_dir, work_dir)
-    told = json.dumps({'settings': settings}).encode()
+    report = json.dumps({'settings': settings}).encode()
     with conversion.alone_in(work_dir):
-        _write(settings_path, told, work_dir)
+        _write(settings_path, report, work_dir)
         written = [_write_split(source, split, data_dir, size, images[split], shards[split], say) for split in IMAGES]
         info = DatasetInfo(
             name='cifar10',
@@ -118,8 +124,8 @@ def convert(
             fingerprint=fingerprint(*written),
         )
         info.write(data_dir)
-        # The last: where it is, all is finished.
-        _write(os.path.join(data_dir, conversion.REPORT_NAME), told, work_dir)
+        # Written last: it marks the conversion as finished.
+        _write(os.path.join(data_dir, conversion.REPORT_NAME), report, work_dir)
         tf.io.gfile.rmtree(work_dir)
     say(
         f'{info.train_images:,} training and {info.validation_images:,} validation images of {CLASSES} classes in '
@@ -130,14 +136,14 @@ def convert(
 def _write_split(
     source: Cifar10, split: str, data_dir: str, size: int, count: int, shards: int, say: Say
 ) -> SplitFingerprint:
-    """Writes the shards of a split that are not there, and returns the fingerprint of all."""
+    """Writes the missing shards of a split, and returns the fingerprint of the whole split."""
     images = source.splits[split]
     originals = repeated(images.labels, count)
-    paths = [tar_layout.shard_path(data_dir, split, shard, shards) for shard in range(shards)]
+    paths = [shard_path(data_dir, split, shard, shards) for shard in range(shards)]
     present = set(remote.names_in(data_dir) or ())
     if os.path.basename(paths[0]) in present:
         done = sum(os.path.basename(path) in present for path in paths)
-        say(f'{done:,} of {shards:,} {split} shards were finished before')
+        say(f'{done:,} of {shards:,} {split} shards are already finished')
     used = np.unique(originals)
     with conversion.progress() as start:
         move = start(f'encoding {split} images', len(used))
@@ -165,7 +171,7 @@ def _write(path: str, content: bytes, work_dir: str) -> None:
         conversion.write_whole(path, content, work_dir)
     except tf.errors.OpError as error:
         raise DataError(
-            f'{path}: cannot be written: {error.message}. What is finished is kept, and the same command goes on.'
+            f'{path}: cannot be written: {error.message}. The same command resumes and keeps finished files.'
         )
 
 
@@ -174,7 +180,7 @@ def _extension(size: int) -> str:
 
 
 def _encode(pixels: np.ndarray, size: int, move: conversion.Progress) -> List[bytes]:
-    """The files of images, uint8 [images, 32, 32, 3], encoded on all cores."""
+    """Encodes images, uint8 [images, 32, 32, 3], on all cores, and returns the bytes of their files."""
     cores = len(os.sched_getaffinity(0))
     with tf.Graph().as_default() as graph:
         batch = tf.compat.v1.placeholder(tf.uint8, [None, SIDE, SIDE, 3])
@@ -195,15 +201,18 @@ def _encode(pixels: np.ndarray, size: int, move: conversion.Progress) -> List[by
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog='python -m data.cifar10', description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog='python -m data.cifar10',
+        description=__doc__,
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('source', help='the archive, or the folder that it unpacks to')
+    parser.add_argument('source', help='the archive, or the folder that it unpacks to; local, gs:// or s3://')
     parser.add_argument('--data_dir', required=True, help='the folder to make, for the shards; local, gs:// or s3://')
     parser.add_argument(
         '--size',
         type=int,
         default=SIDE,
-        help=f'height and width of the images, in pixels, {SIDE} to {LARGEST_SIZE} (default {SIDE}: as they are)',
+        help=f'height and width of the images, in pixels, {SIDE} to {LARGEST_SIZE} (default {SIDE}: the original size)',
     )
     for split, number in IMAGES.items():
         parser.add_argument(f'--{split}_images', type=int, default=number, help=f'{split} images (default {number:,})')
@@ -212,8 +221,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> None:
-    """Converts what is named on the command line."""
+def main() -> int:
+    """Converts the source named on the command line."""
     parser = _parser()
     arguments = parser.parse_args()
     images, shards = (
@@ -226,21 +235,15 @@ def main() -> None:
             parser.error(
                 f'--{split}_shards={shards[split]}: must be at least 1, and at most --{split}_images={images[split]}.'
             )
-    # What a machine sends when it is shut down.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    code, message = 0, ''
-    try:
-        source = cifar10_source.read(arguments.source)
-        convert(source, arguments.data_dir, arguments.size, images, shards, lambda line: print(line, file=sys.stderr))
-    except KeyboardInterrupt:
-        code, message = 130, 'interrupted; the same command goes on, and keeps what is finished'
-    except remote.UnreachableError as error:
-        code, message = 1, str(error)
-    except (DataError, remote.RemoteError) as error:
-        code, message = 2, str(error)
-    if code:
-        parser.exit(code, f'{parser.prog}: {message}\n')
+
+    def command(screen: Screen) -> None:
+        with conversion.resumable():
+            source = cifar10_source.read(arguments.source)
+            say = functools.partial(print, file=sys.stderr)
+            convert(source, arguments.data_dir, arguments.size, images, shards, say)
+
+    return program.run(command, f'interrupted; {conversion.RESUMABLE}')
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

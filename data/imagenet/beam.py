@@ -1,6 +1,6 @@
-"""Apache Beam in a process group of its own: however a conversion ends, all of its processes do, and without a word.
+"""Runs Apache Beam in a process group of its own, which ends with the conversion, silently.
 
-Beam's local processes would outlive a killed program for a while, and each would show tracebacks when interrupted.
+Otherwise, Beam's local processes outlive a killed program for a while, and show tracebacks when they are interrupted.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import tempfile
 import threading
 from typing import Sequence
 
+from console.errors import RetryableError
 from data.imagenet import shards as imagenet_shards
 from data.records import DataError
 
@@ -22,24 +23,23 @@ DIRECT_RUNNER = 'DirectRunner'
 _PROCESS_DIED = 3
 
 
-class BeamError(Exception):
-    """Beam failed, for another reason than the conversion's own."""
+class BeamError(RetryableError):
+    """Beam failed for a reason other than an error of the conversion."""
 
 
 def check(runner: str, options: Sequence[str]) -> None:
-    """Makes sure that Beam is there and takes its options, before anything begins.
+    """Checks that Beam is installed and knows its options, before the conversion begins.
 
     Args:
       runner: the name of Beam's runner.
       options: Beam's options, as on a command line.
 
     Raises:
-      DataError: something has to be installed, or there is no such runner or option.
-      SystemExit: an option has no such value; Beam has said so.
+      DataError: a package must be installed, or there is no such runner or option.
+      SystemExit: the value of an option is invalid; Beam has printed a message.
     """
     try:
         import apache_beam.runners
-        import rich  # noqa: F401
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
         raise DataError(f"{str(error.name).partition('.')[0]} is not installed: pip install '.[data]'.")
@@ -49,30 +49,30 @@ def check(runner: str, options: Sequence[str]) -> None:
         raise DataError(f'--runner={runner}: {error}')
     given = PipelineOptions([*options])
     unknown = set(given.get_all_options(retain_unknown_options=True)) - set(given.get_all_options())
-    # The runners of clusters have options that are not known here.
+    # The runners of clusters have options that Beam itself does not know.
     if unknown and runner == DIRECT_RUNNER:
         raise DataError(f'-- {" ".join(options)}: Beam has no option --{", --".join(sorted(unknown))}.')
 
 
 def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-    """Calls `imagenet_shards.convert` for each shard.
+    """Runs `shards.convert` for each shard.
 
     Args:
       runner: the name of Beam's runner.
       options: Beam's options, as on a command line.
       shards: the names of the record files.
-      data_dir: where they are to be.
-      work_dir: where their plans are.
+      data_dir: the folder of the record files.
+      work_dir: the folder of their plans.
 
     Raises:
-      BeamError: it failed.
+      BeamError: Beam failed.
     """
     with tempfile.TemporaryDirectory(prefix='beam-') as temporary:
         environment = {
             **os.environ,
-            # Beam leaves folders there.
+            # Beam does not delete its temporary folders.
             'TMPDIR': temporary,
-            # What `console.tensorflow_settings` keeps quiet is said before that can be loaded, in Beam's processes.
+            # Beam's processes show these warnings before `console.tensorflow_settings` can silence them.
             'PYTHONWARNINGS': 'ignore:Python 3.7 is no longer supported',
         }
         with open(os.path.join(temporary, 'log'), 'w+', errors='replace') as log:
@@ -95,34 +95,34 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             log.seek(0)
-            said = log.read()
-    reason = next((line for line in reversed(said.split('\n')) if line.strip()), f'exit code {code}')
+            output = log.read()
+    reason = next((line for line in reversed(output.split('\n')) if line.strip()), f'exit code {code}')
     if code == _PROCESS_DIED:
-        reason = 'one of its processes was killed, perhaps for want of memory; fewer --processes take less'
+        reason = 'one of its processes was killed, perhaps because memory ran out; lower --processes to use less'
     if code:
         with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
-            kept.write(said)
+            kept.write(output)
         raise BeamError(
-            f'Apache Beam failed: {reason} (all that it said is in {kept.name}). The same command goes on, and keeps '
-            'what is finished.'
+            f'Apache Beam failed: {reason} (its output is in {kept.name}). The same command resumes and keeps '
+            'finished files.'
         )
 
 
 def main() -> None:
-    """Runs what is asked for on the standard input, for as long as that stays open."""
+    """Runs the pipeline that is requested on standard input, until that is closed."""
     runner, options, shards, data_dir, work_dir = json.loads(sys.stdin.readline())
 
-    def end_with_the_program() -> None:
+    def end_with_parent() -> None:
         sys.stdin.read()
         os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=end_with_the_program, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability import local_job_service
 
     class Worker(local_job_service.SubprocessSdkWorker):
-        """A local process whose untimely end is not waited out: Beam would, for ever."""
+        """A local process whose crash ends the pipeline: Beam would wait for it forever."""
 
         def run(self) -> None:
             try:

@@ -1,4 +1,4 @@
-"""Which of ImageNet's images goes into which record file, with which label and boxes: decided once, and kept."""
+"""The plan of a conversion of ImageNet: the record file, label and boxes of each image, stored before it begins."""
 
 import collections
 import dataclasses
@@ -17,23 +17,24 @@ from data.imagenet import shards as imagenet_shards
 from data.imagenet import source as imagenet_source
 from data.imagenet.shards import PlannedImage
 from data.imagenet.source import AnnotatedBox, Image
-from data.records import Box, DataError
+from data.records import DataError
+from data.tf_example import Box
 
 _FILE_NAME = 'plan.json'
 _SYNSET_LENGTH = len('n01440764')
-# Between two calls of a function that is told how far it is.
-_TOLD_EVERY = 1000
+# Items between two updates of the progress.
+_PROGRESS_EVERY = 1000
 
 
 class Source(NamedTuple):
-    """Where ImageNet's parts are; `imagenet_source` says in what forms.
+    """The paths of ImageNet's parts; `data.imagenet.source` describes their forms.
 
     Attributes:
       train: training images.
       validation: validation images.
-      validation_labels: their classes, if they do not lie in a folder per class.
-      bounding_boxes: of images of either split.
-      synset_names: the names of classes; None for those of the development kit, if that has the labels, or else the
+      validation_labels: the classes of the validation images, if they are not in a folder per class.
+      bounding_boxes: bounding boxes of images of either split.
+      synset_names: the names of classes. None: from the development kit if that is `validation_labels`, otherwise the
         synsets themselves.
     """
 
@@ -46,15 +47,15 @@ class Source(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is to be done. The images of each shard are in a file of its own, for `imagenet_shards.convert`.
+    """The plan of a conversion. The images of each shard are in a file of its own, for `shards.convert`.
 
     Attributes:
-      settings: what it was made from, by flag.
-      shards: the number of images by the name of the record file.
-      class_names: the names by label, that of the background first.
-      boxes: how many bounding boxes are written, how many were changed, and how many left out.
-      foreign: files in the places of the images that are none.
-      bad_annotations: annotations that cannot be used.
+      settings: the parts and options that it was made from, by flag.
+      shards: the number of images, by the name of the record file.
+      class_names: the names by label; the first is the background's.
+      boxes: the numbers of bounding boxes that are written, changed and left out.
+      foreign: files among the images that are not images.
+      bad_annotations: invalid annotations.
     """
 
     settings: Dict[str, str]
@@ -69,22 +70,22 @@ class Plan:
         return {shard: images for shard, images in self.shards.items() if shard.startswith(f'{split}-')}
 
     def write(self, work_dir: str) -> None:
-        """Keeps the plan."""
+        """Stores the plan in a work folder."""
         imagenet_shards.write_json(os.path.join(work_dir, _FILE_NAME), dataclasses.asdict(self))
 
 
 def read(work_dir: str) -> Optional[Plan]:
-    """The plan that is kept in a folder; None if there is none."""
+    """The plan that is stored in a work folder; None if there is none."""
     content = remote.read(os.path.join(work_dir, _FILE_NAME))
     return Plan(**json.loads(content.decode())) if content else None
 
 
 def settings_of(source: Source, shards: Dict[str, int]) -> Dict[str, str]:
-    """What a plan depends on, by flag, so that a restart with anything else can be refused.
+    """The identities of everything that a plan depends on, by flag. A conversion resumes only with equal ones.
 
     Raises:
-      DataError: a file is not there, or cannot be read.
-      RemoteError: a remote file is refused, or cannot be reached.
+      DataError: a file does not exist, or cannot be read.
+      RemoteError: access to a remote file is denied, or the store cannot be reached.
     """
     settings = {'--train': _place(source.train), '--validation': _place(source.validation)}
     for flag, path in (('validation_labels', source.validation_labels), ('synset_names', source.synset_names)):
@@ -95,7 +96,7 @@ def settings_of(source: Source, shards: Dict[str, int]) -> Dict[str, str]:
 
 
 def _place(path: str) -> str:
-    """Tells images from others, going by where they are and how large their archive is."""
+    """The identity of images: their path, and the size of their archive."""
     if remote.is_remote(path):
         return path
     path = os.path.abspath(path)
@@ -103,7 +104,7 @@ def _place(path: str) -> str:
 
 
 def _content(path: str) -> str:
-    """Tells a file from others, whatever its name and size."""
+    """The identity of a file: its path and its content."""
     if tf.io.gfile.isdir(path):
         return _place(path)
     return f'{_place(path)} SHA-256 {hashlib.sha256(imagenet_source.read_file(path)).hexdigest()[:16]}'
@@ -112,40 +113,22 @@ def _content(path: str) -> str:
 def make(
     source: Source, shards: Dict[str, int], expected: Dict[str, int], work_dir: str, progress: Callable[[str], Progress]
 ) -> Plan:
-    """Looks for all there is, and decides what goes where.
+    """Finds all images, labels and boxes, and assigns them to record files.
 
     Args:
-      source: where ImageNet's parts are.
-      shards: the number of record files of each split, unless there are fewer images.
+      source: the paths of ImageNet's parts.
+      shards: the number of record files of each split, reduced to the number of images if that is lower.
       expected: the number of images of each split.
-      work_dir: the folder to keep the plan in.
-      progress: given what is looked for, returns what is told how much was found.
+      work_dir: the folder for the plans of the shards.
+      progress: called with the kind of items that are being found; returns a function for their number.
 
     Raises:
-      DataError: something is missing, damaged or not as expected.
-      RemoteError: a remote file is refused, or cannot be reached.
+      DataError: a part is missing, damaged or not as expected.
+      RemoteError: access to a remote file is denied, or the store cannot be reached.
     """
     settings = settings_of(source, shards)
     foreign: List[str] = []
-    paths = {records.TRAIN: source.train, records.VALIDATION: source.validation}
-    images = {
-        split: list(_told(imagenet_source.find_images(path, foreign), progress(f'{split} images')))
-        for split, path in paths.items()
-    }
-    for split, found in images.items():
-        _check_once(found, f'--{split}={paths[split]}')
-        if len(found) != expected[split]:
-            raise DataError(
-                f'--{split}={paths[split]}: {len(found):,} images are there, and not {expected[split]:,}. '
-                f'If that is right, say so with --{split}_images={len(found)}.'
-            )
-    unlabelled = next((image for image in images[records.TRAIN] if not image.synset), None)
-    if unlabelled:
-        raise DataError(
-            f'--train={source.train}: {unlabelled.filename} is in no folder or archive of a class, such as n01440764.'
-        )
-    images[records.VALIDATION] = _labelled(images[records.VALIDATION], source)
-
+    images = _find_images(source, expected, foreign, progress)
     synsets = sorted({image.synset for image in images[records.TRAIN]})
     labels = {synset: label for label, synset in enumerate(synsets, 1)}
     unseen = sorted({image.synset for image in images[records.VALIDATION]} - set(labels))
@@ -157,7 +140,7 @@ def make(
     boxes: Dict[str, List[AnnotatedBox]] = collections.defaultdict(list)
     box_progress = progress('bounding boxes')
     for path in source.bounding_boxes:
-        for stem, box in _told(imagenet_source.read_boxes(path, bad_annotations), box_progress):
+        for stem, box in _counted(imagenet_source.read_boxes(path, bad_annotations), box_progress):
             boxes[sys.intern(stem)].append(box)
 
     counts: Counter[str] = collections.Counter()
@@ -179,16 +162,46 @@ def make(
             ]
             imagenet_shards.write_plan(work_dir, name, planned)
             sizes[name] = len(planned)
+    # The key in the report of a finished conversion.
     counts['of no image here'] = sum(map(len, boxes.values()))
     class_names = ['background', *(names[synset] for synset in synsets)]
     return Plan(settings, sizes, class_names, dict(counts), foreign, bad_annotations)
 
 
-def _check_once(images: Iterable[Image], where: str) -> None:
-    """Makes sure that each image of a class is there once: boxes are given to one, and which one is meant is not known.
+def _find_images(
+    source: Source, expected: Dict[str, int], foreign: List[str], progress: Callable[[str], Progress]
+) -> Dict[str, List[Image]]:
+    """The images of each split, with their classes; other files are added to `foreign`.
 
     Raises:
-      DataError: one is there more often.
+      DataError, RemoteError: as `make`.
+    """
+    paths = {records.TRAIN: source.train, records.VALIDATION: source.validation}
+    images = {
+        split: list(_counted(imagenet_source.find_images(path, foreign), progress(f'{split} images')))
+        for split, path in paths.items()
+    }
+    for split, found in images.items():
+        _check_once(found, f'--{split}={paths[split]}')
+        if len(found) != expected[split]:
+            raise DataError(
+                f'--{split}={paths[split]}: has {len(found):,} images; {expected[split]:,} are expected. '
+                f'If this number is right, pass --{split}_images={len(found)}.'
+            )
+    unlabelled = next((image for image in images[records.TRAIN] if not image.synset), None)
+    if unlabelled:
+        raise DataError(
+            f'--train={source.train}: {unlabelled.filename} is in no folder or archive of a class, such as n01440764.'
+        )
+    images[records.VALIDATION] = _labelled(images[records.VALIDATION], source)
+    return images
+
+
+def _check_once(images: Iterable[Image], where: str) -> None:
+    """Checks that each image of a class exists once: a bounding box names its image by the file name alone.
+
+    Raises:
+      DataError: an image exists more than once.
     """
     by_name = sorted(images, key=lambda image: (image.filename, image.synset))
     for image, following in zip(by_name, by_name[1:]):
@@ -196,23 +209,23 @@ def _check_once(images: Iterable[Image], where: str) -> None:
             paths = ' and '.join(sorted({image.path, following.path}))
             among = f' among the images of {image.synset}' if image.synset else ''
             raise DataError(
-                f'{where}: {image.filename} is there more than once{among}: in {paths}. Keep one, in a folder or an '
+                f'{where}: {image.filename} exists more than once{among}: in {paths}. Keep one, in a folder or an '
                 'archive without the others.'
             )
 
 
 def clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> List[Box]:
-    """The boxes of an image that are of its class: ordered, clipped to the image, and without empty ones.
+    """The boxes of an image's class, with ordered corners, clipped to the image; empty boxes are left out.
 
     Args:
-      boxes: the boxes as they were annotated.
+      boxes: the annotated boxes.
       synset: the image's class.
-      counts: counts the boxes that are 'written', and 'ordered' or 'clipped' before, and those left out: 'empty', or
-        'of another class'.
+      counts: incremented for the boxes that are 'written', 'ordered' (the corners were swapped), 'clipped', 'empty' or
+        'of another class'; the last two kinds are left out.
     """
     cleaned = []
     for corners, name in boxes:
-        # Some name their class in words. As in the published conversion, only a synset can be another one.
+        # Some annotations name the class in words. As in the published conversion, only synsets are compared.
         if len(name) == _SYNSET_LENGTH and name[1:].isdigit() and name != synset:
             counts['of another class'] += 1
             continue
@@ -231,19 +244,19 @@ def clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> L
 
 
 def _labelled(images: List[Image], source: Source) -> List[Image]:
-    """Validation images with their classes."""
+    """The validation images with their classes."""
     in_folders = [image for image in images if image.synset]
     if len(in_folders) == len(images):
         if source.validation_labels:
             raise DataError(
-                f'--validation_labels={source.validation_labels}: the images of --validation={source.validation} lie '
-                'in a folder per class already, which says the same. Leave one out.'
+                f'--validation_labels={source.validation_labels}: the images of --validation={source.validation} '
+                'are in a folder per class already. Leave --validation_labels out.'
             )
         return images
     if in_folders:
-        raise DataError(f'--validation={source.validation}: some images lie in a folder per class, and some do not.')
+        raise DataError(f'--validation={source.validation}: some images are in a folder per class, and some are not.')
     if not source.validation_labels:
-        raise DataError('--validation_labels: is needed; the validation images do not lie in a folder per class.')
+        raise DataError('--validation_labels: is required: the validation images are not in a folder per class.')
     return imagenet_source.label_validation(images, source.validation_labels)
 
 
@@ -257,20 +270,20 @@ def _class_names(synsets: Sequence[str], source: Source) -> Dict[str, str]:
     names = imagenet_source.read_class_names(path)
     missing = [synset for synset in synsets if synset not in names]
     if missing:
-        raise DataError(f'{path}: {len(missing)} classes have no name there: {", ".join(missing[:5])}.')
+        raise DataError(f'{path}: {len(missing)} classes have no name in it: {", ".join(missing[:5])}.')
     return names
 
 
 def _random_order(image: Image) -> bytes:
-    """A place in an order that mixes the classes, and is the same at all times."""
+    """A sort key that mixes the classes, and is always the same."""
     return hashlib.sha256(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape')).digest()
 
 
-def _told(items: Iterable, progress: Progress) -> Iterator:
-    """The items, while `progress` is told how many there were."""
+def _counted(items: Iterable, progress: Progress) -> Iterator:
+    """The items; calls `progress` with their number in between and at the end."""
     count = 0
     for count, item in enumerate(items, 1):
-        if count % _TOLD_EVERY == 0:
+        if count % _PROGRESS_EVERY == 0:
             progress(count)
         yield item
     progress(count)

@@ -9,11 +9,12 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
-from data import conversion, records, remote
+from data import conversion, remote, tf_example
 from data.fingerprint import SplitFingerprint
 from data.imagenet import source as imagenet_source
 from data.imagenet.source import Image
-from data.records import Box, DataError
+from data.records import DataError
+from data.tf_example import Box
 from preprocessing.decoding import decode_image
 
 REPORT_ENDING = '.report'
@@ -147,7 +148,7 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
                 continue
             if was != 'JPEG':
                 converted.setdefault(was, []).append(image.filename)
-            example = records.make_example(
+            example = tf_example.make_example(
                 encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
             )
             # The order of an Example's fields is random otherwise, and the same data another file each time.

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from console.messages import shown
 from data import archives, remote
-from data.records import Box, DataError
+from data.records import DataError
+from data.tf_example import Box
 
 _SYNSET = re.compile(r'n\d{8}')
 _CLASS_ARCHIVE = re.compile(r'(n\d{8})\.tar')

@@ -14,7 +14,7 @@ from absl import app
 from console.errors import CommandError, RetryableError
 from console.log import logger
 from console.screen import Screen
-from data import record_checker, records, remote
+from data import record_checker, records, remote, tf_example
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import splits_of
@@ -173,7 +173,7 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
         yield
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
         screen.clear()
-        is_of_input = any(text in error.message for text in (_INPUT_OPERATION, records.UNPARSABLE))
+        is_of_input = any(text in error.message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
         if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in error.message:
             raise
         logger.info('a record cannot be used; searching for it')

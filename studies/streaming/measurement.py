@@ -22,7 +22,7 @@ import tensorflow as tf
 from absl import app
 
 from benchmarks.measurement import MeasurementError, reason_of
-from data import records, tar_shards
+from data import records, tar_shards, tfrecord
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, preprocess_for_train
 from inception_v3.settings.presets import PRESETS
@@ -109,9 +109,9 @@ def write(source: str, folder: str, images: int, images_per_shard: int) -> DataS
       DataError: the data set cannot be used.
     """
     paths = records.find_shards(source, records.TRAIN)
-    images = min(images, sum(records.count_records(paths)))
+    images = min(images, sum(tfrecord.count_records(paths)))
     shards = -(-images // images_per_shard)
-    serialized = itertools.islice(itertools.chain.from_iterable(map(records.serialized_in, paths)), images)
+    serialized = itertools.islice(itertools.chain.from_iterable(map(tfrecord.serialized_in, paths)), images)
     files: List[Tuple[str, int]] = []
     os.mkdir(os.path.join(folder, TFRECORD))
     for shard in range(shards):

@@ -9,7 +9,7 @@ import scipy.stats
 import tensorflow as tf
 
 from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run, build
-from data import records
+from data import records, writing
 from inception_v3.config import Config
 from tests.support.photos import Photo, photo_example
 
@@ -76,7 +76,7 @@ def test_decoding__is_of_whole_images(config: Config, photos: List[Photo]) -> No
 def one_photo(photos: List[Photo], tmp_path_factory: Any) -> str:
     """A data set of one photograph, so that all differences between its images are random draws."""
     data_dir = str(tmp_path_factory.mktemp('one'))
-    records.write_shards(data_dir, records.TRAIN, [lambda: photo_example(photos[0])], 1)
+    writing.write_shards(data_dir, records.TRAIN, [lambda: photo_example(photos[0])], 1)
     return data_dir
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 from data import dataset_info, digits, records
-from data.audit import __main__ as audit
+from data.audit.report import audit
 from preprocessing.decoding import decode_image
 
 SPLITS = (records.TRAIN, records.VALIDATION)
@@ -73,7 +73,7 @@ def test_the_description_counts_the_images(digits_dir: str, stored: Dict[str, Li
 
 
 def test_the_description_has_the_fingerprint_of_the_files(digits_dir: str) -> None:
-    report = audit.audit(digits_dir, None, False, 1, lambda count: None)
+    report = audit(digits_dir, None, False, 1, lambda count: None)
     assert report['fingerprint']['agree'] is True
     assert report['errors'] == report['warnings'] == []
 

@@ -210,7 +210,7 @@ def test_other_files_are_named_and_hidden_ones_passed_over(folder: pathlib.Path)
     (folder / 'cat' / '._cat 0.jpg').touch()
     save(folder / '.thumbnails' / 'small.jpg', 'cat', 12)
     data_dir, said = import_folder(folder)
-    assert said[0].startswith('3 files or folders are of no use here, and are left out: ')
+    assert said[0].startswith('3 files or folders are not images of a class, and are left out: ')
     for name in ('README.md', 'cat/labels.csv', 'in no class.png'):
         assert str(folder / name) in said[0]
     assert len(said) == 3
@@ -221,7 +221,7 @@ def test_ten_files_are_named_and_the_rest_counted(folder: pathlib.Path) -> None:
     for number in range(23):
         (folder / 'cat' / f'notes {number:02d}.txt').touch()
     _, said = import_folder(folder)
-    assert said[0].startswith('23 files or folders are of no use')
+    assert said[0].startswith('23 files or folders are not images of a class')
     assert len(re.findall(r'notes \d\d\.txt', said[0])) == 10
     assert said[0].endswith(' and 13 more')
 
@@ -234,7 +234,7 @@ def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
     (folder / '.hidden').mkdir()
     (folder / 'link to cat').symlink_to(folder / 'cat')
     _, said = import_folder(folder)
-    assert said[0].startswith('2 files or folders are of no use here, and are left out: ')
+    assert said[0].startswith('2 files or folders are not images of a class, and are left out: ')
     assert said[1] == f'3 class folders have no images: {folder}/bird, {folder}/dog, {folder}/fish'
     assert len(said) == 4
 
@@ -266,7 +266,7 @@ def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
     message = refusal(folder)
     assert message.startswith('4 images cannot be read: ')
     for path in spoilt[:3]:
-        assert f'{path} (broken, or not what its name says)' in message
+        assert f'{path} (damaged, or not of the format that its name says)' in message
     assert f'{spoilt[3]} (No such file or directory)' in message
     assert '--skip_unreadable' in message
     assert not (folder.parent / 'records').exists()
@@ -275,7 +275,7 @@ def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
 def test_a_pipe_among_the_images_is_refused_by_name(folder: pathlib.Path) -> None:
     pipe = folder / 'cat' / 'p.jpg'
     os.mkfifo(str(pipe))
-    assert refusal(folder).startswith(f'1 images cannot be read: {pipe} (a pipe or a device, and no file). Mend or ')
+    assert refusal(folder).startswith(f'1 images cannot be read: {pipe} (a pipe or a device). Repair or ')
 
 
 def test_unreadable_images_are_skipped_if_asked(folder: pathlib.Path) -> None:
@@ -390,7 +390,7 @@ def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.P
     (folder / 'cat' / 'broken.jpg').write_bytes(b'')
     done = run_from_folder(folder, tmp_path / 'records')
     assert (done.returncode, done.stdout) == (2, '')
-    assert f'{folder / "cat" / "broken.jpg"} (broken, or not what its name says)' in done.stderr
+    assert f'{folder / "cat" / "broken.jpg"} (damaged, or not of the format that its name says)' in done.stderr
     assert 'Traceback' not in done.stderr
     assert not (tmp_path / 'records').exists()
 

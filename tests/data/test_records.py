@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import record_checker, records
+from data import record_checker, records, tf_example, tfrecord, writing
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
 from tests.support.bad_records import DAMAGES
@@ -40,7 +40,7 @@ def read(path: str) -> List[bytes]:
 def test_a_record_parses_to_its_image_label_and_boxes(photos: List[Photo]) -> None:
     assert sorted({len(photo.boxes) for photo in photos}) == [0, 1, 2]
     serialized = tf.compat.v1.placeholder(tf.string, [])
-    parsed = records.parse(serialized)
+    parsed = tf_example.parse(serialized)
     assert [tensor.dtype for tensor in parsed] == [tf.string, tf.int64, tf.float32]
     with tf.compat.v1.Session() as session:
         for photo in photos:
@@ -54,7 +54,7 @@ def test_a_record_parses_to_its_image_label_and_boxes(photos: List[Photo]) -> No
 def test_boxes_come_as_ymin_xmin_ymax_xmax_and_are_clipped_to_the_image(photos: List[Photo]) -> None:
     example = photo_example(photos[0])
     set_boxes(example, xmax=[0.4, 1.25], ymin=[0.1, -0.5], xmin=[0.2, -0.01], ymax=[0.3, 1.0])
-    bbox = evaluate(records.parse(tf.constant(example.SerializeToString())).bbox)
+    bbox = evaluate(tf_example.parse(tf.constant(example.SerializeToString())).bbox)
     np.testing.assert_allclose(bbox, [[[0.1, 0.2, 0.3, 0.4], [0.0, 0.0, 1.0, 1.0]]], atol=1e-7)
 
 
@@ -63,14 +63,14 @@ def test_a_record_without_image_or_label_fails_when_it_is_parsed(missing: str, p
     example = photo_example(photos[0])
     del example.features.feature[missing]
     with pytest.raises(tf.errors.InvalidArgumentError, match=missing):
-        evaluate(*records.parse(tf.constant(example.SerializeToString())))
+        evaluate(*tf_example.parse(tf.constant(example.SerializeToString())))
 
 
 # Writing.
 
 
 def test_an_example_has_imagenets_fields() -> None:
-    feature = records.make_example(b'JPEG bytes', 'JPEG', 7, 'tench', 480, 640, 'n01.jpg').features.feature
+    feature = tf_example.make_example(b'JPEG bytes', 'JPEG', 7, 'tench', 480, 640, 'n01.jpg').features.feature
     assert {name: [*f.bytes_list.value, *f.int64_list.value] for name, f in feature.items()} == {
         'image/encoded': [b'JPEG bytes'],
         'image/format': [b'JPEG'],
@@ -87,9 +87,9 @@ def test_an_example_has_imagenets_fields() -> None:
 @pytest.mark.parametrize(('count', 'shards'), [(10, 3), (7, 7), (12, 4), (3, 5), (1, 1), (100, 16)])
 def test_shards_share_the_examples_evenly_and_in_order(tmp_path: pathlib.Path, count: int, shards: int) -> None:
     def numbered(number: int) -> Callable[[], tf.train.Example]:
-        return lambda: records.make_example(b'', 'JPEG', number, '', 1, 1, '')
+        return lambda: tf_example.make_example(b'', 'JPEG', number, '', 1, 1, '')
 
-    records.write_shards(str(tmp_path), records.TRAIN, [numbered(number) for number in range(count)], shards)
+    writing.write_shards(str(tmp_path), records.TRAIN, [numbered(number) for number in range(count)], shards)
     names = [f'train-{shard:05d}-of-{shards:05d}' for shard in range(shards)]
     assert sorted(os.listdir(tmp_path)) == names
     labels = [
@@ -105,7 +105,7 @@ def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path)
     path = records.shard_path(str(tmp_path), records.TRAIN, 0, 1)
     os.symlink('/dev/full', path)
     with pytest.raises(records.DataError, match=f'{re.escape(path)}.*No space left'):
-        records.write_shards(str(tmp_path), records.TRAIN, [tf.train.Example], 1)
+        writing.write_shards(str(tmp_path), records.TRAIN, [tf.train.Example], 1)
 
 
 # Finding.
@@ -220,7 +220,7 @@ def test_what_is_no_example_is_told(checker: RecordChecker) -> None:
 def usable(serialized: bytes) -> bool:
     """Whether the operations of the input pipeline take a record; its label is not theirs to judge."""
     with tf.Graph().as_default():
-        record = records.parse(tf.constant(serialized))
+        record = tf_example.parse(tf.constant(serialized))
         try:
             evaluate(decode_image(record.encoded), record.label, record.bbox)
         except tf.errors.InvalidArgumentError:
@@ -246,7 +246,7 @@ def spoilt_paths(tmp_path: pathlib.Path, photos: List[Photo]) -> List[str]:
     examples += [lambda p=photo: photo_example(p) for photo in photos[1:3]]
     examples += [lambda p=photo: photo_example(p._replace(label=77)) for photo in photos[3:4]]
     examples += [lambda p=photo: photo_example(p) for photo in photos[4:]]
-    records.write_shards(str(tmp_path), records.TRAIN, examples, 2)
+    writing.write_shards(str(tmp_path), records.TRAIN, examples, 2)
     return records.find_shards(str(tmp_path), records.TRAIN)
 
 
@@ -269,7 +269,7 @@ def test_a_search_finds_where_a_file_is_cut_short_and_goes_on(
         (spoilt_paths[1], 0),
         (spoilt_paths[1], 3),
     ]
-    assert 'damaged or cut short from here on' in found[0].problem
+    assert 'damaged or truncated from here on' in found[0].problem
 
 
 def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
@@ -289,38 +289,38 @@ def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: Lis
 def test_a_record_that_says_it_is_huge_is_named(
     tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo], length: int
 ) -> None:
-    records.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 3, 1)
+    writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 3, 1)
     (path,) = records.find_shards(str(tmp_path), records.TRAIN)
     with open(path, 'ab') as file:
         file.write(framed(b'x', length))
     with pytest.raises(
-        records.DataError, match=f'{re.escape(path)}, record 3: .*the record says that it has {length:,}'
+        records.DataError, match=f'{re.escape(path)}, record 3: .*the record claims a length of {length:,}'
     ):
-        records.check_not_empty([path])
+        tfrecord.check_not_empty([path])
     (found,) = checker.search([path], print)
-    assert found.position == 3 and f'the record says that it has {length:,} bytes' in found.problem
+    assert found.position == 3 and f'the record claims a length of {length:,} bytes' in found.problem
 
 
 def test_a_length_that_is_cut_short_is_named(
     tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo]
 ) -> None:
-    records.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
+    writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
     (path,) = records.find_shards(str(tmp_path), records.TRAIN)
     with open(path, 'ab') as file:
         size = file.tell()
         file.write(bytes(11))
-    reason = f'the length of a record is cut short at byte {size:,}'
-    message = f'record 2: the file is damaged or cut short from here on: {reason}.'
+    reason = f'the length of a record is truncated at byte {size:,}'
+    message = f'record 2: the file is damaged or truncated from here on: {reason}.'
     with pytest.raises(records.DataError, match=message):
-        records.check_not_empty([path])
+        tfrecord.check_not_empty([path])
     assert [str(bad) for bad in checker.search([path], print)] == [f'{path}, {message}']
 
 
 # Without what `parse` does about it, the process crashes.
 @pytest.mark.parametrize('serialized', [b'\xff\xff no Example', b'\n\xff', b'\n\x02\n\xff', b'\x0b\xff'])
 def test_what_is_no_example_fails_when_it_is_parsed(serialized: bytes) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match=records.UNPARSABLE):
-        evaluate(*records.parse(tf.constant(serialized)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=tf_example.UNPARSABLE):
+        evaluate(*tf_example.parse(tf.constant(serialized)))
 
 
 def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
@@ -343,11 +343,11 @@ def test_the_record_at_a_known_place_is_judged(checker: RecordChecker, spoilt_pa
 
 def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> None:
     paths = written(tmp_path, records.TRAIN, [3, 0, 1000])
-    records.write_shards(str(tmp_path), 'photos', [functools.partial(photo_example, photo) for photo in photos], 1)
+    writing.write_shards(str(tmp_path), 'photos', [functools.partial(photo_example, photo) for photo in photos], 1)
     photos_path = records.shard_path(str(tmp_path), 'photos', 0, 1)
-    assert records.count_records([*paths, photos_path]) == [3, 0, 1000, len(photos)]
+    assert tfrecord.count_records([*paths, photos_path]) == [3, 0, 1000, len(photos)]
     # Another file of that name is counted anew.
-    assert records.count_records(written(tmp_path, records.TRAIN, [4, 0, 1000])) == [4, 0, 1000]
+    assert tfrecord.count_records(written(tmp_path, records.TRAIN, [4, 0, 1000])) == [4, 0, 1000]
 
 
 def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
@@ -356,44 +356,44 @@ def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
     pathlib.Path(cut_short).write_bytes(content[:-5])
     # A length that leads beyond the end.
     pathlib.Path(damaged).write_bytes(b'\xff' * 12 + content[12:])
-    assert records.count_records([whole, cut_short, damaged]) == [6, 6, 1]
+    assert tfrecord.count_records([whole, cut_short, damaged]) == [6, 6, 1]
 
 
 def test_a_file_that_is_gone_cannot_be_counted(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=f'{tmp_path}/none: cannot be read'):
-        records.count_records([f'{tmp_path}/none'])
+        tfrecord.count_records([f'{tmp_path}/none'])
 
 
 def test_a_split_needs_a_record_in_some_file(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [0, 0, 1])
-    records.check_not_empty(paths)
-    with pytest.raises(records.DataError, match=r'train-00000-of-00003 and the others: there is not one record'):
-        records.check_not_empty(paths[:2])
+    tfrecord.check_not_empty(paths)
+    with pytest.raises(records.DataError, match=r'train-00000-of-00003 and the other files: no records'):
+        tfrecord.check_not_empty(paths[:2])
 
 
 def test_there_are_more_records_than_may_be_skipped(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [2, 0, 1])
-    records.check_not_empty(paths, skipped=2)
+    tfrecord.check_not_empty(paths, skipped=2)
     message = (
-        r'train-00000-of-00003 and the others: 3 records, all of which --max_bad_records=3 lets be skipped, for ever'
+        r'train-00000-of-00003 and the other files: 3 records, and --max_bad_records=3 allows all of them to be skipped'
     )
     with pytest.raises(records.DataError, match=message):
-        records.check_not_empty(paths, skipped=3)
+        tfrecord.check_not_empty(paths, skipped=3)
 
 
 def test_what_is_no_record_file_is_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'train-00000-of-00001'
     path.write_text('this is a text, and not a record file')
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: not a record file, or damaged'):
-        records.check_not_empty([str(path)])
+        tfrecord.check_not_empty([str(path)])
     path.unlink()
     path.mkdir()
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: .*[Dd]irectory'):
-        records.check_not_empty([str(path)])
+        tfrecord.check_not_empty([str(path)])
     path.rmdir()
     os.mkfifo(str(path))
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: a pipe or a device'):
-        records.check_not_empty([str(path)])
+        tfrecord.check_not_empty([str(path)])
 
 
 def test_tar_files_are_pointed_at_where_they_are_shards_of_the_split(tmp_path: pathlib.Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from data import records, remote
+from data import records, remote, tfrecord, writing
 
 GS_403 = (
     'Error executing an HTTP request: HTTP response code 403 with body \'{"error": {"code": 403, "message": '
@@ -122,7 +122,7 @@ def test_records_that_end_before_their_file_does_are_noticed(photo_dir: str) -> 
     path, _ = records.find_shards(photo_dir, records.TRAIN)
 
     def read(size: int) -> int:
-        lines = records.read_to_the_end(tf.data.TFRecordDataset(path), tf.constant(path), tf.constant(size))
+        lines = tfrecord.read_to_the_end(tf.data.TFRecordDataset(path), tf.constant(path), tf.constant(size))
         following = tf.compat.v1.data.make_one_shot_iterator(lines).get_next()
         count = 0
         with tf.compat.v1.Session() as session:
@@ -136,11 +136,11 @@ def test_records_that_end_before_their_file_does_are_noticed(photo_dir: str) -> 
     assert read(remote.size(path)) == len(list(tf.compat.v1.io.tf_record_iterator(path)))
     with pytest.raises(tf.errors.InvalidArgumentError, match=remote.ENDED_EARLY):
         read(remote.size(path) + 1)
-    assert records.sizes_to_reach([path, path]) == [0, 0]
+    assert records.expected_sizes([path, path]) == [0, 0]
 
 
 @pytest.mark.parametrize('target', ['gs://bucket/digits', 's3://bucket/digits'])
 def test_data_sets_are_made_on_this_machine(target: str) -> None:
     complaint = f'{target}: data sets are made on this machine.*gsutil -m cp'
-    with pytest.raises(records.DataError, match=complaint), records.new_data_dir(target):
+    with pytest.raises(records.DataError, match=complaint), writing.new_data_dir(target):
         raise AssertionError('a folder was made')

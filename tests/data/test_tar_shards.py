@@ -17,9 +17,10 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import dataset_info, entries, records
+from data import dataset_info, entries, records, tf_example
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.tar import layout as tar_layout
+from data.tar import files as tar_files
+from data.tar.shard import Shard
 from inception_v3 import main
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
@@ -90,7 +91,7 @@ def test_shards_of_others_become_records(photos: List[Photo], tmp_path: pathlib.
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'records')
     assert done.returncode == 0, done.stderr
     first, second = examples(str(tmp_path / 'records' / 'train-00000-of-00001'))
-    assert first == records.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
+    assert first == tf_example.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
     feature = second.features.feature
     assert feature['image/format'].bytes_list.value[:] == [b'PNG']
     with tf.compat.v1.Session() as session:
@@ -127,8 +128,8 @@ def test_without_a_description_labels_have_a_bound(label: int, photos: List[Phot
     for split in (records.TRAIN, records.VALIDATION):
         write_tar(tmp_path / 'tar' / f'{split}-00000.tar', samples)
         with tf.io.TFRecordWriter(str(tmp_path / 'records' / f'{split}-00000-of-00001')) as writer:
-            writer.write(records.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
-    expected = f'label {label} is not in 0 to 999,999, where the labels of a source without dataset.json must be.'
+            writer.write(tf_example.make_example(encoded, 'JPEG', label, '', 300, 451, 'b.jpg').SerializeToString())
+    expected = f'label {label} is not in 0 to 999,999, the labels allowed in a source without dataset.json.'
     for source, where in (
         ('tar', 'train-00000.tar, record 1: b: '),
         ('records', 'train-00000-of-00001, record 0: '),
@@ -168,7 +169,7 @@ def test_images_of_the_background_alone_are_no_data_set(photos: List[Photo], tmp
 def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
     path = write_tar(tmp_path / 'a.tar', [('x/a.jpg', b'12345'), ('x/a.cls', b'7'), ('b.png', b'1234')])
     done = tar_shards('list', path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     shard, first, second = done.stdout.splitlines()
     assert shard == path
     assert first.split() == ['0', 'x/a', 'label', '7', 'jpg', '5', 'cls', '1']
@@ -222,7 +223,7 @@ def test_a_pipe_that_is_named_like_a_file_is_refused(photos: List[Photo], tmp_pa
         os.mkfifo(str(path))
         done = tar_shards('write', path.parent, tmp_path / 'target')
         assert done.returncode == 2
-        assert f'{path}: cannot be read: a pipe or a device, and no file. It is named like' in done.stderr
+        assert f'{path}: cannot be read: it has the name of a data set file, but is a pipe or a device' in done.stderr
         assert not (tmp_path / 'target').exists()
 
 
@@ -268,24 +269,24 @@ def test_a_mistake_gets_a_message(arguments: Any, tmp_path: pathlib.Path) -> Non
 def test_shards_are_found_by_their_names(names: List[str], missing: List[str], tmp_path: pathlib.Path) -> None:
     for name in [*names, 'train-00000-of-00001', 'train-00000.tar.gz', 'validation-00000.tar', 'train-x.tar']:
         (tmp_path / name).touch()
-    paths = tar_layout.find_shards(str(tmp_path), 'train')
+    paths = tar_files.find_shards(str(tmp_path), 'train')
     assert paths == [str(tmp_path / name) for name in names]
-    assert tar_layout.missing_shards(str(tmp_path), 'train', paths) == missing
+    assert tar_files.missing_shards(str(tmp_path), 'train', paths) == missing
 
 
 @pytest.mark.parametrize(
     ('names', 'message'),
     [
         ([], 'no train files, which are named like train-00000.tar; it is empty'),
-        (['train-00000.tar', 'train-00000-of-00002.tar'], 'of several data sets'),
-        (['train-00000.tar', 'train-000001.tar'], 'of several data sets'),
+        (['train-00000.tar', 'train-00000-of-00002.tar'], 'belong to several data sets'),
+        (['train-00000.tar', 'train-000001.tar'], 'belong to several data sets'),
     ],
 )
 def test_other_folders_are_refused(names: List[str], message: str, tmp_path: pathlib.Path) -> None:
     for name in names:
         (tmp_path / name).touch()
     with pytest.raises(records.DataError, match=message):
-        tar_layout.find_shards(str(tmp_path), 'train')
+        tar_files.find_shards(str(tmp_path), 'train')
 
 
 def test_records_are_looked_for_and_tar_shards_found(tar_dir: str) -> None:
@@ -295,37 +296,39 @@ def test_records_are_looked_for_and_tar_shards_found(tar_dir: str) -> None:
 
 def test_emptiness_is_told(tmp_path: pathlib.Path) -> None:
     empty = write_tar(tmp_path / 'train-00000.tar', [])
-    with pytest.raises(records.DataError, match='not one record'):
-        tar_layout.check_not_empty([empty])
+    with pytest.raises(records.DataError, match='no records'):
+        tar_files.check_not_empty([empty])
     (tmp_path / 'train-00001.tar').write_bytes(b'\x1f\x8b' * 2000)
     with pytest.raises(records.DataError, match=r'train-00001\.tar: not a tar file'):
-        tar_layout.check_not_empty([empty, str(tmp_path / 'train-00001.tar')])
+        tar_files.check_not_empty([empty, str(tmp_path / 'train-00001.tar')])
 
 
 def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:
-    paths = tar_layout.find_shards(tar_dir, 'train')
-    samples = sum(tar_layout.count_samples(paths))
-    tar_layout.check_not_empty(paths, samples - 1)
-    with pytest.raises(records.DataError, match=f': {samples} records, all of which --max_bad_records={samples} lets'):
-        tar_layout.check_not_empty(paths, samples)
+    paths = tar_files.find_shards(tar_dir, 'train')
+    samples = sum(tar_files.count_samples(paths))
+    tar_files.check_not_empty(paths, samples - 1)
+    with pytest.raises(records.DataError, match=f': {samples} records, and --max_bad_records={samples} allows'):
+        tar_files.check_not_empty(paths, samples)
     (tmp_path / 'train-00009.tar').mkdir()
     (tmp_path / 'train-00008.tar').symlink_to(tmp_path / 'nowhere')
-    for name, what in (('train-00009.tar', 'a directory'), ('train-00008.tar', 'a link to what is not there')):
-        with pytest.raises(records.DataError, match=f'{name}: cannot be read: {what}. It is named like a file'):
-            tar_layout.check_not_empty([*paths, str(tmp_path / name)])
+    for name, what in (('train-00009.tar', 'a directory'), ('train-00008.tar', 'a broken link')):
+        with pytest.raises(
+            records.DataError, match=f'{name}: cannot be read: it has the name of a data set file, but is {what}'
+        ):
+            tar_files.check_not_empty([*paths, str(tmp_path / name)])
 
 
 def test_shards_of_two_gibibytes_are_refused_by_run_and_audit(tar_dir: str, tmp_path: pathlib.Path) -> None:
-    small, path = tar_layout.find_shards(tar_dir, 'train')[0], str(tmp_path / 'train-00000.tar')
+    small, path = tar_files.find_shards(tar_dir, 'train')[0], str(tmp_path / 'train-00000.tar')
     shutil.copy(small, path)
     message = r'2,147,483,648 bytes, and the input pipeline reads shards of up to 2,147,483,647\.'
     # The zeros at its end may be as many as one likes; they take no room on the disk.
     os.truncate(path, (1 << 31) - 1)
     assert next(entries.of_tar(path, 11)).problem is None
-    tar_layout.check_not_empty([small, path])
+    tar_files.check_not_empty([small, path])
     os.truncate(path, 1 << 31)
     with pytest.raises(records.DataError, match=f'{path}: {message}'):
-        tar_layout.check_not_empty([small, path])
+        tar_files.check_not_empty([small, path])
     with pytest.raises(records.DataError, match=message):
         next(entries.of_tar(path, 11))
 
@@ -370,13 +373,13 @@ SMALL = [
 def spoil(tar_dir: str, folder: pathlib.Path) -> str:
     """The shards with one validation shard that is cut short within its last sample, and one without two labels."""
     shutil.copytree(tar_dir, str(folder))
-    shards = tar_layout.find_shards(str(folder), records.VALIDATION)
-    with tar_layout.Shard(shards[0]) as shard:
+    shards = tar_files.find_shards(str(folder), records.VALIDATION)
+    with Shard(shards[0]) as shard:
         *_, last = shard.samples()
     assert last.image
     os.truncate(shards[0], last.image.start + 100)
     content = bytearray(pathlib.Path(shards[1]).read_bytes())
-    with tar_layout.Shard(shards[1]) as shard:
+    with Shard(shards[1]) as shard:
         for sample in [*shard.samples()][3:5]:
             label = next(member for member in sample.members if member.extension == 'cls')
             content[label.start : label.start + 1] = b'x'

@@ -12,8 +12,8 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 
-from data import records, tar_shards
-from data.tar import layout as tar_layout
+from data import records, tar_shards, tfrecord
+from data.tar.shard import Shard
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
@@ -95,7 +95,7 @@ def confusion_of(report: Dict[str, Any]) -> np.ndarray:
 
 def record_at(path: str, position: int) -> Tuple[bytes, int]:
     """The image and the label of a record."""
-    feature = tf.train.Example.FromString([*records.serialized_in(path)][position]).features.feature
+    feature = tf.train.Example.FromString([*tfrecord.serialized_in(path)][position]).features.feature
     return feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
 
 
@@ -212,7 +212,7 @@ def test_it_evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: An
     for mistake in report['mistakes']:
         path, position = mistake['path'], mistake['position']
         if data_format == 'tar':
-            with tar_layout.Shard(path) as shard:
+            with Shard(path) as shard:
                 label = [*shard.samples()][position].label
         else:
             _, label = record_at(path, position)
@@ -240,7 +240,7 @@ def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
 ) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
-    all_records = [*records.serialized_in(path)]
+    all_records = [*tfrecord.serialized_in(path)]
     example = tf.train.Example.FromString(all_records[0])
     example.features.feature['image/encoded'].bytes_list.value[:] = [b'no image']
     with tf.io.TFRecordWriter(path) as writer:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import record_checker, records
+from data import record_checker, records, tf_example, tfrecord
 from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
 from inception_v3.config import Config
@@ -27,7 +27,7 @@ NUM_CLASSES = 6
 GRAPHS = 4
 CANNOT_BE_DECODED = 'cannot be decoded'
 SIDES = (0, 1, 2, 255, 9999, 10001, 20000, 32768, 65500, 65535, 2**31 - 1, 2**31, 2**32 - 1)
-FIELDS = ['image/encoded', 'image/class/label', *(f'image/object/bbox/{corner}' for corner in records.CORNERS)]
+FIELDS = ['image/encoded', 'image/class/label', *(f'image/object/bbox/{corner}' for corner in tf_example.CORNERS)]
 NUMBERS = (0, 1, 5, 6, -1, 2**31 - 1, 2**31, 2**32 + 1, 2**63 - 1, -(2**63))
 FRACTIONS = (0.0, 1.0, 0.5, -0.5, 1.5, 1e30, 1e-40, float('nan'), float('inf'), -float('inf'))
 
@@ -122,9 +122,9 @@ def make_image(images: List[bytes], draw: random.Random) -> bytes:
 
 
 def make_example(images: List[bytes], draw: random.Random) -> bytes:
-    boxes = [records.Box(0.1, 0.2, 0.6, 0.7)] * draw.choice([0, 0, 1, 2, 300])
+    boxes = [tf_example.Box(0.1, 0.2, 0.6, 0.7)] * draw.choice([0, 0, 1, 2, 300])
     image = make_image(images, draw) if draw.random() < 0.7 else images[0]
-    example = records.make_example(image, 'JPEG', draw.choice([1, 5]), 'cat', 60, 80, 'a.jpg', boxes=boxes)
+    example = tf_example.make_example(image, 'JPEG', draw.choice([1, 5]), 'cat', 60, 80, 'a.jpg', boxes=boxes)
     if draw.random() < 0.3:
         spoil_fields(example, draw)
     serialized = example.SerializeToString(deterministic=True)
@@ -158,7 +158,7 @@ def spoil_fields(example: tf.train.Example, draw: random.Random) -> None:
         example.features.feature['image/class/label'].int64_list.value[:] = [draw.choice(NUMBERS)]
     else:
         count = draw.choice([1, 2, 3])
-        for corner in records.CORNERS:
+        for corner in tf_example.CORNERS:
             values = [draw.choice(FRACTIONS) for _ in range(count)]
             example.features.feature[f'image/object/bbox/{corner}'].float_list.value[:] = values
 
@@ -213,7 +213,7 @@ class Pipelines:
 
     def _read(self, path: tf.Tensor) -> tf.data.Dataset:
         end = tf.data.Dataset.from_tensors((True, ''))
-        reader = records.reader(os.curdir, 1 << 20)
+        reader = tfrecord.reader(os.curdir, 1 << 20)
         return reader(path, tf.constant(0, tf.int64)).map(lambda record: (False, record)).concatenate(end)
 
     def read(self) -> Tuple[List[bytes], bool]:
@@ -247,13 +247,13 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
     ends_at = [bad.position for bad in audited.bad_files.first]
     assert ends_at == [at_end] * ('the file is damaged' in found.get(at_end, '')), (ends_at, at_end, found)
     try:
-        records.check_not_empty([path])
+        tfrecord.check_not_empty([path])
     except records.DataError as error:
         assert str(error).startswith(path) and len(str(error).splitlines()) == 1, error
         if at_end and not audited.bad_files.first:
             raise
         # A run ends here. Without the check, one would crash of a record that says it is huge.
-        if any(fault in str(error) for fault in ('says that it has', 'is cut short at byte')):
+        if any(fault in str(error) for fault in ('claims a length of', 'is truncated at byte')):
             return
     serialized, is_whole = pipelines.read()
     assert len(serialized) == at_end

@@ -1,4 +1,8 @@
-"""Damaged tar shards: the input pipeline's reader and Python's give the same, and what is called fine can be used."""
+"""Damaged tar shards: a shard without problems in Python has none in the input pipeline, and gives the same samples.
+
+`tarfile` takes a few damaged headers for other damage than the input pipeline's reader does: a size after a zero byte,
+for example, or a sparse file whose positions are damaged. Both readers then refuse samples, but not always the same.
+"""
 
 import io
 import multiprocessing
@@ -11,19 +15,22 @@ from typing import Dict, List, Tuple
 import pytest
 import tensorflow as tf
 
+from data import records
 from data.audit.shard import ShardAuditor
 from data.formats import FORMATS
-from data.tar import layout as tar_layout
+from data.tar import files as tar_files
 from data.tar import reader as tar_reader
-from data.tar.layout import BLOCK, Shard
+from data.tar.layout import BLOCK, Problem
+from data.tar.shard import Shard
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.decoding import decode_image
 from tests.fuzz import child
 
 NUM_CLASSES = 6
+PROBLEMS = {str(problem).encode() for problem in Problem} - {b''}
 TAR_FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-# Too long for one field of a header, and for two.
+# Too long for one field of a header, and for two fields.
 FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
 SIZES = [
     *(b'%011o\0' % size for size in (0, 1, 511, 512, 513, 700, 10**6, 8**11 - 1)),
@@ -62,7 +69,7 @@ def real_images() -> List[Tuple[str, bytes]]:
 
 
 def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
-    """A shard that is sound, but for what its members hold."""
+    """A valid tar file, whose members may have invalid content."""
     file = io.BytesIO()
     tar_format = draw.choice(TAR_FORMATS)
     with tarfile.open(fileobj=file, mode='w', format=tar_format) as archive:
@@ -94,12 +101,12 @@ def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """A shard with changed bits, bytes, fields, types or pieces; and often with sound checksums again."""
+    """A shard with changed bits, bytes, fields, types or blocks, and often with recomputed checksums."""
     changed = bytearray(content)
     for _ in range(draw.choice([1, 1, 1, 2, 5])):
         if len(changed) < BLOCK:
             break
-        # The end of a shard is much of a small one: mostly, what is before it.
+        # The zeros at the end are a large part of a small shard: most changes are before them.
         used = max(1, len(bytes(changed).rstrip(b'\0')) // BLOCK + 1)
         block = draw.randrange(min(used, len(changed) // BLOCK)) * BLOCK
         at = block + draw.choice([draw.randrange(BLOCK), draw.randrange(40), 100, 124, 148, 156, 257, 345, 482, 504])
@@ -143,7 +150,7 @@ def make_case(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
 
 
 class Reader:
-    """The reader of the input pipeline, which reads the same path again and again, and a graph of evaluation."""
+    """The input pipeline's reader, which reads the same path repeatedly, and the preprocessing of evaluation."""
 
     def __init__(self, path: str):
         def read(path: tf.Tensor) -> tf.data.Dataset:
@@ -163,7 +170,7 @@ class Reader:
         self._session.run(iterator.initializer)
 
     def samples(self) -> List[bytes]:
-        """What is at the path now."""
+        """The samples of the shard that is at the path now."""
         found: List[bytes] = []
         while True:
             is_end, sample = self._session.run(self._next)
@@ -188,6 +195,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     auditor = ShardAuditor('tar', NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     judged: Dict[bytes, bool] = {}
     problems = set()
+    equal = 0
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=700):
         path.write_bytes(make_case(images, random.Random(case)))
         found = reader.samples()
@@ -205,19 +213,22 @@ def main(cases: int, folder: pathlib.Path) -> None:
                         judged[expected[-1]] = reader.is_refused(expected[-1])
                     is_refused = judged[expected[-1]]
                     assert problem or not is_refused, expected[-1]
-                    # A JPEG that is broken below what a crop shows can be used: what is there is not read.
+                    # A JPEG with damage below the crop can be used: the pipeline does not read that part.
                     assert is_refused or not problem or 'cannot be decoded' in problem, problem
-        assert found == expected, (found, expected)
+        # A problem in Python may hide the samples after it, and only then may the two differ.
+        assert found == expected or any(sample in PROBLEMS for sample in expected), (found, expected)
+        equal += found == expected
         audited = auditor.audit(str(path))
-        # Of a sample whose label and whose image cannot be used, the checker names the label.
+        # If neither label nor image can be used, the checker names the label.
         listed = (audited.bad_files, audited.undecodable, audited.bad_fields)
         bad = {entry.position: entry for each in listed for entry in each.first}
         assert sorted(bad.values()) == [*checker.search([str(path)], print)], bad
         try:
-            tar_layout.check_not_empty([str(path)])
-        except tar_layout.records.DataError as error:
+            tar_files.check_not_empty([str(path)])
+        except records.DataError as error:
             assert str(error).startswith(str(path)) and len(str(error).splitlines()) == 1
-    # The changes reach what they are for.
+    assert equal > 0.95 * cases, equal
+    # The cases cover most problems.
     assert len(problems) >= (11 if cases > 1000 else 6), problems
 
 

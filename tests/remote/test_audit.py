@@ -4,7 +4,7 @@ import json
 from typing import Any, Dict
 
 from data import tar_shards
-from data.audit import __main__ as audit
+from data.audit.report import audit
 from tests.remote.faults import READ
 from tests.remote.store import Store
 
@@ -16,7 +16,7 @@ def audited(store: Store, url: str, code: int, *flags: str) -> Dict[str, Any]:
 
 
 def test_a_remote_data_set_is_what_it_is_here(store: Store, photo_dir: str) -> None:
-    here = audit.audit(photo_dir, None, False, 1, lambda count: None)
+    here = audit(photo_dir, None, False, 1, lambda count: None)
     report = audited(store, store.upload(photo_dir, 'data'), 0)
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):
         assert report[key] == here[key]
@@ -27,20 +27,20 @@ def test_remote_tar_shards_are_what_they_are_here_and_one_that_is_refused_is_nam
 ) -> None:
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, print)
-    here = audit.audit(tar_dir, None, False, 1, lambda count: None, 'tar')
+    here = audit(tar_dir, None, False, 1, lambda count: None, 'tar')
     url = store.upload(tar_dir, 'data')
     report = audited(store, url, 0, '--data_format=tar')
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):
         assert report[key] == here[key]
     store.faults.add(403, '/data/train-00000', [READ])
-    (error,) = audited(store, url, 1, '--data_format=tar')['errors']
+    (error,) = audited(store, url, 2, '--data_format=tar')['errors']
     assert 'data/train-00000-of-00002.tar, record 0: ' in error
     assert store.who in error
 
 
 def test_a_file_that_is_refused_is_named_and_the_others_are_read(store: Store, photo_dir: str) -> None:
     store.faults.add(403, '/data/train-00000', [READ])
-    report = audited(store, store.upload(photo_dir, 'data'), 1)
+    report = audited(store, store.upload(photo_dir, 'data'), 2)
     (error,) = report['errors']
     assert 'data/train-00000-of-00002, record 0: ' in error
     assert store.who in error

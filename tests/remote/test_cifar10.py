@@ -14,7 +14,7 @@ _CONVERT = """
 from data.cifar10 import __main__ as cifar10
 from data.cifar10 import source as cifar10_source
 cifar10_source._BATCH_IMAGES = 4
-cifar10.main()
+raise SystemExit(cifar10.main())
 """
 _COUNTS = ['--train_images=20', '--validation_images=10', '--train_shards=4', '--validation_shards=2']
 

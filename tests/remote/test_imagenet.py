@@ -44,4 +44,4 @@ def test_remote_folders_become_remote_record_files(store: Store, tmp_path: pathl
     left = {name for name in store.objects('records') if 'conversion/' in name}
     assert not left
     again = store.python('-m', 'data.imagenet', *arguments)
-    assert (again.returncode, again.stderr) == (0, f'{store.url}/records: was finished before\n')
+    assert (again.returncode, again.stderr) == (0, f'{store.url}/records: already finished\n')

@@ -25,7 +25,7 @@ from data import conversion, dataset_info, records
 from data.cifar10 import __main__ as cifar10
 from data.cifar10 import source as cifar10_source
 from data.records import DataError
-from data.tar import layout as tar_layout
+from data.tar import files as tar_files
 from data.tar import reader as tar_reader
 from preprocessing.decoding import decode_image
 from tests.data.cifar10 import archives as cifar10_archives
@@ -72,9 +72,8 @@ def shards(published: Published, tmp_path_factory: Any) -> pathlib.Path:
 def make(monkeypatch: Any, capsys: Any, source: Any, data_dir: Any, *options: str) -> Tuple[int, str]:
     """The exit code of the command, and what it says."""
     monkeypatch.setattr(sys, 'argv', ['cifar10', str(source), f'--data_dir={data_dir}', *COUNTS, *options])
-    code = 0
     try:
-        cifar10.main()
+        code = cifar10.main()
     except SystemExit as stopped:
         code = int(stopped.code or 0)
     out, err = capsys.readouterr()
@@ -86,7 +85,7 @@ def make(monkeypatch: Any, capsys: Any, source: Any, data_dir: Any, *options: st
 @tf.autograph.experimental.do_not_convert
 def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, np.ndarray]]:
     """The labels and pixels of a split, read as the input pipeline reads them."""
-    paths = tar_layout.find_shards(str(data_dir), split)
+    paths = tar_files.find_shards(str(data_dir), split)
     dataset = tf.data.Dataset.from_tensor_slices((paths, [0] * len(paths))).flat_map(tar_reader.read)
     dataset = dataset.map(tar_reader.parse).map(lambda record: (record.label, decode_image(record.encoded)))
     batch = tf.compat.v1.data.make_one_shot_iterator(dataset.batch(50)).get_next()
@@ -183,7 +182,7 @@ def test_the_shards_have_each_image_as_often_as_every_other(
 def test_the_shards_are_shared_out_and_described(shards: pathlib.Path) -> None:
     names = [f'train-{n:05d}-of-00005.tar' for n in range(5)] + [f'validation-{n:05d}-of-00002.tar' for n in range(2)]
     assert sorted(os.listdir(str(shards))) == ['conversion.json', 'dataset.json', *names]
-    assert tar_layout.count_samples([str(shards / name) for name in names]) == [150] * 5 + [45] * 2
+    assert tar_files.count_samples([str(shards / name) for name in names]) == [150] * 5 + [45] * 2
     info = dataset_info.read(str(shards))
     assert info and (info.name, info.train_images, info.validation_images) == ('cifar10', 750, 90)
     assert (info.num_classes, info.class_names) == (11, ['background', *NAMES])
@@ -191,7 +190,7 @@ def test_the_shards_are_shared_out_and_described(shards: pathlib.Path) -> None:
     texts = []
     for split in (records.TRAIN, records.VALIDATION):
         total, images = 0, 0
-        for path in tar_layout.find_shards(str(shards), split):
+        for path in tar_files.find_shards(str(shards), split):
             with tarfile.open(path) as archive:
                 files = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
             for name, encoded in files.items():
@@ -345,7 +344,7 @@ def test_what_is_damaged_is_told_in_one_message(
     change(source)
     code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
     assert code == 2 and err.count('\n') == 1, err
-    for part in [f'python -m data.cifar10: {source}', *parts]:
+    for part in [f'error: {source}', *parts]:
         assert part in err
     assert not (tmp_path / 'data').exists()
 
@@ -422,7 +421,7 @@ def test_a_conversion_that_was_stopped_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(conversion, 'write_whole', stop_at_the_fourth_shard)
         code, err = make(monkeypatch, capsys, source, data_dir)
-    assert code == 130 and 'interrupted; the same command goes on' in err
+    assert code == 130 and 'interrupted; the same command resumes' in err
     finished = {name: os.stat(str(data_dir / name)).st_mtime_ns for name in os.listdir(str(data_dir))}
     assert sorted(finished) == ['conversion', *(f'train-{shard:05d}-of-00005.tar' for shard in range(3))]
 
@@ -434,7 +433,7 @@ def test_a_conversion_that_was_stopped_goes_on(
     assert code == 2 and 'another program is at it' in err
 
     code, err = make(monkeypatch, capsys, source, data_dir)
-    assert code == 0 and '3 of 5 train shards were finished before' in err
+    assert code == 0 and '3 of 5 train shards are already finished' in err
     names = sorted(os.listdir(str(data_dir)))
     assert names == sorted(os.listdir(str(shards)))
     assert filecmp.cmpfiles(str(data_dir), str(shards), names, shallow=False) == (names, [], [])
@@ -442,7 +441,7 @@ def test_a_conversion_that_was_stopped_goes_on(
         assert name == 'conversion' or os.stat(str(data_dir / name)).st_mtime_ns == moment
 
     code, err = make(monkeypatch, capsys, source, data_dir)
-    assert (code, err) == (0, f'{data_dir}: was finished before\n')
+    assert (code, err) == (0, f'{data_dir}: already finished\n')
     code, err = make(monkeypatch, capsys, source, data_dir, '--validation_shards=1')
     assert code == 2 and '--validation_shards was 2, and is 1' in err
 
@@ -452,7 +451,7 @@ def test_a_folder_that_holds_something_is_left_alone(
 ) -> None:
     (tmp_path / 'mine.txt').write_text('')
     code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path)
-    assert code == 2 and err == f'python -m data.cifar10: {tmp_path}: exists already. Name a new folder.\n'
+    assert code == 2 and err == f'error: {tmp_path}: exists already. Name a new folder.\n'
     assert os.listdir(str(tmp_path)) == ['mine.txt']
 
 
@@ -490,7 +489,7 @@ def test_a_shard_that_cannot_be_written_is_named(
     monkeypatch.setattr(conversion.remote, 'names_in', without_it)
     (tmp_path / 'data' / name).mkdir()
     code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data')
-    assert code == 2 and f'{name}: cannot be written' in err and 'the same command goes on' in err
+    assert code == 2 and f'{name}: cannot be written' in err and 'The same command resumes' in err
     assert (tmp_path / 'data' / 'train-00001-of-00005.tar').exists()
     (tmp_path / 'data' / name).rmdir()
     assert make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data')[0] == 0
@@ -518,12 +517,3 @@ def test_the_documented_numbers_are_the_defaults() -> None:
     assert [arguments[name] for name in ('train_images', 'validation_images')] == [1280000, 50000]
     assert [arguments[name] for name in ('train_shards', 'validation_shards', 'size')] == [640, 50, 32]
     assert json.dumps(arguments)
-
-
-def test_what_is_not_installed_is_named(
-    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
-) -> None:
-    for name in [name for name in sys.modules if name.partition('.')[0] == 'rich'] or ['rich']:
-        monkeypatch.setitem(sys.modules, name, None)
-    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data')
-    assert (code, err) == (2, "python -m data.cifar10: rich is not installed: pip install '.[data]'.\n")

@@ -15,7 +15,8 @@ import webdataset
 
 from data import ppm
 from data.tar import reader as tar_reader
-from data.tar.layout import BLOCK, Problem, Shard
+from data.tar.layout import BLOCK, Problem
+from data.tar.shard import Shard
 from preprocessing.decoding import decode_image
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo

@@ -1,0 +1,231 @@
+"""The audit of a data set: reads all files in parallel, and reports their content."""
+
+import collections
+import concurrent.futures
+import concurrent.futures.process
+import multiprocessing
+import os
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from data import conversion, dataset_info, records, remote
+from data.audit import shard as shard_audit
+from data.audit.duplicates import find_duplicates
+from data.audit.findings import judge
+from data.audit.shard import Listed, ShardAudit
+from data.dataset_info import DatasetInfo
+from data.fingerprint import fingerprint
+from data.formats import FORMATS, Format
+
+SPLITS = (records.TRAIN, records.VALIDATION)
+
+# The classes that a run assumes if a data set has no description: ImageNet's, with the background.
+DOCUMENTED_CLASSES = 1001
+_POLL_SECONDS = 0.2
+
+
+class Split(NamedTuple):
+    """A split: its files, the names of missing ones, and the content."""
+
+    paths: List[str]
+    missing: List[str]
+    content: ShardAudit
+
+
+def audit(
+    data_dir: str,
+    num_classes: Optional[int],
+    decode: bool,
+    processes: int,
+    progress: Callable[[int], None],
+    data_format: str = 'tfrecord',
+) -> Dict[str, Any]:
+    """Reads every record of a data set, in several processes.
+
+    Args:
+      data_dir: the local or remote folder of the files.
+      num_classes: labels must be below it; None: as in `dataset.json`, or 1001.
+      decode: decode every image.
+      processes: the largest number of processes.
+      progress: called repeatedly with the number of records that have been read.
+      data_format: the format of the files, of `data.formats.FORMATS`.
+
+    Returns:
+      The report, as `--json` prints it.
+
+    Raises:
+      DataError: there is no data set in the folder, or a process was killed.
+      RemoteError: access to the folder is denied, or the store cannot be reached.
+    """
+    start = time.monotonic()
+    files = FORMATS[data_format]
+    paths, errors = _find(data_dir, files)
+    info = None
+    try:
+        info = dataset_info.read(data_dir)
+    except records.DataError as error:
+        errors.append(str(error))
+    if num_classes is None:
+        num_classes = info.num_classes if info else DOCUMENTED_CLASSES
+    arguments = (data_format, num_classes, decode)
+    contents = _read([path for split in SPLITS for path in paths[split]], arguments, processes, progress)
+    splits = {split: _split(data_dir, split, paths[split], files, contents) for split in SPLITS}
+    report: Dict[str, Any] = {
+        'data_dir': data_dir,
+        'data_format': data_format,
+        'name': info.name if info else None,
+        'num_classes': num_classes,
+        **_content(splits, num_classes, info),
+        'other_files': _other_files(data_dir, paths),
+        'decoded': decode,
+    }
+    found, warnings = judge(report)
+    errors += found
+    seconds = time.monotonic() - start
+    count = sum(split.content.records for split in splits.values())
+    return {
+        **report,
+        'seconds': round(seconds, 1),
+        'records_per_second': round(count / seconds),
+        'errors': errors,
+        'warnings': warnings,
+        'can_be_trained_on': not errors,
+    }
+
+
+def _find(data_dir: str, files: Format) -> Tuple[Dict[str, List[str]], List[str]]:
+    """The files of each split, and an error message for a split without files.
+
+    Raises:
+      DataError: neither split has files.
+    """
+    paths: Dict[str, List[str]] = {}
+    problems = []
+    for split in SPLITS:
+        try:
+            paths[split] = files.find_shards(data_dir, split)
+        except records.DataError as error:
+            paths[split] = []
+            problems.append(str(error))
+    if not any(paths.values()):
+        raise records.DataError(problems[0])
+    return paths, problems
+
+
+def _split(data_dir: str, split: str, paths: List[str], files: Format, contents: Dict[str, ShardAudit]) -> Split:
+    missing = files.missing_shards(data_dir, split, paths) if paths else []
+    return Split(paths, missing, sum((contents[path] for path in paths), shard_audit.NOTHING))
+
+
+def _other_files(data_dir: str, paths: Dict[str, List[str]]) -> List[str]:
+    """The names in the folder that are not part of the data set."""
+    known = {os.path.basename(path) for split in SPLITS for path in paths[split]}
+    known |= {dataset_info.FILE_NAME, conversion.REPORT_NAME}
+    return [name for name in remote.names_in(data_dir) or () if name.rstrip('/') not in known]
+
+
+def _read(
+    paths: Sequence[str], arguments: Tuple[str, int, bool], processes: int, progress: Callable[[int], None]
+) -> Dict[str, ShardAudit]:
+    """The content of each file; `arguments` are the first ones of `ShardAuditor`."""
+    # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server
+    # loads it once, and starts no threads.
+    context = multiprocessing.get_context('forkserver')
+    context.set_forkserver_preload([shard_audit.__name__])
+    read: Any = context.Value('q', 0)
+    pool = concurrent.futures.ProcessPoolExecutor(
+        min(processes, len(paths)), context, shard_audit.start_process, (*arguments, read)
+    )
+    with pool:
+        futures = {path: pool.submit(shard_audit.audit_in_process, path) for path in paths}
+        try:
+            unfinished = {*futures.values()}
+            while unfinished:
+                _, unfinished = concurrent.futures.wait(unfinished, _POLL_SECONDS)
+                progress(read.value)
+            return {path: future.result() for path, future in futures.items()}
+        except concurrent.futures.process.BrokenProcessPool:
+            raise records.DataError('A process that read the files was killed, perhaps because memory ran out.')
+        finally:
+            for future in futures.values():
+                future.cancel()
+            read.value = shard_audit.STOP
+
+
+def _content(splits: Dict[str, Split], num_classes: int, info: Optional[DatasetInfo]) -> Dict[str, Any]:
+    """The part of the report about the content of the files."""
+    taken = fingerprint(*(splits[split].content.fingerprint for split in SPLITS))
+    return {
+        'fingerprint': {
+            'taken': taken,
+            'dataset_json': info.fingerprint or None if info else None,
+            'agree': taken == info.fingerprint if info and info.fingerprint else None,
+        },
+        'splits': {
+            records.TRAIN: _describe(splits[records.TRAIN], info.train_images if info else None),
+            records.VALIDATION: _describe(splits[records.VALIDATION], info.validation_images if info else None),
+        },
+        'duplicates': find_duplicates(
+            {split: splits[split].paths for split in SPLITS}, {split: splits[split].content.images for split in SPLITS}
+        ),
+        'classes': _classes(splits, num_classes, info.class_names if info else []),
+    }
+
+
+def _describe(split: Split, expected: Optional[int]) -> Dict[str, Any]:
+    content = split.content
+    images = np.concatenate([np.zeros([0], shard_audit.IMAGE), *content.images])
+    sizes = images['size'][images['size'].min(axis=1) > 0]
+    return {
+        'files': len(split.paths),
+        'missing_files': split.missing,
+        'records': content.records,
+        'records_expected': expected,
+        'images': len(images),
+        'width': _spread(sizes[:, 0]),
+        'height': _spread(sizes[:, 1]),
+        'encoded_bytes': {**_spread(images['bytes']), 'total': int(images['bytes'].sum())},
+        'formats': dict(content.formats.most_common()),
+        'fields': dict(sorted(content.fields.items())),
+        'boxes': content.boxes._asdict(),
+        'bad_files': _as_json(content.bad_files),
+        'bad_fields': _as_json(content.bad_fields),
+        'bad_boxes': _as_json(content.bad_boxes),
+        'undecodable': _as_json(content.undecodable),
+        'contradictions': _as_json(content.contradictions),
+    }
+
+
+def _spread(values: np.ndarray) -> Dict[str, Optional[float]]:
+    if not len(values):
+        return {'min': None, 'median': None, 'max': None}
+    return {'min': int(values.min()), 'median': float(np.median(values)), 'max': int(values.max())}
+
+
+def _as_json(found: Listed) -> Dict[str, Any]:
+    return {'count': found.total, 'first': [bad_record._asdict() for bad_record in found.first]}
+
+
+def _classes(splits: Dict[str, Split], num_classes: int, names: Sequence[str]) -> List[Dict[str, Any]]:
+    """The number of images of each class, and of each label beyond the classes."""
+    counts = {
+        split: collections.Counter(
+            dict(zip(*(column.tolist() for column in np.unique(_labels(splits[split]), return_counts=True))))
+        )
+        for split in SPLITS
+    }
+    labels = sorted({*range(num_classes), *(label for split in SPLITS for label in counts[split])})
+    return [
+        {
+            'label': label,
+            'name': names[label] if 0 <= label < len(names) else None,
+            **{split: counts[split][label] for split in SPLITS},
+        }
+        for label in labels
+    ]
+
+
+def _labels(split: Split) -> np.ndarray:
+    return np.concatenate([np.zeros([0], np.int64), *(images['label'] for images in split.content.images)])

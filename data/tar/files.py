@@ -1,0 +1,85 @@
+"""The tar shards of a data set: `train-00000.tar …` and `validation-00000.tar …`."""
+
+import itertools
+import os
+import re
+from typing import List, Optional, Sequence
+
+from data import records
+from data.tar.layout import Problem
+from data.tar.shard import Shard
+
+# The largest file that TensorFlow can read as a whole, in bytes.
+_LARGEST_SHARD = (1 << 31) - 1
+
+
+def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
+    """The path of a shard, such as `DIR/train-00000-of-00016.tar`."""
+    return f'{records.shard_path(data_dir, split, shard, shards)}.tar'
+
+
+def find_shards(data_dir: str, split: str) -> List[str]:
+    """The paths of the shards of a split, in order.
+
+    Raises:
+      DataError, RemoteError: as `data.records.find_shards`.
+    """
+    paths = records.list_shards(data_dir, split, f'{records.TAR_NAMES}$', f'{split}-00000.tar')
+    if len({len(path) for path in paths}) > 1:
+        kinds = ' and '.join(os.path.basename(path) for path in (min(paths, key=len), max(paths, key=len)))
+        raise records.DataError(
+            f'--data_dir={data_dir}: the {split} files belong to several data sets: their numbers differ in length, as '
+            f'in {kinds}. Keep one.'
+        )
+    return paths
+
+
+def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
+    """The names of the shards that are missing, according to the names of the present ones."""
+    names = {os.path.basename(path) for path in paths}
+    first = os.path.basename(paths[0])
+    _, number, *count = re.findall(r'\d+', f'0{first[len(split) :]}')
+    shards = int(count[0]) if count else max(int(name[len(split) + 1 : -len('.tar')]) for name in names) + 1
+    of = f'-of-{count[0]}' if count else ''
+    return sorted({f'{split}-{shard:0{len(number)}d}{of}.tar' for shard in range(shards)} - names)
+
+
+def size_problem(size: int) -> Optional[str]:
+    """The reason why the input pipeline cannot read a shard of a size in bytes; None if it can."""
+    if size <= _LARGEST_SHARD:
+        return None
+    return (
+        f'{size:,} bytes, and the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into several '
+        'shards, or convert it to a TFRecord file with python -m data.tar_shards write.'
+    )
+
+
+def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
+    """Checks that shards have more samples than may be skipped, and can be read by the input pipeline.
+
+    Raises:
+      DataError, RemoteError: as `data.records.check_more_than`; or a shard is too large.
+    """
+
+    def count_first(path: str, at_most: int) -> int:
+        with Shard(path) as shard:
+            first = [*itertools.islice(shard.samples(), at_most)]
+        if first and first[0].problem is Problem.DAMAGED:
+            raise records.DataError(f'{path}: not a tar file, or compressed, or damaged at its beginning.')
+        return sum(not sample.problem.is_last for sample in first)
+
+    records.check_more_than(skipped, paths, count_first)
+    for path, size in zip(paths, records.sizes_of(paths)):
+        problem = size_problem(size)
+        if problem:
+            raise records.DataError(f'{path}: {problem}')
+
+
+def count_samples(paths: Sequence[str]) -> List[int]:
+    """The number of samples in each shard, including unusable ones; errors as of `data.records.count_each`."""
+    return records.count_each(paths, _count)
+
+
+def _count(path: str) -> int:
+    with Shard(path) as shard:
+        return sum(1 for _ in shard.samples())

@@ -1,0 +1,290 @@
+"""Reading a tar shard in Python, with the standard library's `tarfile`."""
+
+import functools
+import re
+import tarfile
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+import tensorflow as tf
+
+from data import remote
+from data.record_checker import RecordChecker, label_problem
+from data.tar.layout import (
+    BLANKS,
+    BLOCK,
+    EXTENSION_BYTES,
+    EXTENSIONS,
+    IMAGE_EXTENSIONS,
+    LABEL_BYTES,
+    LABEL_EXTENSION,
+    MAGIC_BEGINS,
+    NAME_BYTES,
+    POSIX_MAGIC,
+    REGULAR,
+    Member,
+    Problem,
+    Sample,
+)
+
+# The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
+_READ_AHEAD = 1 << 20
+# Whole names pass through Python's str in this way, whatever their encoding.
+_CODEC = ('utf-8', 'surrogateescape')
+_EXTENSION_TYPES = [bytes([kind]) for kind in EXTENSIONS]
+_REGULAR_TYPES = [bytes([kind]) for kind in REGULAR]
+_PAX_RECORD = re.compile(rb'(\d{1,7}) [^=]+=')
+_OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (BLANKS, BLANKS))
+
+
+class _ShardEndError(Exception):
+    """The place in a shard where its members end.
+
+    Attributes:
+      place: in bytes.
+      problem: the reason why no more can be read; `Problem.NONE` at the zeros that end a tar file.
+    """
+
+    def __init__(self, place: int, problem: Problem):
+        super().__init__(place, problem)
+        self.place, self.problem = place, problem
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a shard, with the checks of `data.tar.reader`.
+
+    `tarfile` silently ends an archive at a damaged header, and accepts headers that the input pipeline refuses.
+    """
+
+    # The size that the header itself claims. For a sparse file, `tarfile` replaces it by the size with holes.
+    stored_size = 0
+
+    @classmethod
+    def fromtarfile(cls, archive: Any) -> '_Header':
+        place = archive.fileobj.tell()
+        block = archive.fileobj.read(BLOCK)
+        if len(block) < BLOCK:
+            raise _ShardEndError(place, Problem.NO_END)
+        if not any(block):
+            raise _ShardEndError(place, Problem.NONE)
+        try:
+            header: Any = cls.frombuf(block, *_CODEC)
+        except tarfile.HeaderError:
+            raise _ShardEndError(place, Problem.DAMAGED)
+        is_extension = header.type in _EXTENSION_TYPES
+        if not _is_strict(block) or (is_extension and header.size > EXTENSION_BYTES):
+            raise _ShardEndError(place, Problem.DAMAGED)
+        if is_extension and place + BLOCK + header.size > archive.fileobj.size:
+            raise _ShardEndError(place, Problem.TRUNCATED)
+        if header.type == tarfile.XHDTYPE:
+            content = archive.fileobj.read(header.size)
+            archive.fileobj.seek(place + BLOCK)
+            if not _has_whole_records(content):
+                raise _ShardEndError(place, Problem.DAMAGED)
+        header.offset, header.stored_size = place, header.size
+        if block[257:263] != POSIX_MAGIC:
+            # GNU's headers have times where POSIX's have the beginning of a long name.
+            header.name = tarfile.nts(block[:100], *_CODEC)  # type: ignore[attr-defined]
+        # The pax headers of Solaris are unknown to the input pipeline.
+        is_solaris = header.type == tarfile.SOLARIS_XHDTYPE
+        return header._proc_builtin(archive) if is_solaris else header._proc_member(archive)
+
+    def _apply_pax_info(self, pax_headers: Any, encoding: str, errors: str) -> None:
+        # `tarfile` takes a size that is not a number for 0.
+        if not pax_headers.get('size', '0').strip().isdigit():
+            del pax_headers['size']
+        super()._apply_pax_info(pax_headers, encoding, errors)  # type: ignore[misc]
+
+    def stored(self) -> int:
+        """The bytes of its content in the shard: fewer than its size for a sparse file, none for a link or device."""
+        if self.isreg() or self.type not in tarfile.SUPPORTED_TYPES:
+            return self.stored_size if self.issparse() else self.size
+        return 0
+
+
+def _is_strict(block: bytes) -> bool:
+    """Whether a header has a known magic, an unsigned checksum, and a size in octal or in positive binary."""
+    size, checksum = block[124:136], block[148:156]
+    is_binary = size[0] == 0x80 and not any(size[1:5])
+    return (
+        block[257] in MAGIC_BEGINS
+        and (is_binary or bool(_OCTAL.fullmatch(size)))
+        and bool(_OCTAL.fullmatch(checksum))
+        and int(checksum.strip(BLANKS) or b'0', 8) == sum(block) - sum(checksum) + len(checksum) * ord(' ')
+    )
+
+
+def _has_whole_records(content: bytes) -> bool:
+    """Whether a pax header consists of records `LENGTH KEYWORD=VALUE` and a line feed.
+
+    `tarfile` reads a record that ends elsewhere, too, and may find another name for a file than the input pipeline.
+    """
+    while content:
+        match = _PAX_RECORD.match(content)
+        length = int(match.group(1)) if match else 0
+        if not match or not match.end() < length <= len(content) or content[length - 1 : length] != b'\n':
+            return False
+        content = content[length:]
+    return True
+
+
+class Shard:
+    """A shard that is read from its beginning to its end: a context manager.
+
+    Args:
+      path: of the shard.
+
+    Attributes:
+      size: its size in bytes.
+
+    Raises:
+      RemoteError: by any method: access to it is denied, or the store cannot be reached.
+      tf.errors.OpError: by any method: a local shard cannot be read.
+    """
+
+    def __init__(self, path: str):
+        self._path = path
+        self.size = remote.size(path)
+        self._file = tf.io.gfile.GFile(path, 'rb')
+        self._content, self._start = b'', 0
+
+    def __enter__(self) -> 'Shard':
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self, start: int, size: int) -> bytes:
+        """The bytes at a position, through the read-ahead buffer; fewer at the end of the shard."""
+        size = max(0, min(size, self.size - start))
+        # GFile cannot seek to the end of a file.
+        if size and not self._start <= start <= start + size <= self._start + len(self._content):
+            ahead = min(max(size, _READ_AHEAD), self.size - start)
+            with remote.explained(self._path, remote.READ):
+                self._file.seek(start)
+                self._content, self._start = self._file.read(ahead), start
+            if len(self._content) < ahead:
+                # s3:// shows a denied read as the end of the file: this names who is denied.
+                remote.check_readable(self._path)
+                until = start + len(self._content)
+                raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self.size}.')
+        return self._content[start - self._start : start - self._start + size] if size else b''
+
+    def samples(self) -> Iterator[Sample]:
+        """Yields the samples, in order; after the last readable one, the problem of the rest, if there is one."""
+        members: List[Member] = []
+        for member, problem in self._members():
+            if members and (member.key is None or member.key != members[-1].key):
+                yield self._sample(members)
+                members = []
+            members.append(member)
+            if problem:
+                yield Sample(members, problem)
+                members = []
+        if members:
+            yield self._sample(members)
+
+    def _sample(self, members: List[Member]) -> Sample:
+        images = [member for member in members if member.extension in IMAGE_EXTENSIONS]
+        labels = [member for member in members if member.extension == LABEL_EXTENSION]
+        content = self.read(labels[0].start, LABEL_BYTES + 1)[: labels[0].size] if labels else b''
+        for holds, problem in (
+            (not sum(image.size for image in images), Problem.NO_IMAGE),
+            (len(images) > 1, Problem.IMAGES),
+            (not labels, Problem.NO_LABEL),
+            (len(labels) > 1, Problem.LABELS),
+            (not content.strip(BLANKS).isdigit() or len(content) > LABEL_BYTES, Problem.BAD_LABEL),
+        ):
+            if holds:
+                return Sample(members, problem)
+        return Sample(members, Problem.NONE, int(content.strip(BLANKS)), images[0])
+
+    def _members(self) -> Iterator[Tuple[Member, Problem]]:
+        """Yields the files, in order, each with its problem; at last, the problem of the rest, if there is one."""
+        file: Any = _File(self)
+        try:
+            with tarfile.open(
+                fileobj=file, mode='r:', tarinfo=_Header, encoding=_CODEC[0], errors=_CODEC[1]
+            ) as archive:
+                yield from self._members_of(archive)
+        except _ShardEndError as end:
+            problem = end.problem
+            if problem is Problem.NONE and self._has_data_from(end.place):
+                problem = Problem.AFTER_END
+            if problem:
+                yield Member(b'', None, end.place, 0), problem
+        except (remote.RemoteError, tf.errors.OpError):
+            raise
+        except Exception:  # `tarfile` raises errors of any type for a damaged archive.
+            is_at_end = file.tell() + BLOCK > self.size
+            yield Member(b'', None, file.tell(), 0), Problem.TRUNCATED if is_at_end else Problem.DAMAGED
+
+    def _members_of(self, archive: Any) -> Iterator[Tuple[Member, Problem]]:
+        header: Any
+        for header in iter(archive.next, None):
+            archive.members.clear()  # It keeps all members otherwise.
+            member = _member(header)
+            if header.offset_data + header.stored() > self.size:
+                yield member, Problem.TRUNCATED
+                return
+            if not header.isdir():
+                yield member, Problem.FOREIGN if member.key is None else Problem.NONE
+            if archive.offset > self.size:
+                # The content is whole, but not the zeros after it.
+                raise _ShardEndError(self.size, Problem.NO_END)
+
+    def _has_data_from(self, place: int) -> bool:
+        """Whether any byte from a position on is not zero."""
+        return any(any(self.read(start, _READ_AHEAD)) for start in range(place, self.size, _READ_AHEAD))
+
+
+class _File:
+    """A shard as a file for `tarfile`.
+
+    Attributes:
+      size: its size in bytes.
+    """
+
+    def __init__(self, shard: Shard):
+        self.size = shard.size
+        self._shard, self._place = shard, 0
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, place: int) -> None:
+        self._place = place
+
+    def read(self, size: int) -> bytes:
+        content = self._shard.read(self._place, size)
+        self._place += len(content)
+        return content
+
+
+def _member(header: tarfile.TarInfo) -> Member:
+    name = header.name.encode(*_CODEC)[:NAME_BYTES].partition(b'\0')[0]
+    is_file = header.type in _REGULAR_TYPES and not header.issparse()
+    return Member(name, _key(name) if is_file else None, header.offset_data, header.size)
+
+
+def _key(name: bytes) -> Optional[bytes]:
+    folder, slash, last = name.rpartition(b'/')
+    stem, dot, _ = last.partition(b'.')
+    return folder + slash + stem if stem and dot else None
+
+
+class SampleChecker(RecordChecker):
+    """Describes why the input pipeline cannot use a sample."""
+
+    def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
+        """Yields a function per sample of a shard, in order, that returns the sample's problem."""
+        with Shard(path) as shard:
+            for sample in shard.samples():
+                yield functools.partial(self.problem_of, shard, sample)
+
+    def problem_of(self, shard: Shard, sample: Sample) -> Optional[str]:
+        """The reason why a sample cannot be used, after its key; None if it can be used."""
+        problem = str(sample.problem)
+        if sample.image:
+            encoded = shard.read(sample.image.start, sample.image.size)
+            problem = label_problem(sample.label, self.num_classes) or self.image_problem(encoded) or ''
+        return f'{sample.prefix}{problem}' if problem else None

@@ -1,0 +1,130 @@
+"""Images as `tf.train.Example` messages in ImageNet's layout."""
+
+import os
+from typing import NamedTuple, Sequence
+
+import tensorflow as tf
+
+# The sides of a bounding box, in the order that training uses.
+CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')
+
+# The beginning of TensorFlow's error for a record that is not an Example.
+UNPARSABLE = 'Could not parse example input'
+# TensorFlow quotes the record in that error as a Python text, and the process crashes if the record is not UTF-8.
+# These bytes before the record end the quotation at their zero. Protocol buffers read them as an unknown field.
+_QUOTATION_END = b'\x10\0'
+
+# The first bytes of images that are not JPEG, whatever their file name.
+_FORMATS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
+
+
+class ParsedRecord(NamedTuple):
+    """The parts of a record that training and evaluation use.
+
+    Attributes:
+      encoded: string scalar, the image file's bytes.
+      label: int64 scalar; 0 is the background.
+      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1].
+    """
+
+    encoded: tf.Tensor
+    label: tf.Tensor
+    bbox: tf.Tensor
+
+
+class Box(NamedTuple):
+    """A bounding box, in fractions of the image's width and height: 0 <= min < max <= 1."""
+
+    xmin: float
+    ymin: float
+    xmax: float
+    ymax: float
+
+
+def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
+    """Parses a serialized `tf.train.Example` with TensorFlow operations.
+
+    TensorFlow crashes on a list of floats that claims to be longer than its record. Checksums exclude such damage, so
+    only a program that writes malformed records can cause it.
+
+    Args:
+      serialized: a string scalar, the record.
+      with_boxes: parse its bounding boxes, which takes longer than everything else. Otherwise, there are none.
+
+    Raises:
+      tf.errors.InvalidArgumentError: at run time, for a record that is not an Example, or has no image or no label.
+    """
+    features = {
+        'image/encoded': tf.io.FixedLenFeature([], tf.string),
+        'image/class/label': tf.io.FixedLenFeature([], tf.int64),
+    }
+    if with_boxes:
+        features.update({f'image/object/bbox/{c}': tf.io.VarLenFeature(tf.float32) for c in CORNERS})
+    parsed = tf.io.parse_single_example(tf.strings.join([_QUOTATION_END, serialized]), features)
+    bbox = tf.zeros([0, 4])
+    if with_boxes:
+        bbox = tf.stack([parsed[f'image/object/bbox/{c}'].values for c in CORNERS], axis=-1)
+    return ParsedRecord(
+        parsed['image/encoded'],
+        parsed['image/class/label'],
+        tf.clip_by_value(bbox, 0.0, 1.0)[tf.newaxis],
+    )
+
+
+def make_example(
+    encoded: bytes,
+    image_format: str,
+    label: int,
+    text: str,
+    height: int,
+    width: int,
+    filename: str,
+    synset: str = '',
+    boxes: Sequence[Box] = (),
+) -> tf.train.Example:
+    """Builds the Example of an image, in ImageNet's layout.
+
+    Args:
+      encoded: the image file's bytes.
+      image_format: 'JPEG', 'PNG' or 'GIF'.
+      label: the class, from 1 on; 0 is the background.
+      text: the name of the class.
+      height: height of the image, in pixels.
+      width: width of the image, in pixels.
+      filename: the name of the image file.
+      synset: WordNet's identifier of the class, such as 'n01440764'; '' if it has none.
+      boxes: the bounding boxes of objects of the class.
+    """
+
+    def of_bytes(*values: bytes) -> tf.train.Feature:
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+
+    def of_ints(*values: int) -> tf.train.Feature:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    def of_floats(*values: float) -> tf.train.Feature:
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+    feature = {
+        'image/encoded': of_bytes(encoded),
+        'image/format': of_bytes(image_format.encode()),
+        'image/class/label': of_ints(label),
+        'image/class/text': of_bytes(os.fsencode(text)),
+        'image/height': of_ints(height),
+        'image/width': of_ints(width),
+        'image/colorspace': of_bytes(b'RGB'),
+        'image/channels': of_ints(3),
+        'image/filename': of_bytes(os.fsencode(filename)),
+    }
+    if synset:
+        feature['image/class/synset'] = of_bytes(synset.encode())
+    if boxes:
+        feature['image/object/class/label'] = of_ints(*[label] * len(boxes))
+        for corner, values in zip(Box._fields, zip(*boxes)):
+            feature[f'image/object/bbox/{corner}'] = of_floats(*values)
+    return tf.train.Example(features=tf.train.Features(feature=feature))
+
+
+def format_of(encoded: bytes) -> str:
+    """The format of a decodable image, for `make_example`."""
+    return next((name for start, name in _FORMATS.items() if encoded.startswith(start)), 'JPEG')
