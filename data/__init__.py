@@ -1,3 +1,3 @@
-"""Data sets as record files in ImageNet's layout: writing, finding, reading, describing."""
+"""Data sets in ImageNet's layout or as tar shards: converting, auditing, finding, reading and describing them."""
 
 from console import tensorflow_settings  # noqa: F401  Before any module of the package loads TensorFlow.

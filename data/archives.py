@@ -1,4 +1,4 @@
-"""Tar archives from elsewhere, read by Python's tarfile, which takes much of what is damaged for the end of one."""
+"""Reads published tar archives with `tarfile`, and detects damage that it takes for the end of an archive."""
 
 import io
 import tarfile
@@ -7,14 +7,14 @@ from typing import Any, BinaryIO, Callable, Iterator, Tuple
 from console.messages import shown
 
 _BLOCK = 512
-# What is read as a whole has not half as many bytes in any archive that is published.
+# The largest file that is read whole, in bytes: over twice the largest such file in a published archive.
 _LARGEST_FILE = 1 << 26
 
 
 class _Header(tarfile.TarInfo):
-    """A header that must be one.
+    """A header that must be valid.
 
-    Python's tarfile ends an archive where no header is, and a size below 0 sends it back to the same one for ever.
+    `tarfile` silently ends an archive at an invalid header, and loops forever at a negative size.
     """
 
     @classmethod
@@ -25,9 +25,9 @@ class _Header(tarfile.TarInfo):
             header: Any = cls.frombuf(block, archive.encoding, archive.errors)
         except tarfile.HeaderError:
             if len(block) == _BLOCK and not any(block):
-                # The end.
+                # The end of the archive.
                 raise
-            raise tarfile.ReadError(f'no header at byte {place:,}')
+            raise tarfile.ReadError(f'no valid header at byte {place:,}')
         _check_size(header, place)
         header.offset = place
         return header._proc_member(archive)
@@ -35,15 +35,15 @@ class _Header(tarfile.TarInfo):
 
 def _check_size(header: tarfile.TarInfo, place: int) -> None:
     if header.size < 0:
-        raise tarfile.ReadError(f'the header at byte {place:,} says {header.size:,} bytes')
+        raise tarfile.ReadError(f'the header at byte {place:,} claims a size of {header.size:,} bytes')
 
 
 def opened(file: BinaryIO, mode: str) -> tarfile.TarFile:
-    """An archive, for `members`.
+    """Opens an archive for `members`.
 
     Args:
-      file: the archive, from its beginning on.
-      mode: tarfile's: 'r' finds out how it is compressed, 'r:' takes it as it is.
+      file: the archive, positioned at its beginning.
+      mode: as in `tarfile`: 'r' detects compression, 'r:' expects none.
 
     Raises:
       Exception: as `members`.
@@ -52,30 +52,31 @@ def opened(file: BinaryIO, mode: str) -> tarfile.TarFile:
 
 
 def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The members of an archive that was `opened`, in order, up to the zeros that end it.
+    """Yields the members of an archive of `opened`, in order, up to the zeros at its end.
 
     Raises:
       OSError: the file cannot be read.
-      Exception: the archive is damaged, or cut short. What is damaged fails in any way.
+      Exception: the archive is damaged or truncated; `tarfile` raises errors of any type for it.
     """
     for member in iter(archive.next, None):
-        archive.members.clear()  # type: ignore[attr-defined]  # It would keep all that it has seen.
-        # What extends a header may say another size.
+        archive.members.clear()  # type: ignore[attr-defined]  # It keeps all members otherwise.
+        # An extension header may change the size.
         _check_size(member, member.offset)
         if archive.offset <= member.offset:
-            raise tarfile.ReadError(f'the header at byte {member.offset:,} leads back')
+            raise tarfile.ReadError(f'the header at byte {member.offset:,} points backwards')
         yield member
 
 
 def files_in(content: bytes, is_wanted: Callable[[str], bool]) -> Iterator[Tuple[str, bytes]]:
-    """The names and contents of files in a small archive, compressed or not. All of it is read, and its checksum.
+    """Yields the names and contents of files in a small archive, compressed or not, and verifies its checksum.
 
     Args:
-      content: of the archive.
-      is_wanted: whether a file is to be read, by its name.
+      content: the archive.
+      is_wanted: whether to read a file, given its name.
 
     Raises:
-      tarfile.ReadError: the archive is damaged, or cut short, or is none. The files before that may have been given.
+      tarfile.ReadError: the archive is damaged or truncated, or not an archive. Files before the damage may have been
+        yielded.
     """
     try:
         with opened(io.BytesIO(content), 'r') as archive:
@@ -85,14 +86,14 @@ def files_in(content: bytes, is_wanted: Callable[[str], bool]) -> Iterator[Tuple
                     yield member.name, archive.extractfile(member).read()  # type: ignore[union-attr]
             while archive.fileobj.read(1 << 20):  # type: ignore[union-attr]
                 pass
-    except Exception as error:  # What is damaged fails in any way.
+    except Exception as error:  # `tarfile` raises errors of any type for a damaged archive.
         raise tarfile.ReadError(shown(error) or type(error).__name__)
 
 
 def _check_content(member: Any) -> None:
     if member.size > _LARGEST_FILE:
         raise tarfile.ReadError(f'{member.name} has {member.size:,} bytes')
-    # Of a file with holes; for what is in none of its pieces, and in no hole between two, tarfile looks for ever.
+    # The pieces of a sparse file. `tarfile` loops forever if they overlap.
     pieces = member.sparse or []
     if any(start + size > following for (start, size), (following, _) in zip(pieces, pieces[1:])):
-        raise tarfile.ReadError(f'{member.name} has pieces that are not in order')
+        raise tarfile.ReadError(f'{member.name} has overlapping pieces')

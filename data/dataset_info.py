@@ -1,4 +1,4 @@
-"""What a data set says of itself: `dataset.json`, beside its record files."""
+"""The description of a data set: `dataset.json`, beside its record files."""
 
 import dataclasses
 import json
@@ -12,9 +12,9 @@ from data import remote
 from data.records import DataError
 
 FILE_NAME = 'dataset.json'
-# What a run's configuration can hold.
+# The largest number that a run's configuration allows.
 _IMAGES_AT_MOST = 2**31 - 1
-# Characters of a reason that a message shows.
+# Characters of a reason in a message.
 _LONGEST_REASON = 200
 
 
@@ -23,13 +23,13 @@ class DatasetInfo:
     """A data set's description.
 
     Attributes:
-      name: what it is called.
-      source: where its images come from.
+      name: its name.
+      source: the origin of its images.
       train_images: number of training images.
       validation_images: number of validation images.
       num_classes: number of classes, the background (label 0) included.
-      class_names: the names by label, that of the background first.
-      fingerprint: what `data.fingerprint` says of the images; empty if it was not taken.
+      class_names: the names by label; the first is the background's.
+      fingerprint: the images' fingerprint, of `data.fingerprint`; empty if there is none.
     """
 
     name: str
@@ -41,30 +41,30 @@ class DatasetInfo:
     fingerprint: str = ''
 
     def problem(self) -> Optional[str]:
-        """Why `read` would refuse it; None if it would not."""
+        """The reason why `read` would refuse the description; None if it is valid."""
         try:
             for field in dataclasses.fields(self):
                 value = getattr(self, field.name)
-                # True is an int to Python.
+                # Not isinstance: True is an int in Python.
                 if type(value) is not (list if field.type == List[str] else field.type):
                     return f'{field.name} is {shown(repr(value))}'
             for name in (self.name, self.source, *self.class_names):
                 if not isinstance(name, str):
                     return f'a name is {shown(repr(name))}'
-                # Names of files have bytes that are no UTF-8 in this disguise.
+                # Python represents bytes of file names that are not UTF-8 by surrogates.
                 name.encode('utf-8', 'surrogateescape')
         except UnicodeEncodeError as error:
             return shown(error, _LONGEST_REASON)
         if max(self.train_images, self.validation_images) > _IMAGES_AT_MOST:
-            return f'there are more than {_IMAGES_AT_MOST:,} images'
+            return f'a split has more than {_IMAGES_AT_MOST:,} images'
         if min(self.train_images, self.validation_images, self.num_classes - 1) < 1:
-            return 'there must be images of both splits, and a class besides the background'
+            return 'both splits must have images, and there must be a class besides the background'
         if len(self.class_names) != self.num_classes:
             return f'{len(self.class_names)} names for {self.num_classes} classes'
         return None
 
     def write(self, data_dir: str) -> None:
-        """Writes the description beside the record files.
+        """Writes the description into the folder of the record files.
 
         Raises:
           DataError: it cannot be written.
@@ -78,11 +78,11 @@ class DatasetInfo:
 
 
 def read(data_dir: str) -> Optional[DatasetInfo]:
-    """The description of the data set in a folder, or None if it has none.
+    """Reads the description of the data set in a folder; None if there is none.
 
     Raises:
-      DataError: the file is there and is not what `DatasetInfo.write` writes.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: the file cannot be read, or is not a valid description.
+      RemoteError: access to it is denied, or the store cannot be reached.
     """
     path = os.path.join(data_dir, FILE_NAME)
     try:
@@ -99,4 +99,4 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
     except (TypeError, ValueError, RecursionError) as error:
         fields = ', '.join(field.name for field in dataclasses.fields(DatasetInfo))
         reason = shown(error, _LONGEST_REASON)
-        raise DataError(f'{path}: not the description of a data set ({reason}). Its fields are {fields}.')
+        raise DataError(f'{path}: not a valid description of a data set ({reason}). Its fields are {fields}.')

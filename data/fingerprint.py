@@ -1,4 +1,4 @@
-"""What tells a data set from every other: its images and labels, whatever their order, their files and the format."""
+"""The fingerprint of a data set: a hash of its images and labels, independent of order, files and format."""
 
 import hashlib
 from typing import NamedTuple
@@ -7,18 +7,18 @@ _MODULUS = 1 << 256
 
 
 class SplitFingerprint(NamedTuple):
-    """The images and labels of a split, or of part of one: those of the parts, summed in any order, are the whole's.
+    """The fingerprint of a split or a part of one. The sum over parts, in any order, is the fingerprint of the whole.
 
     Attributes:
-      images: how many there are.
-      total: the sum of their SHA-256 digests, modulo 2**256.
+      images: the number of images.
+      total: the sum of the images' SHA-256 digests, modulo 2**256.
     """
 
     images: int = 0
     total: int = 0
 
     def with_image(self, label: int, encoded: bytes) -> 'SplitFingerprint':
-        """This and one more image: its label, and the bytes of its file."""
+        """The fingerprint with one more image, of a label and the bytes of its file."""
         digest = hashlib.sha256(b'%d %s' % (label, encoded)).digest()
         return self + SplitFingerprint(1, int.from_bytes(digest, 'big'))
 
@@ -28,6 +28,6 @@ class SplitFingerprint(NamedTuple):
 
 
 def fingerprint(train: SplitFingerprint, validation: SplitFingerprint) -> str:
-    """The fingerprint of a data set: 64 hexadecimal digits, which `dataset.json` holds."""
+    """The fingerprint of a data set, as in `dataset.json`: 64 hexadecimal digits."""
     text = ' '.join(f'{split.images} {split.total:064x}' for split in (train, validation))
     return hashlib.sha256(text.encode()).hexdigest()

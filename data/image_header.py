@@ -1,4 +1,4 @@
-"""What the header of an encoded image says: format, size and colours, in microseconds, without decoding.
+"""Reads the header of an encoded image: format, size and colours, in microseconds, without decoding.
 
 JPEG: ITU-T T.81, annex B, and Adobe's technical note 5116 for the colours of APP14. PNG: W3C, "Portable Network
 Graphics", second edition, 5 and 11.2.2. GIF: CompuServe, GIF89a, 18. PPM: see `data.ppm`.
@@ -13,29 +13,29 @@ from data import ppm
 from preprocessing.decoding import MAX_PIXELS
 
 _PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
-# What training cannot decode, and people take for images all the same.
+# Common formats that training cannot decode.
 _OTHER_FORMATS = {b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP', b'\0\0\0\x0cJXL ': 'JPEG XL'}
 _PNG_PALETTE = 3
 _PNG_COLOURS = {0: ('grey',), 2: (), _PNG_PALETTE: ('palette',), 4: ('grey', 'transparency'), 6: ('transparency',)}
 
-# Markers of JPEG. Frames of other kinds than these are rare, and not all decoders take them.
+# Markers of JPEG. Other kinds of frames are rare, and not supported by all decoders.
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # which are tables, and reserved
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}  # tables and a reserved marker
 _STANDALONE = {0x01, *range(0xD0, 0xD9)}
 _START_OF_SCAN, _ADOBE = 0xDA, 0xEE
 _END_OF_IMAGE = b'\xff\xd9'
 
 
 class ImageHeader(NamedTuple):
-    """What the header of an image says.
+    """The header of an image.
 
     Attributes:
-      format: 'JPEG', 'PNG', 'GIF', 'PPM', or what else it is.
-      variants: what is special about it, such as 'grey', 'CMYK' or 'progressive'.
-      width: in pixels; 0 if that is not known.
-      height: in pixels; 0 if that is not known.
-      sound: whether nothing is missing at the end, the header is of a usual kind, and a PNG's checksums agree. If not,
-        decoding tells whether the image can be used. What else is damaged in between is only seen in decoding.
+      format: 'JPEG', 'PNG', 'GIF', 'PPM', or another format's name.
+      variants: special properties, such as 'grey', 'CMYK' or 'progressive'.
+      width: in pixels; 0 if unknown.
+      height: in pixels; 0 if unknown.
+      sound: whether the end of the image is present, the header is of a common kind, and a PNG's checksums are
+        correct. If not, decoding shows whether the image can be used. Only decoding finds other damage.
     """
 
     format: str
@@ -46,24 +46,24 @@ class ImageHeader(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The format and what is special about it, in words."""
+        """The format and its variants, in words."""
         return ', '.join([self.format, *self.variants])
 
 
 def read_header(encoded: bytes) -> Optional[ImageHeader]:
-    """The header of an image file, or None if it has none that can be read."""
+    """The header of an image file; None if it has no readable header."""
     try:
         if encoded.startswith(b'\xff\xd8'):
             return _jpeg(encoded)
         if encoded.startswith(_PNG_SIGNATURE):
             return _png(encoded)
         if encoded.startswith(b'GIF8'):
-            # Only GIFs of one picture can be used, which is seen in decoding.
+            # Only GIFs of one picture can be used. Decoding shows it.
             width, height = struct.unpack_from('<HH', encoded, 6)
             return ImageHeader('GIF', (), width, height, False)
         match = re.match(ppm.HEADER.encode(), encoded[: ppm.HEADER_BYTES])
         if match:
-            # Only in tar shards they can be used, which is seen in decoding.
+            # PPM images can be used in tar shards alone. Decoding shows it.
             return ImageHeader('PPM', (), int(match.group(1)), int(match.group(2)), False)
     except (IndexError, struct.error):
         return None
@@ -106,7 +106,7 @@ def _jpeg(encoded: bytes) -> Optional[ImageHeader]:
     if kind == _PROGRESSIVE:
         variants.append('progressive')
     usual = kind in (_BASELINE, _EXTENDED, _PROGRESSIVE) and precision == 8 and channels in (1, 3, 4)
-    # In a scan, no data looks like this marker; what stands before, such as a thumbnail, may have one of its own.
+    # The data of a scan never contains this marker. Segments before the scan, such as a thumbnail, may contain it.
     whole = encoded.rfind(_END_OF_IMAGE, position) >= 0
     return ImageHeader('JPEG', tuple(variants), width, height, usual and whole and _is_usual(width, height))
 
@@ -121,7 +121,7 @@ def _png(encoded: bytes) -> ImageHeader:
 
 
 def _has_chunks(encoded: bytes, needs_palette: bool) -> bool:
-    """Whether the chunks of a PNG are as long as they say, with their checksums, to its end, and none is missing."""
+    """Whether a PNG has all chunks up to its end, of the claimed lengths and with correct checksums."""
     kinds: List[bytes] = []
     view = memoryview(encoded)
     position = len(_PNG_SIGNATURE)

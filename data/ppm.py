@@ -1,25 +1,25 @@
-"""Binary PPM images, which TensorFlow does not decode, as PNG images, which it does."""
+"""Converts binary PPM images, which TensorFlow cannot decode, to PNG images."""
 
 import tensorflow as tf
 
 _MAGIC = 'P6'
-# Width, height and 255, each after white space or comments, and one white space.
+# Width, height and 255, each after white space or comments, and one white-space character.
 _GAP = r'(?:\s|#[^\r\n]*[\r\n])+'
 HEADER = rf'^{_MAGIC}{_GAP}(\d{{1,6}}){_GAP}(\d{{1,6}}){_GAP}255\s'
-# To a regular expression the pixels that follow are no characters, but for \C.
+# \C matches any byte. The pixels are not valid UTF-8, so that no other expression matches them.
 _WHOLE_HEAD = HEADER + r'\C*'
-# The longest header with its comments.
+# The longest header with its comments, in bytes.
 HEADER_BYTES = 1024
 
 
 def as_png(encoded: tf.Tensor) -> tf.Tensor:
-    """Makes a PNG image of a PPM image, and leaves others as they are.
+    """Converts a PPM image to a PNG image, and returns other images unchanged.
 
     Args:
       encoded: string scalar, the bytes of an image file.
 
     Raises:
-      tf.errors.InvalidArgumentError: when run on a PPM image that is not of 8 bits per channel, or is cut short.
+      tf.errors.InvalidArgumentError: at run time, for a PPM image that is truncated, or not of 8 bits per channel.
     """
     is_ppm = tf.equal(tf.strings.substr(encoded, 0, len(_MAGIC)), _MAGIC)
     return tf.cond(is_ppm, lambda: _convert(encoded), lambda: encoded)
@@ -37,7 +37,7 @@ def _convert(encoded: tf.Tensor) -> tf.Tensor:
     begin = tf.cast(tf.strings.length(head) - tf.strings.length(rest), tf.int64)
     size = height * width * 3
     whole = tf.logical_and(size > 0, begin + size <= tf.cast(tf.strings.length(encoded), tf.int64))
-    with tf.control_dependencies([tf.Assert(whole, ['a PPM image that is cut short'])]):
+    with tf.control_dependencies([tf.Assert(whole, ['a truncated PPM image'])]):
         pixels = tf.io.decode_raw(tf.strings.substr(encoded, begin, size), tf.uint8)
-    # The least compression: this is decoded at once.
+    # The fastest compression: the image is decoded immediately.
     return tf.image.encode_png(tf.reshape(pixels, [height, width, 3]), compression=1)

@@ -1,4 +1,4 @@
-"""What is wrong with records: the same demands as the input pipeline's, in words."""
+"""Describes why the input pipeline cannot use a record."""
 
 import contextlib
 import functools
@@ -12,16 +12,16 @@ import tensorflow as tf
 from data import tf_example, tfrecord
 from preprocessing.decoding import MAX_PIXELS
 
-# What is wrong with a record that Python's protocol buffers can read, and TensorFlow's parser cannot.
+# The problem of a record that Python's protocol buffers can parse, and TensorFlow cannot.
 UNREADABLE = 'damaged: its fields cannot be read.'
 _NO_IMAGE = 'no image: image/encoded must hold the bytes of one.'
-_NO_NUMBERS = 'bounding boxes that are no numbers: image/object/bbox/* must be fractions of the image.'
-# Records looked at before a search for bad ones says how far it is.
+_NAN_BOXES = 'bounding boxes with NaN: image/object/bbox/* must be fractions of the image.'
+# Records between two progress messages of a search.
 _PROGRESS_EVERY = 10000
 
 
 class BadRecord(NamedTuple):
-    """A record that cannot be used: its file, its position there (from 0), and why."""
+    """A record that cannot be used: its file, its position in it (from 0), and the reason."""
 
     path: str
     position: int
@@ -32,23 +32,23 @@ class BadRecord(NamedTuple):
 
 
 def parse_example(serialized: bytes) -> Optional[tf.train.Example]:
-    """The Example that was serialized, or None if it is none."""
+    """Parses a serialized Example; None if it is not one."""
     example = tf.train.Example()
     try:
         with warnings.catch_warnings():
-            # Of what comes after a place where it stops, it only warns.
+            # Protocol buffers only warn about trailing bytes that cannot be parsed.
             warnings.simplefilter('ignore', RuntimeWarning)
             parsed = example.ParseFromString(serialized)
-    except Exception:  # protobuf's DecodeError, whose module differs between its implementations
+    except Exception:  # protobuf's DecodeError; its module depends on the implementation.
         return None
     return example if parsed == len(serialized) else None
 
 
 def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Optional[str]:
-    """Why a record cannot be used, going by its image and label; None if they are in order, whatever the image is like.
+    """The problem of a record's image field or label; None if there is none. The image itself is not decoded.
 
     Args:
-      example: what `parse_example` returned.
+      example: the result of `parse_example`.
       num_classes: labels must be below it.
     """
     if example is None:
@@ -64,32 +64,32 @@ def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Opti
 
 
 def box_problem(example: tf.train.Example) -> Optional[str]:
-    """Why a record cannot be used in training with its bounding boxes; None if it can, or has none."""
+    """The problem of a record's bounding boxes, for training with them; None if there is none."""
     feature = example.features.feature
     corners = [feature[f'image/object/bbox/{c}'] for c in tf_example.CORNERS]
     if any(corner.WhichOneof('kind') not in (None, 'float_list') for corner in corners):
-        return 'bounding boxes that are no fractions: image/object/bbox/* must be floats.'
+        return 'bounding boxes of a wrong type: image/object/bbox/* must be floats.'
     if len({len(corner.float_list.value) for corner in corners}) > 1:
-        return 'bounding boxes with corners missing: image/object/bbox/* differ in length.'
+        return 'bounding boxes with missing corners: image/object/bbox/* differ in length.'
     if any(math.isnan(value) for corner in corners for value in corner.float_list.value):
-        return _NO_NUMBERS
+        return _NAN_BOXES
     return None
 
 
 def label_problem(label: int, num_classes: int) -> Optional[str]:
-    """Why a label cannot be used; None if it can."""
+    """The problem of a label; None if there is none."""
     if 0 <= label < num_classes:
         return None
     return f'label {label} is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
 
 
 class RecordChecker:
-    """Tells what is wrong with a record: the same demands as the input pipeline's, in words.
+    """Describes why the input pipeline cannot use a record.
 
     Args:
       num_classes: labels must be below it.
-      decode: TensorFlow operations from an encoded image (a string scalar) to its pixels.
-      with_boxes: whether its bounding boxes are read, too, as in training with --use_annotated_bbox.
+      decode: a function from an encoded image (a string scalar) to its pixels, in TensorFlow operations.
+      with_boxes: check the bounding boxes, too, as for training with --use_annotated_bbox.
     """
 
     def __init__(self, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor], with_boxes: bool = True):
@@ -102,13 +102,13 @@ class RecordChecker:
         self._session = tf.compat.v1.Session(graph=graph)
 
     def close(self) -> None:
-        """Lets go of TensorFlow's resources."""
+        """Closes the TensorFlow session."""
         self._session.close()
 
     def problem(self, serialized: bytes) -> Optional[str]:
-        """Why a serialized record cannot be used; None if it can."""
+        """The problem of a serialized record; None if there is none."""
         try:
-            # Of what is damaged, TensorFlow understands more than Python at times, and less at others.
+            # TensorFlow decides: it can parse some damaged records that Python cannot, and the reverse.
             parsed = self._session.run(self._parsed, {self._serialized: serialized})
         except tf.errors.InvalidArgumentError:
             example = parse_example(serialized)
@@ -119,45 +119,45 @@ class RecordChecker:
         if not parsed.encoded:
             return _NO_IMAGE
         if np.isnan(parsed.bbox).any():
-            return _NO_NUMBERS
+            return _NAN_BOXES
         return label_problem(int(parsed.label), self.num_classes) or self.image_problem(parsed.encoded)
 
     def image_problem(self, encoded: bytes) -> Optional[str]:
-        """Why an encoded image cannot be used; None if it can."""
+        """The problem of an encoded image; None if there is none."""
         try:
             self._session.run(self._decoded, {self._encoded: encoded})
         except tf.errors.InvalidArgumentError:
             return (
-                f'the image ({len(encoded)} bytes) cannot be decoded: broken, of more than '
+                f'the image ({len(encoded)} bytes) cannot be decoded: damaged, of more than '
                 f'{MAX_PIXELS // 10**6} million pixels, or neither JPEG, PNG nor GIF.'
             )
         return None
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
-        """For each record of a file, in order, what tells its problem."""
+        """Yields a function per record of a file, in order, that returns the record's problem."""
         for serialized in tfrecord.serialized_in(path):
             yield functools.partial(self.problem, serialized)
 
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:
-        """The bad records of some files, one after the other; `progress` is told now and then how far it is."""
-        looked_at = 0
+        """Yields the bad records of files, in order; calls `progress` with a message now and then."""
+        checked = 0
         for path in paths:
             position = -1
             try:
-                for position, tell in enumerate(self.problems(path)):
-                    problem = tell()
+                for position, find_problem in enumerate(self.problems(path)):
+                    problem = find_problem()
                     if problem:
                         yield BadRecord(path, position, problem)
-                    looked_at += 1
-                    if looked_at % _PROGRESS_EVERY == 0:
-                        progress(f'{looked_at:,} records looked at, now in {path}')
+                    checked += 1
+                    if checked % _PROGRESS_EVERY == 0:
+                        progress(f'{checked:,} records checked, now in {path}')
             except tf.errors.DataLossError as error:
-                yield BadRecord(path, position + 1, f'the file is damaged or cut short from here on: {error.message}.')
+                yield BadRecord(path, position + 1, f'the file is damaged or truncated from here on: {error.message}.')
 
     def problem_at(self, path: str, position: int) -> BadRecord:
-        """The bad record at a place where one was met."""
+        """Describes the bad record at the position where the pipeline met one."""
         with contextlib.suppress(tf.errors.OpError):
-            for index, tell in enumerate(self.problems(path)):
+            for index, find_problem in enumerate(self.problems(path)):
                 if index == position:
-                    return BadRecord(path, position, tell() or 'could not be used when it was read.')
-        return BadRecord(path, position, 'cannot be read any more.')
+                    return BadRecord(path, position, find_problem() or 'could not be used when it was read.')
+        return BadRecord(path, position, 'can no longer be read.')

@@ -1,4 +1,4 @@
-"""Dividing images into training and validation, with no image in both."""
+"""Divides images into training and validation images, with no image in both."""
 
 import collections
 import hashlib
@@ -6,20 +6,20 @@ from typing import Dict, List, Sequence, Tuple
 
 
 def digest(content: bytes) -> bytes:
-    """What tells an image from others: a hash of its content."""
+    """The identity of an image: the SHA-256 digest of its content."""
     return hashlib.sha256(content).digest()
 
 
 def split_by_content(digests: Sequence[bytes], labels: Sequence[int], fraction: float) -> Tuple[List[int], List[int]]:
-    """Divides images so that equal contents stay together, and every class gives the same share.
+    """Divides images. Equal contents stay together, and each class contributes the same share.
 
-    The division depends on the contents alone: neither their order nor a random number matters.
+    The division depends on the contents alone, not on their order or a random number.
 
     Args:
       digests: the `digest` of each image.
       labels: their classes.
-      fraction: the share of the different contents of each class that goes to validation, to the nearest
-        whole number.
+      fraction: the share of the different contents of each class for validation. The number of contents is rounded
+        to the nearest whole number.
 
     Returns:
       The indices of the training and of the validation images, each in an order that mixes the classes.
@@ -31,7 +31,7 @@ def split_by_content(digests: Sequence[bytes], labels: Sequence[int], fraction: 
     for content in sorted(copies):
         of_class[min(labels[index] for index in copies[content])].append(content)
     validation = {content for contents in of_class.values() for content in contents[: round(fraction * len(contents))]}
-    # Digests are as good as random: their order mixes the classes.
+    # Digests are pseudo-random, so that their order mixes the classes.
     return (
         [index for content in sorted(set(copies) - validation) for index in copies[content]],
         [index for content in sorted(validation) for index in copies[content]],

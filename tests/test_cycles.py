@@ -457,7 +457,7 @@ def test_boxes_are_a_problem_only_to_training_that_uses_them(
         execute(config)
     _, *named, _ = str(error.value).splitlines()
     path = f'{tmp_path}/bad/train-00000-of-00001'
-    corners = f'{path}, record 1: bounding boxes with corners missing: image/object/bbox/* differ in length.'
+    corners = f'{path}, record 1: bounding boxes with missing corners: image/object/bbox/* differ in length.'
     assert named == [corners] * use + [f'{path}, record 3: label 11 is not in 0 to 10 (--num_classes=11).']
 
 

@@ -79,7 +79,7 @@ def without(field: str) -> Any:
 )
 def test_what_is_no_description_is_refused_by_its_path(tmp_path: pathlib.Path, content: bytes) -> None:
     path = write(tmp_path, content)
-    with pytest.raises(DataError, match=f'{re.escape(str(path))}: not the description of a data set') as error:
+    with pytest.raises(DataError, match=f'{re.escape(str(path))}: not a valid description of a data set') as error:
         dataset_info.read(str(tmp_path))
     assert 'name, source, train_images, validation_images, num_classes, class_names' in str(error.value)
 
@@ -88,8 +88,11 @@ def test_what_is_no_description_is_refused_by_its_path(tmp_path: pathlib.Path, c
     ('change', 'problem'),
     [
         ({}, None),
-        ({'num_classes': 1, 'class_names': ['background']}, 'there must be images of both splits, and a class besides'),
-        ({'validation_images': 0}, 'there must be images of both splits, and a class besides'),
+        (
+            {'num_classes': 1, 'class_names': ['background']},
+            'both splits must have images, and there must be a class besides',
+        ),
+        ({'validation_images': 0}, 'both splits must have images, and there must be a class besides'),
         ({'train_images': 2**31}, 'there are more than 2,147,483,647 images'),
         ({'num_classes': 4}, '3 names for 4 classes'),
         ({'class_names': ['background', 'cat', 1]}, 'a name is 1'),
@@ -102,7 +105,7 @@ def test_what_would_be_refused_is_told_before(tmp_path: pathlib.Path, change: An
     assert str(info.problem()).startswith(str(problem))
     info.write(str(tmp_path))
     if problem:
-        with pytest.raises(DataError, match=re.escape(f'not the description of a data set ({problem}')):
+        with pytest.raises(DataError, match=re.escape(f'not a valid description of a data set ({problem}')):
             dataset_info.read(str(tmp_path))
     else:
         assert dataset_info.read(str(tmp_path)) == info

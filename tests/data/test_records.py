@@ -329,7 +329,7 @@ def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: RecordChec
     lines: List[str] = []
     found = list(checker.search(paths, lines.append))
     assert len(found) == 205
-    assert lines == [f'{count} records looked at, now in {paths[1]}' for count in ('100', '200')]
+    assert lines == [f'{count} records checked, now in {paths[1]}' for count in ('100', '200')]
 
 
 def test_the_record_at_a_known_place_is_judged(checker: RecordChecker, spoilt_paths: List[str]) -> None:
@@ -337,8 +337,8 @@ def test_the_record_at_a_known_place_is_judged(checker: RecordChecker, spoilt_pa
     assert bad[:2] == (spoilt_paths[1], 3)
     assert bad.problem.startswith('label 77')
     assert checker.problem_at(spoilt_paths[1], 1).problem == 'could not be used when it was read.'
-    assert checker.problem_at(spoilt_paths[1], 5).problem == 'cannot be read any more.'
-    assert checker.problem_at('/no/such/file', 0).problem == 'cannot be read any more.'
+    assert checker.problem_at(spoilt_paths[1], 5).problem == 'can no longer be read.'
+    assert checker.problem_at('/no/such/file', 0).problem == 'can no longer be read.'
 
 
 def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> None:

@@ -343,7 +343,7 @@ def test_bad_boxes_are_an_error_of_a_run_that_uses_them(
     flags = [*reachable, f'--data_dir={data_dir}']
     assert run(capsys, *flags).code == 0
     (error,) = errors_of(capsys, *flags, '--use_annotated_bbox')
-    assert 'train-00000-of-00002, record 0: bounding boxes with corners missing' in error
+    assert 'train-00000-of-00002, record 0: bounding boxes with missing corners' in error
 
 
 def test_a_checkpoint_of_another_network_does_not_fit(

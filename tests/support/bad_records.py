@@ -32,11 +32,11 @@ DAMAGES: Dict[str, Tuple[Damage, str]] = {
     'a label below 0': (lambda e: of_label(e, -1), 'label -1 is not in 0 to 5'),
     'uneven boxes': (
         lambda e: set_boxes(e, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6]),
-        'corners missing: image/object/bbox',
+        'missing corners: image/object/bbox',
     ),
     'boxes without a corner': (
         lambda e: e.features.feature['image/object/bbox/xmax'].Clear(),
-        'corners missing: image/object/bbox',
+        'missing corners: image/object/bbox',
     ),
     'boxes in whole numbers': (of_whole_number_boxes, 'image/object/bbox'),
     'a JPEG cut short': (

@@ -330,7 +330,7 @@ def test_a_description_that_cannot_be_read_is_an_error_and_the_rest_is_told(
     (data_dir / 'dataset.json').write_text('{"name": "half of')
     report = report_of(data_dir)
     assert not report['can_be_trained_on']
-    assert 'not the description of a data set' in report['errors'][0]
+    assert 'not a valid description of a data set' in report['errors'][0]
     assert report['splits']['train']['records'] == 15
     assert report['num_classes'] == 1001
 
@@ -553,7 +553,7 @@ def test_every_bad_sample_of_a_tar_shard_is_found_as_a_run_finds_it(bad_tar_dir:
     checker = FORMATS['tar'].checker(6, decode_image, False)
     assert found == [tuple(bad) for bad in checker.search(paths, print)]
     assert [problem for path, position, problem in found if path == paths[0] and position in (2, 5)] == [
-        '02: the image (99 bytes) cannot be decoded: broken, of more than 100 million pixels, or neither JPEG, PNG nor '
+        '02: the image (99 bytes) cannot be decoded: damaged, of more than 100 million pixels, or neither JPEG, PNG nor '
         'GIF.',
         '05: label 6 is not in 0 to 5 (--num_classes=6).',
     ]

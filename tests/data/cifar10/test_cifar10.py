@@ -303,7 +303,7 @@ LABELS = [0] * BATCH
         ('binary.tar.gz', replace_at('', 200000, -1), ['damaged']),
         ('binary.tar.gz', compressed_otherwise(flipped), ['damaged', 'Corrupt input data']),
         ('binary.tar.gz', compressed_otherwise(lambda content: content[: len(content) // 2]), ['damaged', 'ended']),
-        ('binary.tar.gz', size_below_nothing, ['damaged', ' says -512 bytes']),
+        ('binary.tar.gz', size_below_nothing, ['damaged', ' claims a size of -512 bytes']),
         # The checksum at the end.
         ('python.tar.gz', replace_at('', -5, -1), ['damaged', 'CRC']),
         ('binary', cut('data_batch_3.bin', 3073 * (BATCH - 1)), ['data_batch_3.bin: 181,307 bytes, and not 184,380']),

@@ -400,7 +400,7 @@ def test_archives_cut_short_or_damaged_are_refused(archives: Archives, tmp_path:
     second = whole.index(archives.train['n02123045'][1][0].encode())
     damaged[second + 100] ^= 0x55
     path.write_bytes(damaged)
-    assert f'{path}: damaged, or no uncompressed tar archive (no header at byte {second:,})' in refusal(
+    assert f'{path}: damaged, or no uncompressed tar archive (no valid header at byte {second:,})' in refusal(
         archives, tmp_path / 'out'
     )
     path.write_bytes(b'<html>404</html>' * 100)
@@ -414,7 +414,7 @@ def test_a_size_below_nothing_is_damage(archives: Archives, tmp_path: pathlib.Pa
     place = whole.index(archives.validation[3][0].encode())
     path.write_bytes(imagenet_archives.with_size(whole, place, size))
     assert refusal(archives, tmp_path / 'out') == (
-        f'{path}: damaged, or no uncompressed tar archive (the header at byte {place:,} says {size:,} bytes). '
+        f'{path}: damaged, or no uncompressed tar archive (the header at byte {place:,} claims a size of {size:,} bytes). '
         'Download it again.'
     )
 
@@ -423,7 +423,7 @@ def test_images_without_the_end_of_their_archive_are_refused(archives: Archives,
     path = archives.folder / 'ILSVRC2012_img_val.tar'
     place = path.read_bytes().index(archives.validation[3][0].encode())
     cut(path, place)
-    assert f'(no header at byte {place:,})' in refusal(archives, tmp_path / 'out')
+    assert f'(no valid header at byte {place:,})' in refusal(archives, tmp_path / 'out')
 
 
 # What makes a header that extends another one, a long name's or POSIX's, and what holds pieces of a file with holes.
@@ -469,17 +469,17 @@ def with_another_corner(archive: bytes) -> bytes:
 @pytest.mark.parametrize(
     ('name', 'damage', 'expected'),
     [
-        ('boxes.tar', header_damaged, 'no header at byte '),
-        ('boxes.tgz', lambda archive: gzip.compress(header_damaged(archive)), 'no header at byte '),
-        ('boxes.tar', cut_at_a_header, 'no header at byte '),
-        ('boxes.tgz', lambda archive: gzip.compress(cut_at_a_header(archive)), 'no header at byte '),
+        ('boxes.tar', header_damaged, 'no valid header at byte '),
+        ('boxes.tgz', lambda archive: gzip.compress(header_damaged(archive)), 'no valid header at byte '),
+        ('boxes.tar', cut_at_a_header, 'no valid header at byte '),
+        ('boxes.tgz', lambda archive: gzip.compress(cut_at_a_header(archive)), 'no valid header at byte '),
         ('boxes.tar', lambda archive: archive[: archive.index(b'</annotation>')], 'unexpected end of data'),
         ('boxes.tgz', lambda archive: flipped(gzip.compress(archive), -6), 'CRC check failed'),
         ('boxes.tgz', with_another_corner, 'CRC check failed'),
         ('boxes.tgz', lambda archive: gzip.compress(archive)[:-8], 'Compressed file ended before'),
         ('boxes.tgz', lambda archive: lzma.compress(archive)[:-40], 'Compressed file ended before'),
         ('boxes.tgz', lambda archive: flipped(lzma.compress(archive, preset=0), -100), 'could not be opened'),
-        ('boxes.tar', lambda archive: with_pax(-512), 'says -512 bytes'),
+        ('boxes.tar', lambda archive: with_pax(-512), 'claims a size of -512 bytes'),
         ('boxes.tar', lambda archive: with_pax(2**70), 'bytes'),
         ('boxes.tar', lambda archive: b'', 'could not be opened'),
     ],
