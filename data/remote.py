@@ -1,9 +1,9 @@
-"""Files in Google Cloud Storage and Amazon S3, `gs://` and `s3://`: what they refuse, and why, in a user's words.
+"""Files in Google Cloud Storage (`gs://`) and Amazon S3 (`s3://`), with error messages that name the cause.
 
-TensorFlow reads and writes both, and repeats what fails for a while: gs:// ten times in 90 seconds, s3:// ten times in
-25 seconds. But it does not tell all that it is told. Its gs:// takes a folder that may not be listed for one
-that does not exist; its s3:// does that, and takes a file that may not be read for one that does not exist, or for an
-empty one. What is here asks a second time, in another way, before it believes in an absence.
+TensorFlow reads and writes both, and retries transient failures: on gs:// ten times in 90 seconds, on s3:// ten times
+in 25 seconds. But it hides some errors. On gs:// and s3://, a folder that may not be listed seems not to exist. On
+s3://, a file that may not be read seems not to exist, or to be empty. The functions of this module check such a result
+with a second, different request.
 """
 
 import configparser
@@ -17,52 +17,52 @@ import tensorflow as tf
 
 from console.errors import CommandError, RetryableError
 
-# What the input pipeline says of a file whose end is missing.
+# The input pipeline's message about a file whose end it could not read.
 ENDED_EARLY = 'could not be read beyond byte'
 
 GS, S3 = 'gs://', 's3://'
 LIST, READ, WRITE, DELETE = 'list', 'read', 'write', 'delete'
 
-# What allows it to an access key.
+# The permission for each action on s3://.
 _S3_ACTIONS = {LIST: 's3:ListBucket', READ: 's3:GetObject', WRITE: 's3:PutObject', DELETE: 's3:DeleteObject'}
 
 _PLACE = re.compile(r'(gs|s3)://[^\s\'",;()\[\]]+')
 _GS_STATUS = re.compile(r'HTTP response code (\d+)')
-# What the service says of a refusal.
+# The account and the permission in the service's answer to a denied request.
 _GS_WHO = re.compile(r'([\w.+-]+@[\w.-]+|Anonymous caller) does not have storage\.\w+\.(\w+)')
 _GS_VERBS = {'list': LIST, 'get': READ, 'create': WRITE, 'update': WRITE, 'delete': DELETE}
 _S3_REFUSED = re.compile(r'AccessDenied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken')
 _S3_FAILING = re.compile(r'SlowDown|ServiceUnavailable|InternalError|RequestTimeout|[Uu]nable to connect|Network')
 _S3_BUCKET = "S3 path doesn't contain an object name"
-# What has been repeated in vain.
+# The errors of TensorFlow after its last retry.
 _FAILING = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
 
 
 class RemoteError(CommandError):
-    """A remote file or folder that is refused, or does not exist, or cannot be reached."""
+    """Access to a remote file or folder is denied, or it does not exist, or the store cannot be reached."""
 
 
 class UnreachableError(RemoteError, RetryableError):
-    """A remote file or folder that cannot be reached: what asks again later may succeed."""
+    """The store of a remote file or folder cannot be reached; a retry may succeed."""
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path leads to Google Cloud Storage or Amazon S3."""
+    """Whether a path is in Google Cloud Storage or Amazon S3."""
     return path.startswith((GS, S3))
 
 
 def hides_refusals(path: str) -> bool:
-    """Whether what cannot be read there looks as if it were not there, or ended early."""
+    """Whether TensorFlow shows a denied read at a path as a missing or truncated file."""
     return path.startswith(S3)
 
 
 def explain(error: tf.errors.OpError, path: str, action: str) -> str:
-    """What the failure of a remote file means: who was refused what, what does not exist, or what did not answer.
+    """A message about the failure of a remote operation: the path, and the account, permission or missing object.
 
     Args:
-      error: TensorFlow's.
-      path: where it was, unless the error itself says it.
-      action: what was tried, `LIST`, `READ`, `WRITE` or `DELETE`, unless the error itself says it.
+      error: TensorFlow's error.
+      path: the path of the operation, unless the error names one.
+      action: the operation, `LIST`, `READ`, `WRITE` or `DELETE`, unless the error names one.
     """
     place = _PLACE.search(error.message)
     path = place.group().rstrip('.') if place else path
@@ -71,8 +71,8 @@ def explain(error: tf.errors.OpError, path: str, action: str) -> str:
         return _hidden(path)
     if kind_of(error) is UnreachableError:
         return (
-            f'{path}: cannot be reached, again and again ({_status(error.message) or first_line}). It may have to do '
-            'with the service or with the network; the same command goes on when they are back.'
+            f'{path}: cannot be reached after several retries ({_status(error.message) or first_line}). Check the '
+            'network and the service, and run the same command again: it resumes.'
         )
     if isinstance(error, (tf.errors.PermissionDeniedError, tf.errors.UnauthenticatedError)):
         return _refused_by_gs(path, action, error.message)
@@ -88,17 +88,17 @@ def explain(error: tf.errors.OpError, path: str, action: str) -> str:
 
 
 def kind_of(error: tf.errors.OpError) -> Type[RemoteError]:
-    """Whether the failure of a remote file is a refusal, or may pass."""
-    may_pass = isinstance(error, _FAILING) or _S3_FAILING.search(_first_line(error))
-    return UnreachableError if may_pass else RemoteError
+    """The type of a remote failure: permanent or transient."""
+    is_transient = isinstance(error, _FAILING) or _S3_FAILING.search(_first_line(error))
+    return UnreachableError if is_transient else RemoteError
 
 
 def explain_if_remote(error: tf.errors.OpError, model_dir: str) -> Optional[str]:
-    """What a failure in the course of a run means; None if it has nothing to do with a remote file.
+    """A message about a failure during a run; None if it is not a remote one.
 
     Args:
-      error: any of TensorFlow's. If it is of s3://, and does not say where, it was in writing: reading fails otherwise.
-      model_dir: where the run writes.
+      error: any error of TensorFlow. An error of s3:// that names no path is of a write: reads fail in other ways.
+      model_dir: the folder that the run writes to.
     """
     of_s3 = model_dir.startswith(S3) and any(s.search(_first_line(error)) for s in (_S3_REFUSED, _S3_FAILING))
     return explain(error, model_dir, WRITE) if of_s3 or _PLACE.search(error.message) else None
@@ -106,10 +106,10 @@ def explain_if_remote(error: tf.errors.OpError, model_dir: str) -> Optional[str]
 
 @contextlib.contextmanager
 def explained(path: str, action: str) -> Iterator[None]:
-    """Turns the failure of a remote file into a message; that of a local one stays what it is.
+    """Replaces an error of a remote file by one with a clear message. Errors of local files are not changed.
 
     Raises:
-      RemoteError: instead of the failure.
+      RemoteError: the block raised an error of TensorFlow.
     """
     try:
         yield
@@ -123,8 +123,8 @@ def names_in(folder: str) -> Optional[List[str]]:
     """The names in a folder, in order; None if there is no such folder.
 
     Raises:
-      RemoteError: it may not be listed, or its bucket does not exist.
-      tf.errors.OpError: the same of a local one.
+      RemoteError: listing it is denied, or its bucket does not exist, or the store cannot be reached.
+      tf.errors.OpError: a local folder cannot be listed.
     """
     with explained(folder, LIST):
         try:
@@ -132,17 +132,17 @@ def names_in(folder: str) -> Optional[List[str]]:
         except tf.errors.NotFoundError:
             if not is_remote(folder):
                 return None
-            # This fails where listdir cannot tell a refusal from an absence, and finds what is in a bucket that may
-            # not be described.
+            # listdir also ends here if listing is denied, and then glob raises an error. And if only the description
+            # of the bucket is denied, glob can list it.
             return sorted(os.path.basename(path) for path in tf.io.gfile.glob(os.path.join(folder, '*'))) or None
 
 
 def exists(path: str) -> bool:
-    """Whether a file is there.
+    """Whether a file exists.
 
     Raises:
-      RemoteError: that cannot be told.
-      tf.errors.OpError: the same of a local one.
+      RemoteError: access is denied, or the store cannot be reached.
+      tf.errors.OpError: access to a local file is denied.
     """
     with explained(path, READ):
         if tf.io.gfile.exists(path):
@@ -153,11 +153,11 @@ def exists(path: str) -> bool:
 
 
 def size(path: str) -> int:
-    """The bytes of a file.
+    """The size of a file in bytes.
 
     Raises:
       RemoteError: it cannot be read, or does not exist.
-      tf.errors.OpError: the same of a local one.
+      tf.errors.OpError: a local file cannot be read, or does not exist.
     """
     with explained(path, READ):
         try:
@@ -168,11 +168,11 @@ def size(path: str) -> int:
 
 
 def check_readable(path: str) -> None:
-    """Reads the first byte of a file, if it has one.
+    """Checks that a file can be read: reads its first byte, if it has one.
 
     Raises:
       RemoteError: it cannot be read.
-      tf.errors.OpError: the same of a local one.
+      tf.errors.OpError: a local file cannot be read.
     """
     expected = size(path)
     with explained(path, READ), tf.io.gfile.GFile(path, 'rb') as file:
@@ -181,11 +181,11 @@ def check_readable(path: str) -> None:
 
 
 def read(path: str) -> Optional[bytes]:
-    """The content of a file; None if it is not there.
+    """The content of a file; None if it does not exist.
 
     Raises:
       RemoteError: it cannot be read.
-      tf.errors.OpError: the same of a local one.
+      tf.errors.OpError: a local file cannot be read.
     """
     if not exists(path):
         return None
@@ -195,7 +195,7 @@ def read(path: str) -> Optional[bytes]:
 
 
 def _first_line(error: tf.errors.OpError) -> str:
-    """What went wrong; the others say where."""
+    """The first line of an error, the cause. The other lines are the location in the graph."""
     return error.message.partition('\n')[0]
 
 
@@ -217,13 +217,13 @@ def _refused_by_gs(path: str, action: str, message: str) -> str:
     return (
         f'{path}: {who} may not {action} it ({_status(message) or "permission denied"}). Grant that account '
         'roles/storage.objectAdmin on the bucket (objectViewer is enough for --data_dir): gsutil iam ch '
-        f'{kind}:{account or "ACCOUNT"}:roles/storage.objectAdmin {_bucket(path)}. A Cloud TPU reads and writes as a '
-        'service account of its own, which needs the role, too.'
+        f'{kind}:{account or "ACCOUNT"}:roles/storage.objectAdmin {_bucket(path)}. A Cloud TPU has its own '
+        'service account, which needs the role, too.'
     )
 
 
 def _gs_credentials() -> str:
-    """Where TensorFlow takes its credentials from, and whose they are."""
+    """The account of TensorFlow's credentials and their source, for messages."""
     if os.environ.get('GOOGLE_AUTH_TOKEN_FOR_TESTING'):
         return 'the token in GOOGLE_AUTH_TOKEN_FOR_TESTING'
     gcloud = os.path.join(os.environ.get('CLOUDSDK_CONFIG', os.path.expanduser('~/.config/gcloud')), '')
@@ -233,7 +233,7 @@ def _gs_credentials() -> str:
                 whose = json.load(file).get('client_email', 'a user account')
                 return f'{whose}, from {path}'
             return f'credentials in {path}, which cannot be read'
-    return "the machine's own service account, or nobody: GOOGLE_APPLICATION_CREDENTIALS names no file"
+    return "the machine's own service account, if it has one: GOOGLE_APPLICATION_CREDENTIALS names no file"
 
 
 def _refused_by_s3(path: str, action: str, reason: str) -> str:
@@ -242,17 +242,17 @@ def _refused_by_s3(path: str, action: str, reason: str) -> str:
 
 def _hidden(path: str) -> str:
     return (
-        f'{path}: is there, and cannot be read: {_s3_credentials()} may not read it, or S3 does not answer, which '
-        f'TensorFlow does not tell apart. {_s3_advice(path, READ)}'
+        f'{path}: exists and cannot be read: either {_s3_credentials()} may not read it, or S3 does not answer. '
+        f'TensorFlow does not distinguish the two. {_s3_advice(path, READ)}'
     )
 
 
 def _s3_advice(path: str, action: str) -> str:
-    return f'Allow that key {_S3_ACTIONS[action]} on {_bucket(path)}, or give another in AWS_ACCESS_KEY_ID.'
+    return f'Allow that key {_S3_ACTIONS[action]} on {_bucket(path)}, or set another key in AWS_ACCESS_KEY_ID.'
 
 
 def _s3_credentials() -> str:
-    """The identity of the access key, without its secret."""
+    """The access key and its source, without the secret, for messages."""
     if os.environ.get('AWS_ACCESS_KEY_ID'):
         return f'the access key {os.environ["AWS_ACCESS_KEY_ID"]} (AWS_ACCESS_KEY_ID)'
     path = os.environ.get('AWS_SHARED_CREDENTIALS_FILE', os.path.expanduser('~/.aws/credentials'))
@@ -262,4 +262,4 @@ def _s3_credentials() -> str:
         profiles.read(path)
         key = profiles.get(profile, 'aws_access_key_id')
         return f'the access key {key} (profile {profile} of {path})'
-    return "the machine's own role, or nobody (AWS_ACCESS_KEY_ID is not set)"
+    return "the machine's own role, if it has one (AWS_ACCESS_KEY_ID is not set)"

@@ -1,7 +1,7 @@
-"""CIFAR-10 as it is published, its binary or its Python version, read with care: it comes from elsewhere.
+"""Reads CIFAR-10 as published, in the binary or the Python version, without trusting the files.
 
 Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009. Both versions have the same images in the
-same order: five batches of 10,000 for training and one for tests, and the names of the ten classes.
+same order: five batches of 10,000 training images, one of test images, and the names of the ten classes.
 """
 
 import hashlib
@@ -25,17 +25,17 @@ _IMAGE_BYTES = 3 * SIDE * SIDE
 
 _BATCHES = {records.TRAIN: [f'data_batch_{number}' for number in range(1, 6)], records.VALIDATION: ['test_batch']}
 _META = 'batches.meta'
-# What the two versions add to these names: of the batches, and of the file with the classes' names.
+# The endings of file names in the two versions: of the batches, and of the file with the classes' names.
 _BINARY, _PYTHON = ('.bin', '.txt'), ('', '')
 
-# What a pickled array asks for when it is read.
-_OF_ARRAYS = (
+# The classes and functions in the pickle of an array.
+_ARRAY_TYPES = (
     ('numpy.core.multiarray', '_reconstruct'),
     ('numpy._core.multiarray', '_reconstruct'),
     ('numpy', 'ndarray'),
     ('numpy', 'dtype'),
 )
-_AGAIN = 'Download it again, from https://www.cs.toronto.edu/~kriz/cifar.html.'
+_ADVICE = 'Download it again from https://www.cs.toronto.edu/~kriz/cifar.html.'
 
 
 class Images(NamedTuple):
@@ -54,7 +54,7 @@ class Cifar10(NamedTuple):
     """The whole data set.
 
     Attributes:
-      splits: by the names of `data.records`; the tests are its validation images.
+      splits: by the split's name in `data.records`; test images are validation images.
       class_names: by label.
       digest: SHA-256 of all pixels and labels, in hexadecimal digits.
     """
@@ -72,8 +72,8 @@ def read(source: str) -> Cifar10:
         remote.
 
     Raises:
-      DataError: it does not exist, or is not CIFAR-10, or not whole, or not as it is published.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: it does not exist, or is not the complete CIFAR-10 as published.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     files = _files(source)
     for ending, meta_ending in (_BINARY, _PYTHON):
@@ -84,7 +84,7 @@ def read(source: str) -> Cifar10:
         if len(missing) == len(wanted):
             continue
         if missing:
-            raise DataError(f'{source}: not all of CIFAR-10: {", ".join(missing)} missing. {_AGAIN}')
+            raise DataError(f'{source}: incomplete CIFAR-10: {", ".join(missing)} missing. {_ADVICE}')
         splits = {}
         for split, of_split in names.items():
             batches = [_batch(files[name], f'{source}, {name}', ending == '.bin') for name in of_split]
@@ -96,14 +96,14 @@ def read(source: str) -> Cifar10:
         class_names = _class_names(files[meta], f'{source}, {meta}', ending == '.bin')
         return Cifar10(splits, class_names, hashed.hexdigest())
     raise DataError(
-        f'{source}: not CIFAR-10: there is neither a data_batch_1.bin nor a data_batch_1 in it. Name its archive, '
+        f'{source}: not CIFAR-10: it has neither data_batch_1.bin nor data_batch_1. Name its archive, '
         'cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks to, cifar-10-batches-bin or '
         'cifar-10-batches-py.'
     )
 
 
 def _files(source: str) -> Dict[str, bytes]:
-    """The contents of the files of either version that are there, by their names without folders."""
+    """The contents of the files of both versions that are present, by name without folder."""
     endings = (_BINARY, _PYTHON)
     batches = [name for of_split in _BATCHES.values() for name in of_split]
     wanted = {name + ending for ending, _ in endings for name in batches} | {_META + ending for _, ending in endings}
@@ -122,14 +122,14 @@ def _files(source: str) -> Dict[str, bytes]:
         found = archives.files_in(content, lambda name: os.path.basename(name) in wanted)
         return {os.path.basename(name): of_file for name, of_file in found}
     except tarfile.ReadError as error:
-        raise DataError(f'{source}: damaged, or no tar archive ({error}). {_AGAIN}')
+        raise DataError(f'{source}: damaged, or not a tar archive ({error}). {_ADVICE}')
 
 
 def _batch(content: bytes, where: str, is_binary: bool) -> Images:
     if is_binary:
         rows = _BATCH_IMAGES * (1 + _IMAGE_BYTES)
         if len(content) != rows:
-            raise DataError(f'{where}: {len(content):,} bytes, and not {rows:,}, {_BATCH_IMAGES:,} images. {_AGAIN}')
+            raise DataError(f'{where}: {len(content):,} bytes; {_BATCH_IMAGES:,} images have {rows:,}. {_ADVICE}')
         values = np.frombuffer(content, np.uint8).reshape(_BATCH_IMAGES, 1 + _IMAGE_BYTES)
         labels, flat = values[:, 0].astype(np.int64), values[:, 1:]
     else:
@@ -140,15 +140,15 @@ def _batch(content: bytes, where: str, is_binary: bool) -> Images:
         if pixels is None or not sound:
             raise DataError(
                 f'{where}: not a batch of CIFAR-10: it must be a dictionary with "data", {_BATCH_IMAGES:,} rows of '
-                f'{_IMAGE_BYTES:,} bytes, and "labels", as many whole numbers. {_AGAIN}'
+                f'{_IMAGE_BYTES:,} bytes, and "labels", as many whole numbers. {_ADVICE}'
             )
-        # Beyond 64 bits a number is a wrong label, too.
+        # Clipped, so that wrong labels of any size fit into 64 bits.
         labels, flat = np.array([min(max(n, -1), CLASSES) for n in numbers or ()], np.int64), pixels
     wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES))
     if len(wrong):
         raise DataError(
-            f'{where}: the label of image {wrong[0]:,} (of {_BATCH_IMAGES:,}) is none of 0 to {CLASSES - 1}, nor are '
-            f'{len(wrong) - 1:,} others. {_AGAIN}'
+            f'{where}: the label of image {wrong[0]:,} (of {_BATCH_IMAGES:,}) is not in 0 to {CLASSES - 1}, '
+            f'and neither are {len(wrong) - 1:,} others. {_ADVICE}'
         )
     planes = flat.reshape(_BATCH_IMAGES, 3, SIDE, SIDE)
     return Images(planes.transpose(0, 2, 3, 1), labels)
@@ -164,17 +164,17 @@ def _class_names(content: bytes, where: str, is_binary: bool) -> List[str]:
     except (TypeError, AttributeError, UnicodeDecodeError):
         names = []
     if len(names) != CLASSES:
-        raise DataError(f'{where}: does not hold the names of {CLASSES} classes. {_AGAIN}')
+        raise DataError(f'{where}: does not hold the names of {CLASSES} classes. {_ADVICE}')
     return names
 
 
 def _entry(pickled: Any, key: str) -> Any:
-    """What a dictionary has for a text, as Python 2 wrote it, or Python 3."""
+    """The value of a key in a dictionary that Python 2 (keys are bytes) or Python 3 pickled."""
     return pickled.get(key.encode(), pickled.get(key))
 
 
 class _Stored:
-    """What a pickle says of an array or of its type, kept and not acted upon."""
+    """Stands for an array or its type when a pickle is read, and only stores its arguments and state."""
 
     def __init__(self, *arguments: Any):
         self._arguments = arguments
@@ -184,7 +184,7 @@ class _Stored:
         self._state = state
 
     def content(self, shape: List[int]) -> Any:
-        """The values of an array of bytes, uint8 of a shape; None if this is something else."""
+        """The values of an array of bytes, uint8 of a shape; None if this is not such an array."""
         if not isinstance(self._state, tuple) or len(self._state) != 5:
             return None
         _, own_shape, dtype, is_transposed, content = self._state
@@ -196,18 +196,18 @@ class _Stored:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads numbers, texts, containers and arrays; whatever else a pickle asks for is refused, for it might do harm."""
+    """Reads numbers, texts, containers and arrays. Any other class or function in a pickle could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _OF_ARRAYS:
+        if (module, name) in _ARRAY_TYPES:
             return _Stored
         if (module, name) == ('_codecs', 'encode'):
             return _bytes_of
-        raise DataError(f'asks for {module}.{name}, which could do harm, and which no file of CIFAR-10 asks for')
+        raise DataError(f'refers to {module}.{name}, which could run code, and is in no file of CIFAR-10')
 
 
 def _bytes_of(letters: str, encoding: str) -> bytes:
-    """Bytes, as Python 3 writes them for Python 2: a letter each."""
+    """The bytes that Python 3 pickled for Python 2, as a text with a letter per byte."""
     if encoding != 'latin1':
         raise ValueError(f'bytes in {encoding}')
     return letters.encode('latin1')
@@ -215,9 +215,9 @@ def _bytes_of(letters: str, encoding: str) -> bytes:
 
 def _unpickled(content: bytes, where: str) -> Any:
     try:
-        # Published as Python 2 wrote it, whose texts are bytes.
+        # Python 2 wrote the published files; its texts are bytes.
         return _Unpickler(io.BytesIO(content), encoding='bytes').load()
     except DataError as error:
-        raise DataError(f'{where}: {shown(error, 200)}. It was not read. {_AGAIN}')
-    except Exception as error:  # What is damaged fails in any way.
-        raise DataError(f'{where}: damaged, or no pickle ({shown(error) or type(error).__name__}). {_AGAIN}')
+        raise DataError(f'{where}: {shown(error, 200)}. It was not read. {_ADVICE}')
+    except Exception as error:  # A damaged pickle raises errors of any type.
+        raise DataError(f'{where}: damaged, or not a pickle ({shown(error) or type(error).__name__}). {_ADVICE}')

@@ -1,4 +1,4 @@
-"""What the processes that convert ImageNet do: a shard's images, as planned, become a record file."""
+"""Converts the planned images of a shard to a record file, in the processes of Beam."""
 
 import contextlib
 import functools
@@ -20,17 +20,17 @@ from preprocessing.decoding import decode_image
 REPORT_ENDING = '.report'
 _FAILURE_NAME = 'failure'
 
-# The published conversion's.
+# The quality of re-encoded images, as in the published conversion.
 _QUALITY = 100
 _JPEG_START = b'\xff\xd8\xff'
 _OTHER_STARTS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
 
 
 class PlannedImage(NamedTuple):
-    """An image, and what its record says besides.
+    """An image and the other fields of its record.
 
     Attributes:
-      image: where it lies.
+      image: its location.
       label: its class, from 1 on.
       text: the name of its class.
       boxes: its bounding boxes.
@@ -43,13 +43,13 @@ class PlannedImage(NamedTuple):
 
 
 class ShardReport(NamedTuple):
-    """What was made of a shard's images.
+    """The result of converting a shard.
 
     Attributes:
       file_bytes: the size of the record file.
-      fingerprint: of the images and labels in it.
-      converted: the names of the images that were encoded anew, by what they were: 'CMYK' (or YCCK), 'PNG' or 'GIF'.
-      unreadable: the names of the images that cannot be decoded, and are not in it.
+      fingerprint: of its images and labels.
+      converted: the names of re-encoded images, by their original kind: 'CMYK' (or YCCK), 'PNG' or 'GIF'.
+      unreadable: the names of the images that cannot be decoded, and were left out.
     """
 
     file_bytes: int
@@ -59,7 +59,7 @@ class ShardReport(NamedTuple):
 
 
 def write_plan(work_dir: str, shard: str, images: List[PlannedImage]) -> None:
-    """Keeps the images of a shard for `convert`."""
+    """Stores the images of a shard for `convert`."""
     write_json(os.path.join(work_dir, f'{shard}.plan'), images)
 
 
@@ -71,12 +71,12 @@ def _read_plan(work_dir: str, shard: str) -> List[PlannedImage]:
 
 
 def report_path(work_dir: str, shard: str) -> str:
-    """Where the report on a finished shard is."""
+    """The path of the report on a finished shard."""
     return os.path.join(work_dir, shard + REPORT_ENDING)
 
 
 def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
-    """What was made of a shard; None if it is not finished, or what was kept of that is damaged."""
+    """The report on a shard; None if the shard is not finished, or the report is damaged."""
     content = remote.read(report_path(work_dir, shard))
     if content is None:
         return None
@@ -88,39 +88,39 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
 
 
 def forget(work_dir: str, shards: Iterable[str]) -> None:
-    """Makes as if the shards had not been converted, nor a conversion failed."""
+    """Removes the reports on shards, and the message of a failed conversion."""
     names = set(remote.names_in(work_dir) or ())
     for name in names & {_FAILURE_NAME, *(shard + REPORT_ENDING for shard in shards)}:
         tf.io.gfile.remove(os.path.join(work_dir, name))
 
 
 def raise_failure(work_dir: str) -> None:
-    """Does nothing, unless a conversion failed.
+    """Raises the error of a failed conversion, if there is one.
 
     Raises:
-      DataError: an image was not there any more, or a file could not be written.
-      UnreachableError: a remote file could not be reached.
+      DataError: an image no longer existed, or a file could not be written.
+      UnreachableError: the store of a remote file could not be reached.
     """
     content = remote.read(os.path.join(work_dir, _FAILURE_NAME))
     if content:
-        may_pass, message = json.loads(content.decode())
-        raise (remote.UnreachableError if may_pass else DataError)(message)
+        is_transient, message = json.loads(content.decode())
+        raise (remote.UnreachableError if is_transient else DataError)(message)
 
 
 def convert(shard: str, data_dir: str, work_dir: str) -> None:
-    """Writes a record file and its report; the file has its name only when both are whole.
+    """Writes a record file and its report. The file gets its name only when both are complete.
 
-    A failure is left for `raise_failure`: Beam would show a traceback for each. After one, nothing more is converted.
+    The first failure is stored for `raise_failure`, and ends the conversion. Beam would show a traceback for each.
 
     Args:
       shard: the file's name.
-      data_dir: where it is to be.
-      work_dir: where its plan is, and its report will be.
+      data_dir: the folder of the record files.
+      work_dir: the folder of the plan and the report.
     """
     failure = os.path.join(work_dir, _FAILURE_NAME)
     if tf.io.gfile.exists(failure):
         return
-    # Another process may be at the same shard: one thought dead, or one that a cluster started in case this is slow.
+    # A unique name: another process may convert the same shard, one thought dead, or a cluster's backup of a slow one.
     unfinished = os.path.join(work_dir, f'{shard}.{uuid.uuid4().hex}.unfinished')
     try:
         report = _write_records(unfinished, _read_plan(work_dir, shard))
@@ -142,34 +142,34 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
     with remote.explained(path, remote.WRITE), tf.io.TFRecordWriter(path) as writer:
         for image, label, text, boxes in images:
             try:
-                encoded, height, width, was = _codec().as_rgb_jpeg(imagenet_source.read(image))
+                encoded, height, width, original = _codec().as_rgb_jpeg(imagenet_source.read(image))
             except tf.errors.InvalidArgumentError:
                 unreadable.append(image.path if image.size is None else f'{image.filename} in {image.path}')
                 continue
-            if was != 'JPEG':
-                converted.setdefault(was, []).append(image.filename)
+            if original != 'JPEG':
+                converted.setdefault(original, []).append(image.filename)
             example = tf_example.make_example(
                 encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
             )
-            # The order of an Example's fields is random otherwise, and the same data another file each time.
+            # Otherwise the order of an Example's fields is random, and the same data gives different files.
             writer.write(example.SerializeToString(deterministic=True))
             fingerprint = fingerprint.with_image(label, encoded)
     return ShardReport(remote.size(path), fingerprint, converted, unreadable)
 
 
 def write_json(path: str, value: object) -> None:
-    """Writes a file that is there as a whole, or not at all."""
+    """Writes a JSON file atomically."""
     conversion.write_whole(path, json.dumps(value).encode(), os.path.dirname(path))
 
 
 @functools.lru_cache(maxsize=None)
 def _codec() -> '_Codec':
-    """The process's own: a session is not made for every shard."""
+    """The codec of the process, with one session for all shards."""
     return _Codec()
 
 
 class _Codec:
-    """Makes sure that images can be decoded, and of those that are no RGB or grey JPEG files makes some."""
+    """Checks that images can be decoded, and converts images that are not RGB or grey JPEG files to RGB JPEG files."""
 
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
@@ -178,24 +178,24 @@ class _Codec:
             self._shape = tf.shape(pixels)
             self._components = tf.image.extract_jpeg_shape(self._encoded)[2]
             self._jpeg = tf.image.encode_jpeg(pixels, format='rgb', quality=_QUALITY)
-        # There are as many processes as cores.
+        # One thread: there is a process per core.
         config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
         self._session = tf.compat.v1.Session(graph=graph, config=config)
 
     def as_rgb_jpeg(self, encoded: bytes) -> Tuple[bytes, int, int, str]:
-        """A JPEG file with the image, its height and width, and what the image was: 'JPEG' if it is as it was.
+        """A JPEG file of the image, its height and width, and the original kind; 'JPEG' if the file is unchanged.
 
         Raises:
-          tf.errors.InvalidArgumentError: it cannot be decoded.
+          tf.errors.InvalidArgumentError: the image cannot be decoded.
         """
         feed = {self._encoded: encoded}
-        was = 'JPEG'
+        kind = 'JPEG'
         if not encoded.startswith(_JPEG_START):
-            was = next((name for start, name in _OTHER_STARTS.items() if encoded.startswith(start)), 'unknown')
+            kind = next((name for start, name in _OTHER_STARTS.items() if encoded.startswith(start)), 'unknown')
         elif self._session.run(self._components, feed) == 4:
-            was = 'CMYK'
-        if was == 'JPEG':
+            kind = 'CMYK'
+        if kind == 'JPEG':
             height, width, _ = self._session.run(self._shape, feed)
         else:
             (height, width, _), encoded = self._session.run([self._shape, self._jpeg], feed)
-        return encoded, int(height), int(width), was
+        return encoded, int(height), int(width), kind

@@ -1,4 +1,4 @@
-"""ImageNet-2012 as it is distributed: images in archives or folders, and what says their classes, boxes and names."""
+"""Reads ImageNet-2012 as distributed: images in archives or folders, with classes, bounding boxes and class names."""
 
 import csv
 import io
@@ -23,24 +23,24 @@ _VALIDATION_NAME = re.compile(r'ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
 _IMAGE_ENDINGS = ('.jpeg', '.jpg')
 _ARCHIVE_ENDINGS = ('.tar', '.tar.gz', '.tgz')
 _ANNOTATION_ENDING = '.xml'
-# In the development kit.
+# Files of the development kit.
 _GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
 _META = 'data/meta.mat'
 _CSV_COLUMNS = ['filename', *Box._fields]
 _CSV_LINE = ','.join(_CSV_COLUMNS)
-# How far from the image a corner in a CSV file may be, in images, before it is taken for pixels.
+# The largest distance of a corner in a CSV file from the image, in images; larger coordinates are probably pixels.
 _FARTHEST_CORNER = 1.0
 
 
 class Image(NamedTuple):
-    """Where an image lies, and what it shows.
+    """The location and the class of an image.
 
     Attributes:
-      path: its file, or the archive that it is in.
-      offset: its first byte in the archive; 0 for a file.
-      size: its bytes in the archive; None for a file, which is read whole.
+      path: its file, or its archive.
+      offset: its position in the archive, in bytes; 0 for a file.
+      size: its size in the archive, in bytes; None for a file, which is read whole.
       filename: its name, without a folder.
-      synset: WordNet's identifier of its class; '' where the place does not tell.
+      synset: WordNet's identifier of its class; '' if the path does not show it.
     """
 
     path: str
@@ -51,11 +51,11 @@ class Image(NamedTuple):
 
 
 class AnnotatedBox(NamedTuple):
-    """A bounding box as somebody drew it: it may reach beyond the image, or be empty or upside down.
+    """A bounding box as annotated. It may extend beyond the image, be empty, or have swapped corners.
 
     Attributes:
       corners: xmin, ymin, xmax, ymax, in fractions of the image.
-      name: what it is said to show, a synset or a word; '' where nothing is said.
+      name: the annotated class, a synset or a word; '' if there is none.
     """
 
     corners: Tuple[float, float, float, float]
@@ -63,16 +63,16 @@ class AnnotatedBox(NamedTuple):
 
 
 def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
-    """The images of a split, in the order in which they lie.
+    """Yields the images of a split, in the order of their locations.
 
     Args:
-      path: a folder, local or remote, or a tar archive, which is read in place. Images lie in it as they are, or in
-        a folder per class (`n01440764/`), or in an archive per class (`n01440764.tar`).
-      foreign: is given the names of all other files.
+      path: a local or remote folder, or a tar archive, which is read in place. It has the images themselves, a folder
+        of images per class (`n01440764/`), or an archive per class (`n01440764.tar`).
+      foreign: the names of all other files are appended to it.
 
     Raises:
-      DataError: it does not exist, or an archive is damaged, cut short, compressed or remote.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: the path does not exist, or an archive is damaged, truncated, compressed or remote.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     if path.endswith(_ARCHIVE_ENDINGS) or os.path.isfile(path):
         yield from _in_archive(path, '', foreign)
@@ -91,8 +91,8 @@ def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
 def _in_archive(path: str, synset: str, foreign: List[str]) -> Iterator[Image]:
     if remote.is_remote(path):
         raise DataError(
-            f'{path}: images are read from all over an archive, which takes too long from afar. Name a folder with the '
-            'images of the archive, or an archive on this machine.'
+            f'{path}: remote archives are not supported, because images are read in random order. Name a folder with '
+            'the images of the archive, or a local archive.'
         )
     try:
         with open(path, 'rb') as file:
@@ -102,12 +102,12 @@ def _in_archive(path: str, synset: str, foreign: List[str]) -> Iterator[Image]:
 
 
 def _members(path: str, file: BinaryIO, start: int, end: int, synset: str, foreign: List[str]) -> Iterator[Image]:
-    """The images in bytes `start` to `end` of a file, which are a tar archive; of a class, if there is a synset."""
+    """Yields the images in a tar archive at bytes `start` to `end` of a file; `synset` is their class, if not empty."""
     file.seek(start)
     try:
         for member in archives.members(archives.opened(file, 'r:')):
             if member.offset_data + member.size > end:
-                raise DataError(f'{path}: is cut short in {member.name}. Download it again.')
+                raise DataError(f'{path}: is truncated in {member.name}. Download it again.')
             parent, name = os.path.split(member.name)
             class_archive = _CLASS_ARCHIVE.fullmatch(name)
             if member.isfile() and name.lower().endswith(_IMAGE_ENDINGS):
@@ -122,13 +122,13 @@ def _members(path: str, file: BinaryIO, start: int, end: int, synset: str, forei
                 foreign.append(f'{path}: {member.name}')
     except (DataError, OSError):
         raise
-    except Exception as error:  # What is damaged fails in any way.
+    except Exception as error:  # `tarfile` raises errors of any type for a damaged archive.
         reason = shown(error) or type(error).__name__
-        raise DataError(f'{path}: damaged, or no uncompressed tar archive ({reason}). Download it again.')
+        raise DataError(f'{path}: damaged, or not an uncompressed tar archive ({reason}). Download it again.')
 
 
 def _files_in(folder: str, subfolder: 're.Pattern[str]') -> Iterator[Tuple[str, str]]:
-    """The files in a folder and in those folders in it that have such a name: their folders and names, in order."""
+    """Yields (folder, name) of the files in a folder and in its subfolders with a matching name, in order."""
     for name in _names_in(folder):
         if subfolder.fullmatch(name):
             for inside in _names_in(os.path.join(folder, name)):
@@ -144,16 +144,16 @@ def _names_in(folder: str) -> List[str]:
         raise DataError(f'{folder}: cannot be listed: {error.message}')
     if names is None:
         raise DataError(f'{folder}: no such file or folder.')
-    # Remote folders have a slash.
+    # The names of remote folders end in a slash.
     return [name.rstrip('/') for name in names]
 
 
 def read(image: Image) -> bytes:
-    """The bytes of an image.
+    """The bytes of an image file.
 
     Raises:
-      DataError: they are not there any more.
-      RemoteError: they are refused, or cannot be reached.
+      DataError: the image no longer exists, or cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     if image.size is None:
         return read_file(image.path)
@@ -164,16 +164,16 @@ def read(image: Image) -> bytes:
     except OSError as error:
         raise DataError(f'{image.path}: cannot be read: {error.strerror}.')
     if len(encoded) < image.size:
-        raise DataError(f'{image.path}: is shorter than it was: {image.filename} is missing.')
+        raise DataError(f'{image.path}: became shorter during the conversion: {image.filename} is missing.')
     return encoded
 
 
 def read_file(path: str) -> bytes:
-    """The content of a file, local or remote.
+    """The content of a local or remote file.
 
     Raises:
-      DataError: it is not there, or cannot be read.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: it does not exist, or cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     try:
         with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
@@ -181,32 +181,32 @@ def read_file(path: str) -> bytes:
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')
     if not content:
-        # On s3://, what is refused looks empty.
+        # On s3://, a denied file seems empty.
         remote.check_readable(path)
     return content
 
 
 def label_validation(images: List[Image], path: str) -> List[Image]:
-    """Validation images, sorted by name, with their classes.
+    """The validation images with their classes, sorted by name.
 
     Args:
       images: the images, `ILSVRC2012_val_00000001.JPEG` and so on.
       path: the development kit, as an archive or a folder, or a text file of synsets, one per image and in order.
 
     Raises:
-      DataError: it is neither, or its images are not these.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: the file is neither, or its labels are for other images.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     if is_devkit(path):
         wordnet_ids = {number: synset for number, synset, _ in _devkit_synsets(path)}
         try:
             numbers = _devkit_file(path, _GROUND_TRUTH).decode().split()
         except UnicodeDecodeError:
-            raise DataError(f'{path}: {_GROUND_TRUTH} in it is no text, a number per image. Download it again.')
+            raise DataError(f'{path}: {_GROUND_TRUTH} in it is not a text with a number per image. Download it again.')
         unknown = sorted({number for number in numbers if number not in wordnet_ids})
         if unknown:
             raise DataError(
-                f'{path}: {_META} has no synset of the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.'
+                f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.'
             )
         synsets = [wordnet_ids[number] for number in numbers]
     else:
@@ -214,19 +214,19 @@ def label_validation(images: List[Image], path: str) -> List[Image]:
         for line, synset in enumerate(synsets, 1):
             if not _SYNSET.fullmatch(synset):
                 raise DataError(
-                    f'{path}, line {line}: {synset!r} is no synset, such as n01440764. '
-                    + ('Numbers mean nothing without the development kit: name its archive.' * synset.isdigit())
+                    f'{path}, line {line}: {synset!r} is not a synset, such as n01440764. '
+                    + ('Numbers need the development kit: name its archive.' * synset.isdigit())
                 )
     images = sorted(images, key=lambda image: image.filename)
     for number, image in enumerate(images, 1):
         match = _VALIDATION_NAME.fullmatch(image.filename)
         if not match or int(match.group(1)) != number:
             raise DataError(
-                f'{image.path}: {image.filename} is where ILSVRC2012_val_{number:08d}.JPEG should be. The labels are '
-                'those of images 1, 2, 3 …, so that none may be missing or have another name.'
+                f'{image.path}: {image.filename} is in the place of ILSVRC2012_val_{number:08d}.JPEG. The labels are '
+                'in the order of images 1, 2, 3 …: none may be missing or have another name.'
             )
     if len(images) != len(synsets):
-        raise DataError(f'{path}: labels of {len(synsets):,} images, and there are {len(images):,}.')
+        raise DataError(f'{path}: has labels for {len(synsets):,} images; there are {len(images):,}.')
     return [image._replace(synset=synset) for image, synset in zip(images, synsets)]
 
 
@@ -237,8 +237,8 @@ def read_class_names(path: str) -> Dict[str, str]:
       path: the development kit, or a text file with a synset, white space and its name in each line.
 
     Raises:
-      DataError: it is neither.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: the file is neither.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     if is_devkit(path):
         return {synset: words for _, synset, words in _devkit_synsets(path)}
@@ -246,22 +246,24 @@ def read_class_names(path: str) -> Dict[str, str]:
     for number, line in enumerate(_text(path).splitlines(), 1):
         synset, _, name = line.strip().replace('\t', ' ', 1).partition(' ')
         if not _SYNSET.fullmatch(synset) or not name.strip():
-            raise DataError(f'{path}, line {number}: {line[:80]!r} is no synset with its name, as n01440764 tench.')
+            raise DataError(
+                f'{path}, line {number}: {line[:80]!r} is not a synset with its name, such as: n01440764 tench'
+            )
         names[synset] = name.strip()
     return names
 
 
 def is_devkit(path: str) -> bool:
-    """Whether a path is to be taken for the development kit, by its name or for being a folder."""
+    """Whether a path names the development kit: an archive or a folder."""
     return path.endswith(_ARCHIVE_ENDINGS) or tf.io.gfile.isdir(path)
 
 
 def _text(path: str) -> str:
     try:
-        # Some editors begin a text with a mark of its encoding.
+        # Some editors begin a file with a byte order mark.
         return read_file(path).decode('utf-8-sig')
     except UnicodeDecodeError:
-        raise DataError(f'{path}: no text. An archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
+        raise DataError(f'{path}: not a text file. The name of an archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
 
 
 def _devkit_file(path: str, name: str) -> bytes:
@@ -274,11 +276,11 @@ def _devkit_file(path: str, name: str) -> bytes:
 
 
 def _archived_files(path: str, ending: str) -> Iterator[Tuple[str, bytes]]:
-    """The names and contents of the files in a small archive whose names have an ending, of all but its case."""
+    """Yields the names and contents of the files with an ending, in either case, in a small archive."""
     try:
         yield from archives.files_in(read_file(path), lambda name: name.lower().endswith(ending.lower()))
     except tarfile.ReadError as error:
-        raise DataError(f'{path}: damaged, or no tar archive ({error}). Download it again.')
+        raise DataError(f'{path}: damaged, or not a tar archive ({error}). Download it again.')
 
 
 def _devkit_synsets(path: str) -> List[Tuple[str, str, str]]:
@@ -286,12 +288,12 @@ def _devkit_synsets(path: str) -> List[Tuple[str, str, str]]:
     try:
         import scipy.io
     except ImportError:
-        raise DataError(f"{path}: {_META} in it takes SciPy to read: pip install 'scipy<1.8', or name a text file.")
+        raise DataError(f"{path}: reading {_META} in it needs SciPy: pip install 'scipy<1.8', or name a text file.")
     content = _devkit_file(path, _META)
     try:
         synsets = scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']
         return [(str(row['ILSVRC2012_ID']), str(row['WNID']), str(row['words'])) for row in np.atleast_1d(synsets)]
-    except Exception as error:  # What is damaged fails in any way.
+    except Exception as error:  # SciPy raises errors of any type for a damaged file.
         reason = shown(error) or type(error).__name__
         raise DataError(
             f'{path}: {_META} in it is damaged, or not that of ImageNet-2012 ({reason}). Download it again.'
@@ -299,16 +301,16 @@ def _devkit_synsets(path: str) -> List[Tuple[str, str, str]]:
 
 
 def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
-    """Bounding boxes, each with the name of its image, without an ending.
+    """Yields bounding boxes, each with the name of its image without the ending.
 
     Args:
-      path: an archive or a folder of XML annotations, at any depth or in folders per class, or a CSV file with a line
-        `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image.
-      bad: is given the names of annotations that cannot be used, and why.
+      path: an archive of XML annotations at any depth, a folder of them or of a folder per class, or a CSV file with a
+        line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image.
+      bad: the names of invalid annotations, with the reasons, are appended to it.
 
     Raises:
-      DataError: it is neither, or has no annotation.
-      RemoteError: it is refused, or cannot be reached.
+      DataError: the path is none of these, or has no annotation.
+      RemoteError: access is denied, or the store cannot be reached.
     """
     if path.lower().endswith('.csv'):
         yield from _csv_boxes(path)
@@ -320,14 +322,16 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
         try:
             boxes = _xml_boxes(content)
         except (xml.etree.ElementTree.ParseError, ValueError, AttributeError, TypeError, LookupError) as error:
-            # LookupError: it says that it is in an encoding that nobody knows.
+            # LookupError: of an unknown encoding.
             bad.append(f'{name} ({error})')
             continue
-        # The name of the file: some annotations say that they are of '%s'.
+        # From the name of the annotation's file: some annotations themselves name '%s'.
         stem = os.path.splitext(os.path.basename(name))[0]
         yield from ((stem, box) for box in boxes)
     if not found:
-        raise DataError(f'{path}: no annotations, which are .xml files in it or in a folder per class; or name a .csv.')
+        raise DataError(
+            f'{path}: no annotations. It must hold .xml files, or a folder of them per class; or name a .csv file.'
+        )
 
 
 def _xml_files(folder: str) -> Iterator[Tuple[str, bytes]]:
@@ -338,7 +342,7 @@ def _xml_files(folder: str) -> Iterator[Tuple[str, bytes]]:
 
 
 def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
-    """The boxes of an annotation in PASCAL VOC's layout, whose corners are pixels of the size it says."""
+    """The boxes of an annotation in PASCAL VOC's layout. Its corners are in pixels of the size in the annotation."""
     root = xml.etree.ElementTree.fromstring(content)
     width, height = (float(root.findtext(f'size/{side}')) for side in ('width', 'height'))  # type: ignore[arg-type]
     if not (width > 0 and height > 0):
@@ -347,7 +351,7 @@ def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
     for item in root.iter('object'):
         corners = [float(item.findtext(f'bndbox/{corner}')) for corner in Box._fields]  # type: ignore[arg-type]
         if not all(map(math.isfinite, corners)):
-            raise ValueError('corners that are no numbers')
+            raise ValueError('corners that are not finite')
         xmin, ymin, xmax, ymax = corners
         fractions = xmin / width, ymin / height, xmax / width, ymax / height
         boxes.append(AnnotatedBox(fractions, item.findtext('name') or ''))
@@ -365,10 +369,10 @@ def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
             yield _csv_box(row, f'{path}, line {rows.line_num}')
     except csv.Error as error:
         raise DataError(
-            f'{path}, line {rows.line_num}: no CSV ({error}). It must be text in UTF-8, and a line of it {_CSV_LINE}.'
+            f'{path}, line {rows.line_num}: not CSV ({error}). It must be UTF-8 text with lines {_CSV_LINE}.'
         )
     if not found:
-        raise DataError(f'{path}: no bounding boxes, which are lines {_CSV_LINE} in it.')
+        raise DataError(f'{path}: no bounding boxes. It must have lines {_CSV_LINE}.')
 
 
 def _csv_box(row: List[str], where: str) -> Tuple[str, AnnotatedBox]:
@@ -380,7 +384,7 @@ def _csv_box(row: List[str], where: str) -> Tuple[str, AnnotatedBox]:
     corners = xmin, ymin, xmax, ymax
     if not all(-_FARTHEST_CORNER <= corner <= 1 + _FARTHEST_CORNER for corner in corners):
         raise DataError(
-            f'{where}: {",".join(row)[:80]!r} is far from the image. Corners are fractions of its width and height, '
-            'not pixels.'
+            f'{where}: {",".join(row)[:80]!r} is far outside the image. Corners are fractions of its width and '
+            'height, not pixels.'
         )
     return os.path.splitext(filename)[0], AnnotatedBox(corners, '')

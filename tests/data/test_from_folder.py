@@ -358,7 +358,7 @@ def test_a_file_in_the_way_is_refused(folder: pathlib.Path) -> None:
 def test_images_that_are_not_there_are_refused(tmp_path: pathlib.Path) -> None:
     assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
     save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
-    assert f'{tmp_path / "flat"}: no images. They lie in a folder per class' in refusal(tmp_path / 'flat')
+    assert f'{tmp_path / "flat"}: no images. It must hold a folder per class' in refusal(tmp_path / 'flat')
 
 
 # The command.

@@ -72,7 +72,7 @@ def test_what_did_not_pass_is_told_from_what_is_refused() -> None:
         'All 10 retry attempts failed. The last failure: Unavailable: HTTP response code 503 when reading gs://b/f'
     )
     text = remote.explain(tf.errors.AbortedError(None, None, kept_failing), 'gs://b', remote.READ)
-    assert text.startswith('gs://b/f: cannot be reached, again and again (HTTP status 503).')
+    assert text.startswith('gs://b/f: cannot be reached after several retries (HTTP status 503).')
     slow_down = unknown('SlowDown: Reduce your rate')
     assert 's3://b: cannot be reached' in remote.explain(slow_down, 's3://b', remote.WRITE)
 
@@ -141,6 +141,6 @@ def test_records_that_end_before_their_file_does_are_noticed(photo_dir: str) -> 
 
 @pytest.mark.parametrize('target', ['gs://bucket/digits', 's3://bucket/digits'])
 def test_data_sets_are_made_on_this_machine(target: str) -> None:
-    complaint = f'{target}: data sets are made on this machine.*gsutil -m cp'
+    complaint = f'{target}: must be a local folder. .*gsutil -m cp'
     with pytest.raises(records.DataError, match=complaint), writing.new_data_dir(target):
         raise AssertionError('a folder was made')

@@ -160,8 +160,8 @@ def test_images_of_the_background_alone_are_no_data_set(photos: List[Photo], tmp
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
     assert done.returncode == 2
     assert (
-        f'{tmp_path / "tar"}: cannot be described in dataset.json: both splits must have images, and there must be a class '
-        'besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
+        f'{tmp_path / "tar"}: cannot be described in dataset.json: both splits must have images, and there must be a '
+        'class besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
     ) in done.stderr
     assert os.listdir(tmp_path) == ['tar']
 

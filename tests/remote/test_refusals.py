@@ -67,7 +67,7 @@ def test_failing_store__ends_the_command_after_retries(store: Store, photo_dir: 
     arguments = flags(store, photo_dir)
     store.faults.add(503, '/data/')
     message = complaint(store.main(*arguments), code=1)
-    assert f'{store.url}/data' in message and 'cannot be reached, again and again' in message
+    assert f'{store.url}/data' in message and 'cannot be reached after several retries' in message
     # The first attempt and ten retries.
     failed = store.faults.log(status=503)
     assert failed[:11] == [failed[0]] * 11

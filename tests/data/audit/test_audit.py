@@ -553,8 +553,8 @@ def test_every_bad_sample_of_a_tar_shard_is_found_as_a_run_finds_it(bad_tar_dir:
     checker = FORMATS['tar'].checker(6, decode_image, False)
     assert found == [tuple(bad) for bad in checker.search(paths, print)]
     assert [problem for path, position, problem in found if path == paths[0] and position in (2, 5)] == [
-        '02: the image (99 bytes) cannot be decoded: damaged, of more than 100 million pixels, or neither JPEG, PNG nor '
-        'GIF.',
+        '02: the image (99 bytes) cannot be decoded: damaged, of more than 100 million pixels, or neither JPEG, PNG '
+        'nor GIF.',
         '05: label 6 is not in 0 to 5 (--num_classes=6).',
     ]
 

@@ -306,15 +306,19 @@ LABELS = [0] * BATCH
         ('binary.tar.gz', size_below_nothing, ['damaged', ' claims a size of -512 bytes']),
         # The checksum at the end.
         ('python.tar.gz', replace_at('', -5, -1), ['damaged', 'CRC']),
-        ('binary', cut('data_batch_3.bin', 3073 * (BATCH - 1)), ['data_batch_3.bin: 181,307 bytes, and not 184,380']),
+        (
+            'binary',
+            cut('data_batch_3.bin', 3073 * (BATCH - 1)),
+            ['data_batch_3.bin: 181,307 bytes; 60 images have 184,380'],
+        ),
         ('binary', cut('test_batch.bin', 0), ['test_batch.bin: 0 bytes']),
         ('binary', replace_at('data_batch_2.bin', 3073 * 7, 10), ['data_batch_2.bin: the label of image 7']),
         ('binary', remove('data_batch_4.bin', 'batches.meta.txt'), ['batches.meta.txt, data_batch_4.bin missing']),
         ('binary', cut('batches.meta.txt', 20), ['batches.meta.txt: does not hold the names of 10 classes']),
         ('binary', replace_at('batches.meta.txt', 0, 0xFF), ['batches.meta.txt: does not hold the names']),
         ('python', remove('test_batch'), ['test_batch missing']),
-        ('python', cut('data_batch_1', 100000), ['data_batch_1: damaged, or no pickle']),
-        ('python', cut('data_batch_1', 0), ['data_batch_1: damaged, or no pickle']),
+        ('python', cut('data_batch_1', 100000), ['data_batch_1: damaged, or not a pickle']),
+        ('python', cut('data_batch_1', 0), ['data_batch_1: damaged, or not a pickle']),
         ('python', pickled('data_batch_1', [1, 2]), ['data_batch_1: not a batch of CIFAR-10']),
         ('python', pickled('data_batch_1', {'data': ROWS, 'labels': LABELS[1:]}), ['data_batch_1: not a batch']),
         ('python', pickled('data_batch_1', {'data': ROWS, 'labels': [0.5, *LABELS[1:]]}), ['not a batch']),
@@ -381,7 +385,7 @@ def test_a_pickle_that_would_do_harm_is_refused_and_does_none(
     (source / 'data_batch_5').write_bytes(content)
     code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
     assert code == 2 and err.count('\n') == 1
-    assert f'{source}, data_batch_5: asks for ' in err and 'could do harm' in err
+    assert f'{source}, data_batch_5: refers to ' in err and 'could run code' in err
     assert not (tmp_path / 'harm').exists()
     # It would have.
     pickle.loads(content)
@@ -430,7 +434,7 @@ def test_a_conversion_that_was_stopped_goes_on(
     with open(str(data_dir / 'conversion' / 'lock'), 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         code, err = make(monkeypatch, capsys, source, data_dir)
-    assert code == 2 and 'another program is at it' in err
+    assert code == 2 and 'in use by another conversion' in err
 
     code, err = make(monkeypatch, capsys, source, data_dir)
     assert code == 0 and '3 of 5 train shards are already finished' in err
@@ -460,10 +464,10 @@ def test_a_folder_that_holds_something_is_left_alone(
     [
         (
             '{"settings": {"--train": "x"}}',
-            'was made from something else: CIFAR-10 was not given, and is that of SHA-256 ',
+            'was begun with other settings: CIFAR-10 was not given, and is that of SHA-256 ',
         ),
-        ('{}', 'conversion.json: does not tell of what the folder was made. Name a new folder.'),
-        ('[', 'conversion.json: does not tell of what the folder was made. Name a new folder.'),
+        ('{}', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
+        ('[', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
     ],
 )
 def test_a_folder_of_another_conversion_is_left_alone(

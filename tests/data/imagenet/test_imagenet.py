@@ -128,8 +128,8 @@ def test_every_image_comes_out_once_with_its_class(archives: Archives, tmp_path:
         assert not image.boxes
     cmyk, png = (name for name, _ in archives.train['n02123045'][:2])
     assert said[:2] == [
-        f'1 images were CMYK, and are RGB JPEG files now: {cmyk}',
-        f'1 images were PNG, and are RGB JPEG files now: {png}',
+        f'1 CMYK images were converted to RGB JPEG files: {cmyk}',
+        f'1 PNG images were converted to RGB JPEG files: {png}',
     ]
 
 
@@ -269,7 +269,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
         assert len(image.boxes) == len(boxes)
         np.testing.assert_allclose(image.boxes, boxes, atol=1e-7)
     assert said[0] == (
-        '2 annotations are unusable, and are left out: n01440764/n01440764_99998.xml (of an image of 0 x 0 pixels), '
+        '2 annotations are invalid, and are left out: n01440764/n01440764_99998.xml (of an image of 0 x 0 pixels), '
         'n01440764/n01440764_99997.xml (unclosed token: line 1, column 0)'
     )
     report = json.loads((tmp_path / 'out' / 'conversion.json').read_text())
@@ -323,21 +323,21 @@ def test_csv_that_is_no_boxes_is_refused(archives: Archives, tmp_path: pathlib.P
 @pytest.mark.parametrize(
     ('content', 'expected'),
     [
-        (b'', ': no bounding boxes, which are lines filename,xmin,ymin,xmax,ymax in it.'),
+        (b'', ': no bounding boxes. It must have lines filename,xmin,ymin,xmax,ymax.'),
         (
             b'filename,xmin,ymin,xmax,ymax\n\n',
-            ': no bounding boxes, which are lines filename,xmin,ymin,xmax,ymax in it.',
+            ': no bounding boxes. It must have lines filename,xmin,ymin,xmax,ymax.',
         ),
-        (b'n1.JPEG,0,0,1,1\rn2.JPEG,0,0,1,1\r', ', line 1: no CSV (new-line character seen in unquoted field'),
+        (b'n1.JPEG,0,0,1,1\rn2.JPEG,0,0,1,1\r', ', line 1: not CSV (new-line character seen in unquoted field'),
         (
             b'n1.JPEG,0,0,1,1\nn2.JPEG,0,0,1,\x00\n',
-            ', line 2: no CSV (line contains NUL',
+            ', line 2: not CSV (line contains NUL',
         ),
         (
             'n1.JPEG,0,0,1,1\n'.encode('utf-16-le'),
-            ', line 1: no CSV (line contains NUL',
+            ', line 1: not CSV (line contains NUL',
         ),
-        ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': no text.'),
+        ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': not a text file.'),
     ],
 )
 def test_csv_that_is_no_text_or_empty_is_refused(
@@ -356,7 +356,7 @@ def test_an_annotation_in_an_unknown_encoding_is_unusable(archives: Archives, tm
     path = archives.folder / 'boxes.tgz'
     path.write_bytes(imagenet_archives.tar(files, 'w:gz'))
     said = convert(archives, tmp_path / 'out', bounding_boxes=[str(path)])
-    assert said[0] == '1 annotations are unusable, and are left out: strange.xml (unknown encoding: utf8x)'
+    assert said[0] == '1 annotations are invalid, and are left out: strange.xml (unknown encoding: utf8x)'
     np.testing.assert_allclose(stored(tmp_path / 'out', records.TRAIN)[name].boxes, [(0.1, 0.1, 0.5, 0.5)], atol=1e-7)
 
 
@@ -380,8 +380,8 @@ def test_annotations_may_end_in_capitals(archives: Archives, tmp_path: pathlib.P
 def test_other_counts_than_imagenets_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     message = refusal(archives, tmp_path / 'out', expected=imagenet.IMAGES)
     assert message == (
-        f'--train={archives.folder}/ILSVRC2012_img_train.tar: 24 images are there, and not 1,281,167. If that is '
-        'right, say so with --train_images=24.'
+        f'--train={archives.folder}/ILSVRC2012_img_train.tar: has 24 images; 1,281,167 are expected. If this number '
+        'is right, pass --train_images=24.'
     )
     # Nothing of it is in the way of another try.
     convert(archives, tmp_path / 'out')
@@ -395,16 +395,16 @@ def test_archives_cut_short_or_damaged_are_refused(archives: Archives, tmp_path:
     path = archives.folder / 'ILSVRC2012_img_train.tar'
     whole = path.read_bytes()
     cut(path, len(whole) // 2)
-    assert f'{path}: is cut short in n0' in refusal(archives, tmp_path / 'out')
+    assert f'{path}: is truncated in n0' in refusal(archives, tmp_path / 'out')
     damaged = bytearray(whole)
     second = whole.index(archives.train['n02123045'][1][0].encode())
     damaged[second + 100] ^= 0x55
     path.write_bytes(damaged)
-    assert f'{path}: damaged, or no uncompressed tar archive (no valid header at byte {second:,})' in refusal(
+    assert f'{path}: damaged, or not an uncompressed tar archive (no valid header at byte {second:,})' in refusal(
         archives, tmp_path / 'out'
     )
     path.write_bytes(b'<html>404</html>' * 100)
-    assert f'{path}: damaged, or no uncompressed tar archive' in refusal(archives, tmp_path / 'out')
+    assert f'{path}: damaged, or not an uncompressed tar archive' in refusal(archives, tmp_path / 'out')
 
 
 @pytest.mark.parametrize('size', [-512, -1024, -1536, -1, -100000])
@@ -414,8 +414,8 @@ def test_a_size_below_nothing_is_damage(archives: Archives, tmp_path: pathlib.Pa
     place = whole.index(archives.validation[3][0].encode())
     path.write_bytes(imagenet_archives.with_size(whole, place, size))
     assert refusal(archives, tmp_path / 'out') == (
-        f'{path}: damaged, or no uncompressed tar archive (the header at byte {place:,} claims a size of {size:,} bytes). '
-        'Download it again.'
+        f'{path}: damaged, or not an uncompressed tar archive (the header at byte {place:,} claims a size of '
+        f'{size:,} bytes). Download it again.'
     )
 
 
@@ -438,7 +438,7 @@ def test_a_size_that_no_member_can_have_is_damage(
     for name, content in (('boxes.tar', changed), ('boxes.tar.gz', gzip.compress(changed))):
         (archives.folder / name).write_bytes(content)
         message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(archives.folder / name)])
-        assert message.startswith(f'{archives.folder / name}: damaged, or no tar archive (')
+        assert message.startswith(f'{archives.folder / name}: damaged, or not a tar archive (')
 
 
 def with_pax(size: int) -> bytes:
@@ -496,23 +496,23 @@ def test_boxes_of_a_damaged_archive_are_refused(
     assert len([*imagenet_source.read_boxes(str(path), [])]) == len(train) == 6
     path.write_bytes(damage(sound))
     message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(path)])
-    assert message.startswith(f'{path}: damaged, or no tar archive (') and expected in message
+    assert message.startswith(f'{path}: damaged, or not a tar archive (') and expected in message
 
 
 def test_a_development_kit_is_read_to_its_checksum(archives: Archives, tmp_path: pathlib.Path) -> None:
     path = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
     path.write_bytes(flipped(path.read_bytes(), -6))
-    assert refusal(archives, tmp_path / 'out').startswith(f'{path}: damaged, or no tar archive (CRC check failed')
+    assert refusal(archives, tmp_path / 'out').startswith(f'{path}: damaged, or not a tar archive (CRC check failed')
 
 
 @pytest.mark.parametrize(
     ('content', 'expected'),
     [
-        ('n01440764\n' * 7, 'labels of 7 images, and there are 8.'),
-        ('n01440764\n' * 7 + 'tench', "line 8: 'tench' is no synset, such as n01440764."),
+        ('n01440764\n' * 7, 'has labels for 7 images; there are 8.'),
+        ('n01440764\n' * 7 + 'tench', "line 8: 'tench' is not a synset, such as n01440764."),
         (
             '490\n' * 8,
-            "line 1: '490' is no synset, such as n01440764. Numbers mean nothing without the development kit",
+            "line 1: '490' is not a synset, such as n01440764. Numbers need the development kit",
         ),
         ('n01440764\n' * 7 + 'n00000001', '1 classes of validation images have no training images: n00000001.'),
     ],
@@ -542,7 +542,11 @@ def flipped(content: bytes, place: int) -> bytes:
         (META, lambda meta: flipped(meta, 200), '(Error -3 while decompressing data: '),
         (META, lambda meta: META_7_3, '(Please use HDF reader for matlab v7.3 files)'),
         (META, lambda meta: b'<html>404</html>' * 100, '(Unknown mat file type, '),
-        (GROUND_TRUTH, lambda numbers: b'\xff\xfe' + numbers, 'is no text, a number per image. Download it again.'),
+        (
+            GROUND_TRUTH,
+            lambda numbers: b'\xff\xfe' + numbers,
+            'is not a text with a number per image. Download it again.',
+        ),
     ],
 )
 def test_a_damaged_development_kit_is_refused(
@@ -572,7 +576,7 @@ def test_an_image_that_is_there_twice_is_refused(archives: Archives, tmp_path: p
     twice = archives._replace(train={**archives.train, 'n01440764': [*images, (name, images[4][1])]}).write()
     path = archives.folder / 'ILSVRC2012_img_train.tar'
     assert refusal(twice, tmp_path / 'out') == (
-        f'--train={path}: {name} is there more than once among the images of n01440764: in {path}. Keep one, in a '
+        f'--train={path}: {name} exists more than once among the images of n01440764: in {path}. Keep one, in a '
         'folder or an archive without the others.'
     )
     # An archive beside what was unpacked of it.
@@ -585,14 +589,14 @@ def test_an_image_that_is_there_twice_is_refused(archives: Archives, tmp_path: p
     of_two = {'n01440764': [('1.JPEG', images[3][1])], 'n02123045': [('1.JPEG', images[4][1])]}
     of_two = {synset: [*archives.train[synset], *of_two.get(synset, [])] for synset in archives.train}
     archives._replace(train=of_two).write()
-    assert '26 images are there, and not 24' in refusal(archives, tmp_path / 'out')
+    assert 'has 26 images; 24 are expected' in refusal(archives, tmp_path / 'out')
 
 
 def test_what_is_not_there_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     for name in ('train', 'validation', 'validation_labels', 'synset_names'):
         message = refusal(archives, tmp_path / 'out', **{name: 'nowhere'})
         assert message.startswith(f'{archives.folder / "nowhere"}: ')
-    assert '--validation_labels: is needed' in refusal(archives, tmp_path / 'out', validation_labels=None)
+    assert '--validation_labels: is required' in refusal(archives, tmp_path / 'out', validation_labels=None)
     (tmp_path / 'thesis').mkdir()
     (tmp_path / 'thesis' / 'thesis.txt').touch()
     assert refusal(archives, tmp_path / 'thesis') == f'{tmp_path / "thesis"}: exists already. Name a new folder.'
@@ -600,7 +604,7 @@ def test_what_is_not_there_is_refused(archives: Archives, tmp_path: pathlib.Path
 
 def test_remote_archives_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     source = Source('gs://bucket/train.tar', 'gs://bucket/val.tar', str(archives.folder / 'synsets.txt'))
-    with pytest.raises(records.DataError, match=r'gs://bucket/train\.tar: images are read from all over an archive'):
+    with pytest.raises(records.DataError, match=r'gs://bucket/train\.tar: remote archives are not supported'):
         imagenet.convert(source, str(tmp_path / 'out'), SHARDS, imagenet.IMAGES, convert_here, print)
 
 
@@ -609,7 +613,7 @@ def test_files_that_are_no_images_are_named(archives: Archives, tmp_path: pathli
     (archives.folder / 'train' / 'n01440764' / 'notes.txt').touch()
     (archives.folder / 'val' / '.DS_Store').touch()
     said = convert(archives, tmp_path / 'out', train='train', validation='val')
-    assert said[0].startswith('2 files are no images, and are left out: ')
+    assert said[0].startswith('2 files are not images, and are left out: ')
     assert 'n01440764/notes.txt' in said[0] and 'val/.DS_Store' in said[0]
 
 
@@ -663,7 +667,7 @@ def test_going_on_with_something_else_is_refused(archives: Archives, tmp_path: p
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
     message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 5, records.VALIDATION: 2})
-    assert f'{tmp_path / "out"}: was made from something else: --train_shards was 3, and is 5.' in message
+    assert f'{tmp_path / "out"}: was begun with other settings: --train_shards was 3, and is 5.' in message
     assert '--validation_labels was ' in refusal(archives, tmp_path / 'out', validation_labels='synsets.txt')
     # Of the same length, and another.
     labels = archives.folder / 'synsets.txt'
@@ -791,7 +795,7 @@ def test_a_killed_process_of_beams_ends_the_command(tmp_path: pathlib.Path) -> N
 
 def test_two_at_a_time_are_one_too_many(archives: Archives, tmp_path: pathlib.Path) -> None:
     def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-        assert 'another program is at it' in refusal(archives, tmp_path / 'out')
+        assert 'in use by another conversion' in refusal(archives, tmp_path / 'out')
         convert_here(shards, data_dir, work_dir)
 
     convert(archives, tmp_path / 'out', run=meanwhile)
