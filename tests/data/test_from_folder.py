@@ -1,45 +1,17 @@
-"""One's own images as a data set: real files in folders, and what comes out of them as records."""
+"""Folders of class folders as data sets."""
 
-import ctypes
 import hashlib
 import os
 import pathlib
 import re
-import shutil
-import subprocess
-import sys
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, List
 
 import numpy as np
 import PIL.Image
 import pytest
-import skimage.data
-import tensorflow as tf
 
-from data import dataset_info, from_folder, records
-
-PHOTOS = {
-    'astronaut': skimage.data.astronaut(),
-    'cat': skimage.data.chelsea(),
-    'coffee': skimage.data.coffee(),
-    'Rocket': skimage.data.rocket(),
-    'camera': skimage.data.camera(),  # grey
-}
-SPLITS = (records.TRAIN, records.VALIDATION)
-
-
-def save(path: pathlib.Path, photo: str, number: int) -> None:
-    """Writes a piece of a photograph, another for every number."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    piece = PHOTOS[photo][20 * number : 20 * number + 60, 10 * number : 10 * number + 70 + number]
-    PIL.Image.fromarray(np.ascontiguousarray(piece)).save(path)
-
-
-def save_class(folder: pathlib.Path, photo: str, numbers: Sequence[int]) -> None:
-    """JPEG and PNG files in turn, of all the endings, some of them in a folder of their own."""
-    for number in numbers:
-        ending = ['.jpg', '.png', '.jpeg', '.JPG'][number % 4]
-        save(folder / photo / ('deeper' if number % 5 == 4 else '') / f'{photo} {number}{ending}', photo, number)
+from data import dataset_info, records
+from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class, stored
 
 
 @pytest.fixture
@@ -48,65 +20,6 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     for photo in PHOTOS:
         save_class(tmp_path / 'images', photo, range(10))
     return tmp_path / 'images'
-
-
-class Stored(NamedTuple):
-    """What a record says of its image."""
-
-    encoded: bytes
-    label: int
-    text: str
-    image_format: str
-    height: int
-    width: int
-    filename: str
-
-
-def stored(data_dir: Any, split: str) -> List[Stored]:
-    found = []
-    for path in records.find_shards(str(data_dir), split):
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
-            feature = tf.train.Example.FromString(serialized).features.feature
-            found.append(
-                Stored(
-                    feature['image/encoded'].bytes_list.value[0],
-                    feature['image/class/label'].int64_list.value[0],
-                    feature['image/class/text'].bytes_list.value[0].decode(),
-                    feature['image/format'].bytes_list.value[0].decode(),
-                    feature['image/height'].int64_list.value[0],
-                    feature['image/width'].int64_list.value[0],
-                    feature['image/filename'].bytes_list.value[0].decode(),
-                )
-            )
-    return found
-
-
-def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, List[str]]:
-    """Imports beside the folder, and returns where, and what was said."""
-    data_dir = folder.parent / 'records'
-    settings: Dict[str, Any] = {
-        'validation_fraction': 0.2,
-        'train_shards': 4,
-        'validation_shards': 2,
-        'skip_unreadable': False,
-        **options,
-    }
-    said: List[str] = []
-    from_folder.import_folder(str(folder), str(data_dir), say=said.append, **settings)
-    return data_dir, said
-
-
-def refusal(folder: pathlib.Path, **options: Any) -> str:
-    with pytest.raises(records.DataError) as error:
-        import_folder(folder, **options)
-    return str(error.value)
-
-
-def image_files(folder: pathlib.Path) -> Dict[str, pathlib.Path]:
-    return {path.name: path for path in folder.rglob('*') if path.is_file()}
-
-
-# What comes out.
 
 
 def test_every_image_comes_out_once_bit_by_bit(folder: pathlib.Path) -> None:
@@ -197,9 +110,6 @@ def test_one_of_the_two_folders_alone_is_a_class(tmp_path: pathlib.Path, train_a
     data_dir, _ = import_folder(tmp_path / 'images')
     assert [len(stored(data_dir, split)) for split in SPLITS] == [8, 2]
     assert stored(data_dir, records.TRAIN)[0].text == train_alone
-
-
-# What is left out, and said.
 
 
 def test_other_files_are_named_and_hidden_ones_passed_over(folder: pathlib.Path) -> None:
@@ -300,9 +210,6 @@ def test_images_in_both_splits_are_reported(tmp_path: pathlib.Path) -> None:
     assert len(stored(data_dir, records.VALIDATION)) == 4
 
 
-# What is refused.
-
-
 def test_a_validation_class_without_training_images_is_refused(tmp_path: pathlib.Path) -> None:
     save_class(tmp_path / 'images' / 'train', 'cat', range(4))
     for photo in ('cat', 'coffee', 'camera'):
@@ -359,94 +266,3 @@ def test_images_that_are_not_there_are_refused(tmp_path: pathlib.Path) -> None:
     assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
     save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
     assert f'{tmp_path / "flat"}: no images. It must hold a folder per class' in refusal(tmp_path / 'flat')
-
-
-# The command.
-
-
-def run_from_folder(*arguments: Any, **others: Any) -> 'subprocess.CompletedProcess[str]':
-    return subprocess.run(
-        [sys.executable, '-m', 'data.from_folder', *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **others,
-    )
-
-
-def test_the_command_imports_a_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
-    data_dir = tmp_path / 'out' / 'records'
-    done = run_from_folder(folder, data_dir, '--validation_fraction=0.4', '--train_shards=3', '--skip_unreadable')
-    summary = f'30 training and 20 validation images of 5 classes in {data_dir}\n'
-    assert (done.returncode, done.stdout) == (0, summary)
-    assert 'broken.jpg' in done.stderr
-    assert [len(stored(data_dir, split)) for split in SPLITS] == [30, 20]
-    assert len(records.find_shards(str(data_dir), records.TRAIN)) == 3
-    assert len(records.find_shards(str(data_dir), records.VALIDATION)) == 4
-
-
-def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
-    done = run_from_folder(folder, tmp_path / 'records')
-    assert (done.returncode, done.stdout) == (2, '')
-    assert f'{folder / "cat" / "broken.jpg"} (damaged, or not of the format that its name says)' in done.stderr
-    assert 'Traceback' not in done.stderr
-    assert not (tmp_path / 'records').exists()
-
-
-def obey_permissions() -> None:
-    """Takes from root, in a process about to begin, what lets it read all files whatever their permissions."""
-    drop_from_bounds, override, read_and_search = 24, 1, 2  # linux/prctl.h, linux/capability.h
-    for capability in (override, read_and_search):
-        ctypes.CDLL(None).prctl(drop_from_bounds, capability)
-
-
-@pytest.mark.parametrize('refused', ['images/train/coffee', 'images/train/cat/deeper', 'images/val/coffee', 'images'])
-def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refused: str) -> None:
-    for part in ('train', 'val'):
-        for photo in ('cat', 'coffee'):
-            save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
-    # What may be entered, and not listed.
-    (tmp_path / refused).chmod(0o311)
-    done = run_from_folder(tmp_path / 'images', tmp_path / 'records', preexec_fn=obey_permissions)
-    assert (done.returncode, done.stdout) == (2, '')
-    assert f'error: {tmp_path / refused}: cannot be listed: Permission denied. ' in done.stderr
-    assert 'Traceback' not in done.stderr
-    assert not (tmp_path / 'records').exists()
-
-
-@pytest.mark.parametrize(
-    ('option', 'expected'),
-    [
-        ('--validation_fraction=0', 'must be between 0 and 1'),
-        ('--validation_fraction=1', 'must be between 0 and 1'),
-        ('--validation_fraction=nan', 'must be between 0 and 1'),
-        ('--train_shards=0', 'must be at least 1'),
-        ('--validation_shards=-1', 'must be at least 1'),
-    ],
-)
-def test_the_command_refuses_values_out_of_range(
-    option: str, expected: str, folder: pathlib.Path, monkeypatch: Any, capsys: Any
-) -> None:
-    monkeypatch.setattr(sys, 'argv', ['from_folder', str(folder), str(folder.parent / 'records'), option])
-    with pytest.raises(SystemExit) as stopped:
-        from_folder.main()
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert expected in error
-    assert option.split('=')[0] in error
-    assert not (folder.parent / 'records').exists()
-
-
-def test_linked_class_folders_are_followed_and_circles_are_not(folder: pathlib.Path) -> None:
-    outside = folder.parent / 'outside'
-    outside.mkdir()
-    shutil.copytree(next(path for path in sorted(folder.iterdir()) if path.is_dir()), outside / 'linked class')
-    (folder / 'linked class').symlink_to(outside / 'linked class')
-    (folder / 'linked class' / 'circle').symlink_to(folder)
-    images, others, _ = from_folder.find_images(str(folder))
-    classes = [image.class_name for image in images]
-    assert classes.count('linked class') > 0
-    assert not [image for image in images if 'circle' in image.path]
-    assert str(folder / 'linked class' / 'circle') in others

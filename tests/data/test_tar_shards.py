@@ -1,15 +1,11 @@
-"""Tar shards as a data set: made and shown by the command, found, and trained and evaluated from."""
+"""The command python -m data.tar_shards."""
 
 import dataclasses
 import io
-import json
 import os
 import pathlib
 import re
 import resource
-import shutil
-import subprocess
-import sys
 from typing import Any, List
 
 import numpy as np
@@ -17,40 +13,15 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from data import dataset_info, entries, records, tf_example
+from data import dataset_info, records, tf_example
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.tar import files as tar_files
-from data.tar.shard import Shard
-from inception_v3 import main
-from inception_v3.config import Config, ConfigError
-from inception_v3.metrics import PADDING_LABEL
-from inception_v3.preflight import __main__ as preflight
+from tests.data.tar_shards_command import tar_shards
 from tests.support.photos import Photo, photo_example
-from tests.support.pipelines import Host, labels_of, read
 from tests.support.tar_files import write_tar
-
-ROOT = pathlib.Path(__file__).parents[2]
-
-
-def tar_shards(*arguments: Any, **others: Any) -> 'subprocess.CompletedProcess[str]':
-    command = [sys.executable, '-W', 'ignore', '-m', 'data.tar_shards', *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, **others)
-
-
-@pytest.fixture(scope='module')
-def tar_dir(digits_dir: str, tmp_path_factory: Any) -> str:
-    """The digits as tar shards."""
-    target = str(tmp_path_factory.mktemp('digits') / 'tar')
-    done = tar_shards('write', digits_dir, target)
-    assert done.returncode == 0, done.stderr
-    return target
 
 
 def examples(path: str) -> List[tf.train.Example]:
     return [tf.train.Example.FromString(serialized) for serialized in tf.compat.v1.io.tf_record_iterator(path)]
-
-
-# The command.
 
 
 def test_records_become_tar_shards_and_the_same_records_again(
@@ -253,170 +224,3 @@ def test_a_mistake_gets_a_message(arguments: Any, tmp_path: pathlib.Path) -> Non
     done = tar_shards(*[str(tmp_path / a) if a in ('nowhere', 'nowhere.tar', 'target') else a for a in arguments])
     assert done.returncode == 2
     assert 'error: ' in done.stderr and 'Traceback' not in done.stderr
-
-
-# Finding shards.
-
-
-@pytest.mark.parametrize(
-    ('names', 'missing'),
-    [
-        (['train-00000.tar', 'train-00001.tar'], []),
-        (['train-000000.tar', 'train-000002.tar'], ['train-000001.tar']),
-        (['train-00000-of-00003.tar', 'train-00002-of-00003.tar'], ['train-00001-of-00003.tar']),
-    ],
-)
-def test_shards_are_found_by_their_names(names: List[str], missing: List[str], tmp_path: pathlib.Path) -> None:
-    for name in [*names, 'train-00000-of-00001', 'train-00000.tar.gz', 'validation-00000.tar', 'train-x.tar']:
-        (tmp_path / name).touch()
-    paths = tar_files.find_shards(str(tmp_path), 'train')
-    assert paths == [str(tmp_path / name) for name in names]
-    assert tar_files.missing_shards(str(tmp_path), 'train', paths) == missing
-
-
-@pytest.mark.parametrize(
-    ('names', 'message'),
-    [
-        ([], 'no train files, which are named like train-00000.tar; it is empty'),
-        (['train-00000.tar', 'train-00000-of-00002.tar'], 'belong to several data sets'),
-        (['train-00000.tar', 'train-000001.tar'], 'belong to several data sets'),
-    ],
-)
-def test_other_folders_are_refused(names: List[str], message: str, tmp_path: pathlib.Path) -> None:
-    for name in names:
-        (tmp_path / name).touch()
-    with pytest.raises(records.DataError, match=message):
-        tar_files.find_shards(str(tmp_path), 'train')
-
-
-def test_records_are_looked_for_and_tar_shards_found(tar_dir: str) -> None:
-    with pytest.raises(records.DataError, match='--data_format=tar reads'):
-        records.find_shards(tar_dir, 'train')
-
-
-def test_emptiness_is_told(tmp_path: pathlib.Path) -> None:
-    empty = write_tar(tmp_path / 'train-00000.tar', [])
-    with pytest.raises(records.DataError, match='no records'):
-        tar_files.check_not_empty([empty])
-    (tmp_path / 'train-00001.tar').write_bytes(b'\x1f\x8b' * 2000)
-    with pytest.raises(records.DataError, match=r'train-00001\.tar: not a tar file'):
-        tar_files.check_not_empty([empty, str(tmp_path / 'train-00001.tar')])
-
-
-def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:
-    paths = tar_files.find_shards(tar_dir, 'train')
-    samples = sum(tar_files.count_samples(paths))
-    tar_files.check_not_empty(paths, samples - 1)
-    with pytest.raises(records.DataError, match=f': {samples} records, and --max_bad_records={samples} allows'):
-        tar_files.check_not_empty(paths, samples)
-    (tmp_path / 'train-00009.tar').mkdir()
-    (tmp_path / 'train-00008.tar').symlink_to(tmp_path / 'nowhere')
-    for name, what in (('train-00009.tar', 'a directory'), ('train-00008.tar', 'a broken link')):
-        with pytest.raises(
-            records.DataError, match=f'{name}: cannot be read: it has the name of a data set file, but is {what}'
-        ):
-            tar_files.check_not_empty([*paths, str(tmp_path / name)])
-
-
-def test_shards_of_two_gibibytes_are_refused_by_run_and_audit(tar_dir: str, tmp_path: pathlib.Path) -> None:
-    small, path = tar_files.find_shards(tar_dir, 'train')[0], str(tmp_path / 'train-00000.tar')
-    shutil.copy(small, path)
-    message = r'2,147,483,648 bytes, and the input pipeline reads shards of up to 2,147,483,647\.'
-    # The zeros at its end may be as many as one likes; they take no room on the disk.
-    os.truncate(path, (1 << 31) - 1)
-    assert next(entries.of_tar(path, 11)).problem is None
-    tar_files.check_not_empty([small, path])
-    os.truncate(path, 1 << 31)
-    with pytest.raises(records.DataError, match=f'{path}: {message}'):
-        tar_files.check_not_empty([small, path])
-    with pytest.raises(records.DataError, match=message):
-        next(entries.of_tar(path, 11))
-
-
-# The input pipeline, and runs.
-
-
-@pytest.fixture
-def config(small_config: Config, tar_dir: str) -> Config:
-    return dataclasses.replace(small_config, data_dir=tar_dir, data_format='tar')
-
-
-def test_evaluation_reads_the_same_from_both_formats(config: Config, small_config: Config) -> None:
-    of_tar, of_records = read(config, False, 64), read(small_config, False, 64)
-    assert len(of_tar) == len(of_records) == 6
-    for (images, labels), (same_images, same_labels) in zip(of_tar, of_records):
-        np.testing.assert_array_equal(images, same_images)
-        np.testing.assert_array_equal(labels, same_labels)
-    (*_, last) = read(dataclasses.replace(config, eval_total_size=100), False, 64)
-    assert (last[1] != PADDING_LABEL).sum() == 36
-
-
-def test_hosts_read_shares_and_training_goes_round(config: Config) -> None:
-    shares = [labels_of(read(config, False, 64, context=Host(index, 2))) for index in range(2)]
-    assert sum(label != PADDING_LABEL for share in shares for label in share) == 359
-    one_epoch = dataclasses.replace(config, followup_shuffle_buffer_size=1, num_files_infeed=1)
-    labels = labels_of(read(one_epoch, True, 719, batches=4))
-    assert sorted(labels[:1438]) == sorted(labels[1438:]) and labels[:1438] != labels[1438:]
-
-
-def test_there_are_no_boxes_to_crop_around(config: Config) -> None:
-    with pytest.raises(ConfigError, match='--data_format=tar has no bounding boxes'):
-        dataclasses.replace(config, use_annotated_bbox=True)
-
-
-SMALL = [
-    *('--use_tpu=False', '--data_format=tar', '--height=75', '--width=75', '--depth_multiplier=0.01'),
-    *('--num_parallel_calls=2', '--train_batch_size=8', '--eval_batch_size=64', '--learning_rate=0.0001'),
-]
-
-
-def spoil(tar_dir: str, folder: pathlib.Path) -> str:
-    """The shards with one validation shard that is cut short within its last sample, and one without two labels."""
-    shutil.copytree(tar_dir, str(folder))
-    shards = tar_files.find_shards(str(folder), records.VALIDATION)
-    with Shard(shards[0]) as shard:
-        *_, last = shard.samples()
-    assert last.image
-    os.truncate(shards[0], last.image.start + 100)
-    content = bytearray(pathlib.Path(shards[1]).read_bytes())
-    with Shard(shards[1]) as shard:
-        for sample in [*shard.samples()][3:5]:
-            label = next(member for member in sample.members if member.extension == 'cls')
-            content[label.start : label.start + 1] = b'x'
-    pathlib.Path(shards[1]).write_bytes(content)
-    return str(folder)
-
-
-def test_a_run_counts_and_names_what_it_skips_or_stops(
-    tar_dir: str, one_layer: None, tmp_path: pathlib.Path, capsys: Any
-) -> None:
-    data_dir = spoil(tar_dir, tmp_path / 'data')
-    flags = [*SMALL, f'--data_dir={data_dir}', f'--model_dir={tmp_path / "model"}', '--train_steps=2']
-    assert main.main(['main', *flags]) == 2
-    said = capsys.readouterr().err
-    assert '--max_bad_records=0 records may be skipped, and these cannot be used:' in said
-    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', said)
-    assert re.search(r'validation-00001-of-00004.tar, record 3: \d{8}: no label: the file cls must hold', said)
-    assert main.main(['main', *flags, '--max_bad_records=2']) == 2
-    capsys.readouterr()
-    assert main.main(['main', *flags, '--max_bad_records=3']) == 0
-    out, said = capsys.readouterr()
-    assert '356 images' in out and '3 records could not be used' in said
-    assert len(re.findall(r'skipped .*validation-0000[01]-of-00004.tar, record \d+: \d{8}: ', said)) == 3
-    assert main.main(['main', *flags, '--max_bad_records=2', '--mode=eval']) == 2
-
-
-def test_preflight_reads_the_first_shards_and_finds_no_python_in_the_input(
-    tar_dir: str, one_layer: None, tmp_path: pathlib.Path, capsys: Any
-) -> None:
-    flags = ['--topology=v2-8', '--master=grpc://127.0.0.1:8470', '--height=75', '--width=75', '--data_format=tar']
-    flags += ['--json', f'--model_dir={tmp_path / "model"}']
-    assert preflight.main(['preflight', *flags, f'--data_dir={tar_dir}']) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report['may_start'] and report['errors'] == []
-    assert report['training']['files_per_host'] == [8, 8] and report['evaluation']['files_per_host'] == [4, 4]
-
-    data_dir = spoil(tar_dir, tmp_path / 'data')
-    assert preflight.main(['preflight', *flags, f'--data_dir={data_dir}']) == 2
-    (error,) = json.loads(capsys.readouterr().out)['errors']
-    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', error)

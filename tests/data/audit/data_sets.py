@@ -1,0 +1,73 @@
+"""Small data sets of photographs for audits."""
+
+import functools
+import io
+import json
+import pathlib
+import zlib
+from typing import Any, Callable, Dict, List, Sequence
+
+import PIL.Image
+
+from data import records, writing
+from data.audit.report import audit
+from data.dataset_info import DatasetInfo
+from data.fingerprint import SplitFingerprint, fingerprint
+from tests.support.photos import Photo, photo_example
+
+Report = Dict[str, Any]
+
+
+NAMES = ['background', 'cat', 'astronaut', 'coffee', 'rocket', 'half a cat']
+
+
+def report_of(data_dir: Any, decode: bool = False, num_classes: Any = None, data_format: str = 'tfrecord') -> Report:
+    told: List[int] = []
+    report = audit(str(data_dir), num_classes, decode, 2, told.append, data_format)
+    assert told[-1] == sum(split['records'] for split in report['splits'].values())
+    return json.loads(json.dumps(report))
+
+
+def write(data_dir: Any, split: str, examples: Sequence[Any], shards: int) -> None:
+    makers: List[Callable[[], Any]] = [functools.partial(lambda example: example, example) for example in examples]
+    writing.write_shards(str(data_dir), split, makers, shards)
+
+
+def of_photos(photos: Sequence[Photo]) -> SplitFingerprint:
+    split = SplitFingerprint()
+    for photo in photos:
+        split = split.with_image(photo.label, photo.encoded)
+    return split
+
+
+def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence[Photo]) -> pathlib.Path:
+    """A data set of photographs, described as it is."""
+    data_dir.mkdir(exist_ok=True)
+    write(data_dir, records.TRAIN, [photo_example(photo) for photo in train], 3)
+    write(data_dir, records.VALIDATION, [photo_example(photo) for photo in validation], 2)
+    taken = fingerprint(of_photos(train), of_photos(validation))
+    DatasetInfo('pieces', 'scikit-image', len(train), len(validation), 6, NAMES, taken).write(str(data_dir))
+    return data_dir
+
+
+def broken_inside(photo: Photo, checksum: bool) -> bytes:
+    """A PNG with another byte in its pixels, with its checksum or not. TensorFlow decodes most JPEGs that are so."""
+    file = io.BytesIO()
+    PIL.Image.fromarray(photo.pixels[:64, :64]).save(file, 'PNG')
+    png = bytearray(file.getvalue())
+    start = png.index(b'IDAT')
+    end = start + 4 + int.from_bytes(png[start - 4 : start], 'big')
+    png[(start + end) // 2] ^= 1
+    if checksum:
+        png[end : end + 4] = zlib.crc32(png[start:end]).to_bytes(4, 'big')
+    return bytes(png)
+
+
+def places(found: Report) -> List[int]:
+    assert found['count'] == len(found['first'])
+    return [place['position'] for place in found['first']]
+
+
+def ppm_of(photo: Photo) -> bytes:
+    height, width, _ = photo.pixels.shape
+    return b'P6\n# %d pixels\n%d %d\n255\n' % (height * width, width, height) + photo.pixels.tobytes()

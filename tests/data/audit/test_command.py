@@ -1,0 +1,95 @@
+"""The command python -m data.audit."""
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any, Callable, List
+
+import pytest
+
+from data.audit import __main__ as audit_command
+from tests.data.audit.data_sets import Report
+from tests.support.bad_records import DAMAGES
+
+
+@pytest.fixture
+def run(monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
+    """Runs the program here; returns its exit code, and what it printed and complained of."""
+
+    def run(*arguments: str) -> Any:
+        monkeypatch.setattr(sys, 'argv', ['audit', *arguments])
+        with pytest.raises(SystemExit) as end:
+            sys.exit(audit_command.main())
+        return (end.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def without_rich(monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, 'rich', None)
+    monkeypatch.delitem(sys.modules, 'data.audit.table', raising=False)
+
+
+def test_the_program_prints_json_without_rich(
+    good_dir: pathlib.Path, good: Report, run: Callable[..., Any], without_rich: None
+) -> None:
+    code, printed, complaints = run(str(good_dir), '--json')
+    assert (code, complaints) == (0, '')
+    report = json.loads(printed)
+    assert (report['splits'], report['fingerprint']) == (good['splits'], good['fingerprint'])
+
+
+def test_the_table_needs_rich(good_dir: pathlib.Path, run: Callable[..., Any], without_rich: None) -> None:
+    code, printed, complaints = run(str(good_dir))
+    assert (code, printed) == (2, '')
+    assert "pip install '.[data]', or print the report with --json" in complaints
+
+
+def test_the_table_says_what_is_there_and_what_is_wrong(bad_dir: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, '-m', 'data.audit', str(bad_dir)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (2, '')
+    text = ' '.join(done.stdout.split())
+    for expected in (
+        'train validation',
+        f'records {10 + len(DAMAGES) + 3} 5',
+        '1 cat 2 ████',
+        "(not dataset.json's)",
+        'undecodable 3 0',
+        'error train records that cannot be used: 8. Training stops at them, unless --max_bad_records',
+        'cannot be trained on: 3 errors',
+    ):
+        assert expected in text, done.stdout
+
+
+def test_the_program_audits_tar_shards(
+    tar_dir: pathlib.Path, bad_tar_dir: pathlib.Path, run: Callable[..., Any]
+) -> None:
+    code, printed, complaints = run(str(tar_dir), '--data_format=tar')
+    assert (code, complaints) == (0, '')
+    assert "(dataset.json's)" in printed
+    assert printed.endswith('can be trained on, according to image headers (--decode checks the whole images)\n')
+    code, printed, complaints = run(str(tar_dir), '--data_format=tar', '--decode')
+    assert printed.endswith('can be trained on\n')
+    assert run(str(bad_tar_dir), '--data_format=tar', '--num_classes=6')[0] == 2
+    code, printed, complaints = run(str(tar_dir))
+    assert (code, printed) == (2, '')
+    assert '--data_format=tar reads tar files' in complaints
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'expected'),
+    [
+        (['/no/such/folder'], '--data_dir=/no/such/folder: no such folder'),
+        (['DIR', '--num_classes=1'], '--num_classes=1: must be at least 2'),
+        (['DIR', '--processes=0'], '--processes=0: must be at least 1'),
+        ([], 'data_dir'),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments: List[str], expected: str, run: Callable[..., Any]) -> None:
+    code, printed, complaints = run(*arguments)
+    assert (code, printed) == (2, '')
+    assert expected in complaints

@@ -1,0 +1,233 @@
+"""The audit of records: counts, classes, duplicates, boxes, and every kind of bad record at a known position."""
+
+import io
+import os
+import pathlib
+from typing import Any, List
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from data import records
+from data.audit import duplicates
+from data.fingerprint import fingerprint
+from data.record_checker import RecordChecker
+from preprocessing.decoding import decode_image
+from tests.data.audit.data_sets import NAMES, Report, of_photos, places, report_of, write, written
+from tests.support.bad_records import DAMAGES
+from tests.support.photos import Photo, photo_example, set_boxes
+
+
+def test_a_data_set_without_fault_can_be_trained_on(good: Report) -> None:
+    assert good['can_be_trained_on'] is True
+    assert good['errors'] == good['warnings'] == good['other_files'] == []
+    assert good['name'] == 'pieces'
+
+
+def test_records_and_images_are_measured(good: Report, pieces: List[Photo]) -> None:
+    for split, part in (('train', pieces[:15]), ('validation', pieces[15:])):
+        described = good['splits'][split]
+        assert described['files'] == {'train': 3, 'validation': 2}[split]
+        assert described['records'] == described['images'] == described['formats']['JPEG'] == len(part)
+        assert set(described['formats']) == {'JPEG'}
+        sizes = np.array([photo.pixels.shape for photo in part])
+        for name, values in (
+            ('height', sizes[:, 0]),
+            ('width', sizes[:, 1]),
+            ('encoded_bytes', [len(photo.encoded) for photo in part]),
+        ):
+            found = described[name]
+            expected = [np.min(values), np.median(values), np.max(values)]
+            assert [found['min'], found['median'], found['max']] == expected, name
+        assert described['encoded_bytes']['total'] == sum(len(photo.encoded) for photo in part)
+        boxes = sum(len(photo.boxes) for photo in part)
+        assert described['boxes'] == {'boxes': boxes, 'in_pixels': 0, 'empty': 0, 'out_of_range': 0}
+        assert described['fields']['image/encoded'] == described['fields']['image/object/bbox/xmax'] == len(part)
+
+
+def test_the_images_of_each_class_are_counted(good: Report) -> None:
+    found = [(c['label'], c['name'], c['train'], c['validation']) for c in good['classes']]
+    assert found == [(0, 'background', 0, 0), *((label, NAMES[label], 3, 1) for label in range(1, 6))]
+
+
+def test_the_fingerprint_is_taken_of_the_images(good: Report, pieces: List[Photo]) -> None:
+    taken = fingerprint(of_photos(pieces[:15]), of_photos(pieces[15:]))
+    assert good['fingerprint'] == {'taken': taken, 'dataset_json': taken, 'agree': True}
+
+
+def test_decoding_all_finds_the_same(good_dir: pathlib.Path, good: Report) -> None:
+    decoded = report_of(good_dir, decode=True)
+    changing = ('seconds', 'records_per_second', 'decoded')
+    assert {k: v for k, v in decoded.items() if k not in changing} == {
+        k: v for k, v in good.items() if k not in changing
+    }
+    assert (good['decoded'], decoded['decoded']) == (False, True)
+
+
+@pytest.mark.parametrize('decode', [False, True])
+def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: bool) -> None:
+    report = report_of(bad_dir, decode)
+    assert not report['can_be_trained_on']
+    kinds = [*DAMAGES]
+    undecodable = [10 + kinds.index(kind) for kind in ('a JPEG cut short', 'random bytes')]
+    bad_boxes = [10 + kinds.index(kind) for kind in kinds if 'boxes' in kind]
+    bad_fields = sorted({*range(10, 10 + len(kinds) + 1)} - {*undecodable, *bad_boxes})
+    train = report['splits']['train']
+    assert places(train['bad_fields']) == bad_fields
+    assert places(train['bad_boxes']) == bad_boxes
+    # Of what is broken in the middle, and has a checksum that says otherwise, only the decoder knows.
+    undecodable.append(10 + len(kinds) + 1)
+    assert places(train['undecodable']) == undecodable + [10 + len(kinds) + 2] * decode
+    assert all(place['path'].endswith('train-00000-of-00001') for place in train['bad_fields']['first'])
+    assert train['records'] == 10 + len(kinds) + 3
+    assert any(f'train records that cannot be used: {len(bad_fields)}. ' in error for error in report['errors'])
+    first = f'record {undecodable[0]}: the image (5000 bytes) cannot be decoded'
+    assert any(first in error and 'train images that cannot be decoded' in error for error in report['errors'])
+    assert report['splits']['validation']['bad_fields']['count'] == 0
+
+
+def test_the_audit_and_a_run_agree_on_every_record(bad_dir: pathlib.Path) -> None:
+    path = records.shard_path(str(bad_dir), records.TRAIN, 0, 1)
+    by_run = {bad.position: bad.problem for bad in RecordChecker(6, decode_image).search([path], lambda text: None)}
+    train = report_of(bad_dir, decode=True)['splits']['train']
+    first = [place for kind in ('undecodable', 'bad_fields', 'bad_boxes') for place in train[kind]['first']]
+    assert {place['position']: place['problem'] for place in first} == by_run
+
+
+def test_labels_out_of_range_follow_the_flag_and_are_counted(good_dir: pathlib.Path) -> None:
+    report = report_of(good_dir, num_classes=5)
+    assert report['splits']['train']['bad_fields']['count'] == 3
+    assert report['splits']['validation']['bad_fields']['count'] == 1
+    assert report['classes'][5] == {'label': 5, 'name': 'half a cat', 'train': 3, 'validation': 1}
+    assert report['fingerprint']['agree'] is True
+
+
+def test_classes_that_miss_images_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    def of(*labels: int) -> List[Photo]:
+        return [photo for photo in pieces if photo.label in labels]
+
+    report = report_of(written(tmp_path, of(1, 2), of(3)))
+    texts = '\n'.join(report['warnings'])
+    assert 'classes with validation images and without training images: 1: 3 (coffee)' in texts
+    assert 'classes without images: 2: 4 (rocket), 5 (half a cat)' in texts
+    assert 'classes without validation images: 2: 1 (cat), 2 (astronaut)' in texts
+
+
+def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    train = [*pieces[:10], pieces[0], pieces[0], pieces[1]._replace(label=5)]
+    validation = [*pieces[10:15], pieces[3], pieces[3], pieces[0]]
+    data_dir = written(tmp_path, train, validation)
+    report = report_of(data_dir)
+    duplicates = report['duplicates']
+    # Of pieces[0] two beyond the first, of pieces[1] one; of pieces[3] one in validation.
+    assert {name: duplicates[name] for name in ('train', 'validation', 'between', 'of_several_labels')} == {
+        **{'train': 3, 'validation': 1},
+        **{'between': 3, 'of_several_labels': 1},
+    }
+    # write_shards: 13 records as 4, 4, 5; 8 as 4, 4.
+    found = [
+        [(os.path.basename(place['path'])[: -len('-of-00003')], place['position'], place['label']) for place in group]
+        for group in duplicates['first']
+    ]
+    assert found == [
+        [('train-00000', 1, 2), ('train-00002', 4, 5)],
+        [('train-00000', 0, 1), ('train-00002', 2, 1), ('train-00002', 3, 1), ('validation-00001', 3, 1)],
+        [('train-00000', 3, 4), ('validation-00001', 1, 4), ('validation-00001', 2, 4)],
+    ]
+    assert report['can_be_trained_on']
+    texts = '\n'.join(report['warnings'])
+    assert 'validation images that are also training images, which overstates the accuracy: 3, such as ' in texts
+    first = f'{data_dir}/train-00000-of-00003, record 1 = {data_dir}/train-00002-of-00003, record 4'
+    assert f'images under several labels: 1, such as {first}\n' in texts
+    assert 'train images that are copies of others: 3, such as ' in texts
+
+
+def test_copies_are_told_by_places_that_show_them(
+    pieces: List[Photo], tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    # More copies than are listed, and what differs comes after them.
+    monkeypatch.setattr(duplicates, 'LISTED_AT_MOST', 8)
+    train = [pieces[0]] * 30 + [pieces[0]._replace(label=3)]
+    data_dir = written(tmp_path, train, [pieces[0]._replace(label=2), *pieces[15:], pieces[15]])
+    report = report_of(data_dir)
+    listed = [(place['split'], place['position'], place['label']) for place in report['duplicates']['first'][0]]
+    assert listed == [*(('train', n, 1) for n in range(6)), ('train', 10, 3), ('validation', 0, 2)]
+    first, second = f'{data_dir}/train-00000-of-00003, record', f'{data_dir}/validation-0000'
+    other = f'{data_dir}/train-00002-of-00003, record 10'
+    assert report['warnings'][-4:] == [
+        f'images under several labels: 1, such as {first} 0 = {other} = {second}0-of-00002, record 0',
+        f'validation images that are also training images, which overstates the accuracy: 1, such as {first} 0 = '
+        f'{second}0-of-00002, record 0',
+        f'train images that are copies of others: 30, such as {first} 0 = {first} 1 = {first} 2',
+        f'validation images that are copies of others: 1, such as {second}0-of-00002, record 1 = '
+        f'{second}1-of-00002, record 3',
+    ]
+
+
+def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    boxes = {
+        # In pixels; upside down; a line; outside; over the edge; good.
+        'ymin': [10.0, 0.6, 0.1, 1.1, -0.01, 0.0],
+        'xmin': [20.0, 0.1, 0.2, 0.2, 0.50, 0.0],
+        'ymax': [60.0, 0.2, 0.1, 1.2, 0.50, 1.0],
+        'xmax': [90.0, 0.3, 0.3, 0.3, 1.01, 1.0],
+    }
+    examples = [photo_example(photo._replace(boxes=photo.boxes[:0])) for photo in pieces[:15]]
+    set_boxes(examples[7], **boxes)
+    write(data_dir, records.TRAIN, examples, 3)
+    report = report_of(data_dir)
+    assert report['can_be_trained_on']
+    assert report['splits']['train']['boxes'] == {'boxes': 6, 'in_pixels': 1, 'empty': 3, 'out_of_range': 1}
+    in_pixels, over_the_edge = report['warnings']
+    assert in_pixels.startswith('train boxes in pixels instead of fractions of the image: 1 of 6; without area: 3.')
+    assert over_the_edge.startswith('train boxes that extend beyond their image')
+
+
+def test_boxes_that_cannot_be_used_stop_only_training_that_uses_them(
+    pieces: List[Photo], tmp_path: pathlib.Path
+) -> None:
+    data_dir = written(tmp_path, pieces[:15], pieces[15:])
+    nan = float('nan')
+    for split, part, shards in ((records.TRAIN, pieces[:15], 3), (records.VALIDATION, pieces[15:], 2)):
+        examples = [photo_example(photo) for photo in part]
+        set_boxes(examples[0], ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6])
+        set_boxes(examples[1], ymin=[0.1], xmin=[nan], ymax=[0.5], xmax=[0.6])
+        write(data_dir, split, examples, shards)
+    report = report_of(data_dir)
+    assert not report['can_be_trained_on']
+    (error,), (warning,) = report['errors'], report['warnings']
+    assert error.startswith(
+        'train records whose boxes cannot be used: 2. With --use_annotated_bbox, training stops at them, unless '
+        f'--max_bad_records allows as many. {data_dir}/train-00000-of-00003, record 0: bounding boxes with corners '
+        'missing: image/object/bbox/* differ in length; '
+    )
+    assert warning.startswith('validation records whose boxes cannot be used: 2. Evaluation ignores boxes. ')
+    assert [split['bad_fields']['count'] for split in report['splits'].values()] == [0, 0]
+
+
+def test_formats_and_what_records_say_otherwise_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    def saved(kind: str, mode: str) -> bytes:
+        file = io.BytesIO()
+        PIL.Image.fromarray(pieces[0].pixels).convert(mode).save(file, kind)
+        return file.getvalue()
+
+    kinds = [('PNG', 'RGB'), ('JPEG', 'CMYK'), ('GIF', 'P'), ('BMP', 'RGB'), ('WEBP', 'RGB')]
+    images = [pieces[0]._replace(encoded=saved(kind, mode)) for kind, mode in kinds]
+    data_dir = written(tmp_path, [*images, pieces[1]], pieces[15:])
+    examples = [photo_example(photo) for photo in [*images, pieces[1]]]
+    examples[1].features.feature['image/height'].int64_list.value[:] = [1]
+    del examples[5].features.feature['image/filename']
+    write(data_dir, records.TRAIN, examples, 3)
+    train = report_of(data_dir)['splits']['train']
+    assert train['formats'] == {'PNG': 1, 'JPEG, CMYK': 1, 'GIF': 1, 'BMP': 1, 'WebP': 1, 'JPEG': 1}
+    # Two records a file.
+    assert [place['path'][-14:] for place in train['undecodable']['first']] == ['00001-of-00003', '00002-of-00003']
+    assert places(train['undecodable']) == [1, 0]
+    assert [place['problem'] for place in train['contradictions']['first']] == [
+        "its fields say 'JPEG'; the image is a PNG.",
+        'its fields say 96 x 1 pixels; the image has 96 x 64.',
+        "its fields say 'JPEG'; the image is a GIF.",
+    ]
+    assert train['fields']['image/filename'] == 5

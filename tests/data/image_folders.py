@@ -1,0 +1,93 @@
+"""Folders of class folders with photographs, and the data sets made from them."""
+
+import pathlib
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+import PIL.Image
+import pytest
+import skimage.data
+import tensorflow as tf
+
+from data import from_folder, records
+
+PHOTOS = {
+    'astronaut': skimage.data.astronaut(),
+    'cat': skimage.data.chelsea(),
+    'coffee': skimage.data.coffee(),
+    'Rocket': skimage.data.rocket(),
+    'camera': skimage.data.camera(),  # grey
+}
+
+
+SPLITS = (records.TRAIN, records.VALIDATION)
+
+
+def save(path: pathlib.Path, photo: str, number: int) -> None:
+    """Writes a piece of a photograph, another for every number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    piece = PHOTOS[photo][20 * number : 20 * number + 60, 10 * number : 10 * number + 70 + number]
+    PIL.Image.fromarray(np.ascontiguousarray(piece)).save(path)
+
+
+def save_class(folder: pathlib.Path, photo: str, numbers: Sequence[int]) -> None:
+    """JPEG and PNG files in turn, of all the endings, some of them in a folder of their own."""
+    for number in numbers:
+        ending = ['.jpg', '.png', '.jpeg', '.JPG'][number % 4]
+        save(folder / photo / ('deeper' if number % 5 == 4 else '') / f'{photo} {number}{ending}', photo, number)
+
+
+class Stored(NamedTuple):
+    """What a record says of its image."""
+
+    encoded: bytes
+    label: int
+    text: str
+    image_format: str
+    height: int
+    width: int
+    filename: str
+
+
+def stored(data_dir: Any, split: str) -> List[Stored]:
+    found = []
+    for path in records.find_shards(str(data_dir), split):
+        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+            feature = tf.train.Example.FromString(serialized).features.feature
+            found.append(
+                Stored(
+                    feature['image/encoded'].bytes_list.value[0],
+                    feature['image/class/label'].int64_list.value[0],
+                    feature['image/class/text'].bytes_list.value[0].decode(),
+                    feature['image/format'].bytes_list.value[0].decode(),
+                    feature['image/height'].int64_list.value[0],
+                    feature['image/width'].int64_list.value[0],
+                    feature['image/filename'].bytes_list.value[0].decode(),
+                )
+            )
+    return found
+
+
+def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, List[str]]:
+    """Imports beside the folder, and returns where, and what was said."""
+    data_dir = folder.parent / 'records'
+    settings: Dict[str, Any] = {
+        'validation_fraction': 0.2,
+        'train_shards': 4,
+        'validation_shards': 2,
+        'skip_unreadable': False,
+        **options,
+    }
+    said: List[str] = []
+    from_folder.import_folder(str(folder), str(data_dir), say=said.append, **settings)
+    return data_dir, said
+
+
+def refusal(folder: pathlib.Path, **options: Any) -> str:
+    with pytest.raises(records.DataError) as error:
+        import_folder(folder, **options)
+    return str(error.value)
+
+
+def image_files(folder: pathlib.Path) -> Dict[str, pathlib.Path]:
+    return {path.name: path for path in folder.rglob('*') if path.is_file()}

@@ -1,0 +1,87 @@
+"""Finding and checking the tar shards of a data set."""
+
+import os
+import pathlib
+import shutil
+from typing import List
+
+import pytest
+
+from data import entries, records
+from data.tar import files as tar_files
+from tests.support.tar_files import write_tar
+
+
+@pytest.mark.parametrize(
+    ('names', 'missing'),
+    [
+        (['train-00000.tar', 'train-00001.tar'], []),
+        (['train-000000.tar', 'train-000002.tar'], ['train-000001.tar']),
+        (['train-00000-of-00003.tar', 'train-00002-of-00003.tar'], ['train-00001-of-00003.tar']),
+    ],
+)
+def test_shards_are_found_by_their_names(names: List[str], missing: List[str], tmp_path: pathlib.Path) -> None:
+    for name in [*names, 'train-00000-of-00001', 'train-00000.tar.gz', 'validation-00000.tar', 'train-x.tar']:
+        (tmp_path / name).touch()
+    paths = tar_files.find_shards(str(tmp_path), 'train')
+    assert paths == [str(tmp_path / name) for name in names]
+    assert tar_files.missing_shards(str(tmp_path), 'train', paths) == missing
+
+
+@pytest.mark.parametrize(
+    ('names', 'message'),
+    [
+        ([], 'no train files, which are named like train-00000.tar; it is empty'),
+        (['train-00000.tar', 'train-00000-of-00002.tar'], 'belong to several data sets'),
+        (['train-00000.tar', 'train-000001.tar'], 'belong to several data sets'),
+    ],
+)
+def test_other_folders_are_refused(names: List[str], message: str, tmp_path: pathlib.Path) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(records.DataError, match=message):
+        tar_files.find_shards(str(tmp_path), 'train')
+
+
+def test_records_are_looked_for_and_tar_shards_found(tar_dir: str) -> None:
+    with pytest.raises(records.DataError, match='--data_format=tar reads'):
+        records.find_shards(tar_dir, 'train')
+
+
+def test_emptiness_is_told(tmp_path: pathlib.Path) -> None:
+    empty = write_tar(tmp_path / 'train-00000.tar', [])
+    with pytest.raises(records.DataError, match='no records'):
+        tar_files.check_not_empty([empty])
+    (tmp_path / 'train-00001.tar').write_bytes(b'\x1f\x8b' * 2000)
+    with pytest.raises(records.DataError, match=r'train-00001\.tar: not a tar file'):
+        tar_files.check_not_empty([empty, str(tmp_path / 'train-00001.tar')])
+
+
+def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:
+    paths = tar_files.find_shards(tar_dir, 'train')
+    samples = sum(tar_files.count_samples(paths))
+    tar_files.check_not_empty(paths, samples - 1)
+    with pytest.raises(records.DataError, match=f': {samples} records, and --max_bad_records={samples} allows'):
+        tar_files.check_not_empty(paths, samples)
+    (tmp_path / 'train-00009.tar').mkdir()
+    (tmp_path / 'train-00008.tar').symlink_to(tmp_path / 'nowhere')
+    for name, what in (('train-00009.tar', 'a directory'), ('train-00008.tar', 'a broken link')):
+        with pytest.raises(
+            records.DataError, match=f'{name}: cannot be read: it has the name of a data set file, but is {what}'
+        ):
+            tar_files.check_not_empty([*paths, str(tmp_path / name)])
+
+
+def test_shards_of_two_gibibytes_are_refused_by_run_and_audit(tar_dir: str, tmp_path: pathlib.Path) -> None:
+    small, path = tar_files.find_shards(tar_dir, 'train')[0], str(tmp_path / 'train-00000.tar')
+    shutil.copy(small, path)
+    message = r'2,147,483,648 bytes, and the input pipeline reads shards of up to 2,147,483,647\.'
+    # The zeros at its end may be as many as one likes; they take no room on the disk.
+    os.truncate(path, (1 << 31) - 1)
+    assert next(entries.of_tar(path, 11)).problem is None
+    tar_files.check_not_empty([small, path])
+    os.truncate(path, 1 << 31)
+    with pytest.raises(records.DataError, match=f'{path}: {message}'):
+        tar_files.check_not_empty([small, path])
+    with pytest.raises(records.DataError, match=message):
+        next(entries.of_tar(path, 11))

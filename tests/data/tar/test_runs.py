@@ -1,0 +1,107 @@
+"""Training, evaluation and preflight from tar shards."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data import records
+from data.tar import files as tar_files
+from data.tar.shard import Shard
+from inception_v3 import main
+from inception_v3.config import Config, ConfigError
+from inception_v3.metrics import PADDING_LABEL
+from inception_v3.preflight import __main__ as preflight
+from tests.support.pipelines import Host, labels_of, read
+
+
+@pytest.fixture
+def config(small_config: Config, tar_dir: str) -> Config:
+    return dataclasses.replace(small_config, data_dir=tar_dir, data_format='tar')
+
+
+def test_evaluation_reads_the_same_from_both_formats(config: Config, small_config: Config) -> None:
+    of_tar, of_records = read(config, False, 64), read(small_config, False, 64)
+    assert len(of_tar) == len(of_records) == 6
+    for (images, labels), (same_images, same_labels) in zip(of_tar, of_records):
+        np.testing.assert_array_equal(images, same_images)
+        np.testing.assert_array_equal(labels, same_labels)
+    (*_, last) = read(dataclasses.replace(config, eval_total_size=100), False, 64)
+    assert (last[1] != PADDING_LABEL).sum() == 36
+
+
+def test_hosts_read_shares_and_training_goes_round(config: Config) -> None:
+    shares = [labels_of(read(config, False, 64, context=Host(index, 2))) for index in range(2)]
+    assert sum(label != PADDING_LABEL for share in shares for label in share) == 359
+    one_epoch = dataclasses.replace(config, followup_shuffle_buffer_size=1, num_files_infeed=1)
+    labels = labels_of(read(one_epoch, True, 719, batches=4))
+    assert sorted(labels[:1438]) == sorted(labels[1438:]) and labels[:1438] != labels[1438:]
+
+
+def test_there_are_no_boxes_to_crop_around(config: Config) -> None:
+    with pytest.raises(ConfigError, match='--data_format=tar has no bounding boxes'):
+        dataclasses.replace(config, use_annotated_bbox=True)
+
+
+SMALL = [
+    *('--use_tpu=False', '--data_format=tar', '--height=75', '--width=75', '--depth_multiplier=0.01'),
+    *('--num_parallel_calls=2', '--train_batch_size=8', '--eval_batch_size=64', '--learning_rate=0.0001'),
+]
+
+
+def spoil(tar_dir: str, folder: pathlib.Path) -> str:
+    """The shards with one validation shard that is cut short within its last sample, and one without two labels."""
+    shutil.copytree(tar_dir, str(folder))
+    shards = tar_files.find_shards(str(folder), records.VALIDATION)
+    with Shard(shards[0]) as shard:
+        *_, last = shard.samples()
+    assert last.image
+    os.truncate(shards[0], last.image.start + 100)
+    content = bytearray(pathlib.Path(shards[1]).read_bytes())
+    with Shard(shards[1]) as shard:
+        for sample in [*shard.samples()][3:5]:
+            label = next(member for member in sample.members if member.extension == 'cls')
+            content[label.start : label.start + 1] = b'x'
+    pathlib.Path(shards[1]).write_bytes(content)
+    return str(folder)
+
+
+def test_a_run_counts_and_names_what_it_skips_or_stops(
+    tar_dir: str, one_layer: None, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    data_dir = spoil(tar_dir, tmp_path / 'data')
+    flags = [*SMALL, f'--data_dir={data_dir}', f'--model_dir={tmp_path / "model"}', '--train_steps=2']
+    assert main.main(['main', *flags]) == 2
+    said = capsys.readouterr().err
+    assert '--max_bad_records=0 records may be skipped, and these cannot be used:' in said
+    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', said)
+    assert re.search(r'validation-00001-of-00004.tar, record 3: \d{8}: no label: the file cls must hold', said)
+    assert main.main(['main', *flags, '--max_bad_records=2']) == 2
+    capsys.readouterr()
+    assert main.main(['main', *flags, '--max_bad_records=3']) == 0
+    out, said = capsys.readouterr()
+    assert '356 images' in out and '3 records could not be used' in said
+    assert len(re.findall(r'skipped .*validation-0000[01]-of-00004.tar, record \d+: \d{8}: ', said)) == 3
+    assert main.main(['main', *flags, '--max_bad_records=2', '--mode=eval']) == 2
+
+
+def test_preflight_reads_the_first_shards_and_finds_no_python_in_the_input(
+    tar_dir: str, one_layer: None, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    flags = ['--topology=v2-8', '--master=grpc://127.0.0.1:8470', '--height=75', '--width=75', '--data_format=tar']
+    flags += ['--json', f'--model_dir={tmp_path / "model"}']
+    assert preflight.main(['preflight', *flags, f'--data_dir={tar_dir}']) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report['may_start'] and report['errors'] == []
+    assert report['training']['files_per_host'] == [8, 8] and report['evaluation']['files_per_host'] == [4, 4]
+
+    data_dir = spoil(tar_dir, tmp_path / 'data')
+    assert preflight.main(['preflight', *flags, f'--data_dir={data_dir}']) == 1
+    (error,) = json.loads(capsys.readouterr().out)['errors']
+    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', error)

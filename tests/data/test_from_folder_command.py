@@ -1,0 +1,101 @@
+"""The command python -m data.from_folder."""
+
+import ctypes
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from data import from_folder, records
+from tests.data.image_folders import SPLITS, save_class, stored
+
+
+def run_from_folder(*arguments: Any, **others: Any) -> 'subprocess.CompletedProcess[str]':
+    return subprocess.run(
+        [sys.executable, '-m', 'data.from_folder', *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **others,
+    )
+
+
+def test_the_command_imports_a_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
+    data_dir = tmp_path / 'out' / 'records'
+    done = run_from_folder(folder, data_dir, '--validation_fraction=0.4', '--train_shards=3', '--skip_unreadable')
+    summary = f'30 training and 20 validation images of 5 classes in {data_dir}\n'
+    assert (done.returncode, done.stdout) == (0, summary)
+    assert 'broken.jpg' in done.stderr
+    assert [len(stored(data_dir, split)) for split in SPLITS] == [30, 20]
+    assert len(records.find_shards(str(data_dir), records.TRAIN)) == 3
+    assert len(records.find_shards(str(data_dir), records.VALIDATION)) == 4
+
+
+def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (folder / 'cat' / 'broken.jpg').write_bytes(b'')
+    done = run_from_folder(folder, tmp_path / 'records')
+    assert (done.returncode, done.stdout) == (2, '')
+    assert f'{folder / "cat" / "broken.jpg"} (damaged, or not of the format that its name says)' in done.stderr
+    assert 'Traceback' not in done.stderr
+    assert not (tmp_path / 'records').exists()
+
+
+def obey_permissions() -> None:
+    """Takes from root, in a process about to begin, what lets it read all files whatever their permissions."""
+    drop_from_bounds, override, read_and_search = 24, 1, 2  # linux/prctl.h, linux/capability.h
+    for capability in (override, read_and_search):
+        ctypes.CDLL(None).prctl(drop_from_bounds, capability)
+
+
+@pytest.mark.parametrize('refused', ['images/train/coffee', 'images/train/cat/deeper', 'images/val/coffee', 'images'])
+def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refused: str) -> None:
+    for part in ('train', 'val'):
+        for photo in ('cat', 'coffee'):
+            save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
+    # What may be entered, and not listed.
+    (tmp_path / refused).chmod(0o311)
+    done = run_from_folder(tmp_path / 'images', tmp_path / 'records', preexec_fn=obey_permissions)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert f'error: {tmp_path / refused}: cannot be listed: Permission denied. ' in done.stderr
+    assert 'Traceback' not in done.stderr
+    assert not (tmp_path / 'records').exists()
+
+
+@pytest.mark.parametrize(
+    ('option', 'expected'),
+    [
+        ('--validation_fraction=0', 'must be between 0 and 1'),
+        ('--validation_fraction=1', 'must be between 0 and 1'),
+        ('--validation_fraction=nan', 'must be between 0 and 1'),
+        ('--train_shards=0', 'must be at least 1'),
+        ('--validation_shards=-1', 'must be at least 1'),
+    ],
+)
+def test_the_command_refuses_values_out_of_range(
+    option: str, expected: str, folder: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.setattr(sys, 'argv', ['from_folder', str(folder), str(folder.parent / 'records'), option])
+    with pytest.raises(SystemExit) as stopped:
+        from_folder.main()
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert option.split('=')[0] in error
+    assert not (folder.parent / 'records').exists()
+
+
+def test_linked_class_folders_are_followed_and_circles_are_not(folder: pathlib.Path) -> None:
+    outside = folder.parent / 'outside'
+    outside.mkdir()
+    shutil.copytree(next(path for path in sorted(folder.iterdir()) if path.is_dir()), outside / 'linked class')
+    (folder / 'linked class').symlink_to(outside / 'linked class')
+    (folder / 'linked class' / 'circle').symlink_to(folder)
+    images, others, _ = from_folder.find_images(str(folder))
+    classes = [image.class_name for image in images]
+    assert classes.count('linked class') > 0
+    assert not [image for image in images if 'circle' in image.path]
+    assert str(folder / 'linked class' / 'circle') in others

@@ -1,0 +1,172 @@
+"""Bad records: their problems in words, and the search for them."""
+
+import os
+import pathlib
+import re
+from typing import Any, List, Optional
+
+import pytest
+import tensorflow as tf
+
+from data import record_checker, records, tf_example, tfrecord, writing
+from data.record_checker import RecordChecker
+from preprocessing.decoding import decode_image
+from tests.data.written_records import written
+from tests.support.bad_records import DAMAGES
+from tests.support.graphs import evaluate
+from tests.support.photos import Photo, photo_example
+from tests.support.records import framed
+
+
+@pytest.fixture
+def checker() -> RecordChecker:
+    return RecordChecker(6, decode_image)
+
+
+def test_good_records_have_no_problem(checker: RecordChecker, photos: List[Photo]) -> None:
+    assert [checker.problem(photo_example(photo).SerializeToString()) for photo in photos] == [None] * len(photos)
+
+
+@pytest.mark.parametrize('label', [0, 5])
+def test_the_first_and_the_last_label_are_good(checker: RecordChecker, photos: List[Photo], label: int) -> None:
+    assert checker.problem(photo_example(photos[0]._replace(label=label)).SerializeToString()) is None
+
+
+@pytest.mark.parametrize('kind', DAMAGES)
+def test_what_is_wrong_with_a_record_is_told(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
+    spoil, expected = DAMAGES[kind]
+    example = photo_example(photos[1])
+    spoil(example)
+    serialized = example.SerializeToString()
+    problem = checker.problem(serialized)
+    assert problem is not None
+    assert re.search(expected, problem)
+
+
+@pytest.mark.parametrize('kind', DAMAGES)
+def test_boxes_are_no_problem_where_they_are_not_wanted(kind: str, photos: List[Photo]) -> None:
+    example = photo_example(photos[1])
+    DAMAGES[kind][0](example)
+    problem = RecordChecker(6, decode_image, with_boxes=False).problem(example.SerializeToString())
+    assert (problem is None) == ('boxes' in kind)
+
+
+def test_what_is_no_example_is_told(checker: RecordChecker) -> None:
+    assert checker.problem(b'\xff\xff no protocol buffer') == 'not a tf.train.Example.'
+
+
+def usable(serialized: bytes) -> bool:
+    """Whether the operations of the input pipeline take a record; its label is not theirs to judge."""
+    with tf.Graph().as_default():
+        record = tf_example.parse(tf.constant(serialized))
+        try:
+            evaluate(decode_image(record.encoded), record.label, record.bbox)
+        except tf.errors.InvalidArgumentError:
+            return False
+    return True
+
+
+@pytest.mark.parametrize('kind', [None, *DAMAGES])
+def test_the_checker_and_the_pipeline_agree(kind: Optional[str], checker: RecordChecker, photos: List[Photo]) -> None:
+    example = photo_example(photos[1])
+    if kind:
+        DAMAGES[kind][0](example)
+    serialized = example.SerializeToString()
+    problem = checker.problem(serialized)
+    assert usable(serialized) == (problem is None or problem.startswith('label '))
+
+
+@pytest.fixture
+def spoilt_paths(tmp_path: pathlib.Path, photos: List[Photo]) -> List[str]:
+    """Two files of five photographs; of the second, the first and the fourth are bad."""
+    examples = [lambda p=photo: photo_example(p) for photo in photos]
+    examples += [lambda p=photo: photo_example(p._replace(encoded=p.encoded[:99])) for photo in photos[:1]]
+    examples += [lambda p=photo: photo_example(p) for photo in photos[1:3]]
+    examples += [lambda p=photo: photo_example(p._replace(label=77)) for photo in photos[3:4]]
+    examples += [lambda p=photo: photo_example(p) for photo in photos[4:]]
+    writing.write_shards(str(tmp_path), records.TRAIN, examples, 2)
+    return records.find_shards(str(tmp_path), records.TRAIN)
+
+
+def test_a_search_finds_the_file_and_the_position(checker: RecordChecker, spoilt_paths: List[str]) -> None:
+    found = list(checker.search(spoilt_paths, print))
+    assert [(bad.path, bad.position) for bad in found] == [(spoilt_paths[1], 0), (spoilt_paths[1], 3)]
+    assert 'cannot be decoded' in found[0].problem
+    assert str(found[1]) == f'{spoilt_paths[1]}, record 3: label 77 is not in 0 to 5 (--num_classes=6).'
+
+
+@pytest.mark.parametrize('lost', [1, 10, 3000])
+def test_a_search_finds_where_a_file_is_cut_short_and_goes_on(
+    lost: int, checker: RecordChecker, spoilt_paths: List[str]
+) -> None:
+    with open(spoilt_paths[0], 'rb+') as file:
+        file.truncate(os.path.getsize(spoilt_paths[0]) - lost)
+    found = list(checker.search(spoilt_paths, print))
+    assert [(bad.path, bad.position) for bad in found] == [
+        (spoilt_paths[0], 4),
+        (spoilt_paths[1], 0),
+        (spoilt_paths[1], 3),
+    ]
+    assert 'damaged or truncated from here on' in found[0].problem
+
+
+def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
+    first = next(tf.compat.v1.io.tf_record_iterator(spoilt_paths[0]))
+    with open(spoilt_paths[0], 'rb+') as file:
+        # The second record: 16 bytes of length and checksums around the first, and 12 before its own data.
+        file.seek(16 + len(first) + 12 + 500)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+    found = next(checker.search(spoilt_paths, print))
+    assert (found.path, found.position) == (spoilt_paths[0], 1)
+    assert 'damaged' in found.problem
+
+
+@pytest.mark.parametrize('length', [2**31, 10**12, 2**60, 2**63 - 8, 2**64 - 6])
+def test_a_record_that_says_it_is_huge_is_named(
+    tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo], length: int
+) -> None:
+    writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 3, 1)
+    (path,) = records.find_shards(str(tmp_path), records.TRAIN)
+    with open(path, 'ab') as file:
+        file.write(framed(b'x', length))
+    with pytest.raises(
+        records.DataError, match=f'{re.escape(path)}, record 3: .*the record claims a length of {length:,}'
+    ):
+        tfrecord.check_not_empty([path])
+    (found,) = checker.search([path], print)
+    assert found.position == 3 and f'the record claims a length of {length:,} bytes' in found.problem
+
+
+def test_a_length_that_is_cut_short_is_named(
+    tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo]
+) -> None:
+    writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
+    (path,) = records.find_shards(str(tmp_path), records.TRAIN)
+    with open(path, 'ab') as file:
+        size = file.tell()
+        file.write(bytes(11))
+    reason = f'the length of a record is truncated at byte {size:,}'
+    message = f'record 2: the file is damaged or truncated from here on: {reason}.'
+    with pytest.raises(records.DataError, match=message):
+        tfrecord.check_not_empty([path])
+    assert [str(bad) for bad in checker.search([path], print)] == [f'{path}, {message}']
+
+
+def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
+    monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 100)
+    paths = written(tmp_path, records.TRAIN, [90, 115])
+    lines: List[str] = []
+    found = list(checker.search(paths, lines.append))
+    assert len(found) == 205
+    assert lines == [f'{count} records checked, now in {paths[1]}' for count in ('100', '200')]
+
+
+def test_the_record_at_a_known_place_is_judged(checker: RecordChecker, spoilt_paths: List[str]) -> None:
+    bad = checker.problem_at(spoilt_paths[1], 3)
+    assert bad[:2] == (spoilt_paths[1], 3)
+    assert bad.problem.startswith('label 77')
+    assert checker.problem_at(spoilt_paths[1], 1).problem == 'could not be used when it was read.'
+    assert checker.problem_at(spoilt_paths[1], 5).problem == 'can no longer be read.'
+    assert checker.problem_at('/no/such/file', 0).problem == 'can no longer be read.'
