@@ -131,10 +131,10 @@ def progress() -> Iterator[StartProgress]:
 
         def move(done: int) -> None:
             seconds = time.monotonic() - began
-            if seconds < _QUIET_SECONDS:
+            if not done or seconds < _QUIET_SECONDS:
                 return
             of_total = f' of {total:,}' if total else ''
-            remaining = f', {duration(seconds * (total - done) / done)} left' if total and done else ''
+            remaining = f', {duration(seconds * (total - done) / done)} left' if total else ''
             screen.update(f'{what}: {done:,}{of_total}, {done / seconds:,.0f}/s{remaining}')
 
         return move

@@ -39,7 +39,7 @@ def print_report(report: Report) -> None:
     _print_places(console, report['splits'])
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
     if report['can_be_trained_on'] and not report['decoded']:
-        verdict += ' according to image headers (--decode checks the whole images)'
+        verdict += ', according to image headers (--decode checks whole images)'
     found = ', '.join(
         f'{len(report[f"{kind}s"])} {kind}{"s" * (len(report[f"{kind}s"]) > 1)}'
         for kind in ('error', 'warning')

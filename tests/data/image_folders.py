@@ -24,21 +24,21 @@ SPLITS = (records.TRAIN, records.VALIDATION)
 
 
 def save(path: pathlib.Path, photo: str, number: int) -> None:
-    """Writes a piece of a photograph, another for every number."""
+    """Writes a piece of a photograph, different for every number."""
     path.parent.mkdir(parents=True, exist_ok=True)
     piece = PHOTOS[photo][20 * number : 20 * number + 60, 10 * number : 10 * number + 70 + number]
     PIL.Image.fromarray(np.ascontiguousarray(piece)).save(path)
 
 
 def save_class(folder: pathlib.Path, photo: str, numbers: Sequence[int]) -> None:
-    """JPEG and PNG files in turn, of all the endings, some of them in a folder of their own."""
+    """Writes JPEG and PNG files in turn, with all endings, some of them in a subfolder."""
     for number in numbers:
         ending = ['.jpg', '.png', '.jpeg', '.JPG'][number % 4]
         save(folder / photo / ('deeper' if number % 5 == 4 else '') / f'{photo} {number}{ending}', photo, number)
 
 
 class Stored(NamedTuple):
-    """What a record says of its image."""
+    """The fields of a record."""
 
     encoded: bytes
     label: int
@@ -69,7 +69,7 @@ def stored(data_dir: Any, split: str) -> List[Stored]:
 
 
 def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, List[str]]:
-    """Imports beside the folder, and returns where, and what was said."""
+    """Imports a folder, and returns the new folder and the messages."""
     data_dir = folder.parent / 'records'
     settings: Dict[str, Any] = {
         'validation_fraction': 0.2,

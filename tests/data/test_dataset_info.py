@@ -1,4 +1,4 @@
-"""The description of a data set: what is written comes back, and what is not one is refused."""
+"""The description of a data set: round trip, and refusal of invalid ones."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def write(folder: pathlib.Path, content: bytes) -> pathlib.Path:
     return path
 
 
-def test_a_description_comes_back(tmp_path: pathlib.Path) -> None:
+def test_description__round_trip(tmp_path: pathlib.Path) -> None:
     INFO.write(str(tmp_path))
     assert dataset_info.read(str(tmp_path)) == INFO
     assert json.loads((tmp_path / 'dataset.json').read_text()) == {
@@ -36,7 +36,7 @@ def test_a_description_comes_back(tmp_path: pathlib.Path) -> None:
     }
 
 
-def test_a_description_may_begin_with_a_mark_of_its_encoding(tmp_path: pathlib.Path) -> None:
+def test_description__may_begin_with_a_byte_order_mark(tmp_path: pathlib.Path) -> None:
     INFO.write(str(tmp_path))
     write(tmp_path, (tmp_path / 'dataset.json').read_text().encode('utf-8-sig'))
     assert dataset_info.read(str(tmp_path)) == INFO
@@ -47,7 +47,7 @@ def test_an_older_description_has_no_fingerprint(tmp_path: pathlib.Path) -> None
     assert dataset_info.read(str(tmp_path)) == dataclasses.replace(INFO, fingerprint='')
 
 
-def test_without_a_description_there_is_none(tmp_path: pathlib.Path) -> None:
+def test_missing_description__is_none(tmp_path: pathlib.Path) -> None:
     assert dataset_info.read(str(tmp_path)) is None
     assert dataset_info.read(str(tmp_path / 'nowhere')) is None
 
@@ -77,7 +77,7 @@ def without(field: str) -> Any:
         b'[' * 100_000,
     ],
 )
-def test_what_is_no_description_is_refused_by_its_path(tmp_path: pathlib.Path, content: bytes) -> None:
+def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, content: bytes) -> None:
     path = write(tmp_path, content)
     with pytest.raises(DataError, match=f'{re.escape(str(path))}: not a valid description of a data set') as error:
         dataset_info.read(str(tmp_path))
@@ -93,14 +93,14 @@ def test_what_is_no_description_is_refused_by_its_path(tmp_path: pathlib.Path, c
             'both splits must have images, and there must be a class besides',
         ),
         ({'validation_images': 0}, 'both splits must have images, and there must be a class besides'),
-        ({'train_images': 2**31}, 'there are more than 2,147,483,647 images'),
+        ({'train_images': 2**31}, 'a split has more than 2,147,483,647 images'),
         ({'num_classes': 4}, '3 names for 4 classes'),
         ({'class_names': ['background', 'cat', 1]}, 'a name is 1'),
         ({'source': None}, 'source is None'),
         ({'name': '\ud800'}, "'utf-8' codec can't encode"),
     ],
 )
-def test_what_would_be_refused_is_told_before(tmp_path: pathlib.Path, change: Any, problem: Any) -> None:
+def test_problem__of_a_description_before_writing(tmp_path: pathlib.Path, change: Any, problem: Any) -> None:
     info = dataclasses.replace(INFO, **change)
     assert str(info.problem()).startswith(str(problem))
     info.write(str(tmp_path))

@@ -1,4 +1,4 @@
-"""The digits data set, as it lies on the disk, against scikit-learn's own images."""
+"""The files of the digits data set, against scikit-learn's own images."""
 
 import hashlib
 import os
@@ -22,14 +22,14 @@ SPLITS = (records.TRAIN, records.VALIDATION)
 
 
 class Stored(NamedTuple):
-    """A record, and its image decoded."""
+    """A record with its decoded image."""
 
     feature: Any
     pixels: np.ndarray
     shard: int
 
     def number(self) -> int:
-        """The image's place in `load_digits`, which its file name tells."""
+        """The image's index in `load_digits`, from its file name."""
         name = self.feature['image/filename'].bytes_list.value[0].decode()
         match = re.fullmatch(r'digit-(\d{4})', name)
         assert match
@@ -57,7 +57,7 @@ def stored(digits_dir: str) -> Dict[str, List[Stored]]:
 
 
 def small(image: Stored) -> np.ndarray:
-    """The 8 x 8 image inside, from 0 to 16: the mean of each square of 8 x 8 within the margin of 8."""
+    """The original 8 x 8 image, from 0 to 16: the mean of each 8 x 8 square within the margin of 8 pixels."""
     return image.pixels[8:72, 8:72].astype(float).reshape([8, 8, 8, 8, 3]).mean(axis=(1, 3, 4)) / 16
 
 
@@ -131,7 +131,7 @@ def test_records_are_in_imagenets_layout(stored: Dict[str, List[Stored]]) -> Non
 
 
 def test_the_central_crop_of_evaluation_keeps_the_whole_digit(stored: Dict[str, List[Stored]]) -> None:
-    # 87.5 % of 80 pixels: 5 go on each side.
+    # 87.5 % of 80 pixels: 5 are cropped on each side.
     for image in stored[records.TRAIN] + stored[records.VALIDATION]:
         outside = image.pixels.copy()
         outside[5:75, 5:75] = 0
@@ -139,7 +139,7 @@ def test_the_central_crop_of_evaluation_keeps_the_whole_digit(stored: Dict[str, 
         assert image.pixels.max() > 150
 
 
-def test_the_folder_is_made_with_its_parents_and_others_may_read_it(tmp_path: pathlib.Path) -> None:
+def test_new_folder__has_parents_and_is_readable_by_all(tmp_path: pathlib.Path) -> None:
     data_dir = str(tmp_path / 'new parent' / 'digits')
     assert not digits.is_built(data_dir)
     info = digits.build(data_dir)
@@ -149,7 +149,7 @@ def test_the_folder_is_made_with_its_parents_and_others_may_read_it(tmp_path: pa
     assert os.stat(data_dir).st_mode & 0o777 == 0o755
 
 
-def test_a_folder_that_holds_something_is_left_as_it_was(tmp_path: pathlib.Path) -> None:
+def test_folder_with_content__is_not_changed(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'digits').mkdir()
     (tmp_path / 'digits' / 'thesis.txt').write_text('unsaved')
     with pytest.raises(records.DataError, match=f'{re.escape(str(tmp_path / "digits"))}: exists already'):
@@ -176,7 +176,7 @@ def run_digits(*arguments: str, largest_file: int = -1) -> 'subprocess.Completed
 
 
 def test_the_command_builds_the_same_files_byte_for_byte(digits_dir: str, tmp_path: pathlib.Path) -> None:
-    # Another process: its sets and maps have another order.
+    # In another process, where sets and maps have another order.
     data_dir = str(tmp_path / 'digits')
     done = run_digits(data_dir)
     assert (done.returncode, done.stdout) == (0, f'1438 training and 359 validation images in {data_dir}\n')

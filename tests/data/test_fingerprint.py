@@ -1,4 +1,4 @@
-"""The fingerprint of a data set: the same for the same images, however they lie; another for any others."""
+"""The fingerprint of a data set: equal for equal images, independent of order and files."""
 
 import hashlib
 import random
@@ -16,7 +16,7 @@ def of(images: list) -> SplitFingerprint:
     return split
 
 
-def test_it_is_the_sum_of_the_digests() -> None:
+def test_fingerprint__is_the_sum_of_the_digests() -> None:
     digests = [int(hashlib.sha256(f'{label} '.encode() + encoded).hexdigest(), 16) for label, encoded in IMAGES]
     assert of(IMAGES) == (5, sum(digests) % 2**256)
     assert sum(digests) > 2**256, 'the sum must have been cut for this test to show that it is'
@@ -24,13 +24,13 @@ def test_it_is_the_sum_of_the_digests() -> None:
     assert fingerprint(of(IMAGES), SplitFingerprint()) == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_order_and_division_into_files_do_not_matter() -> None:
+def test_fingerprint__is_independent_of_order_and_files() -> None:
     shuffled = random.Random(0).sample(IMAGES, len(IMAGES))
     assert of(shuffled) == of(IMAGES)
     assert of(IMAGES[:2]) + of(IMAGES[2:]) == of(IMAGES)
 
 
-def test_a_label_a_byte_a_copy_and_a_split_do() -> None:
+def test_fingerprint__depends_on_labels_bytes_copies_and_splits() -> None:
     label, encoded = IMAGES[0]
     others: List[list] = [[(label + 1, encoded)], [(label, encoded + b'!')], [(label, encoded)] * 2, []]
     splits = [of(IMAGES)] + [of(IMAGES[1:] + other) for other in others]

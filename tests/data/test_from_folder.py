@@ -22,7 +22,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / 'images'
 
 
-def test_every_image_comes_out_once_bit_by_bit(folder: pathlib.Path) -> None:
+def test_import__every_image_once_bit_for_bit(folder: pathlib.Path) -> None:
     data_dir, _ = import_folder(folder)
     files = image_files(folder)
     images = [image for split in SPLITS for image in stored(data_dir, split)]
@@ -38,7 +38,7 @@ def test_every_image_comes_out_once_bit_by_bit(folder: pathlib.Path) -> None:
 
 
 def fingerprint_of(data_dir: Any) -> str:
-    """The fingerprint of what was stored, as `data.fingerprint` defines it."""
+    """The fingerprint of the stored images, by the definition in `data.fingerprint`."""
     sums = []
     for split in SPLITS:
         images = [b'%d %s' % (image.label, image.encoded) for image in stored(data_dir, split)]
@@ -76,7 +76,7 @@ def test_copies_of_an_image_stay_in_one_split(folder: pathlib.Path) -> None:
     assert not train & validation
 
 
-def test_the_files_are_as_many_as_asked_for_but_none_is_empty(folder: pathlib.Path) -> None:
+def test_import__number_of_files_without_empty_ones(folder: pathlib.Path) -> None:
     data_dir, _ = import_folder(folder, train_shards=16, validation_shards=100)
     assert len(records.find_shards(str(data_dir), records.TRAIN)) == 16
     assert len(records.find_shards(str(data_dir), records.VALIDATION)) == 10
@@ -93,7 +93,7 @@ def test_divided_images_stay_divided(tmp_path: pathlib.Path, validation: str) ->
     for split, part in zip(SPLITS, ('train', validation)):
         names = [image.filename for image in stored(data_dir, split)]
         assert sorted(names) == sorted(image_files(tmp_path / 'images' / part))
-        # Mixed, since one class after the other is more than a shuffle buffer can mix.
+        # Mixed: a shuffle buffer cannot mix images that are sorted by class.
         assert names != sorted(names)
     assert {(image.label, image.text) for image in stored(data_dir, records.VALIDATION)} == {(2, 'cat'), (3, 'coffee')}
     info = dataset_info.read(str(data_dir))
@@ -112,7 +112,7 @@ def test_one_of_the_two_folders_alone_is_a_class(tmp_path: pathlib.Path, train_a
     assert stored(data_dir, records.TRAIN)[0].text == train_alone
 
 
-def test_other_files_are_named_and_hidden_ones_passed_over(folder: pathlib.Path) -> None:
+def test_other_files__are_named_except_hidden_ones(folder: pathlib.Path) -> None:
     (folder / 'README.md').write_text('about')
     (folder / 'cat' / 'labels.csv').write_text('1')
     save(folder / 'in no class.png', 'cat', 11)
@@ -149,7 +149,7 @@ def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
     assert len(said) == 4
 
 
-def test_class_folders_without_images_are_named_of_both_splits_and_ten_at_the_most(tmp_path: pathlib.Path) -> None:
+def test_class_folders_without_images__of_both_splits_at_most_ten(tmp_path: pathlib.Path) -> None:
     for part in ('train', 'val'):
         save_class(tmp_path / 'images' / part, 'cat', range(2) if part == 'train' else range(2, 4))
         for number in range(7):
@@ -160,7 +160,7 @@ def test_class_folders_without_images_are_named_of_both_splits_and_ten_at_the_mo
 
 
 def spoil(folder: pathlib.Path) -> List[pathlib.Path]:
-    """Makes images unreadable, each in another way."""
+    """Makes images unreadable, each in a different way."""
     cut, empty, text, dangling = (
         folder / 'cat' / name for name in ('cat 0.jpg', 'cat 1.png', 'cat 2.jpeg', 'cat 10.png')
     )
@@ -205,7 +205,7 @@ def test_images_in_both_splits_are_reported(tmp_path: pathlib.Path) -> None:
     save_class(tmp_path / 'images' / 'train', 'cat', range(6))
     save_class(tmp_path / 'images' / 'val', 'cat', range(5, 9))
     data_dir, said = import_folder(tmp_path / 'images')
-    assert said[0].startswith('1 validation images are training images, too')
+    assert said[0].startswith('1 validation images are also training images')
     assert 'val/cat/cat 5.png' in said[0]
     assert len(stored(data_dir, records.VALIDATION)) == 4
 
@@ -217,7 +217,7 @@ def test_a_validation_class_without_training_images_is_refused(tmp_path: pathlib
     assert 'validation images of classes without training images: camera, coffee.' in refusal(tmp_path / 'images')
 
 
-def test_a_class_of_unreadable_training_images_counts_as_without(tmp_path: pathlib.Path) -> None:
+def test_class_of_unreadable_training_images__has_no_training_images(tmp_path: pathlib.Path) -> None:
     for part in ('train', 'val'):
         save_class(tmp_path / 'images' / part, 'cat', range(2) if part == 'train' else range(2, 4))
     save_class(tmp_path / 'images' / 'val', 'coffee', range(2))
@@ -227,7 +227,7 @@ def test_a_class_of_unreadable_training_images_counts_as_without(tmp_path: pathl
     assert 'validation images of classes without training images: coffee.' in message
 
 
-def test_a_class_of_unreadable_images_is_no_class(folder: pathlib.Path) -> None:
+def test_class_of_unreadable_images__is_left_out(folder: pathlib.Path) -> None:
     (folder / 'broken').mkdir()
     (folder / 'broken' / 'broken.jpg').touch()
     data_dir, _ = import_folder(folder, skip_unreadable=True)
@@ -244,7 +244,7 @@ def test_a_split_without_images_is_refused(folder: pathlib.Path, fraction: float
     assert not (folder.parent / 'records').exists()
 
 
-def test_a_folder_that_holds_something_is_refused(folder: pathlib.Path) -> None:
+def test_folder_with_content__is_refused(folder: pathlib.Path) -> None:
     (folder.parent / 'records').mkdir()
     (folder.parent / 'records' / 'thesis.txt').touch()
     assert refusal(folder) == f'{folder.parent / "records"}: exists already. Name a new folder.'
@@ -257,12 +257,12 @@ def test_an_empty_folder_is_filled(folder: pathlib.Path) -> None:
     assert len(stored(data_dir, records.VALIDATION)) == 10
 
 
-def test_a_file_in_the_way_is_refused(folder: pathlib.Path) -> None:
+def test_file_with_the_name_of_the_folder__is_refused(folder: pathlib.Path) -> None:
     (folder.parent / 'records').touch()
     assert 'records: exists already. Name a new folder.' in refusal(folder)
 
 
-def test_images_that_are_not_there_are_refused(tmp_path: pathlib.Path) -> None:
+def test_missing_images__are_refused(tmp_path: pathlib.Path) -> None:
     assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
     save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
     assert f'{tmp_path / "flat"}: no images. It must hold a folder per class' in refusal(tmp_path / 'flat')

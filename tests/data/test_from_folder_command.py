@@ -45,7 +45,7 @@ def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.P
 
 
 def obey_permissions() -> None:
-    """Takes from root, in a process about to begin, what lets it read all files whatever their permissions."""
+    """Drops root's capabilities to read files regardless of their permissions, in a new process."""
     drop_from_bounds, override, read_and_search = 24, 1, 2  # linux/prctl.h, linux/capability.h
     for capability in (override, read_and_search):
         ctypes.CDLL(None).prctl(drop_from_bounds, capability)
@@ -56,7 +56,7 @@ def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refu
     for part in ('train', 'val'):
         for photo in ('cat', 'coffee'):
             save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
-    # What may be entered, and not listed.
+    # A folder that may be entered but not listed.
     (tmp_path / refused).chmod(0o311)
     done = run_from_folder(tmp_path / 'images', tmp_path / 'records', preexec_fn=obey_permissions)
     assert (done.returncode, done.stdout) == (2, '')
@@ -88,7 +88,7 @@ def test_the_command_refuses_values_out_of_range(
     assert not (folder.parent / 'records').exists()
 
 
-def test_linked_class_folders_are_followed_and_circles_are_not(folder: pathlib.Path) -> None:
+def test_linked_class_folders__are_followed_without_cycles(folder: pathlib.Path) -> None:
     outside = folder.parent / 'outside'
     outside.mkdir()
     shutil.copytree(next(path for path in sorted(folder.iterdir()) if path.is_dir()), outside / 'linked class')

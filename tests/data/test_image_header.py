@@ -1,4 +1,4 @@
-"""Headers of real images of many kinds, beside what Pillow wrote and what TensorFlow decodes."""
+"""Headers of real images of many kinds, against Pillow and TensorFlow."""
 
 import io
 import struct
@@ -27,7 +27,7 @@ def segment(marker: int, content: bytes) -> bytes:
 
 
 def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
-    """A JPEG with one more segment, before all others."""
+    """A JPEG with an additional segment before all others."""
     return jpeg[:2] + segment(marker, content) + jpeg[2:]
 
 
@@ -57,7 +57,7 @@ IMAGES: Dict[str, Tuple[bytes, str, bool]] = {
 
 
 @pytest.mark.parametrize('name', IMAGES)
-def test_what_the_header_says_is_what_is_decoded(name: str) -> None:
+def test_header__agrees_with_the_decoder(name: str) -> None:
     encoded, kind, sound = IMAGES[name]
     header = read_header(encoded)
     assert header is not None
@@ -68,7 +68,7 @@ def test_what_the_header_says_is_what_is_decoded(name: str) -> None:
 
 
 @pytest.mark.parametrize('name', [name for name, (_, _, sound) in IMAGES.items() if sound and 'more' not in name])
-def test_what_is_cut_short_is_not_sound(name: str) -> None:
+def test_truncated_images__are_not_sound(name: str) -> None:
     encoded, _, _ = IMAGES[name]
     for length in [len(encoded) - 1, len(encoded) - 5, *range(0, len(encoded), 997)]:
         header = read_header(encoded[:length])
@@ -89,7 +89,7 @@ def rearranged(png: bytes, *kinds: bytes) -> bytes:
 
 
 def changed(png: bytes, kind: bytes, place: int) -> bytes:
-    """A PNG with another bit in the first chunk of a kind, at a place after its name."""
+    """A PNG with a flipped bit in the first chunk of a kind, at a position after its name."""
     at = png.index(kind) + 4 + place
     return png[:at] + bytes([png[at] ^ 1]) + png[at + 1 :]
 
@@ -119,7 +119,7 @@ def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
 
 
 @pytest.mark.parametrize(('kind', 'name'), [('BMP', 'BMP'), ('TIFF', 'TIFF'), ('WEBP', 'WebP')])
-def test_what_training_cannot_decode_has_its_name(kind: str, name: str) -> None:
+def test_unsupported_formats__have_names(kind: str, name: str) -> None:
     assert read_header(saved(CAT, kind)) == ImageHeader(name, (), 0, 0, False)
 
 
@@ -131,12 +131,12 @@ def test_a_ppm_has_a_size_and_is_left_to_the_decoder() -> None:
 @pytest.mark.parametrize(
     'encoded', [b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'P6 4 4 65535 ']
 )
-def test_what_is_no_image_has_no_header(encoded: bytes) -> None:
+def test_other_content__has_no_header(encoded: bytes) -> None:
     assert read_header(encoded) is None
 
 
 def frame_of(jpeg: bytes, kind: int = 0xC0, precision: int = 8) -> bytes:
-    """A JPEG whose frame says something else."""
+    """A JPEG with other values in its frame header."""
     at = jpeg.index(b'\xff\xc0')
     return jpeg[:at] + bytes([0xFF, kind]) + jpeg[at + 2 : at + 4] + bytes([precision]) + jpeg[at + 5 :]
 

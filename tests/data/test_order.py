@@ -1,4 +1,4 @@
-"""The order of records that follows from a seed."""
+"""The order of training records for a seed."""
 
 from typing import List, Tuple
 
@@ -27,7 +27,7 @@ def take(
     files_ahead: int = 8,
     files: List[order.File] = FILES,
 ) -> Tuple[List[str], List[Tuple[int, int]]]:
-    """Records as FILE:PLACE, and their keys."""
+    """Some records, as FILE:POSITION, and their keys."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         begin = tf.constant(start, tf.int64)
         dataset = order.ordered(files, _read, seed, begin, file_buffer, record_buffer, files_ahead)
@@ -38,7 +38,7 @@ def take(
 
 @pytest.fixture(scope='module')
 def epochs() -> Tuple[List[str], List[Tuple[int, int]]]:
-    """Three of them."""
+    """Three epochs."""
     return take(3 * RECORDS)
 
 
@@ -50,21 +50,21 @@ def test_each_epoch_has_each_record_once_and_another_order(epochs: Tuple[List[st
     assert len({tuple(each) for each in orders}) == 3
 
 
-def test_the_key_is_of_seed_epoch_and_place_in_the_data_set(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
+def test_key__of_seed_epoch_and_position(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
     for index, (record, key) in enumerate(zip(*epochs)):
         file, place = map(int, record.split(':'))
         assert key == (5 * 2**31 + index // RECORDS, sum(COUNTS[:file]) + place)
 
 
 @pytest.mark.parametrize('start', [1, 20, RECORDS - 1, RECORDS, RECORDS + 31, 2 * RECORDS - 3])
-def test_it_begins_anywhere(start: int, epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
+def test_order__begins_at_any_position(start: int, epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
     records, keys = take(RECORDS, start)
     assert records == epochs[0][start : start + RECORDS]
     assert keys == epochs[1][start : start + RECORDS]
 
 
 @pytest.mark.parametrize('files_ahead', [1, 2, 16, 64])
-def test_it_is_the_same_whatever_is_read_at_a_time(
+def test_order__is_independent_of_parallel_reads(
     files_ahead: int, epochs: Tuple[List[str], List[Tuple[int, int]]]
 ) -> None:
     assert take(3 * RECORDS, files_ahead=files_ahead) == epochs
@@ -74,7 +74,7 @@ def test_another_seed_gives_another_order(epochs: Tuple[List[str], List[Tuple[in
     assert take(RECORDS, seed=6)[0] != epochs[0][:RECORDS]
 
 
-def test_a_graphs_own_seed_does_not_matter(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
+def test_order__ignores_the_seed_of_the_graph(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.compat.v1.set_random_seed(99)
         dataset = order.ordered(FILES, _read, 5, tf.constant(0, tf.int64), 1024, 4, 8)
@@ -86,14 +86,14 @@ def _files(records: List[str]) -> List[int]:
     return [int(record.split(':')[0]) for record in records]
 
 
-def test_the_buffers_shuffle_as_far_as_they_reach() -> None:
-    # Files one after the other, and records as they are: groups of 8 files, in turn.
+def test_buffers__shuffle_within_their_size() -> None:
+    # Without shuffling: groups of 8 files, in order.
     records, _ = take(RECORDS, file_buffer=1, record_buffer=1)
     first_group = sum(COUNTS[:8])
     assert sorted(set(_files(records[:first_group]))) == [file for file in range(8) if COUNTS[file]]
     for file, count in enumerate(COUNTS):
         assert [r for r in records if r.startswith(f'{file}:')] == [f'{file}:{place}' for place in range(count)]
-    # Within the buffer of files, all come first now and then.
+    # Each file of the buffer is the first one in some epoch.
     first = {_files(take(1, epoch * RECORDS, record_buffer=1)[0])[0] for epoch in range(40)}
     assert first == {file for file, count in enumerate(COUNTS) if count}
 
@@ -104,13 +104,13 @@ def test_hosts_read_shares_of_their_own() -> None:
     assert sorted(places) == [*range(RECORDS)]
 
 
-def test_a_record_is_as_likely_at_any_place_of_its_buffer() -> None:
-    # One file and a buffer that holds it: all places alike, by a chi-squared test at 1 in 10,000.
+def test_buffer__positions_are_uniform() -> None:
+    # One file in a buffer of its size: positions are uniform, by a chi-squared test at a level of 1 in 10,000.
     one = [FILES[3]]
     counts = np.zeros([11, 11], int)
     records, _ = take(11 * 400, record_buffer=16, files=one)
     for index, record in enumerate(records):
         counts[index % 11, int(record.split(':')[1])] += 1
     statistic = ((counts - 400 / 11) ** 2 / (400 / 11)).sum()
-    # Of 100 degrees of freedom.
+    # For 100 degrees of freedom.
     assert statistic < 161.3

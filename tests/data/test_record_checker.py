@@ -33,7 +33,7 @@ def test_the_first_and_the_last_label_are_good(checker: RecordChecker, photos: L
 
 
 @pytest.mark.parametrize('kind', DAMAGES)
-def test_what_is_wrong_with_a_record_is_told(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
+def test_problem__of_each_kind_of_bad_record(kind: str, checker: RecordChecker, photos: List[Photo]) -> None:
     spoil, expected = DAMAGES[kind]
     example = photo_example(photos[1])
     spoil(example)
@@ -44,19 +44,19 @@ def test_what_is_wrong_with_a_record_is_told(kind: str, checker: RecordChecker, 
 
 
 @pytest.mark.parametrize('kind', DAMAGES)
-def test_boxes_are_no_problem_where_they_are_not_wanted(kind: str, photos: List[Photo]) -> None:
+def test_problem__ignores_boxes_that_are_not_used(kind: str, photos: List[Photo]) -> None:
     example = photo_example(photos[1])
     DAMAGES[kind][0](example)
     problem = RecordChecker(6, decode_image, with_boxes=False).problem(example.SerializeToString())
     assert (problem is None) == ('boxes' in kind)
 
 
-def test_what_is_no_example_is_told(checker: RecordChecker) -> None:
+def test_problem__of_a_record_that_is_not_an_example(checker: RecordChecker) -> None:
     assert checker.problem(b'\xff\xff no protocol buffer') == 'not a tf.train.Example.'
 
 
 def usable(serialized: bytes) -> bool:
-    """Whether the operations of the input pipeline take a record; its label is not theirs to judge."""
+    """Whether the operations of the input pipeline accept a record. They do not check its label."""
     with tf.Graph().as_default():
         record = tf_example.parse(tf.constant(serialized))
         try:
@@ -78,7 +78,7 @@ def test_the_checker_and_the_pipeline_agree(kind: Optional[str], checker: Record
 
 @pytest.fixture
 def spoilt_paths(tmp_path: pathlib.Path, photos: List[Photo]) -> List[str]:
-    """Two files of five photographs; of the second, the first and the fourth are bad."""
+    """Two files of five photographs. The first and the fourth record of the second file are bad."""
     examples = [lambda p=photo: photo_example(p) for photo in photos]
     examples += [lambda p=photo: photo_example(p._replace(encoded=p.encoded[:99])) for photo in photos[:1]]
     examples += [lambda p=photo: photo_example(p) for photo in photos[1:3]]
@@ -96,9 +96,7 @@ def test_a_search_finds_the_file_and_the_position(checker: RecordChecker, spoilt
 
 
 @pytest.mark.parametrize('lost', [1, 10, 3000])
-def test_a_search_finds_where_a_file_is_cut_short_and_goes_on(
-    lost: int, checker: RecordChecker, spoilt_paths: List[str]
-) -> None:
+def test_search__finds_a_truncation_and_continues(lost: int, checker: RecordChecker, spoilt_paths: List[str]) -> None:
     with open(spoilt_paths[0], 'rb+') as file:
         file.truncate(os.path.getsize(spoilt_paths[0]) - lost)
     found = list(checker.search(spoilt_paths, print))
@@ -124,7 +122,7 @@ def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: Lis
 
 
 @pytest.mark.parametrize('length', [2**31, 10**12, 2**60, 2**63 - 8, 2**64 - 6])
-def test_a_record_that_says_it_is_huge_is_named(
+def test_impossible_record_length__is_named(
     tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo], length: int
 ) -> None:
     writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 3, 1)
@@ -139,9 +137,7 @@ def test_a_record_that_says_it_is_huge_is_named(
     assert found.position == 3 and f'the record claims a length of {length:,} bytes' in found.problem
 
 
-def test_a_length_that_is_cut_short_is_named(
-    tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo]
-) -> None:
+def test_truncated_record_length__is_named(tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo]) -> None:
     writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
     (path,) = records.find_shards(str(tmp_path), records.TRAIN)
     with open(path, 'ab') as file:
@@ -154,7 +150,7 @@ def test_a_length_that_is_cut_short_is_named(
     assert [str(bad) for bad in checker.search([path], print)] == [f'{path}, {message}']
 
 
-def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
+def test_search__reports_progress(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
     monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 100)
     paths = written(tmp_path, records.TRAIN, [90, 115])
     lines: List[str] = []
@@ -163,7 +159,7 @@ def test_a_search_says_how_far_it_is(tmp_path: pathlib.Path, checker: RecordChec
     assert lines == [f'{count} records checked, now in {paths[1]}' for count in ('100', '200')]
 
 
-def test_the_record_at_a_known_place_is_judged(checker: RecordChecker, spoilt_paths: List[str]) -> None:
+def test_problem_at__a_known_position(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     bad = checker.problem_at(spoilt_paths[1], 3)
     assert bad[:2] == (spoilt_paths[1], 3)
     assert bad.problem.startswith('label 77')

@@ -18,7 +18,7 @@ def test_the_shards_of_a_split_are_found_in_order(tmp_path: pathlib.Path) -> Non
     assert train[10].endswith('/train-00010-of-00012')
 
 
-def test_files_that_are_not_named_as_shards_are_no_shards(tmp_path: pathlib.Path) -> None:
+def test_find_shards__ignores_other_names(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [1, 1])
     for name in ('train-labels.txt', 'train-00001-of-00002.bak', 'train-00000-of-00002_.gstmp', 'old-train-0-of-1'):
         (tmp_path / name).touch()
@@ -36,7 +36,7 @@ def test_a_missing_folder_is_refused(tmp_path: pathlib.Path) -> None:
     assert 'no such folder. It must hold the files' in complaint(tmp_path / 'nowhere', records.TRAIN)
 
 
-def test_a_file_is_no_folder(tmp_path: pathlib.Path) -> None:
+def test_find_shards__refuses_a_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'file').touch()
     assert 'no such folder' in complaint(tmp_path / 'file', records.TRAIN)
 
@@ -75,7 +75,7 @@ def test_shards_of_two_data_sets_are_refused(tmp_path: pathlib.Path) -> None:
     assert 'several data sets, -of-00002 and -of-00004. Keep one.' in complaint(tmp_path, records.TRAIN)
 
 
-def test_tar_files_are_pointed_at_where_they_are_shards_of_the_split(tmp_path: pathlib.Path) -> None:
+def test_find_shards__mentions_tar_shards(tmp_path: pathlib.Path) -> None:
     for name in ('backup.tar', 'train.tar', 'validation-00000.tar'):
         (tmp_path / name).touch()
     assert complaint(tmp_path, records.TRAIN).endswith('it holds backup.tar, train.tar, validation-*.tar.')

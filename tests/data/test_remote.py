@@ -1,4 +1,4 @@
-"""What the failures of remote files mean, by the words in which TensorFlow gives them. `tests/remote` has real ones."""
+"""Messages about failures of remote files, from TensorFlow's texts. `tests/remote` has real failures."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def unknown(message: str) -> tf.errors.OpError:
 
 
 @pytest.mark.parametrize(('permission', 'verb'), [('list', 'list'), ('get', 'read'), ('create', 'write')])
-def test_the_service_says_who_was_refused_what(permission: str, verb: str) -> None:
+def test_gs_denial__names_account_and_permission(permission: str, verb: str) -> None:
     error = refused(GS_403 % ('robot@p.iam.gserviceaccount.com', permission))
     text = remote.explain(error, 'gs://other', remote.READ)
     assert text.startswith(f'gs://b/d/f: robot@p.iam.gserviceaccount.com may not {verb} it (HTTP status 403).')
@@ -32,7 +32,7 @@ def test_the_service_says_who_was_refused_what(permission: str, verb: str) -> No
     assert 'user:someone@example.com:' in remote.explain(error, 'gs://other', remote.READ)
 
 
-def test_an_anonymous_caller_is_told_where_its_credentials_are_missing(tmp_path: Any, monkeypatch: Any) -> None:
+def test_anonymous_caller__learns_where_credentials_are_missing(tmp_path: Any, monkeypatch: Any) -> None:
     error = refused(GS_403 % ('Anonymous caller', 'get'))
     for name in ('GOOGLE_APPLICATION_CREDENTIALS', 'GOOGLE_AUTH_TOKEN_FOR_TESTING'):
         monkeypatch.delenv(name, raising=False)
@@ -50,7 +50,7 @@ def test_an_anonymous_caller_is_told_where_its_credentials_are_missing(tmp_path:
     assert 'hidden' not in remote.explain(error, 'gs://b', remote.READ)
 
 
-def test_an_access_key_is_named_and_its_secret_is_not(tmp_path: Any, monkeypatch: Any) -> None:
+def test_s3_denial__names_the_key_without_its_secret(tmp_path: Any, monkeypatch: Any) -> None:
     error, place = unknown('AccessDenied: Access Denied\n\t [[node save/SaveV2]]'), 's3://b/m'
     for name in ('AWS_ACCESS_KEY_ID', 'AWS_DEFAULT_PROFILE'):
         monkeypatch.delenv(name, raising=False)
@@ -67,7 +67,7 @@ def test_an_access_key_is_named_and_its_secret_is_not(tmp_path: Any, monkeypatch
     assert 'hidden' not in text
 
 
-def test_what_did_not_pass_is_told_from_what_is_refused() -> None:
+def test_transient_failures__differ_from_denials() -> None:
     kept_failing = (
         'All 10 retry attempts failed. The last failure: Unavailable: HTTP response code 503 when reading gs://b/f'
     )
@@ -77,7 +77,7 @@ def test_what_did_not_pass_is_told_from_what_is_refused() -> None:
     assert 's3://b: cannot be reached' in remote.explain(slow_down, 's3://b', remote.WRITE)
 
 
-def test_what_is_missing_is_told() -> None:
+def test_missing_objects__are_named() -> None:
     no_bucket = unknown('NoSuchBucket: none')
     assert remote.explain(no_bucket, 's3://b/d', remote.WRITE) == 's3://b/d: the bucket s3://b does not exist.'
     gone = tf.errors.NotFoundError(None, None, 'The specified path gs://b/d/f was not found.')
@@ -89,7 +89,7 @@ def test_what_is_missing_is_told() -> None:
     )
 
 
-def test_other_failures_are_no_business_of_remote_files(tmp_path: Any) -> None:
+def test_local_failures__are_not_explained(tmp_path: Any) -> None:
     for model_dir in ('gs://b/model', 's3://b/model', 'runs/model'):
         for error in (
             tf.errors.NotFoundError(None, None, '/tmp/x; No such file or directory'),
@@ -104,7 +104,7 @@ def test_other_failures_are_no_business_of_remote_files(tmp_path: Any) -> None:
         tf.io.gfile.stat(str(tmp_path / 'nothing'))
 
 
-def test_local_files_are_answered_for_in_the_same_way(tmp_path: Any) -> None:
+def test_local_files__same_functions(tmp_path: Any) -> None:
     path = tmp_path / 'file'
     assert remote.names_in(str(tmp_path / 'nothing')) is None
     assert remote.read(str(path)) is None and not remote.exists(str(path))
@@ -118,7 +118,7 @@ def test_local_files_are_answered_for_in_the_same_way(tmp_path: Any) -> None:
         remote.check_readable(str(tmp_path / 'nothing'))
 
 
-def test_records_that_end_before_their_file_does_are_noticed(photo_dir: str) -> None:
+def test_read_to_the_end__fails_if_the_file_is_longer(photo_dir: str) -> None:
     path, _ = records.find_shards(photo_dir, records.TRAIN)
 
     def read(size: int) -> int:
@@ -140,7 +140,7 @@ def test_records_that_end_before_their_file_does_are_noticed(photo_dir: str) -> 
 
 
 @pytest.mark.parametrize('target', ['gs://bucket/digits', 's3://bucket/digits'])
-def test_data_sets_are_made_on_this_machine(target: str) -> None:
+def test_new_data_set__must_be_local(target: str) -> None:
     complaint = f'{target}: must be a local folder. .*gsutil -m cp'
     with pytest.raises(records.DataError, match=complaint), writing.new_data_dir(target):
         raise AssertionError('a folder was made')

@@ -1,4 +1,4 @@
-"""The division into training and validation: by content, by class, whatever the order."""
+"""The division into training and validation images: by content and class, independent of the order."""
 
 import collections
 import random
@@ -12,7 +12,7 @@ Image = Tuple[bytes, int]
 
 
 def images(*class_sizes: int) -> List[Image]:
-    """Different contents, as many of each class as asked for."""
+    """Different contents, of a given number per class."""
     return [
         (b'%d of class %d' % (index, label), label) for label, size in enumerate(class_sizes) for index in range(size)
     ]
@@ -36,7 +36,7 @@ def test_a_digest_is_the_sha_256_of_the_content() -> None:
 
 
 @pytest.mark.parametrize('fraction', [0.1, 0.25, 0.5, 0.8])
-def test_every_class_gives_the_same_share(fraction: float) -> None:
+def test_split__same_share_of_every_class(fraction: float) -> None:
     sizes = [100, 40, 7, 1, 60]
     _, validation = split(images(*sizes), fraction)
     counts = collections.Counter(label for _, label in validation)
@@ -54,7 +54,7 @@ def test_copies_stay_together_and_count_once() -> None:
 def test_the_division_does_not_depend_on_the_order() -> None:
     generator = random.Random(0)
     for _ in range(200):
-        # Few contents: many are equal, and some of these are of several classes.
+        # Few different contents, so that many images are equal, some of them in several classes.
         several = [(bytes([generator.randrange(8)]), generator.randrange(3)) for _ in range(15)]
         fraction = generator.random()
         one, other = split(several, fraction), split(generator.sample(several, len(several)), fraction)
@@ -67,7 +67,7 @@ def test_at_fraction_0_all_are_training_images() -> None:
     assert (len(train), validation) == (14, [])
 
 
-def test_no_images_are_divided_into_none() -> None:
+def test_split__of_no_images() -> None:
     assert split([], 0.5) == ([], [])
 
 
@@ -75,12 +75,12 @@ def test_the_order_mixes_the_classes() -> None:
     for share in split(images(200, 200), 0.5):
         labels = [label for _, label in share]
         changes = sum(label != after for label, after in zip(labels, labels[1:]))
-        # A fair coin changes sides 99.5 times in 200, plus or minus 7.
+        # 200 tosses of a fair coin have 99.5 changes on average, with a standard deviation of 7.
         assert 70 < changes < 130
 
 
-def test_more_images_leave_most_of_the_division_as_it_was() -> None:
-    # What is known of the contents decides, no counter and no random number.
+def test_split__more_images_keep_most_of_the_division() -> None:
+    # The contents alone decide, so that most images keep their split.
     _, before = split(images(100), 0.2)
     _, after = split(images(105), 0.2)
     assert len(contents(before) & contents(after)) >= 15

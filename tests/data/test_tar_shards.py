@@ -45,14 +45,14 @@ def test_records_become_tar_shards_and_the_same_records_again(
         assert (tmp_path / 'again' / file.name).read_bytes() == file.read_bytes()
 
 
-def test_boxes_and_all_else_come_back(photo_dir: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_round_trip__keeps_boxes_and_all_fields(photo_dir: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
     assert tar_shards('write', photo_dir, tmp_path / 'tar').returncode == 0
     assert tar_shards('write', tmp_path / 'tar', tmp_path / 'again').returncode == 0
     paths = records.find_shards(str(tmp_path / 'again'), records.TRAIN)
     assert [example for path in paths for example in examples(path)] == [photo_example(photo) for photo in photos]
 
 
-def test_shards_of_others_become_records(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     pixels = photos[3].pixels
     ppm = b'P6 %d %d 255\n' % pixels.shape[1::-1] + pixels.tobytes()
     for split in ('train', 'validation'):
@@ -72,9 +72,7 @@ def test_shards_of_others_become_records(photos: List[Photo], tmp_path: pathlib.
     assert info and (info.train_images, info.validation_images, info.class_names) == (2, 2, ['background', '1', '2'])
 
 
-def test_images_that_cannot_be_used_stop_the_conversion_or_are_left_out_and_named(
-    photos: List[Photo], tmp_path: pathlib.Path
-) -> None:
+def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     source = tmp_path / 'source'
     source.mkdir()
     write_tar(
@@ -91,7 +89,7 @@ def test_images_that_cannot_be_used_stop_the_conversion_or_are_left_out_and_name
 
 
 @pytest.mark.parametrize('label', [1_000_000, 10**17])
-def test_without_a_description_labels_have_a_bound(label: int, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_labels_without_description__have_a_bound(label: int, photos: List[Photo], tmp_path: pathlib.Path) -> None:
     encoded = photos[0].encoded
     (tmp_path / 'tar').mkdir()
     (tmp_path / 'records').mkdir()
@@ -124,7 +122,7 @@ def test_the_largest_label_without_a_description_is_a_class(photos: List[Photo],
     assert info and (info.num_classes, info.class_names[-1]) == (1_000_000, '999999')
 
 
-def test_images_of_the_background_alone_are_no_data_set(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_background_images_alone__are_not_a_data_set(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     (tmp_path / 'tar').mkdir()
     for split in (records.TRAIN, records.VALIDATION):
         write_tar(tmp_path / 'tar' / f'{split}-0.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'0')])
@@ -149,7 +147,7 @@ def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:
 
 
 def one_of_each(data_dir: pathlib.Path, photos: List[Photo]) -> pathlib.Path:
-    """A data set of records of a photograph for each split."""
+    """A data set of record files with one photograph per split."""
     data_dir.mkdir()
     for split in (records.TRAIN, records.VALIDATION):
         with tf.io.TFRecordWriter(records.shard_path(str(data_dir), split, 0, 1)) as writer:
@@ -158,7 +156,7 @@ def one_of_each(data_dir: pathlib.Path, photos: List[Photo]) -> pathlib.Path:
 
 
 @pytest.mark.parametrize('form', ['records', 'tar'])
-def test_a_full_disk_is_a_message(form: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_full_disk__gives_a_message(form: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
     source = one_of_each(tmp_path / 'records', photos)
     if form == 'tar':
         assert tar_shards('write', source, tmp_path / 'tar').returncode == 0
@@ -173,7 +171,7 @@ def test_a_full_disk_is_a_message(form: str, photos: List[Photo], tmp_path: path
     assert {path.name for path in tmp_path.iterdir()} <= {'records', 'tar'}
 
 
-def test_a_foreign_tar_file_does_not_turn_the_conversion_around(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_foreign_tar_file__does_not_change_the_direction(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     source = one_of_each(tmp_path / 'records', photos)
     (source / 'backup.tar').touch()
     done = tar_shards('write', source, tmp_path / 'tar')
@@ -185,7 +183,7 @@ def test_a_foreign_tar_file_does_not_turn_the_conversion_around(photos: List[Pho
     assert done.returncode == 2 and 'it holds backup.tar.' in done.stderr and '--data_format' not in done.stderr
 
 
-def test_a_pipe_that_is_named_like_a_file_is_refused(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_pipe_with_the_name_of_a_file__is_refused(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     source = one_of_each(tmp_path / 'records', photos)
     pipe = source / 'train-00000-of-00001'
     pipe.unlink()
@@ -198,7 +196,7 @@ def test_a_pipe_that_is_named_like_a_file_is_refused(photos: List[Photo], tmp_pa
         assert not (tmp_path / 'target').exists()
 
 
-def test_images_have_their_own_format_and_not_that_of_their_name(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_image_format__is_from_the_content(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     (tmp_path / 'tar').mkdir()
     kinds = ['GIF', 'PNG', 'JPEG']
     files = []
@@ -214,13 +212,13 @@ def test_images_have_their_own_format_and_not_that_of_their_name(photos: List[Ph
     assert formats == kinds
 
 
-def test_fewer_bad_records_than_none_are_refused(tmp_path: pathlib.Path) -> None:
+def test_negative_max_bad_records__is_refused(tmp_path: pathlib.Path) -> None:
     done = tar_shards('write', tmp_path, tmp_path / 'target', '--max_bad_records=-1')
     assert done.returncode == 2 and 'error: --max_bad_records=-1: must be at least 0.\n' in done.stderr
 
 
 @pytest.mark.parametrize('arguments', [('write', 'nowhere', 'target'), ('list', 'nowhere.tar'), ('list',), ()])
-def test_a_mistake_gets_a_message(arguments: Any, tmp_path: pathlib.Path) -> None:
+def test_usage_errors__give_a_message(arguments: Any, tmp_path: pathlib.Path) -> None:
     done = tar_shards(*[str(tmp_path / a) if a in ('nowhere', 'nowhere.tar', 'target') else a for a in arguments])
     assert done.returncode == 2
     assert 'error: ' in done.stderr and 'Traceback' not in done.stderr

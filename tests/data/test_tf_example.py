@@ -55,8 +55,8 @@ def test_an_example_has_imagenets_fields() -> None:
     }
 
 
-# Without what `parse` does about it, the process crashes.
+# Without the bytes that `parse` adds, the process crashes.
 @pytest.mark.parametrize('serialized', [b'\xff\xff no Example', b'\n\xff', b'\n\x02\n\xff', b'\x0b\xff'])
-def test_what_is_no_example_fails_when_it_is_parsed(serialized: bytes) -> None:
+def test_parse__fails_for_a_record_that_is_not_an_example(serialized: bytes) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=tf_example.UNPARSABLE):
         evaluate(*tf_example.parse(tf.constant(serialized)))

@@ -17,7 +17,7 @@ def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> Non
     writing.write_shards(str(tmp_path), 'photos', [functools.partial(photo_example, photo) for photo in photos], 1)
     photos_path = records.shard_path(str(tmp_path), 'photos', 0, 1)
     assert tfrecord.count_records([*paths, photos_path]) == [3, 0, 1000, len(photos)]
-    # Another file of that name is counted anew.
+    # A new file of the same name is counted again.
     assert tfrecord.count_records(written(tmp_path, records.TRAIN, [4, 0, 1000])) == [4, 0, 1000]
 
 
@@ -25,12 +25,12 @@ def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
     whole, cut_short, damaged = written(tmp_path, records.TRAIN, [6, 6, 6])
     content = pathlib.Path(whole).read_bytes()
     pathlib.Path(cut_short).write_bytes(content[:-5])
-    # A length that leads beyond the end.
+    # A length that points beyond the end.
     pathlib.Path(damaged).write_bytes(b'\xff' * 12 + content[12:])
     assert tfrecord.count_records([whole, cut_short, damaged]) == [6, 6, 1]
 
 
-def test_a_file_that_is_gone_cannot_be_counted(tmp_path: pathlib.Path) -> None:
+def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=f'{tmp_path}/none: cannot be read'):
         tfrecord.count_records([f'{tmp_path}/none'])
 
@@ -52,7 +52,7 @@ def test_there_are_more_records_than_may_be_skipped(tmp_path: pathlib.Path) -> N
         tfrecord.check_not_empty(paths, skipped=3)
 
 
-def test_what_is_no_record_file_is_named(tmp_path: pathlib.Path) -> None:
+def test_check_not_empty__names_a_file_of_another_format(tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'train-00000-of-00001'
     path.write_text('this is a text, and not a record file')
     with pytest.raises(records.DataError, match=r'train-00000-of-00001: not a record file, or damaged'):
@@ -63,5 +63,8 @@ def test_what_is_no_record_file_is_named(tmp_path: pathlib.Path) -> None:
         tfrecord.check_not_empty([str(path)])
     path.rmdir()
     os.mkfifo(str(path))
-    with pytest.raises(records.DataError, match=r'train-00000-of-00001: cannot be read: a pipe or a device'):
+    with pytest.raises(
+        records.DataError,
+        match=r'train-00000-of-00001: cannot be read: it has the name of a data set file, but is a pipe or a device',
+    ):
         tfrecord.check_not_empty([str(path)])

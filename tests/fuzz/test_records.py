@@ -1,4 +1,4 @@
-"""Damaged TFRecord files: the input pipelines, the checker and the audit end well, and say the same of each record."""
+"""Damaged TFRecord files: pipelines, checker and audit neither crash nor hang, and agree about each record."""
 
 import io
 import multiprocessing
@@ -33,7 +33,7 @@ FRACTIONS = (0.0, 1.0, 0.5, -0.5, 1.5, 1e30, 1e-40, float('nan'), float('inf'), 
 
 
 def real_images() -> List[bytes]:
-    """Small photographs in all formats and variants that are met, and some that training does not take."""
+    """Small photographs in all common formats and variants, and some in unsupported ones."""
     photo = child.photograph()
     files = []
     for mode, image_format, options in (
@@ -60,11 +60,11 @@ def real_images() -> List[bytes]:
     return files
 
 
-# Each of these draws a change.
+# Each of these functions draws a change.
 
 
 def with_other_size(image: bytes, draw: random.Random) -> bytes:
-    """An image whose header promises another size."""
+    """An image with another size in its header."""
     changed = bytearray(image)
     sides = draw.choice(SIDES), draw.choice(SIDES)
     if image.startswith(b'\x89PNG'):
@@ -92,7 +92,7 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
     for _ in range(draw.choice([1, 1, 1, 2, 5, 20])):
         if not changed:
             break
-        # Half of the changes in the beginning, where the headers are.
+        # Half of the changes are at the beginning, where the headers are.
         at = draw.randrange(min(len(changed), draw.choice([40, 700, 1 << 30])))
         kind = draw.randrange(6)
         if kind <= 1:
@@ -114,7 +114,7 @@ def make_image(images: List[bytes], draw: random.Random) -> bytes:
     if kind == 0:
         return with_other_size(image, draw)
     if kind == 1:
-        # Cut short, and ended all the same.
+        # Truncated, and followed by the regular end.
         return image[: draw.randrange(len(image))] + draw.choice([b'\xff\xd9', b'\0\0\0\0IEND\xaeB`\x82', b';'])
     if kind == 2:
         return draw.choice([b'', b'\xff', b'\xff\xd8\xff', b'\x89PNG', b'GIF89a', b'P6 1 1 255\nabc', bytes(100)])
@@ -132,7 +132,7 @@ def make_example(images: List[bytes], draw: random.Random) -> bytes:
     if kind == 0:
         return damaged(serialized, draw)
     if kind == 1:
-        # Lengths and tags alone, without a long image between them.
+        # Only lengths and tags, without a long image between them.
         example.features.feature['image/encoded'].bytes_list.value[:] = [images[0][:20]]
         return damaged(example.SerializeToString(deterministic=True), draw)
     if kind == 2:
@@ -186,7 +186,7 @@ def make_file(path: str, images: List[bytes], draw: random.Random) -> None:
 
 
 class Pipelines:
-    """The graphs of training and evaluation, without the batches."""
+    """The preprocessing of training and evaluation, without batches."""
 
     def __init__(self, path: str):
         self._graphs: List[Any] = []
@@ -217,7 +217,7 @@ class Pipelines:
         return reader(path, tf.constant(0, tf.int64)).map(lambda record: (False, record)).concatenate(end)
 
     def read(self) -> Tuple[List[bytes], bool]:
-        """The records of what is at the path now, and whether it can be read to its end."""
+        """The records of the file that is at the path now, and whether it can be read to its end."""
         found: List[bytes] = []
         while True:
             try:
@@ -230,7 +230,7 @@ class Pipelines:
             found.append(record)
 
     def is_refused(self, serialized: bytes, which: int) -> bool:
-        """Whether one of the graphs refuses a record."""
+        """Whether training or evaluation refuses a record."""
         try:
             features, label = self._session.run(self._graphs[which], {self._serialized: serialized})
         except tf.errors.InvalidArgumentError:
@@ -252,7 +252,7 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
         assert str(error).startswith(path) and len(str(error).splitlines()) == 1, error
         if at_end and not audited.bad_files.first:
             raise
-        # A run ends here. Without the check, one would crash of a record that says it is huge.
+        # A run ends here. Without this check, an impossible record length would crash it.
         if any(fault in str(error) for fault in ('claims a length of', 'is truncated at byte')):
             return
     serialized, is_whole = pipelines.read()
@@ -265,13 +265,13 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
         which = (at_end + position + len(record)) % GRAPHS
         refused = pipelines.is_refused(record, which)
         if told and not refused:
-            # The boxes are read by training alone, and of it the first looks at them.
+            # Only training parses boxes, and only its first variant uses them.
             refused = pipelines.is_refused(record, 0)
         assert told or not refused, position
-        # A JPEG that is broken below what a crop shows can be used: what is there is not read.
+        # A JPEG with damage below the crop can be used: the pipeline does not read that part.
         assert refused or not told or (b'\xff\xd8\xff' in record and CANNOT_BE_DECODED in told), (position, told)
-        # What is no Example to Python may be one to TensorFlow, which is what the checker asks; and, now and then, the
-        # other way round. The audit, which asks Python alone, does not see those.
+        # The checker parses with TensorFlow, and the audit with Python. Rarely, one of them can parse a damaged record
+        # and the other cannot.
         for_python_alone = told == record_checker.UNREADABLE and position not in bad
         is_none = record_checker.parse_example(record) is None
         assert (position in bad) == bool(told) or for_python_alone or is_none, (position, told)
@@ -282,7 +282,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     path = str(folder / 'train-00000-of-00001')
     pipelines, checker = Pipelines(path), RecordChecker(NUM_CLASSES, decode_image)
     auditor = ShardAuditor('tfrecord', NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
-    # The largest image that is taken has 300 MB in bytes, and 1.2 GB more in the floats that are resized.
+    # The largest allowed image takes 300 MB as bytes, and 1.2 GB more as floats for resizing.
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=2000):
         make_file(path, images, random.Random(case))
         check(path, pipelines, checker, auditor)

@@ -15,14 +15,14 @@ def audited(store: Store, url: str, code: int, *flags: str) -> Dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_a_remote_data_set_is_what_it_is_here(store: Store, photo_dir: str) -> None:
+def test_remote_data_set__gives_the_local_report(store: Store, photo_dir: str) -> None:
     here = audit(photo_dir, None, False, 1, lambda count: None)
     report = audited(store, store.upload(photo_dir, 'data'), 0)
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):
         assert report[key] == here[key]
 
 
-def test_remote_tar_shards_are_what_they_are_here_and_one_that_is_refused_is_named(
+def test_remote_tar_shards__give_the_local_report_and_a_denied_one_is_named(
     store: Store, photo_dir: str, tmp_path: Any
 ) -> None:
     tar_dir = str(tmp_path / 'tar')
@@ -38,7 +38,7 @@ def test_remote_tar_shards_are_what_they_are_here_and_one_that_is_refused_is_nam
     assert store.who in error
 
 
-def test_a_file_that_is_refused_is_named_and_the_others_are_read(store: Store, photo_dir: str) -> None:
+def test_denied_file__is_named_and_the_others_are_read(store: Store, photo_dir: str) -> None:
     store.faults.add(403, '/data/train-00000', [READ])
     report = audited(store, store.upload(photo_dir, 'data'), 2)
     (error,) = report['errors']

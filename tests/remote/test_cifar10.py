@@ -20,7 +20,7 @@ _COUNTS = ['--train_images=20', '--validation_images=10', '--train_shards=4', '-
 
 
 @pytest.mark.slow
-def test_it_streams_from_the_store_and_keeps_the_best_there(s3: Store, tmp_path: pathlib.Path) -> None:
+def test_stream__from_the_store_with_the_best_checkpoint_there(s3: Store, tmp_path: pathlib.Path) -> None:
     archive = cifar10_archives.pack(cifar10_archives.write_binary(tmp_path, cifar10_archives.cut_out(4)))
     s3.put('published/cifar-10-binary.tar.gz', archive.read_bytes())
     data_dir, model_dir = f'{s3.url}/data', f'{s3.url}/run'

@@ -21,7 +21,7 @@ def tar_dir(photo_dir: str, tmp_path_factory: Any) -> str:
 
 def flags(store: Store, tar_dir: str) -> List[str]:
     data_dir = store.upload(tar_dir, 'data')
-    # At the usual rate a few steps leave likelihoods that are 0 in float32, and no cross-entropy to compare.
+    # At the default rate, a few steps give likelihoods of 0 in float32, and infinite cross-entropies.
     settings = ['--data_format=tar', '--num_classes=6', '--learning_rate=0.0001', '--batch_norm_decay=0.1']
     return [*SMALL, *settings, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
 
@@ -29,7 +29,7 @@ def flags(store: Store, tar_dir: str) -> List[str]:
 @pytest.mark.slow
 def test_a_run_trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir: str, tmp_path: pathlib.Path) -> None:
     arguments = flags(store, tar_dir)
-    # What passes: a shard is read again.
+    # A transient failure: the shard is read again.
     store.faults.add(503, 'data/train-00001', [READ], times=2)
     first = store.main(*arguments, '--train_steps=2')
     assert first.returncode == 0, first.stderr
@@ -40,7 +40,7 @@ def test_a_run_trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_di
     recorded = [json.loads(line) for line in store.objects()['model/results.jsonl'].decode().splitlines()]
     assert [(line['step'], line['images']) for line in recorded] == [(2, 5), (4, 5)]
 
-    # The same checkpoint gives the same from the records that the shards were made of.
+    # The same checkpoint gives the same metrics from the record files that the shards were made from.
     store.download('model', tmp_path)
     (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
     (tmp_path / 'results.jsonl').unlink()
@@ -52,7 +52,7 @@ def test_a_run_trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_di
         assert again[name] == pytest.approx(recorded[-1][name], rel=1e-5), name
 
 
-def test_a_first_shard_that_is_refused_is_named(store: Store, tar_dir: str) -> None:
+def test_denied_first_shard__is_named(store: Store, tar_dir: str) -> None:
     arguments = flags(store, tar_dir)
     store.faults.add(403, '/data/train-00000', [READ])
     message = complaint(store.main(*arguments))
@@ -61,8 +61,8 @@ def test_a_first_shard_that_is_refused_is_named(store: Store, tar_dir: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize('split', ['train', 'validation'])
-def test_a_shard_that_is_refused_in_the_middle_is_no_shorter_shard(store: Store, tar_dir: str, split: str) -> None:
-    # Nor is it a sample that may be skipped.
+def test_shard_denied_half_way__is_not_a_shorter_shard(store: Store, tar_dir: str, split: str) -> None:
+    # --max_bad_records must not hide the failure either.
     arguments = [*flags(store, tar_dir), '--max_bad_records=4']
     store.faults.add(403, f'/data/{split}-00001', [READ])
     message = complaint(store.main(*arguments))

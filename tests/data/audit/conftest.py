@@ -17,7 +17,7 @@ from tests.support.tar_files import write_tar
 
 @pytest.fixture(scope='module')
 def pieces(photos: List[Photo]) -> List[Photo]:
-    """Twenty different pieces of the photographs, labelled 1 to 5 in turn, each of 96 x 64 pixels and more."""
+    """Twenty different pieces of the photographs, labelled 1 to 5 in turn, each of at least 96 x 64 pixels."""
     found = []
     for index in range(20):
         photo = photos[index % 5]
@@ -38,7 +38,7 @@ def good(good_dir: pathlib.Path) -> Report:
 
 @pytest.fixture(scope='module')
 def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
-    """In the one training file: ten good pieces, one of each kind of `DAMAGES`, no Example, two PNGs broken inside."""
+    """A training file of ten good pieces, one of each kind of `DAMAGES`, a non-Example, and two PNGs damaged inside."""
     data_dir = written(tmp_path_factory.mktemp('bad') / 'data', pieces[:10], pieces[15:])
     for path in records.find_shards(str(data_dir), records.TRAIN):
         os.remove(path)
@@ -58,7 +58,7 @@ def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> 
 
 @pytest.fixture(scope='module')
 def tar_dir(good_dir: pathlib.Path, tmp_path_factory: Any) -> pathlib.Path:
-    """The data set without fault as tar shards."""
+    """The good data set as tar shards."""
     target = tmp_path_factory.mktemp('tar') / 'data'
     tar_shards.convert(str(good_dir), str(target), 0, print)
     return target
@@ -66,7 +66,7 @@ def tar_dir(good_dir: pathlib.Path, tmp_path_factory: Any) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def bad_tar_dir(pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
-    """Training files: good samples and every fault of one, one that is no tar file, and one that is cut short."""
+    """Training files: one of good samples and samples with each problem, one that is not a tar file, a truncated one."""
     data_dir = tmp_path_factory.mktemp('tar') / 'bad'
     data_dir.mkdir()
     jpeg, ppm = pieces[0].encoded, ppm_of(pieces[1])

@@ -41,7 +41,7 @@ def of_photos(photos: Sequence[Photo]) -> SplitFingerprint:
 
 
 def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence[Photo]) -> pathlib.Path:
-    """A data set of photographs, described as it is."""
+    """Writes a data set of photographs with a correct description."""
     data_dir.mkdir(exist_ok=True)
     write(data_dir, records.TRAIN, [photo_example(photo) for photo in train], 3)
     write(data_dir, records.VALIDATION, [photo_example(photo) for photo in validation], 2)
@@ -51,7 +51,7 @@ def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence
 
 
 def broken_inside(photo: Photo, checksum: bool) -> bytes:
-    """A PNG with another byte in its pixels, with its checksum or not. TensorFlow decodes most JPEGs that are so."""
+    """A PNG with one changed byte in its pixels, with a valid checksum or not. TensorFlow decodes most such JPEGs."""
     file = io.BytesIO()
     PIL.Image.fromarray(photo.pixels[:64, :64]).save(file, 'PNG')
     png = bytearray(file.getvalue())

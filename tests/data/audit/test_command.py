@@ -15,7 +15,7 @@ from tests.support.bad_records import DAMAGES
 
 @pytest.fixture
 def run(monkeypatch: Any, capsys: Any) -> Callable[..., Any]:
-    """Runs the program here; returns its exit code, and what it printed and complained of."""
+    """Runs the command in this process, and returns its exit code, standard output and standard error."""
 
     def run(*arguments: str) -> Any:
         monkeypatch.setattr(sys, 'argv', ['audit', *arguments])
@@ -47,7 +47,7 @@ def test_the_table_needs_rich(good_dir: pathlib.Path, run: Callable[..., Any], w
     assert "pip install '.[data]', or print the report with --json" in complaints
 
 
-def test_the_table_says_what_is_there_and_what_is_wrong(bad_dir: pathlib.Path) -> None:
+def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
     done = subprocess.run(
         [sys.executable, '-m', 'data.audit', str(bad_dir)], capture_output=True, text=True, timeout=120
     )
@@ -71,7 +71,7 @@ def test_the_program_audits_tar_shards(
     code, printed, complaints = run(str(tar_dir), '--data_format=tar')
     assert (code, complaints) == (0, '')
     assert "(dataset.json's)" in printed
-    assert printed.endswith('can be trained on, according to image headers (--decode checks the whole images)\n')
+    assert printed.endswith('can be trained on, according to image headers (--decode checks whole images)\n')
     code, printed, complaints = run(str(tar_dir), '--data_format=tar', '--decode')
     assert printed.endswith('can be trained on\n')
     assert run(str(bad_tar_dir), '--data_format=tar', '--num_classes=6')[0] == 2
@@ -89,7 +89,7 @@ def test_the_program_audits_tar_shards(
         ([], 'data_dir'),
     ],
 )
-def test_mistakes_are_told_in_a_line(arguments: List[str], expected: str, run: Callable[..., Any]) -> None:
+def test_usage_errors__are_one_line(arguments: List[str], expected: str, run: Callable[..., Any]) -> None:
     code, printed, complaints = run(*arguments)
     assert (code, printed) == (2, '')
     assert expected in complaints

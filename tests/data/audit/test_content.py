@@ -19,7 +19,7 @@ from tests.support.bad_records import DAMAGES
 from tests.support.photos import Photo, photo_example, set_boxes
 
 
-def test_a_data_set_without_fault_can_be_trained_on(good: Report) -> None:
+def test_good_data_set__can_be_trained_on(good: Report) -> None:
     assert good['can_be_trained_on'] is True
     assert good['errors'] == good['warnings'] == good['other_files'] == []
     assert good['name'] == 'pieces'
@@ -56,7 +56,7 @@ def test_the_fingerprint_is_taken_of_the_images(good: Report, pieces: List[Photo
     assert good['fingerprint'] == {'taken': taken, 'dataset_json': taken, 'agree': True}
 
 
-def test_decoding_all_finds_the_same(good_dir: pathlib.Path, good: Report) -> None:
+def test_decode__gives_the_same_report(good_dir: pathlib.Path, good: Report) -> None:
     decoded = report_of(good_dir, decode=True)
     changing = ('seconds', 'records_per_second', 'decoded')
     assert {k: v for k, v in decoded.items() if k not in changing} == {
@@ -66,7 +66,7 @@ def test_decoding_all_finds_the_same(good_dir: pathlib.Path, good: Report) -> No
 
 
 @pytest.mark.parametrize('decode', [False, True])
-def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: bool) -> None:
+def test_bad_records__are_found_at_their_positions(bad_dir: pathlib.Path, decode: bool) -> None:
     report = report_of(bad_dir, decode)
     assert not report['can_be_trained_on']
     kinds = [*DAMAGES]
@@ -76,7 +76,7 @@ def test_every_bad_record_is_found_at_its_place(bad_dir: pathlib.Path, decode: b
     train = report['splits']['train']
     assert places(train['bad_fields']) == bad_fields
     assert places(train['bad_boxes']) == bad_boxes
-    # Of what is broken in the middle, and has a checksum that says otherwise, only the decoder knows.
+    # Only the decoder finds damage in the middle of an image with a valid checksum.
     undecodable.append(10 + len(kinds) + 1)
     assert places(train['undecodable']) == undecodable + [10 + len(kinds) + 2] * decode
     assert all(place['path'].endswith('train-00000-of-00001') for place in train['bad_fields']['first'])
@@ -120,7 +120,7 @@ def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_pat
     data_dir = written(tmp_path, train, validation)
     report = report_of(data_dir)
     duplicates = report['duplicates']
-    # Of pieces[0] two beyond the first, of pieces[1] one; of pieces[3] one in validation.
+    # Two duplicates of pieces[0], one of pieces[1], and one of pieces[3] in validation.
     assert {name: duplicates[name] for name in ('train', 'validation', 'between', 'of_several_labels')} == {
         **{'train': 3, 'validation': 1},
         **{'between': 3, 'of_several_labels': 1},
@@ -143,10 +143,10 @@ def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_pat
     assert 'train images that are copies of others: 3, such as ' in texts
 
 
-def test_copies_are_told_by_places_that_show_them(
+def test_duplicates__are_listed_with_telling_places(
     pieces: List[Photo], tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
-    # More copies than are listed, and what differs comes after them.
+    # There are more duplicates than are listed, and the one with another label comes last.
     monkeypatch.setattr(duplicates, 'LISTED_AT_MOST', 8)
     train = [pieces[0]] * 30 + [pieces[0]._replace(label=3)]
     data_dir = written(tmp_path, train, [pieces[0]._replace(label=2), *pieces[15:], pieces[15]])
@@ -168,7 +168,7 @@ def test_copies_are_told_by_places_that_show_them(
 def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     boxes = {
-        # In pixels; upside down; a line; outside; over the edge; good.
+        # In pixels; swapped corners; a line; outside; beyond the edge; good.
         'ymin': [10.0, 0.6, 0.1, 1.1, -0.01, 0.0],
         'xmin': [20.0, 0.1, 0.2, 0.2, 0.50, 0.0],
         'ymax': [60.0, 0.2, 0.1, 1.2, 0.50, 1.0],
@@ -185,9 +185,7 @@ def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Pa
     assert over_the_edge.startswith('train boxes that extend beyond their image')
 
 
-def test_boxes_that_cannot_be_used_stop_only_training_that_uses_them(
-    pieces: List[Photo], tmp_path: pathlib.Path
-) -> None:
+def test_unusable_boxes__stop_only_training_with_boxes(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     nan = float('nan')
     for split, part, shards in ((records.TRAIN, pieces[:15], 3), (records.VALIDATION, pieces[15:], 2)):
@@ -200,14 +198,14 @@ def test_boxes_that_cannot_be_used_stop_only_training_that_uses_them(
     (error,), (warning,) = report['errors'], report['warnings']
     assert error.startswith(
         'train records whose boxes cannot be used: 2. With --use_annotated_bbox, training stops at them, unless '
-        f'--max_bad_records allows as many. {data_dir}/train-00000-of-00003, record 0: bounding boxes with corners '
-        'missing: image/object/bbox/* differ in length; '
+        f'--max_bad_records allows for them. {data_dir}/train-00000-of-00003, record 0: bounding boxes with missing '
+        'corners: image/object/bbox/* differ in length; '
     )
     assert warning.startswith('validation records whose boxes cannot be used: 2. Evaluation ignores boxes. ')
     assert [split['bad_fields']['count'] for split in report['splits'].values()] == [0, 0]
 
 
-def test_formats_and_what_records_say_otherwise_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_formats_and_contradictions__are_reported(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     def saved(kind: str, mode: str) -> bytes:
         file = io.BytesIO()
         PIL.Image.fromarray(pieces[0].pixels).convert(mode).save(file, kind)
@@ -222,7 +220,7 @@ def test_formats_and_what_records_say_otherwise_are_told(pieces: List[Photo], tm
     write(data_dir, records.TRAIN, examples, 3)
     train = report_of(data_dir)['splits']['train']
     assert train['formats'] == {'PNG': 1, 'JPEG, CMYK': 1, 'GIF': 1, 'BMP': 1, 'WebP': 1, 'JPEG': 1}
-    # Two records a file.
+    # Two records per file.
     assert [place['path'][-14:] for place in train['undecodable']['first']] == ['00001-of-00003', '00002-of-00003']
     assert places(train['undecodable']) == [1, 0]
     assert [place['problem'] for place in train['contradictions']['first']] == [

@@ -44,7 +44,7 @@ def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: path
     os.remove(data_dir / 'train-00002-of-00003')
     (data_dir / 'train-00000-of-00003.bak').write_bytes(b'')
     (data_dir / 'notes').mkdir()
-    # What the conversions of this program leave is known.
+    # The reports of the program's own conversions are not other files.
     (data_dir / 'conversion.json').write_bytes(b'{}')
     report = report_of(data_dir)
     assert report['can_be_trained_on']
@@ -58,7 +58,7 @@ def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: path
 
 
 @pytest.mark.parametrize(('data_format', 'ending'), [('tfrecord', '-of-00001'), ('tar', '.tar')])
-def test_a_pipe_that_is_named_like_a_file_is_an_error(
+def test_pipe_with_the_name_of_a_file__is_an_error(
     data_format: str, ending: str, pieces: List[Photo], tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / 'in').mkdir()
@@ -105,7 +105,7 @@ def test_a_folder_without_a_data_set_is_refused(tmp_path: pathlib.Path) -> None:
         report_of(tmp_path / 'nowhere')
 
 
-def test_a_description_of_other_data_is_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_description_of_other_data__is_reported(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     info = dataset_info.read(str(data_dir))
     assert info
@@ -118,9 +118,7 @@ def test_a_description_of_other_data_is_told(pieces: List[Photo], tmp_path: path
     ]
 
 
-def test_a_description_that_cannot_be_read_is_an_error_and_the_rest_is_told(
-    pieces: List[Photo], tmp_path: pathlib.Path
-) -> None:
+def test_invalid_description__is_an_error_beside_the_rest(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     (data_dir / 'dataset.json').write_text('{"name": "half of')
     report = report_of(data_dir)
@@ -130,7 +128,7 @@ def test_a_description_that_cannot_be_read_is_an_error_and_the_rest_is_told(
     assert report['num_classes'] == 1001
 
 
-def test_without_a_description_the_flags_to_give_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_missing_description__names_the_flags_to_pass(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     os.remove(data_dir / 'dataset.json')
     report = report_of(data_dir, num_classes=6)

@@ -14,7 +14,7 @@ from tests.support.photos import Photo
 from tests.support.tar_files import write_tar
 
 
-def test_the_same_images_are_the_same_as_tar_shards(tar_dir: pathlib.Path, good: Report) -> None:
+def test_tar_shards__give_the_same_report_as_records(tar_dir: pathlib.Path, good: Report) -> None:
     report = report_of(tar_dir, data_format='tar')
     for key in ('name', 'fingerprint', 'classes', 'can_be_trained_on', 'errors', 'warnings', 'other_files'):
         assert report[key] == good[key], key
@@ -26,11 +26,11 @@ def test_the_same_images_are_the_same_as_tar_shards(tar_dir: pathlib.Path, good:
 
 
 @pytest.mark.parametrize('decode', [False, True])
-def test_every_bad_sample_of_a_tar_shard_is_found_as_a_run_finds_it(bad_tar_dir: pathlib.Path, decode: bool) -> None:
+def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path, decode: bool) -> None:
     report = report_of(bad_tar_dir, decode, 6, 'tar')
     assert not report['can_be_trained_on']
     train = report['splits']['train']
-    # 06 has two images, 07 none, 08 no label, and README is no sample's.
+    # 06 has two images, 07 none, 08 no label, and README belongs to no sample.
     assert places(train['undecodable']) == [2, 3]
     assert places(train['bad_fields']) == [4, 5, 6, 7, 8, 9]
     assert [(place['path'][-9:], place['position']) for place in train['bad_files']['first']] == [
@@ -39,7 +39,7 @@ def test_every_bad_sample_of_a_tar_shard_is_found_as_a_run_finds_it(bad_tar_dir:
     ]
     assert (train['records'], report['splits']['validation']['records']) == (11, 1)
     assert train['missing_files'] == ['train-00002.tar']
-    # Of those whose label is not known, the image is not looked at; 05's is 6.
+    # The image of a sample without a valid label is not decoded; the label of 05 is 6.
     assert train['formats'] == {'JPEG': 3, 'PPM': 2, 'unknown': 1}
     assert (train['height']['min'], train['height']['max']) == (64, 65)
     found = sorted(
@@ -55,7 +55,7 @@ def test_every_bad_sample_of_a_tar_shard_is_found_as_a_run_finds_it(bad_tar_dir:
     ]
 
 
-def test_copies_and_wrong_names_in_tar_shards_are_told(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+def test_tar_shards__duplicates_and_wrong_extensions(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     ppm = ppm_of(pieces[1])
     for split in ('train', 'validation'):
         files = [('a.jpg', pieces[0].encoded), ('a.cls', b'1'), ('b.PPM', ppm), ('b.cls', b'2')]

@@ -1,4 +1,4 @@
-"""CIFAR-10 in the layout of its two versions, with pieces of photographs in place of its images."""
+"""CIFAR-10 in the layout of its two versions, with pieces of photographs as images."""
 
 import pathlib
 import pickle
@@ -22,7 +22,7 @@ class Originals(NamedTuple):
 
 
 def cut_out(batch_images: int) -> Dict[str, Originals]:
-    """Images of both splits, so many to a batch, each another as long as the photographs last; classes are balanced."""
+    """Images of both splits, of balanced classes, in batches of a size. They differ for as long as the photographs last."""
     photographs = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
     pieces = np.array(
         [
@@ -35,7 +35,7 @@ def cut_out(batch_images: int) -> Dict[str, Originals]:
     found = {}
     for split, batches, first in ((records.TRAIN, 5, 0), (records.VALIDATION, 1, 5)):
         numbers = np.arange(first * batch_images, (first + batches) * batch_images)
-        # Of the same photograph one after the other, but of no class.
+        # Neighbours are of the same photograph, but of different classes.
         labels = np.random.RandomState(first).permutation(numbers % 10)
         found[split] = Originals(pieces[numbers % len(pieces)], labels)
     return found
@@ -46,15 +46,15 @@ _OF_ARRAYS = {
     b'numpy\nndarray\n': np.ndarray,
     b'numpy\ndtype\n': np.dtype,
 }
-# The one that is written in Python, and says how it writes what.
+# The pickler in Python, with a table of functions per type.
 _Pickler: Any = pickle.__dict__['_Pickler']
 
 
 class _Python2Pickler(_Pickler):
-    """Writes texts and bytes as Python 2's pickles have them, which have one type for both."""
+    """Writes texts and bytes as Python 2 does, which has one type for both."""
 
     def save(self, value: Any, save_persistent_id: bool = True) -> None:
-        # Other packages change how Python's pickler writes arrays.
+        # Other packages change the way that Python's pickler writes arrays.
         if id(value) not in self.memo and isinstance(value, (np.ndarray, np.dtype)):
             self.save_reduce(*value.__reduce__(), obj=value)
             return
@@ -82,7 +82,7 @@ def _batches(images: Dict[str, Originals]) -> List[Any]:
     train, test = images[records.TRAIN], images[records.VALIDATION]
     parts = zip(np.split(train.pixels, 5), np.split(train.labels, 5))
     named = [(f'data_batch_{number}', *part) for number, part in enumerate(parts, 1)]
-    # The planes of red, green and blue, one after the other.
+    # The planes of red, green and blue, in this order.
     return [
         (name, pixels.transpose(0, 3, 1, 2).reshape(len(pixels), 3072), labels)
         for name, pixels, labels in [*named, ('test_batch', *test)]

@@ -7,7 +7,7 @@ from typing import Any, Dict, NamedTuple, Tuple
 from data.cifar10 import __main__ as cifar10
 from tests.data.cifar10.archives import Originals
 
-# In place of 10,000. What has to do with the real number is tested with it.
+# In the place of 10,000. One test uses the real number.
 BATCH = 60
 
 
@@ -22,7 +22,7 @@ class Published(NamedTuple):
 
 
 def make(monkeypatch: Any, capsys: Any, source: Any, data_dir: Any, *options: str) -> Tuple[int, str]:
-    """The exit code of the command, and what it says."""
+    """Runs the command in this process, and returns its exit code and standard error."""
     monkeypatch.setattr(sys, 'argv', ['cifar10', str(source), f'--data_dir={data_dir}', *COUNTS, *options])
     try:
         code = cifar10.main()

@@ -24,10 +24,10 @@ from tests.data.cifar10.archives import NAMES
 from tests.data.cifar10.conversions import Published, make
 
 
-# AutoGraph has nothing to convert here, and takes seconds to find that out.
+# AutoGraph would take seconds to find nothing to convert.
 @tf.autograph.experimental.do_not_convert
 def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, np.ndarray]]:
-    """The labels and pixels of a split, read as the input pipeline reads them."""
+    """The labels and pixels of a split, read by the input pipeline's reader."""
     paths = tar_files.find_shards(str(data_dir), split)
     dataset = tf.data.Dataset.from_tensor_slices((paths, [0] * len(paths))).flat_map(tar_reader.read)
     dataset = dataset.map(tar_reader.parse).map(lambda record: (record.label, decode_image(record.encoded)))
@@ -43,11 +43,9 @@ def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, np.ndarray]
 
 
 @pytest.mark.parametrize('split', [records.TRAIN, records.VALIDATION])
-def test_the_shards_have_each_image_as_often_as_every_other(
-    split: str, published: Published, shards: pathlib.Path
-) -> None:
+def test_shards__repeat_every_image_equally_often(split: str, published: Published, shards: pathlib.Path) -> None:
     originals = published.images[split]
-    # The pixels of no two are the same.
+    # All images are different.
     number_of = {pixels.tobytes(): number for number, pixels in enumerate(originals.pixels)}
     assert len(number_of) == len(originals.labels)
     found = in_shards(shards, split)
@@ -57,15 +55,15 @@ def test_the_shards_have_each_image_as_often_as_every_other(
     assert [label for label, _ in found] == (originals.labels[numbers] + 1).tolist()
     times = collections.Counter(numbers)
     assert len(times) == len(originals.labels) and sorted(set(times.values())) == expected
-    # 750 = 2 * 300 + 150, and 90 = 60 + 30: of each class as many.
+    # 750 = 2 * 300 + 150, and 90 = 60 + 30: each class has the same number.
     assert set(collections.Counter(label for label, _ in found).values()) == {count // 10}
-    # The first round has all, and mixes them.
+    # The first repetition has all images, mixed.
     first = numbers[: len(number_of)]
     assert sorted(first) == list(range(len(number_of))) and first != sorted(first)
     assert numbers[len(number_of) :][: len(number_of)] != first[: count - len(number_of)]
 
 
-def test_the_shards_are_shared_out_and_described(shards: pathlib.Path) -> None:
+def test_shards__sizes_and_description(shards: pathlib.Path) -> None:
     names = [f'train-{n:05d}-of-00005.tar' for n in range(5)] + [f'validation-{n:05d}-of-00002.tar' for n in range(2)]
     assert sorted(os.listdir(str(shards))) == ['conversion.json', 'dataset.json', *names]
     assert tar_files.count_samples([str(shards / name) for name in names]) == [150] * 5 + [45] * 2
@@ -88,14 +86,14 @@ def test_the_shards_are_shared_out_and_described(shards: pathlib.Path) -> None:
     assert info.fingerprint == hashlib.sha256(' '.join(texts).encode()).hexdigest()
 
 
-def test_the_published_numbers_come_out_even() -> None:
+def test_repeated__published_numbers_are_balanced() -> None:
     labels = np.random.RandomState(0).permutation(np.arange(50000) % 10)
     numbers = cifar10.repeated(labels, 1280000)
     times = np.bincount(numbers, minlength=50000)
     assert set(times.tolist()) == {25, 26}
     assert np.bincount(labels[numbers]).tolist() == [128000] * 10
     assert np.bincount(cifar10.repeated(labels[:10000], 50000)).tolist() == [5] * 10000
-    # Fewer than there are, and of classes that are not balanced.
+    # Fewer images than originals, of unbalanced classes.
     assert np.bincount([0] * 7 + [1])[1] == 1
     few = cifar10.repeated(np.array([0] * 7 + [1]), 4)
     assert len(set(few.tolist())) == 4 and 7 in few
@@ -108,7 +106,7 @@ def test_upsampled_images_are_smooth(
     assert make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data', *small)[0] == 0
     with tarfile.open(tmp_path / 'data' / 'validation-00000-of-00001.tar') as archive:
         assert archive.getnames()[:2] == ['00000000.jpg', '00000000.cls']
-    # Another program's bicubic interpolation, by the same cubic.
+    # Another implementation of the same bicubic interpolation.
     references = [
         np.asarray(PIL.Image.fromarray(pixels).resize((80, 80), PIL.Image.BICUBIC), np.float32)
         for pixels in published.images[records.VALIDATION].pixels
@@ -118,11 +116,11 @@ def test_upsampled_images_are_smooth(
     for _, pixels in found:
         assert pixels.shape == (80, 80, 3)
         differences = [np.abs(pixels - reference).mean() for reference in references]
-        # What JPEG loses; of any other image more than that is different.
+        # The loss of JPEG. Any other image differs by more.
         assert min(differences) < 3 < sorted(differences)[1]
 
 
-def test_a_conversion_that_was_stopped_goes_on(
+def test_interrupted_conversion__resumes(
     published: Published, shards: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
     data_dir = tmp_path / 'data'
@@ -134,7 +132,7 @@ def test_a_conversion_that_was_stopped_goes_on(
             raise KeyboardInterrupt
         write_whole(path, *others)
 
-    # The binary version from now on, of which the same has to come.
+    # From here on the binary version, which must give the same shards.
     source = published.paths['binary.tar.gz']
     with monkeypatch.context() as patch:
         patch.setattr(conversion, 'write_whole', stop_at_the_fourth_shard)
@@ -164,7 +162,7 @@ def test_a_conversion_that_was_stopped_goes_on(
     assert code == 2 and '--validation_shards was 2, and is 1' in err
 
 
-def test_a_folder_that_holds_something_is_left_alone(
+def test_folder_with_content__is_not_changed(
     published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
     (tmp_path / 'mine.txt').write_text('')
@@ -184,7 +182,7 @@ def test_a_folder_that_holds_something_is_left_alone(
         ('[', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
     ],
 )
-def test_a_folder_of_another_conversion_is_left_alone(
+def test_folder_of_another_conversion__is_not_changed(
     content: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
     (tmp_path / 'conversion.json').write_text(content)
@@ -196,7 +194,7 @@ def test_a_folder_of_another_conversion_is_left_alone(
 def test_a_shard_that_cannot_be_written_is_named(
     published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
-    # In the place of the third shard there is a folder.
+    # A folder has the name of the third shard.
     name = 'train-00002-of-00005.tar'
     names_in = conversion.remote.names_in
 

@@ -23,7 +23,7 @@ from tests.data.imagenet import archives as imagenet_archives
 
 
 @pytest.mark.parametrize('form', ['binary', 'binary.tar.gz', 'python', 'python.tar.gz'])
-def test_each_form_is_read_to_the_bit(form: str, published: Published) -> None:
+def test_read__each_form_bit_for_bit(form: str, published: Published) -> None:
     found = cifar10_source.read(str(published.paths[form]))
     assert found.class_names == NAMES
     for split, expected in published.images.items():
@@ -36,7 +36,7 @@ def test_each_form_is_read_to_the_bit(form: str, published: Published) -> None:
 
 
 def renamed(pickled: Any, to: Callable[[str], Any]) -> Any:
-    """The same with other texts."""
+    """A pickled value with converted texts."""
     if isinstance(pickled, dict):
         return {to(key): renamed(value, to) for key, value in pickled.items()}
     if isinstance(pickled, list):
@@ -46,7 +46,7 @@ def renamed(pickled: Any, to: Callable[[str], Any]) -> Any:
 
 @pytest.mark.parametrize('protocol', [2, 3, 4])
 @pytest.mark.parametrize('to', [str, str.encode])
-def test_what_python_3_has_pickled_is_read(
+def test_read__pickles_of_python_3(
     protocol: int, to: Callable[[str], Any], tmp_path: pathlib.Path, published: Published, monkeypatch: Any
 ) -> None:
     def write_pickle(path: pathlib.Path, value: Any) -> None:
@@ -59,7 +59,7 @@ def test_what_python_3_has_pickled_is_read(
         np.testing.assert_array_equal(found.splits[split].pixels, expected.pixels)
 
 
-def test_an_archive_that_a_browser_has_unpacked_is_read(published: Published, tmp_path: pathlib.Path) -> None:
+def test_read__archive_unpacked_by_a_browser(published: Published, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'cifar-10-binary.tar'
     with tarfile.open(path, 'w') as archive:
         archive.add(str(published.paths['binary']), 'cifar-10-batches-bin')
@@ -110,7 +110,7 @@ def pickled(name: str, value: Any) -> Callable[[pathlib.Path], None]:
 
 
 def compressed_otherwise(change: Callable[[bytes], bytes]) -> Callable[[pathlib.Path], None]:
-    """The archive in another compression, changed."""
+    """Decompresses an archive, changes it, and compresses it with another method."""
 
     def pack(path: pathlib.Path) -> None:
         path.write_bytes(change(lzma.compress(gzip.decompress(path.read_bytes()), preset=0)))
@@ -119,13 +119,13 @@ def compressed_otherwise(change: Callable[[bytes], bytes]) -> Callable[[pathlib.
 
 
 def size_below_nothing(path: pathlib.Path) -> None:
-    """In the header of the second batch."""
+    """Writes a negative size into the header of the second batch."""
     archive = gzip.decompress(path.read_bytes())
     path.write_bytes(imagenet_archives.with_size(archive, archive.index(b'cifar-10-batches-bin/data_batch_2'), -512))
 
 
 def flipped(content: bytes) -> bytes:
-    """Not in what is compressed, of which much may still be read, but in the checksum of the index behind it."""
+    """Flips a bit in the checksum of the index after the compressed data. Damaged data itself is often readable."""
     changed = bytearray(content)
     changed[-16] ^= 0x55
     return bytes(changed)
@@ -175,7 +175,7 @@ LABELS = [0] * BATCH
         ('python', shutil.rmtree, ['no such file or folder']),
     ],
 )
-def test_what_is_damaged_is_told_in_one_message(
+def test_damaged_source__gives_one_message(
     form: str,
     change: Callable[[pathlib.Path], None],
     parts: List[str],
@@ -195,13 +195,13 @@ def test_what_is_damaged_is_told_in_one_message(
     assert not (tmp_path / 'data').exists()
 
 
-def test_what_is_no_cifar_10_is_told(
+def test_other_source__gives_a_message(
     published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
     text = tmp_path / 'notes.txt'
     text.write_text('nothing')
     parent = published.paths['binary'].parent
-    for source, part in ((tmp_path, 'not CIFAR-10'), (text, 'no tar archive'), (parent, 'cifar-10-batches-bin')):
+    for source, part in ((tmp_path, 'not CIFAR-10'), (text, 'not a tar archive'), (parent, 'cifar-10-batches-bin')):
         code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
         assert code == 2 and part in err and err.count('\n') == 1
 
@@ -216,7 +216,7 @@ class _Harmful:
 
 @pytest.mark.parametrize('protocol', [0, 2, 4])
 @pytest.mark.parametrize('where', ['data', 'labels', 'batch_label', None])
-def test_a_pickle_that_would_do_harm_is_refused_and_does_none(
+def test_harmful_pickle__is_refused_and_not_run(
     where: Any, protocol: int, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
 ) -> None:
     source = tmp_path / 'cifar-10-batches-py'
@@ -229,15 +229,15 @@ def test_a_pickle_that_would_do_harm_is_refused_and_does_none(
     assert code == 2 and err.count('\n') == 1
     assert f'{source}, data_batch_5: refers to ' in err and 'could run code' in err
     assert not (tmp_path / 'harm').exists()
-    # It would have.
+    # Without the check, it runs code.
     pickle.loads(content)
     assert (tmp_path / 'harm').exists()
 
 
-def test_what_stands_for_arrays_runs_nothing_either(published: Published, tmp_path: pathlib.Path) -> None:
+def test_pickled_arrays__run_no_code(published: Published, tmp_path: pathlib.Path) -> None:
     source = tmp_path / 'cifar-10-batches-py'
     shutil.copytree(str(published.paths['python']), str(source))
-    # An array that is made with foreign arguments, and given an attribute that is a function of the program.
+    # An array with foreign arguments, and with a function of the program as its state.
     for content in (
         b"cnumpy.core.multiarray\n_reconstruct\n(S'x'\ntR}S'content'\nI1\nsb.",
         b"cnumpy\nndarray\n}S'content'\nI1\nsb.",

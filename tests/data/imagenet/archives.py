@@ -1,4 +1,4 @@
-"""ImageNet's own archives, small: of the real shape, with pieces of real photographs as images."""
+"""Small archives in the layout of ImageNet's, with pieces of real photographs as images."""
 
 import io
 import pathlib
@@ -11,7 +11,7 @@ import scipy.io
 import skimage.data
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
-# By ILSVRC2012_ID, from 1 on: not in the order of the synsets. The last has no images, as those above 1,000.
+# By ILSVRC2012_ID, from 1 on, which is not the order of the synsets. The last has no images, like those above 1,000.
 SYNSETS = ['n02123045', 'n01440764', 'n04266014', 'n07920052', 'n00001740']
 WORDS = ['tabby, tabby cat', 'tench, Tinca tinca', 'space shuttle', 'espresso', 'entity']
 CLASSES = SYNSETS[:4]
@@ -20,7 +20,7 @@ TEXTS = dict(zip(SYNSETS, WORDS))
 
 
 def piece(number: int, height: int = 60, width: int = 80) -> np.ndarray:
-    """A piece of a photograph, another for every number; uint8, [height, width, 3]."""
+    """A piece of a photograph, uint8 [height, width, 3], different for every number."""
     photo = PHOTOS[number % len(PHOTOS)]
     top = 7 * number % (photo.shape[0] - height)
     left = 13 * number % (photo.shape[1] - width)
@@ -47,7 +47,7 @@ def tar(files: Iterable[Tuple[str, bytes]], mode: str = 'w') -> bytes:
 
 
 def with_size(archive: bytes, place: int, size: int) -> bytes:
-    """An archive whose header at a place says another size, in binary and with a sound checksum."""
+    """The archive with another size in the header at a position, in binary and with a valid checksum."""
     header = bytearray(archive[place : place + 512])
     header[124:136] = (size % 2**96).to_bytes(12, 'big') if size < 0 else b'\x80' + size.to_bytes(11, 'big')
     header[148:156] = b' ' * 8
@@ -79,7 +79,7 @@ def meta_mat() -> bytes:
 
 
 class Archives(NamedTuple):
-    """The archives in a folder, and what is in them."""
+    """The archives in a folder, and their content."""
 
     folder: pathlib.Path
     train: Dict[str, List[Tuple[str, bytes]]]
@@ -97,7 +97,7 @@ class Archives(NamedTuple):
         return filename.split('_')[0]
 
     def arguments(self, labels: str = 'ILSVRC2012_devkit_t12.tar.gz') -> List[str]:
-        """The command's, for these archives."""
+        """The command's arguments for these archives."""
         return [
             f'--train={self.folder / "ILSVRC2012_img_train.tar"}',
             f'--validation={self.folder / "ILSVRC2012_img_val.tar"}',
@@ -107,7 +107,7 @@ class Archives(NamedTuple):
         ]
 
     def write(self) -> 'Archives':
-        """Writes the archives, all but the annotations."""
+        """Writes the archives, except the annotations."""
         self.folder.mkdir(parents=True, exist_ok=True)
         classes = [(f'{synset}.tar', tar(images)) for synset, images in self.train.items()]
         (self.folder / 'ILSVRC2012_img_train.tar').write_bytes(tar(classes))
@@ -131,7 +131,7 @@ class Archives(NamedTuple):
 
 
 def make(folder: pathlib.Path, per_class: int = 6, validation: int = 8) -> Archives:
-    """Archives of four classes. Their first image of training is CMYK, the second PNG, and the third grey."""
+    """Archives of four classes. The first training image is CMYK, the second PNG, and the third grey."""
     train: Dict[str, List[Tuple[str, bytes]]] = {}
     number = 0
     for synset in CLASSES:
@@ -139,7 +139,7 @@ def make(folder: pathlib.Path, per_class: int = 6, validation: int = 8) -> Archi
         for _ in range(per_class):
             number += 1
             kind = {1: ('JPEG', 'CMYK'), 2: ('PNG', 'RGB'), 3: ('JPEG', 'L')}.get(number, ('JPEG', 'RGB'))
-            # Not in the order of their names, as in the real archives.
+            # Not sorted by name, like the real archives.
             name = f'{synset}_{number * 7919 % 10007}.JPEG'
             train[synset].append((name, encode(piece(number, 60 + number % 5), *kind)))
     images = [(f'ILSVRC2012_val_{n:08d}.JPEG', encode(piece(n + 1000))) for n in range(validation, 0, -1)]

@@ -17,7 +17,7 @@ def files_of(data_dir: pathlib.Path) -> Dict[str, bytes]:
 
 
 def convert_here(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-    """What Beam does, in this process and in order."""
+    """Stands for Beam: converts the shards in this process, in order."""
     for shard in shards:
         imagenet_shards.convert(shard, data_dir, work_dir)
 
@@ -30,7 +30,7 @@ def convert(
     run: Any = convert_here,
     **source: Any,
 ) -> List[str]:
-    """Converts archives without Beam, and returns what was said."""
+    """Converts archives without Beam, and returns the messages."""
     places: Dict[str, Any] = {
         'train': 'ILSVRC2012_img_train.tar',
         'validation': 'ILSVRC2012_img_val.tar',

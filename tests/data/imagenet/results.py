@@ -16,7 +16,7 @@ SPLITS = (records.TRAIN, records.VALIDATION)
 
 
 class Stored(NamedTuple):
-    """What a record says of its image."""
+    """The fields of a record."""
 
     encoded: bytes
     label: int

@@ -20,7 +20,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
     annotation = imagenet_archives.annotation
     train = [
         (f'n01440764/{first}.xml', annotation('n01440764', [(8, 6, 40, 30), (40, 45, 20, 15), (-8, 6, 100, 60)])),
-        # Some dogs are called by their name, and not by their synset.
+        # Some annotations of dogs have a word in the place of the synset.
         (f'n01440764/{second}.xml', annotation('tench', [(0, 0, 40, 60), (20, 5, 20, 30), (90, 5, 99, 30)])),
         (f'n01440764/{third}.xml', annotation('n02123045', [(0, 0, 40, 60)])),
         ('n01440764/n01440764_99999.xml', annotation('n01440764', [(0, 0, 40, 60)])),
@@ -72,7 +72,7 @@ def test_boxes_in_csv(archives: Archives, tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize('header', ['', 'filename,xmin,ymin,xmax,ymax\n'])
-def test_csv_as_excel_writes_it(archives: Archives, tmp_path: pathlib.Path, header: str) -> None:
+def test_csv__as_excel_writes_it(archives: Archives, tmp_path: pathlib.Path, header: str) -> None:
     name, _ = archives.train['n04266014'][0]
     path = archives.folder / 'boxes.csv'
     path.write_bytes(f'{header}{name},0.25,0.25,0.75,0.5\n'.replace('\n', '\r\n').encode('utf-8-sig'))
@@ -80,7 +80,7 @@ def test_csv_as_excel_writes_it(archives: Archives, tmp_path: pathlib.Path, head
     assert stored(tmp_path / 'out', records.TRAIN)[name].boxes == [(0.25, 0.25, 0.75, 0.5)]
 
 
-def test_texts_may_begin_with_a_mark_of_their_encoding(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_texts__may_begin_with_a_byte_order_mark(archives: Archives, tmp_path: pathlib.Path) -> None:
     names = ''.join(f'{synset}\t{text}\n' for synset, text in TEXTS.items())
     (archives.folder / 'names.txt').write_bytes(names.encode('utf-8-sig'))
     labels = archives.folder / 'synsets.txt'
@@ -91,7 +91,7 @@ def test_texts_may_begin_with_a_mark_of_their_encoding(archives: Archives, tmp_p
 
 
 @pytest.mark.parametrize('row', ['n1.JPEG,10,20,30,40', 'n1.JPEG,0.1,0.2,0.3', 'n1.JPEG,a,b,c,d', 'n1,0,nan,1,1'])
-def test_csv_that_is_no_boxes_is_refused(archives: Archives, tmp_path: pathlib.Path, row: str) -> None:
+def test_csv__invalid_boxes_are_refused(archives: Archives, tmp_path: pathlib.Path, row: str) -> None:
     path = archives.folder / 'boxes.csv'
     path.write_text(f'n01440764_1.JPEG,0.1,0.2,0.3,0.4\n{row}\n')
     message = refusal(archives, tmp_path / 'out', bounding_boxes=[str(path)])
@@ -118,7 +118,7 @@ def test_csv_that_is_no_boxes_is_refused(archives: Archives, tmp_path: pathlib.P
         ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': not a text file.'),
     ],
 )
-def test_csv_that_is_no_text_or_empty_is_refused(
+def test_csv__empty_or_not_text_is_refused(
     archives: Archives, tmp_path: pathlib.Path, content: bytes, expected: str
 ) -> None:
     path = archives.folder / 'boxes.csv'
@@ -127,7 +127,7 @@ def test_csv_that_is_no_text_or_empty_is_refused(
     assert message.startswith(f'{path}{expected}')
 
 
-def test_an_annotation_in_an_unknown_encoding_is_unusable(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_annotation_in_an_unknown_encoding__is_left_out(archives: Archives, tmp_path: pathlib.Path) -> None:
     name, _ = archives.train['n01440764'][0]
     sound = imagenet_archives.annotation('n01440764', [(8, 6, 40, 30)])
     files = [(f'{name[:-5]}.xml', sound), ('strange.xml', b'<?xml version="1.0" encoding="utf8x"?>' + sound)]
@@ -139,7 +139,7 @@ def test_an_annotation_in_an_unknown_encoding_is_unusable(archives: Archives, tm
 
 
 @pytest.mark.parametrize('place', ['boxes.tar', 'folder'])
-def test_annotations_may_end_in_capitals(archives: Archives, tmp_path: pathlib.Path, place: str) -> None:
+def test_annotations__may_have_upper_case_endings(archives: Archives, tmp_path: pathlib.Path, place: str) -> None:
     name, _ = archives.train['n01440764'][0]
     path, inside = archives.folder / place, f'n01440764/{name[:-5]}.XML'
     content = imagenet_archives.annotation('n01440764', [(8, 6, 40, 30)])

@@ -21,12 +21,12 @@ def test_the_command_converts_the_archives_on_beam(archives: Archives, tmp_path:
     done = run_imagenet(data_dir, *archives.arguments(), '--train_shards=3', '--validation_shards=2', '--processes=2')
     assert (done.returncode, done.stdout) == (0, '')
     assert done.stderr.endswith(f'24 training and 8 validation images of 4 classes in {data_dir}\n')
-    # Nothing but what it has to say: no warnings of other packages, no tracebacks.
+    # Only the command's own messages: no warnings of other packages, no tracebacks.
     assert len(done.stderr.split('\n')) == 5, done.stderr
     for split, images in zip(SPLITS, (24, 8)):
         assert len(records.find_shards(str(data_dir), split)) == SHARDS[split]
         assert len(stored(data_dir, split)) == images
-    # Beam or not, the files are the same.
+    # The files are the same as without Beam.
     convert(archives, tmp_path / 'here')
     assert files_of(data_dir) == files_of(tmp_path / 'here')
     again = run_imagenet(data_dir, *archives.arguments(), '--train_shards=3', '--validation_shards=2')
@@ -34,7 +34,7 @@ def test_the_command_converts_the_archives_on_beam(archives: Archives, tmp_path:
 
 
 @pytest.mark.slow
-def test_another_runner_takes_the_same_command(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_command__other_runner(archives: Archives, tmp_path: pathlib.Path) -> None:
     port_file = tmp_path / 'port'
     server = subprocess.Popen(
         [sys.executable, '-m', 'apache_beam.runners.portability.local_job_service_main', f'--port_file={port_file}'],
@@ -79,7 +79,7 @@ def test_values_out_of_range_are_refused(
     assert not (archives.folder / 'out').exists()
 
 
-def test_what_is_not_installed_is_named(archives: Archives, monkeypatch: Any, capsys: Any) -> None:
+def test_command__names_a_missing_package(archives: Archives, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(sys, 'argv', ['imagenet', *archives.arguments(), str(archives.folder / 'out')])
     for name in [name for name in sys.modules if name.partition('.')[0] == 'apache_beam'] or ['apache_beam']:
         monkeypatch.setitem(sys.modules, name, None)

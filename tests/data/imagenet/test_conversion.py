@@ -22,7 +22,7 @@ from tests.data.imagenet.conversion import convert, files_of
 from tests.data.imagenet.results import SPLITS, stored
 
 
-def test_every_image_comes_out_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
     said = convert(archives, tmp_path / 'out')
     found = {split: stored(tmp_path / 'out', split) for split in SPLITS}
     assert {*found['train']} == {name for images in archives.train.values() for name, _ in images}
@@ -43,20 +43,20 @@ def test_every_image_comes_out_once_with_its_class(archives: Archives, tmp_path:
     ]
 
 
-def test_converted_images_look_as_they_did(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_conversion__reencoded_images_look_like_the_originals(archives: Archives, tmp_path: pathlib.Path) -> None:
     convert(archives, tmp_path / 'out')
     found = stored(tmp_path / 'out', records.TRAIN)
     for name, _ in archives.train['n02123045'][:2]:
         image = PIL.Image.open(io.BytesIO(found[name].encoded))
         assert (image.format, image.mode) == ('JPEG', 'RGB')
         before = np.array(PIL.Image.open(io.BytesIO(archives.images[name])).convert('RGB'), np.float32)
-        # PNG: what JPEG of quality 100 with halved chroma loses; CMYK: with two programs' ways to RGB.
+        # Tolerances. PNG: the loss of JPEG of quality 100 with subsampled chroma; CMYK: also two conversions to RGB.
         assert np.abs(np.array(image, np.float32) - before).mean() < 3
     grey = archives.train['n02123045'][2][0]
     assert PIL.Image.open(io.BytesIO(found[grey].encoded)).mode == 'L'
 
 
-def test_the_description_has_names_counts_and_the_fingerprint(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_description__names_counts_and_fingerprint(archives: Archives, tmp_path: pathlib.Path) -> None:
     convert(archives, tmp_path / 'out')
     sums = []
     for split in SPLITS:
@@ -80,7 +80,7 @@ def test_the_description_has_names_counts_and_the_fingerprint(archives: Archives
     )
 
 
-def test_training_can_use_every_record(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_conversion__training_can_use_every_record(archives: Archives, tmp_path: pathlib.Path) -> None:
     names = [images[3][0] for images in archives.train.values()]
     files = [
         (f'{name[:9]}/{name[:-5]}.xml', imagenet_archives.annotation(name[:9], [(-9, 0, 99, 70)])) for name in names
@@ -93,7 +93,7 @@ def test_training_can_use_every_record(archives: Archives, tmp_path: pathlib.Pat
     checker.close()
 
 
-def test_shards_are_even_mixed_and_the_same_whatever_the_order(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_shards__even_mixed_and_independent_of_order(archives: Archives, tmp_path: pathlib.Path) -> None:
     large = imagenet_archives.make(tmp_path / 'large', per_class=30)
     convert(large, tmp_path / 'out', shards={records.TRAIN: 7, records.VALIDATION: 100})
     counts = []
@@ -112,7 +112,7 @@ def test_shards_are_even_mixed_and_the_same_whatever_the_order(archives: Archive
 
 
 @pytest.mark.parametrize('labels', ['synsets.txt', 'ILSVRC2012_devkit_t12', None])
-def test_folders_and_archives_make_the_same_files(
+def test_source__folders_and_archives_give_equal_files(
     archives: Archives, tmp_path: pathlib.Path, labels: Optional[str]
 ) -> None:
     names = ''.join(f'{synset}\t{text}\n' for synset, text in TEXTS.items())
@@ -136,7 +136,7 @@ def test_folders_and_archives_make_the_same_files(
     assert files_of(tmp_path / 'from folders') == files_of(tmp_path / 'from archives')
 
 
-def test_without_names_the_synsets_are_the_names(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_class_names__default_to_synsets(archives: Archives, tmp_path: pathlib.Path) -> None:
     convert(archives, tmp_path / 'out', validation_labels='synsets.txt')
     info = dataset_info.read(str(tmp_path / 'out'))
     assert info and info.class_names == ['background', *sorted(LABELS)]

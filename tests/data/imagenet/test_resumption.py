@@ -20,12 +20,12 @@ from tests.data.imagenet.results import SPLITS, cut, refusal, run_imagenet, stor
 
 
 def some_of(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-    """A conversion that is stopped half-way."""
+    """Converts some of the shards, as an interrupted conversion does."""
     convert_here(shards[:2], data_dir, work_dir)
     raise KeyboardInterrupt
 
 
-def test_a_stopped_conversion_goes_on(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_interrupted_conversion__resumes(archives: Archives, tmp_path: pathlib.Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
     finished = {name: (tmp_path / 'out' / name).stat() for name in files_of(tmp_path / 'out')}
@@ -50,7 +50,7 @@ def test_a_stopped_conversion_goes_on(archives: Archives, tmp_path: pathlib.Path
         ('conversion/train-00000-of-00003.report', 50),
     ],
 )
-def test_a_finished_file_that_was_cut_short_is_made_again(
+def test_truncated_finished_file__is_made_again(
     archives: Archives, tmp_path: pathlib.Path, name: str, length: int
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -62,20 +62,20 @@ def test_a_finished_file_that_was_cut_short_is_made_again(
     assert files_of(tmp_path / 'out') == files_of(tmp_path / 'at once')
 
 
-def test_going_on_with_something_else_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_resuming__refuses_other_settings(archives: Archives, tmp_path: pathlib.Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
     message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 5, records.VALIDATION: 2})
     assert f'{tmp_path / "out"}: was begun with other settings: --train_shards was 3, and is 5.' in message
     assert '--validation_labels was ' in refusal(archives, tmp_path / 'out', validation_labels='synsets.txt')
-    # Of the same length, and another.
+    # A file of the same length, and one of another length.
     labels = archives.folder / 'synsets.txt'
     convert(archives, tmp_path / 'labelled', validation_labels='synsets.txt')
     labels.write_text('\n'.join(reversed(labels.read_text().split())) + '\n')
     assert '--validation_labels was ' in refusal(archives, tmp_path / 'labelled', validation_labels='synsets.txt')
 
 
-def test_unreadable_images_are_named_and_can_be_mended(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_unreadable_images__named_and_repairable(archives: Archives, tmp_path: pathlib.Path) -> None:
     archives.extract(archives.folder)
     name, content = archives.train['n07920052'][0]
     path = archives.folder / 'train' / 'n07920052' / name
@@ -83,15 +83,15 @@ def test_unreadable_images_are_named_and_can_be_mended(archives: Archives, tmp_p
     options: Dict[str, Any] = {'train': 'train', 'validation': 'val'}
     message = refusal(archives, tmp_path / 'out', **options)
     assert '23 train images were written, and not 24: ' in message and '--train_images=23' in message
-    assert f': 1 cannot be decoded, {path}. Mend' in message
+    assert f': 1 cannot be decoded, {path}. Repair' in message
     assert len(files_of(tmp_path / 'out')) == 5
-    # Go without it ...
+    # Either accept the lower number ...
     expected = {records.TRAIN: 23, records.VALIDATION: 8}
     copy_tree(tmp_path / 'out', tmp_path / 'without')
     said = convert(archives, tmp_path / 'without', expected=expected, **options)
     assert said[0] == '4 of 5 record files are already finished'
     assert name not in stored(tmp_path / 'without', records.TRAIN)
-    # ... or mend it.
+    # ... or repair the image.
     path.write_bytes(content)
     said = convert(archives, tmp_path / 'out', **options)
     assert said[0] == '4 of 5 record files are already finished'
@@ -102,7 +102,9 @@ def copy_tree(source: pathlib.Path, target: pathlib.Path) -> None:
     subprocess.run(['cp', '-r', str(source), str(target)], check=True)
 
 
-def test_an_image_that_is_gone_ends_it_and_what_is_finished_stays(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_missing_image__ends_the_conversion_and_keeps_finished_files(
+    archives: Archives, tmp_path: pathlib.Path
+) -> None:
     archives.extract(archives.folder)
     name = archives.validation[0][0]
 
@@ -118,7 +120,7 @@ def test_an_image_that_is_gone_ends_it_and_what_is_finished_stays(archives: Arch
     assert len(stored(tmp_path / 'out', records.VALIDATION)) == 8
 
 
-def test_a_full_disk_is_a_message_and_leaves_no_half_files(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archives, tmp_path: pathlib.Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limited(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
@@ -144,7 +146,7 @@ def wait_for_reports(work_dir: pathlib.Path, count: int, process: 'subprocess.Po
 
 @pytest.mark.slow
 @pytest.mark.parametrize('sent', [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_command_leaves_nothing_running_and_goes_on(tmp_path: pathlib.Path, sent: signal.Signals) -> None:
+def test_killed_command__leaves_no_process_and_resumes(tmp_path: pathlib.Path, sent: signal.Signals) -> None:
     archives = imagenet_archives.make(tmp_path / 'in', per_class=250)
     arguments = [*archives.arguments(), '--train_shards=100', '--validation_shards=2', '--processes=2']
     data_dir = tmp_path / 'out'
@@ -164,7 +166,7 @@ def test_a_killed_command_leaves_nothing_running_and_goes_on(tmp_path: pathlib.P
     assert done.returncode == 0, done.stderr
     assert re.search(r'^\d+ of 102 record files are already finished$', done.stderr, re.MULTILINE)
     kept = [name for name, when in finished.items() if (data_dir / name).stat().st_mtime_ns == when]
-    # The last ones may have had their names and no reports.
+    # The last files may have been renamed before their reports were written.
     assert len(kept) >= len(finished) - 2
     assert {name for split in SPLITS for name in stored(data_dir, split)} == {*archives.images}
 
@@ -174,7 +176,7 @@ def children(pid: int) -> List[int]:
 
 
 @pytest.mark.slow
-def test_a_killed_process_of_beams_ends_the_command(tmp_path: pathlib.Path) -> None:
+def test_killed_worker_of_beam__ends_the_command(tmp_path: pathlib.Path) -> None:
     archives = imagenet_archives.make(tmp_path / 'in', per_class=250)
     arguments = [*archives.arguments(), '--train_shards=100', '--validation_shards=2', '--processes=2']
     command = [sys.executable, '-m', 'data.imagenet', str(tmp_path / 'out'), *arguments]
@@ -183,7 +185,7 @@ def test_a_killed_process_of_beams_ends_the_command(tmp_path: pathlib.Path) -> N
     (beam,) = children(process.pid)
     shells = children(beam)
     assert len(shells) == 2
-    # The shell may have become the worker.
+    # The shell may have replaced itself by the worker.
     os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 1
@@ -192,7 +194,7 @@ def test_a_killed_process_of_beams_ends_the_command(tmp_path: pathlib.Path) -> N
     assert not children(beam)
 
 
-def test_two_at_a_time_are_one_too_many(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_second_conversion_in_the_folder__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
         assert 'in use by another conversion' in refusal(archives, tmp_path / 'out')
         convert_here(shards, data_dir, work_dir)

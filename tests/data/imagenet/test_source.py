@@ -20,17 +20,17 @@ from tests.data.imagenet.conversion import SHARDS, convert, convert_here
 from tests.data.imagenet.results import cut, refusal
 
 
-def test_other_counts_than_imagenets_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_unexpected_number_of_images__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     message = refusal(archives, tmp_path / 'out', expected=imagenet.IMAGES)
     assert message == (
         f'--train={archives.folder}/ILSVRC2012_img_train.tar: has 24 images; 1,281,167 are expected. If this number '
         'is right, pass --train_images=24.'
     )
-    # Nothing of it is in the way of another try.
+    # The refusal leaves nothing that prevents another try.
     convert(archives, tmp_path / 'out')
 
 
-def test_archives_cut_short_or_damaged_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_truncated_or_damaged_archive__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     path = archives.folder / 'ILSVRC2012_img_train.tar'
     whole = path.read_bytes()
     cut(path, len(whole) // 2)
@@ -47,7 +47,7 @@ def test_archives_cut_short_or_damaged_are_refused(archives: Archives, tmp_path:
 
 
 @pytest.mark.parametrize('size', [-512, -1024, -1536, -1, -100000])
-def test_a_size_below_nothing_is_damage(archives: Archives, tmp_path: pathlib.Path, size: int) -> None:
+def test_negative_member_size__is_damage(archives: Archives, tmp_path: pathlib.Path, size: int) -> None:
     path = archives.folder / 'ILSVRC2012_img_val.tar'
     whole = path.read_bytes()
     place = whole.index(archives.validation[3][0].encode())
@@ -58,19 +58,17 @@ def test_a_size_below_nothing_is_damage(archives: Archives, tmp_path: pathlib.Pa
     )
 
 
-def test_images_without_the_end_of_their_archive_are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_archive_without_end__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     path = archives.folder / 'ILSVRC2012_img_val.tar'
     place = path.read_bytes().index(archives.validation[3][0].encode())
     cut(path, place)
     assert f'(no valid header at byte {place:,})' in refusal(archives, tmp_path / 'out')
 
 
-# What makes a header that extends another one, a long name's or POSIX's, and what holds pieces of a file with holes.
+# The types of extension headers (long name, pax) and of sparse files.
 @pytest.mark.parametrize('kind', [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.GNUTYPE_SPARSE])
 @pytest.mark.parametrize('size', [-512, -(2**40), 2**62])
-def test_a_size_that_no_member_can_have_is_damage(
-    archives: Archives, tmp_path: pathlib.Path, kind: bytes, size: int
-) -> None:
+def test_impossible_member_size__is_damage(archives: Archives, tmp_path: pathlib.Path, kind: bytes, size: int) -> None:
     whole = imagenet_archives.tar([('n01440764/n01440764_1.xml', imagenet_archives.annotation('n01440764', []))] * 3)
     place = whole.index(b'n01440764/', 512)
     changed = imagenet_archives.with_size(whole[: place + 156] + kind + whole[place + 157 :], place, size)
@@ -81,7 +79,7 @@ def test_a_size_that_no_member_can_have_is_damage(
 
 
 def with_pax(size: int) -> bytes:
-    """An archive of annotations, the second of whose headers is extended by one that says a size."""
+    """An archive of annotations. A pax header gives a size to its second member."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode='w', format=tarfile.PAX_FORMAT) as archive:
         for number in range(3):
@@ -100,7 +98,7 @@ def cut_at_a_header(archive: bytes) -> bytes:
 
 
 def with_another_corner(archive: bytes) -> bytes:
-    """Compressed, with another number in the middle, of which the checksum alone tells."""
+    """A compressed archive with one changed digit in the middle, which only the checksum shows."""
     stored = gzip.compress(archive, 0)
     return stored.replace(b'<xmin>3</xmin>', b'<xmin>9</xmin>')
 
@@ -138,7 +136,7 @@ def test_boxes_of_a_damaged_archive_are_refused(
     assert message.startswith(f'{path}: damaged, or not a tar archive (') and expected in message
 
 
-def test_a_development_kit_is_read_to_its_checksum(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_development_kit__checksum_is_verified(archives: Archives, tmp_path: pathlib.Path) -> None:
     path = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
     path.write_bytes(flipped(path.read_bytes(), -6))
     assert refusal(archives, tmp_path / 'out').startswith(f'{path}: damaged, or not a tar archive (CRC check failed')
@@ -166,7 +164,7 @@ def test_wrong_validation_labels_are_refused(
 GROUND_TRUTH, META = 'data/ILSVRC2012_validation_ground_truth.txt', 'data/meta.mat'
 
 
-# The header of MATLAB's files, whose version 7.3 is HDF5.
+# The header of MATLAB's files of version 7.3, which are HDF5.
 META_7_3 = b'MATLAB 7.3 MAT-file'.ljust(124) + b'\x00\x02IM'
 
 
@@ -207,33 +205,33 @@ def test_a_damaged_development_kit_is_refused(
 def test_a_gap_among_the_validation_images_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     fewer = archives._replace(validation=[image for image in archives.validation if '003' not in image[0]]).write()
     message = refusal(fewer, tmp_path / 'out')
-    assert 'ILSVRC2012_val_00000004.JPEG is where ILSVRC2012_val_00000003.JPEG should be' in message
+    assert 'ILSVRC2012_val_00000004.JPEG is in the place of ILSVRC2012_val_00000003.JPEG' in message
 
 
-def test_an_image_that_is_there_twice_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     images = archives.train['n01440764']
     name, _ = images[3]
-    # As `tar -r` adds another version of a file.
+    # As after `tar -r` with a file that is already in the archive.
     twice = archives._replace(train={**archives.train, 'n01440764': [*images, (name, images[4][1])]}).write()
     path = archives.folder / 'ILSVRC2012_img_train.tar'
     assert refusal(twice, tmp_path / 'out') == (
         f'--train={path}: {name} exists more than once among the images of n01440764: in {path}. Keep one, in a '
         'folder or an archive without the others.'
     )
-    # An archive beside what was unpacked of it.
+    # An archive beside its unpacked files.
     archives.write().extract(archives.folder)
     beside = archives.folder / 'train' / 'n01440764.tar'
     beside.write_bytes(imagenet_archives.tar([images[3]]))
     message = refusal(archives, tmp_path / 'out', train='train', validation='val')
     assert f'in {beside} and {archives.folder / "train" / "n01440764" / name}. Keep one' in message
-    # In another class it is another image.
+    # The same name in another class is another image.
     of_two = {'n01440764': [('1.JPEG', images[3][1])], 'n02123045': [('1.JPEG', images[4][1])]}
     of_two = {synset: [*archives.train[synset], *of_two.get(synset, [])] for synset in archives.train}
     archives._replace(train=of_two).write()
     assert 'has 26 images; 24 are expected' in refusal(archives, tmp_path / 'out')
 
 
-def test_what_is_not_there_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_missing_parts__are_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     for name in ('train', 'validation', 'validation_labels', 'synset_names'):
         message = refusal(archives, tmp_path / 'out', **{name: 'nowhere'})
         assert message.startswith(f'{archives.folder / "nowhere"}: ')
@@ -249,7 +247,7 @@ def test_remote_archives_are_refused(archives: Archives, tmp_path: pathlib.Path)
         imagenet.convert(source, str(tmp_path / 'out'), SHARDS, imagenet.IMAGES, convert_here, print)
 
 
-def test_files_that_are_no_images_are_named(archives: Archives, tmp_path: pathlib.Path) -> None:
+def test_files_that_are_not_images__are_named(archives: Archives, tmp_path: pathlib.Path) -> None:
     archives.extract(archives.folder)
     (archives.folder / 'train' / 'n01440764' / 'notes.txt').touch()
     (archives.folder / 'val' / '.DS_Store').touch()

@@ -43,12 +43,12 @@ def test_other_folders_are_refused(names: List[str], message: str, tmp_path: pat
         tar_files.find_shards(str(tmp_path), 'train')
 
 
-def test_records_are_looked_for_and_tar_shards_found(tar_dir: str) -> None:
+def test_find_shards_of_records__mentions_tar_shards(tar_dir: str) -> None:
     with pytest.raises(records.DataError, match='--data_format=tar reads'):
         records.find_shards(tar_dir, 'train')
 
 
-def test_emptiness_is_told(tmp_path: pathlib.Path) -> None:
+def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
     empty = write_tar(tmp_path / 'train-00000.tar', [])
     with pytest.raises(records.DataError, match='no records'):
         tar_files.check_not_empty([empty])
@@ -76,7 +76,7 @@ def test_shards_of_two_gibibytes_are_refused_by_run_and_audit(tar_dir: str, tmp_
     small, path = tar_files.find_shards(tar_dir, 'train')[0], str(tmp_path / 'train-00000.tar')
     shutil.copy(small, path)
     message = r'2,147,483,648 bytes, and the input pipeline reads shards of up to 2,147,483,647\.'
-    # The zeros at its end may be as many as one likes; they take no room on the disk.
+    # A shard may end in any number of zeros, and these take no disk space.
     os.truncate(path, (1 << 31) - 1)
     assert next(entries.of_tar(path, 11)).problem is None
     tar_files.check_not_empty([small, path])

@@ -1,4 +1,4 @@
-"""Tar shards: the input pipeline's reader and Python's give the same, which tarfile and webdataset give, too."""
+"""Tar shards of tarfile, webdataset and GNU tar, read by the input pipeline and in Python with equal results."""
 
 import io
 import os
@@ -23,12 +23,12 @@ from tests.support.photos import Photo
 from tests.support.tar_files import Files, write_tar
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
-# Too long for one field of a header, and, the second, for two.
+# Too long for one field of a header, and for two fields.
 FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
 
 
 class Reader:
-    """The reader of the input pipeline, built once."""
+    """The input pipeline's reader, built once."""
 
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
@@ -58,7 +58,7 @@ def reader() -> Iterator[Reader]:
 
 
 def expected(path: str) -> List[bytes]:
-    """What the reader should give, by Python's reader."""
+    """The samples that the input pipeline must yield, according to the Python reader."""
     with Shard(path) as shard:
         return [
             b'%020d' % sample.label + shard.read(sample.image.start, sample.image.size)
@@ -77,26 +77,26 @@ def bad(problem: Problem) -> bytes:
 
 
 def both(reader: Reader, path: str) -> List[bytes]:
-    """What both readers give."""
+    """The samples of the input pipeline, which must be those of the Python reader."""
     found = reader.read(path)
     assert found == expected(path)
     return found
 
 
 @pytest.mark.parametrize('tar_format', FORMATS)
-def test_samples_of_all_formats_of_names(reader: Reader, tar_format: int, tmp_path: pathlib.Path) -> None:
+def test_samples__in_all_formats_of_names(reader: Reader, tar_format: int, tmp_path: pathlib.Path) -> None:
     folders = FOLDERS[: 2 if tar_format == tarfile.USTAR_FORMAT else 3]
     images = [bytes([i]) * (600 * i + 1) for i in range(9)]
     files: List[Tuple[str, bytes]] = []
     for i, image in enumerate(images):
         key = f'{folders[i % len(folders)]}{i}'
         files += [(f'{key}.{["jpg", "JPEG", "png", "Ppm"][i % 4]}', image), (f'{key}.cls', b'%d\n' % i)][:: (-1) ** i]
-    # In pax, a time that is no whole number makes a header of its own for each file.
+    # In the pax format, a fractional time adds an extension header to each file.
     path = write_tar(tmp_path / 'a.tar', files, tar_format, mtime=1.5)
     assert both(reader, path) == [fine(i, image) for i, image in enumerate(images)]
 
 
-def test_what_webdataset_writes(reader: Reader, tmp_path: pathlib.Path, photos: List[Photo]) -> None:
+def test_samples__written_by_webdataset(reader: Reader, tmp_path: pathlib.Path, photos: List[Photo]) -> None:
     for name in ('a.tar', 'b.tar'):
         with webdataset.TarWriter(str(tmp_path / name), encoder=name == 'a.tar') as writer:
             for photo in photos:
@@ -106,7 +106,7 @@ def test_what_webdataset_writes(reader: Reader, tmp_path: pathlib.Path, photos: 
         assert both(reader, str(tmp_path / name)) == [fine(photo.label, photo.encoded) for photo in photos]
 
 
-def test_extra_files_and_folders_are_passed_over(reader: Reader, tmp_path: pathlib.Path) -> None:
+def test_extra_files_and_folders__are_ignored(reader: Reader, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
     with tarfile.open(str(path), 'w') as archive:
         for name, kind, content in (
@@ -142,7 +142,7 @@ def test_extra_files_and_folders_are_passed_over(reader: Reader, tmp_path: pathl
         ([('a.b/c', b'one')], Problem.FOREIGN),
     ],
 )
-def test_a_sample_that_cannot_be_used_is_in_its_place(
+def test_unusable_sample__has_its_position(
     reader: Reader, files: Files, problem: Problem, tmp_path: pathlib.Path
 ) -> None:
     around = [[(f'{key}.jpg', b'fine'), (f'{key}.cls', b'5')] for key in ('before', 'after')]
@@ -157,7 +157,7 @@ def test_links_and_devices_are_named(reader: Reader, kind: bytes, tmp_path: path
 
 
 def header(name: str, size_field: bytes, content: bytes = b'') -> bytes:
-    """A member whose header says its size in its own way."""
+    """A member with a given size field in its header."""
     block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT))
     block[124:136] = size_field
     block[148:156] = b' ' * 8
@@ -191,7 +191,7 @@ def test_sizes_in_octal_and_binary(reader: Reader, size_field: bytes, found: Any
     ]
 
 
-def test_a_size_in_a_pax_header_wins(reader: Reader, tmp_path: pathlib.Path) -> None:
+def test_pax_size__overrides_the_header(reader: Reader, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
     path.write_bytes(
         tarfile.TarInfo._create_pax_generic_header(  # type: ignore[attr-defined]
@@ -211,7 +211,7 @@ def pax(**said: str) -> bytes:
 @pytest.mark.parametrize(
     ('extension', 'name'),
     [
-        # What looks like a record within another is none, and what is no number says nothing.
+        # Text within a record is not a record, and a size that is not a number is ignored.
         (pax(comment='a\n14 path=9.jpg\n'), '1.jpg'),
         (pax(comment=' path=9.jpg\n'), '1.jpg'),
         (pax(size='  '), '1.jpg'),
@@ -219,9 +219,7 @@ def pax(**said: str) -> bytes:
         (pax(path='9.cls', comment='x', size='700').replace(b'path=9.cls', b'path=1.jpg'), '?'),
     ],
 )
-def test_pax_records_are_read_from_the_first_on(
-    reader: Reader, extension: bytes, name: str, tmp_path: pathlib.Path
-) -> None:
+def test_pax_records__are_parsed_in_order(reader: Reader, extension: bytes, name: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
     path.write_bytes(
         extension + header(name, b'%011o\0' % 700, b'x' * 700) + header('1.cls', b'%011o\0' % 1, b'3') + END
@@ -229,7 +227,7 @@ def test_pax_records_are_read_from_the_first_on(
     assert both(reader, str(path)) == [fine(3, b'x' * 700)]
 
 
-def test_a_shard_within_a_shard_is_content(reader: Reader, tmp_path: pathlib.Path) -> None:
+def test_shard_within_a_shard__is_content(reader: Reader, tmp_path: pathlib.Path) -> None:
     inner = write_tar(tmp_path / 'inner.tar', [('9.jpg', b'nine'), ('9.cls', b'9')], tarfile.PAX_FORMAT, mtime=0.5)
     content = pathlib.Path(inner).read_bytes()
     path = write_tar(tmp_path / 'a.tar', [('1.jpg', content), ('1.cls', b'1'), ('2.cls', b'2'), ('2.jpg', content)])
@@ -260,7 +258,7 @@ A, B = fine(1, b'a' * 700), fine(2, b'b' * 700)
         (11, [A, B]),
     ],
 )
-def test_a_truncated_shard_gives_what_is_whole(
+def test_truncated_shard__yields_its_complete_samples(
     reader: Reader, blocks: float, found: List[bytes], tmp_path: pathlib.Path
 ) -> None:
     path = tmp_path / 'a.tar'
@@ -268,8 +266,8 @@ def test_a_truncated_shard_gives_what_is_whole(
     assert both(reader, str(path)) == found
 
 
-def test_files_with_holes_are_foreign_and_what_follows_is_read(reader: Reader, tmp_path: pathlib.Path) -> None:
-    # A header has room for four pieces, and each block after it for 21: there are none, one and two of those.
+def test_sparse_files__are_foreign_and_skipped(reader: Reader, tmp_path: pathlib.Path) -> None:
+    # A header has room for four pieces, and each following block for 21: these files have none, one and two blocks.
     for name, pieces in (('1', 3), ('2', 20), ('3', 40)):
         with open(str(tmp_path / f'{name}.jpg'), 'wb') as file:
             for piece in range(pieces):
@@ -280,14 +278,14 @@ def test_files_with_holes_are_foreign_and_what_follows_is_read(reader: Reader, t
     (tmp_path / '4.cls').write_text('4')
     names = sorted(path.name for path in tmp_path.iterdir())
     path = str(tmp_path / 'a.tar')
-    # What is read tells holes, on a file system that does not, too.
+    # Holes are detected in the content, for file systems that do not report them.
     options = ['--format=gnu', '--sparse', '--hole-detection=raw']
     subprocess.run(['tar', *options, '-C', str(tmp_path), '-cf', path, *names], check=True)
     content = pathlib.Path(path).read_bytes()
     assert len(content) < 100_000 and content.count(b'ustar  \0') == 8
     each = [bad(Problem.NO_IMAGE), bad(Problem.FOREIGN)]
     assert both(reader, path) == [*each, *each, *each, fine(4, b'four')]
-    # Cut short where the pieces of the second are told.
+    # Truncated in the blocks of the second file's pieces.
     second = content.index(b'2.jpg')
     for blocks in (1, 1.5, 2):
         cut = tmp_path / 'cut.tar'
@@ -295,7 +293,7 @@ def test_files_with_holes_are_foreign_and_what_follows_is_read(reader: Reader, t
         assert both(reader, str(cut)) == [*each, bad(Problem.NO_IMAGE), bad(Problem.TRUNCATED)], blocks
 
 
-def test_damage_and_what_follows_the_end_are_told(reader: Reader, tmp_path: pathlib.Path) -> None:
+def test_damage_and_data_after_the_end__are_reported(reader: Reader, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
     content = bytearray(two_samples(tmp_path))
     path.write_bytes(content + content)
@@ -308,8 +306,8 @@ def test_damage_and_what_follows_the_end_are_told(reader: Reader, tmp_path: path
 
 
 @pytest.mark.slow
-def test_a_shard_of_small_images_takes_little_beside_itself(photos: List[Photo], tmp_path: pathlib.Path) -> None:
-    """All blocks of it may be headers, and half of them are."""
+def test_memory__of_a_shard_of_small_images(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    """All blocks of the shard may be headers, and half of them are."""
     files = [(f'{number:05d}.{end}', b'1') for number in range(15_000) for end in ('jpg', 'cls')]
     path = write_tar(tmp_path / 'a.tar', files)
     assert os.path.getsize(path) > 30_000_000
@@ -326,7 +324,7 @@ def test_a_shard_of_small_images_takes_little_beside_itself(photos: List[Photo],
         'print(peak_bytes() - before)\n'
     )
     done = subprocess.run([sys.executable, '-c', program, path], stdout=subprocess.PIPE, check=True, text=True)
-    # Twice the shard itself is part of it.
+    # This includes twice the shard itself.
     assert int(done.stdout) < 240_000_000
 
 
@@ -345,7 +343,7 @@ def test_ppm_images_are_decoded(head: bytes, photos: List[Photo]) -> None:
     height, width, _ = pixels.shape
     content = head % (width, height) + pixels.tobytes()
     np.testing.assert_array_equal(evaluate(decode_image(ppm.as_png(tf.constant(content)))), pixels)
-    # White space and digits as pixels are pixels.
+    # Pixels with the values of white space and digits.
     np.testing.assert_array_equal(
         evaluate(decode_image(ppm.as_png(tf.constant(b'P6 2 1 255\n \n9 \t5')))), [[[32, 10, 57], [32, 9, 53]]]
     )

@@ -36,7 +36,7 @@ def test_evaluation_reads_the_same_from_both_formats(config: Config, small_confi
     assert (last[1] != PADDING_LABEL).sum() == 36
 
 
-def test_hosts_read_shares_and_training_goes_round(config: Config) -> None:
+def test_hosts_read_shares_and_training_repeats(config: Config) -> None:
     shares = [labels_of(read(config, False, 64, context=Host(index, 2))) for index in range(2)]
     assert sum(label != PADDING_LABEL for share in shares for label in share) == 359
     one_epoch = dataclasses.replace(config, followup_shuffle_buffer_size=1, num_files_infeed=1)
@@ -56,7 +56,7 @@ SMALL = [
 
 
 def spoil(tar_dir: str, folder: pathlib.Path) -> str:
-    """The shards with one validation shard that is cut short within its last sample, and one without two labels."""
+    """The shards, with one validation shard truncated within its last sample, and two damaged labels in another."""
     shutil.copytree(tar_dir, str(folder))
     shards = tar_files.find_shards(str(folder), records.VALIDATION)
     with Shard(shards[0]) as shard:
@@ -72,15 +72,15 @@ def spoil(tar_dir: str, folder: pathlib.Path) -> str:
     return str(folder)
 
 
-def test_a_run_counts_and_names_what_it_skips_or_stops(
+def test_run__counts_and_names_skipped_samples_or_stops(
     tar_dir: str, one_layer: None, tmp_path: pathlib.Path, capsys: Any
 ) -> None:
     data_dir = spoil(tar_dir, tmp_path / 'data')
     flags = [*SMALL, f'--data_dir={data_dir}', f'--model_dir={tmp_path / "model"}', '--train_steps=2']
     assert main.main(['main', *flags]) == 2
     said = capsys.readouterr().err
-    assert '--max_bad_records=0 records may be skipped, and these cannot be used:' in said
-    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', said)
+    assert '--max_bad_records=0: more records than that cannot be used:' in said
+    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is truncated', said)
     assert re.search(r'validation-00001-of-00004.tar, record 3: \d{8}: no label: the file cls must hold', said)
     assert main.main(['main', *flags, '--max_bad_records=2']) == 2
     capsys.readouterr()
@@ -104,4 +104,4 @@ def test_preflight_reads_the_first_shards_and_finds_no_python_in_the_input(
     data_dir = spoil(tar_dir, tmp_path / 'data')
     assert preflight.main(['preflight', *flags, f'--data_dir={data_dir}']) == 1
     (error,) = json.loads(capsys.readouterr().out)['errors']
-    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is cut short', error)
+    assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is truncated', error)
