@@ -66,7 +66,7 @@ def tar_dir(good_dir: pathlib.Path, tmp_path_factory: Any) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def bad_tar_dir(pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
-    """Training files: one of good samples and samples with each problem, one that is not a tar file, a truncated one."""
+    """Training files: one of good samples and samples with each problem, one not a tar file, one truncated."""
     data_dir = tmp_path_factory.mktemp('tar') / 'bad'
     data_dir.mkdir()
     jpeg, ppm = pieces[0].encoded, ppm_of(pieces[1])

@@ -22,7 +22,7 @@ class Originals(NamedTuple):
 
 
 def cut_out(batch_images: int) -> Dict[str, Originals]:
-    """Images of both splits, of balanced classes, in batches of a size. They differ for as long as the photographs last."""
+    """Images of both splits, of balanced classes, in batches of a size; different until the photographs are used up."""
     photographs = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
     pieces = np.array(
         [

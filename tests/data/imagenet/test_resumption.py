@@ -102,9 +102,7 @@ def copy_tree(source: pathlib.Path, target: pathlib.Path) -> None:
     subprocess.run(['cp', '-r', str(source), str(target)], check=True)
 
 
-def test_missing_image__ends_the_conversion_and_keeps_finished_files(
-    archives: Archives, tmp_path: pathlib.Path
-) -> None:
+def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, tmp_path: pathlib.Path) -> None:
     archives.extract(archives.folder)
     name = archives.validation[0][0]
 

@@ -102,6 +102,6 @@ def test_preflight_reads_the_first_shards_and_finds_no_python_in_the_input(
     assert report['training']['files_per_host'] == [8, 8] and report['evaluation']['files_per_host'] == [4, 4]
 
     data_dir = spoil(tar_dir, tmp_path / 'data')
-    assert preflight.main(['preflight', *flags, f'--data_dir={data_dir}']) == 1
+    assert preflight.main(['preflight', *flags, f'--data_dir={data_dir}']) == 2
     (error,) = json.loads(capsys.readouterr().out)['errors']
     assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is truncated', error)
