@@ -162,7 +162,7 @@ def make(
             ]
             imagenet_shards.write_plan(work_dir, name, planned)
             sizes[name] = len(planned)
-    # The key in the report of a finished conversion.
+    # Boxes of other images. The key is part of `conversion.json`.
     counts['of no image here'] = sum(map(len, boxes.values()))
     class_names = ['background', *(names[synset] for synset in synsets)]
     return Plan(settings, sizes, class_names, dict(counts), foreign, bad_annotations)
