@@ -1,4 +1,4 @@
-"""Batch normalization: which moments normalize, and what becomes of the moving statistics."""
+"""Batch normalization with local, averaged or synchronized moments over the TPU cores."""
 
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -11,7 +11,7 @@ EPSILON = 1e-3
 
 
 def batch_norm_for(config: Config, is_training: bool) -> 'BatchNorm':
-    """The batch normalization of a run."""
+    """Makes the batch normalization that `--batch_norm` names."""
     return BatchNorm(
         is_training,
         config.batch_norm_decay,
@@ -22,7 +22,7 @@ def batch_norm_for(config: Config, is_training: bool) -> 'BatchNorm':
 
 
 def description(config: Config) -> str:
-    """Which batch normalization a run has, in words, with the sizes of what it is taken over."""
+    """The batch normalization of a run in words, with the number of images and cores of its moments."""
     images = config.train_batch_size // config.replicas
     if config.replicas == 1:
         return f'{config.batch_norm}: over the {images} images of a batch; there is one replica'
@@ -38,27 +38,27 @@ def description(config: Config) -> str:
 
 
 def _groups(config: Config) -> List[List[int]]:
-    """The cores whose moments are taken together, neighbours by number."""
+    """The groups of cores that share moments, of neighbouring numbers."""
     size = config.batch_norm_group_size or config.replicas
     return [list(range(first, first + size)) for first in range(0, config.replicas, size)]
 
 
 class BatchNorm:
-    """Batch normalization, with a shift, and with a scale for the networks that have one.
+    """Batch normalization with a shift, and with a scale if the network asks for one.
 
     Ioffe & Szegedy, "Batch Normalization", algorithm 1. Training normalizes with the moments of the batch, and
-    moves the moving mean and variance by (1 - decay) towards them (the variance with Bessel's correction);
-    otherwise the moving statistics normalize.
+    moves the moving mean and variance towards them by a fraction of 1 - decay (the variance with Bessel's correction).
+    Evaluation normalizes with the moving statistics.
 
     Args:
       is_training: normalize with the batch's moments.
       decay: decay per step of the moving statistics.
-      update_in_place: update the moving statistics whenever the layer runs; else their updates are put into
-        the collection UPDATE_OPS.
-      synchronized_over: groups of TPU cores, each a list of their numbers; the moments are those of what all cores of
-        a group hold. None: each core's own.
-      averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are means
-        over the group. The mean of the cores' variances lacks the variance of their means. None: each core's own.
+      update_in_place: update the moving statistics whenever the layer runs; False: add the updates to the collection
+        UPDATE_OPS.
+      synchronized_over: groups of TPU cores, each a list of core numbers; the moments are over the images of all cores
+        in a group. None: each core's own.
+      averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are
+        means over the group. The mean of the variances lacks the variance of the means. None: each core's own.
     """
 
     def __init__(
@@ -82,19 +82,20 @@ class BatchNorm:
         epsilon: float = EPSILON,
         moves_statistics: bool = True,
     ) -> tf.Tensor:
-        """Normalizes each channel; the dtype is kept, the moments are float32, or float64 of float64.
+        """Normalizes each channel.
+
+        The result has the dtype of the inputs. Moments are float32, or float64 for float64 inputs.
 
         Args:
           inputs: [batch, height, width, channels], float32, float64 or bfloat16.
-          scale_initializer: of the variable `gamma`, which multiplies what is normalized. None: there is none; the
-            next layer's weights make it superfluous if nothing but a ReLU is between.
-          epsilon: is added to the variance.
-          moves_statistics: False: in training, too, leave the moving statistics as they are, for what is computed a
-            second time.
+          scale_initializer: initializer of the variable `gamma`, which multiplies the normalized values. None: no
+            scale, which is redundant if only a ReLU comes before the next layer's weights.
+          epsilon: added to the variance.
+          moves_statistics: False: do not update the moving statistics in training, because this is a recomputation.
         """
         depth = [inputs.shape[-1]]
         with tf.compat.v1.variable_scope('BatchNorm'):
-            # The sums over a batch need float32, whatever the activations are.
+            # Sums over a batch need float32, even for bfloat16 activations.
             x = inputs if inputs.dtype == tf.float64 else tf.cast(inputs, tf.float32)
             gamma = tf.ones(depth, x.dtype)
             if scale_initializer is not None:
@@ -122,9 +123,9 @@ class BatchNorm:
     def _normalize(
         self, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, moving_mean: tf.Tensor, epsilon: float
     ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The normalized batch, and the mean and the unbiased variance for the moving statistics."""
+        """Normalizes a batch; returns it with the mean and the unbiased variance for the moving statistics."""
         if self._synchronized_over or x.dtype == tf.float64:
-            # The same for all cores of a group; without it, means far from 0 would cost the variance its digits.
+            # A shift by the moving mean keeps the variance exact for means far from 0. All cores of a group share it.
             shift = tf.stop_gradient(moving_mean)
             groups = self._synchronized_over or [[0]]
             outputs, mean, variance = _normalize_synchronized(x, gamma, beta, shift, groups, epsilon)
@@ -142,7 +143,7 @@ def _normalize_with(
     mean: tf.Tensor, variance: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float
 ) -> tf.Tensor:
     if x.dtype == tf.float64:
-        # TensorFlow's fused batch normalization has float32 alone.
+        # TensorFlow's fused batch normalization supports float32 only.
         return tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
     return tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, epsilon=epsilon, is_training=False)[0]
 
@@ -155,10 +156,10 @@ def _normalize_synchronized(
     groups: Sequence[Sequence[int]],
     epsilon: float,
 ) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Normalizes with the moments over a group of cores; one sum over the cores forward, and one backward.
+    """Normalizes with the moments of a group of cores: one all-reduce forward and one backward.
 
     Returns:
-      The normalized batch; the mean and the unbiased variance, which have no gradient.
+      The normalized batch, the mean, and the unbiased variance. Mean and variance have no gradient.
     """
     elements = int(x.shape.num_elements() // x.shape[-1])
     count = elements * len(groups[0])
@@ -167,19 +168,19 @@ def _normalize_synchronized(
     def normalize(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> Any:
         shifted = x - shift
         mean, mean_square = _mean_over(groups, _mean(shifted), _mean(tf.square(shifted)))
-        # Rounding may leave a constant channel just below 0.
+        # Rounding can make the variance of a constant channel slightly negative.
         variance = tf.maximum(mean_square - tf.square(mean), 0.0)
         inverse = tf.math.rsqrt(variance + epsilon)
         normalized = (shifted - mean) * inverse
 
         def gradient(d_outputs: tf.Tensor, *unused: Any) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            """Ioffe & Szegedy, section 3, with its sums over the group; TensorFlow's would be over all axes at once."""
+            """Ioffe & Szegedy, section 3, with its sums over the group, one axis at a time; see `_mean`."""
             d_mean, d_scale = _mean(d_outputs), _mean(d_outputs * normalized)
             group_mean, group_scale = _mean_over(groups, d_mean, d_scale)
             d_x = (d_outputs - group_mean - normalized * group_scale) * (gamma * inverse)
             return d_x, d_scale * elements, d_mean * elements
 
-        # Bessel's correction, of which a single value has none.
+        # Bessel's correction; a single value gets none.
         return (normalized * gamma + beta, mean + shift, variance * (count / max(count - 1, 1))), gradient
 
     return normalize(x, gamma, beta)
@@ -188,8 +189,8 @@ def _normalize_synchronized(
 def _mean(x: tf.Tensor) -> tf.Tensor:
     """The mean of each channel.
 
-    One axis is summed at a time. A CPU adds one value after the other, and over all three axes at once the rounding of
-    so many additions reaches 1e-4 of the mean, as it does in TensorFlow's fused batch normalization.
+    Sums one axis at a time. A CPU adds sequentially: over all three axes at once, rounding errors reach 1e-4 of the
+    mean, as they do in TensorFlow's fused batch normalization.
     """
     count = int(x.shape.num_elements() // x.shape[-1])
     for _ in range(3):
@@ -198,7 +199,7 @@ def _mean(x: tf.Tensor) -> tf.Tensor:
 
 
 def _mean_over(groups: Sequence[Sequence[int]], *tensors: tf.Tensor) -> List[tf.Tensor]:
-    """Means over each group of cores, by a single sum over the cores."""
+    """Means of tensors over each group of cores, by one all-reduce."""
     if len(groups[0]) == 1:
         return list(tensors)
     return tf.unstack(tpu_ops.cross_replica_sum(tf.stack(tensors), groups) / len(groups[0]))

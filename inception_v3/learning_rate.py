@@ -1,4 +1,4 @@
-"""The learning rate: its decay, and a warm-up for large batches."""
+"""The learning rate: decay schedules, and a warm-up for large batches."""
 
 import math
 from typing import Any, Callable, NamedTuple
@@ -7,17 +7,17 @@ import tensorflow as tf
 
 from inception_v3.config import Config
 
-# The learning rate is given for batches of this size, and grows in proportion to the batch:
+# `--learning_rate` is for batches of this size; the rate is proportional to the batch size:
 # Goyal et al., "Accurate, Large Minibatch SGD", section 2.1.
 REFERENCE_BATCH_SIZE = 256
-# The rate never falls below this fraction of the base rate.
+# The lower limit of the rate, as a fraction of the base rate.
 FLOOR = 0.0001
-# The fraction of the rate at which a warm-up starts.
+# The rate at the start of a warm-up, as a fraction of the rate at its end.
 COLD_FRACTION = 0.1
 
 
 class _Arithmetic(NamedTuple):
-    """What is done alike to numbers and to tensors."""
+    """The operations that exist for both numbers and tensors."""
 
     whole: Callable[[Any], Any]
     real: Callable[[Any], Any]
@@ -49,23 +49,23 @@ def learning_rate(step: Any, config: Config) -> Any:
     A warm-up replaces its first epochs. Let adj = base * decay ^ ((warmup + cold) / decay_epochs), the plain
     rate where the warm-up is meant to end, and e = floor(step / E). The rate is 0.1 adj while e < cold; then, while
     e < warmup + cold + decay_epochs, it is 0.1 adj + (e - (cold - 1)) * 0.9 adj / (warmup + decay_epochs - 1).
-    This passes adj in its last but one epoch and ends a step above it: at the defaults and a batch of 1,024 it is
-    0.548 in epoch 10, 0.603 in epoch 11, and plain, 0.515, from epoch 12. Published results were made so.
+    This overshoots: the last epoch of the warm-up is above adj. At the defaults and a batch of 1,024 the rate is 0.548
+    in epoch 10, 0.603 in epoch 11, and the plain rate of 0.515 from epoch 12. Published results use this formula.
 
-    The step schedule is base * decay ^ n in and after the n-th of `step_epochs`. The cosine schedule is
-    base / 2 * (1 + cos(pi * t)), t being the part that is done of the steps up to `train_steps` (Loshchilov & Hutter,
-    "SGDR", equation 5, without restarts). The warm-up of both is gradual, as in Goyal et al., section 2.2, but from
-    0 on, not from the rate of one worker: in the first W = floor(warmup * E) steps the rate rises in equal parts,
-    base * (step + 1) / W; the cosine begins after it.
+    The step schedule is base * decay ^ n from the n-th of `step_epochs` on. The cosine schedule is
+    base / 2 * (1 + cos(pi * t)), where t is the fraction of `train_steps` that is done (Loshchilov & Hutter, "SGDR",
+    equation 5, without restarts). Both warm up gradually, as in Goyal et al., section 2.2, but from 0 instead of the
+    rate of one worker: in the first W = floor(warmup * E) steps the rate is base * (step + 1) / W. The cosine begins
+    after the warm-up.
 
-    None falls below 0.0001 base.
+    The rate never falls below 0.0001 * base.
 
     Args:
-      step: the global step, from 0: a whole number, or an integer tensor of any shape.
+      step: the global step, from 0: a Python int, or an integer tensor of any shape.
       config: the schedule, the batch size and the number of training images.
 
     Returns:
-      The rate, as a float for a number and as a float32 tensor for a tensor.
+      The rate: a float for an int, a float32 tensor for a tensor.
     """
     on = _TENSORS if isinstance(step, (tf.Tensor, tf.Variable)) else _NUMBERS
     schedule = {'exponential': _exponential, 'step': _step, 'cosine': _cosine}[config.schedule]
@@ -73,7 +73,7 @@ def learning_rate(step: Any, config: Config) -> Any:
     return on.maximum(schedule(on.whole(step), base, config, on), FLOOR * base)
 
 
-# Whole numbers throughout, so that a decay comes at its very step: a float32 step / E can miss it.
+# Integer arithmetic finds the exact step of a decay: a float32 step / E can miss it.
 
 
 def _exponential(step: Any, base: float, config: Config, on: _Arithmetic) -> Any:
@@ -109,6 +109,6 @@ def _rising_steps(config: Config) -> int:
 
 
 def _after_rising(step: Any, base: float, rate: Any, config: Config, on: _Arithmetic) -> Any:
-    """The warm-up of all schedules but the documented one."""
+    """Applies the warm-up of the step and cosine schedules to a rate."""
     rising = _rising_steps(config)
     return on.choose(step < rising, base * on.real(step + 1) / rising, rate) if rising else rate

@@ -1,10 +1,10 @@
-"""What an evaluation measures, over images that count and padding that does not."""
+"""The metrics of an evaluation, which ignore padding."""
 
 from typing import Any, Dict, Sequence, Tuple
 
 import tensorflow as tf
 
-# The label of an example that only fills a batch up: it has no weight in any metric.
+# The label of an example that fills up the last batch; all metrics ignore it.
 PADDING_LABEL = -1
 
 Metric = Tuple[tf.Tensor, tf.Operation]
@@ -53,26 +53,25 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
 
 
 def names_of(classes: tf.Tensor, class_names: Sequence[str], num_classes: int) -> tf.Tensor:
-    """The names of classes, in UTF-8.
+    """Looks up the names of classes, in UTF-8.
 
     Args:
       classes: int32 or int64, of any shape.
-      class_names: by label.
-      num_classes: of the network, which may have more classes than the data set; those have no name.
+      class_names: the names by label.
+      num_classes: the classes of the network; those beyond the data set's have an empty name.
 
     Returns:
-      strings of the same shape.
+      A string tensor of the same shape.
     """
-    # A name that was a folder's may have bytes that are no text; they stay what they are.
+    # A folder's name may not be valid UTF-8; its bytes are kept.
     encoded = [name.encode('utf-8', 'surrogateescape') for name in class_names]
     return tf.gather(tf.constant([*encoded, *[b''] * (num_classes - len(encoded))]), classes)
 
 
 def print_predictions(labels: tf.Tensor, logits: tf.Tensor, class_names: Sequence[str]) -> tf.Operation:
-    """Prints a line per image: its label, and the five likeliest classes with their probabilities.
+    """Prints a line per image: its label, and the five most likely classes with their probabilities.
 
-    A class that has a name has it in brackets behind its number. On a TPU the lines are in the log of the TPU's host,
-    which is where metrics are computed.
+    The name of a class follows its number in brackets. A TPU's host computes the metrics, so its log has the lines.
     """
     num_classes = int(logits.shape[1])
     probabilities, classes = tf.nn.top_k(tf.nn.softmax(logits), k=min(5, num_classes))

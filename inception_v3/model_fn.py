@@ -1,4 +1,4 @@
-"""What one step is: network, loss, optimizer, averages."""
+"""The model function of TPUEstimator: network, loss, optimizer and averages of one step."""
 
 from typing import Any, Dict, Optional, Sequence, Tuple
 
@@ -30,13 +30,13 @@ def inception_model_fn(
 
     Args:
       features: a batch of what the input pipeline sends; for prediction, images as `infeed.received` returns them.
-      labels: int32 [batch]; `metrics.PADDING_LABEL` for padding in evaluation; None for prediction.
+      labels: int32 [batch], in evaluation `metrics.PADDING_LABEL` for padding; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
-      params: `config` is the run's `Config`; `class_names`, if there, the names by label.
+      params: `config` is the run's `Config`; `class_names`, optional, are the names of the classes by label.
     """
     config: Config = params['config']
     class_names: Sequence[str] = params.get('class_names', ())
-    # Resource variables are read when the graph says so, on a CPU as on a TPU.
+    # Resource variables have a defined order of reads and writes, on a CPU as on a TPU.
     scope = tf.compat.v1.get_variable_scope()
     with tf.compat.v1.variable_scope(scope, use_resource=True, custom_getter=seeding.variable_getter(config)):
         images = infeed.received(features, config.transpose_enabled and mode != _PREDICT, config)
@@ -50,7 +50,7 @@ def inception_model_fn(
 
 def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     is_training = mode == _TRAIN
-    # What is exported runs in float32, wherever that is.
+    # An exported model runs in float32 on any device.
     bfloat16 = config.precision == 'bfloat16' and mode != _PREDICT
     dtype = tf.bfloat16 if bfloat16 else tf.float32
     options = {
@@ -81,13 +81,13 @@ def total_loss(
 ) -> tf.Tensor:
     """The training loss, a float32 scalar.
 
-    Mean softmax cross-entropy with labels smoothed by `label_smoothing` (0.1), plus 0.4 times the same of the auxiliary
-    logits, plus `weight_decay` (4e-5) times half the sum of squares of the weights of convolutions: the collection
-    WEIGHTS, which has neither biases nor batch normalization's variables.
+    Mean softmax cross-entropy with labels smoothed by `label_smoothing` (0.1), plus 0.4 times the same for the
+    auxiliary logits, plus `weight_decay` (4e-5) times half the sum of squares of the weights in the collection WEIGHTS:
+    those of convolutions and dense layers, without biases and batch normalization.
 
     Args:
       logits: float32 [batch, num_classes].
-      auxiliary_logits: the same of the auxiliary head, or None.
+      auxiliary_logits: those of the auxiliary head, of the same shape, or None.
       labels: int32 [batch].
       config: of the run.
     """
@@ -100,7 +100,7 @@ def total_loss(
     if auxiliary_logits is not None:
         loss += AUXILIARY_WEIGHT * cross_entropy(auxiliary_logits)
     weights = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)
-    # One sum of a stack: the order in which add_n sums varies, and its last bits with it.
+    # Not add_n: its order of additions varies, and with it the last bits of the sum.
     return loss + config.weight_decay * tf.reduce_sum(tf.stack([tf.nn.l2_loss(weight) for weight in weights]))
 
 
@@ -117,7 +117,7 @@ def _training(
         train_op = optimizer.minimize(loss, global_step, aggregation_method=seeding.aggregation_method(config))
     if config.moving_average:
         with tf.control_dependencies([train_op]):
-            # Read here: a variable that is no resource would give what it was at any moment of the step.
+            # Read after the step: the number of steps done, this one included.
             train_op = moving_average.update_averages(config, global_step.read_value())
     return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
         _TRAIN,
@@ -136,8 +136,8 @@ def _evaluation(
                 labels = tf.identity(labels)
         return metrics.evaluation_metrics(labels, logits)
 
-    # TPUEstimator wants a loss, and averages it over steps, padding and all. cross_entropy is the true one, and the one
-    # that is written.
+    # TPUEstimator needs a loss and averages it over steps, padding included. The metric `cross_entropy`, without
+    # padding, is the one that is recorded.
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.maximum(labels, 0), logits=logits))
     return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
         tf.estimator.ModeKeys.EVAL, loss=loss, eval_metrics=(metric_fn, [labels, logits])
@@ -150,7 +150,7 @@ def _prediction(
     predictions = {'classes': tf.argmax(logits, axis=1), 'probabilities': tf.nn.softmax(logits)}
     outputs = dict(predictions)
     if class_names:
-        # An output only: what is predicted on a TPU leaves it as numbers.
+        # Only an export output: a TPU returns numbers alone.
         outputs['class_names'] = metrics.names_of(predictions['classes'], class_names, config.num_classes)
 
     def scaffold_fn() -> tf.compat.v1.train.Scaffold:

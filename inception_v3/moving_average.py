@@ -1,4 +1,4 @@
-"""Exponential moving averages of the weights: kept in training, used in evaluation and export."""
+"""Exponential moving averages of the weights: updated in training, used in evaluation and export."""
 
 import collections
 from typing import Any, Optional
@@ -10,15 +10,15 @@ from inception_v3.model_dir.checkpoints import check_holds_averages
 
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
-    """Moves the averages towards the weights: average -= (1 - d) * (average - weight).
+    """Updates the averages: average -= (1 - d) * (average - weight).
 
-    d is min(moving_average_decay, (1 + step) / (10 + step)), so that early averages follow the fast changes of
-    early training. The averages are of the trainable variables and whatever is in the collection
-    MOVING_AVERAGE_VARIABLES: not of batch normalization's mean and variance, which are averages already. They
-    are stored under the variable's name and `/ExponentialMovingAverage`.
+    d is min(moving_average_decay, (1 + step) / (10 + step)), so that averages follow the fast changes of early
+    training. Averaged are the trainable variables and the collection MOVING_AVERAGE_VARIABLES, but not the moving mean
+    and variance of batch normalization, which are averages already. An average is stored under the variable's name
+    plus `/ExponentialMovingAverage`.
 
     Args:
-      config: gives the decay.
+      config: of the run.
       global_step: the number of steps done, this one included.
     """
     averages = tf.train.ExponentialMovingAverage(config.moving_average_decay, num_updates=global_step)
@@ -27,17 +27,17 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
 
 
 def averaging_saver() -> tf.compat.v1.train.Saver:
-    """A saver that restores the variables of the graph: the averaged ones from their averages."""
-    # The decay plays no part in the names, which are all that this is for.
+    """A saver that restores the variables of the graph, from their averages where they have one."""
+    # Only the names are needed; they do not depend on the decay.
     averages = tf.train.ExponentialMovingAverage(decay=0.0)
     return tf.compat.v1.train.Saver(averages.variables_to_restore())
 
 
 class LoadEMAHook(tf.estimator.SessionRunHook):
-    """Puts the averages of one checkpoint in place of the weights, before an evaluation's first step.
+    """Replaces the weights by the averages of one checkpoint, before the first step of an evaluation.
 
     Args:
-      checkpoint: the path of the checkpoint that is evaluated: not whichever is the newest by then.
+      checkpoint: the path of the evaluated checkpoint, which need not be the newest.
     """
 
     def __init__(self, checkpoint: str):
@@ -45,7 +45,7 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
         self._saver: Optional[tf.compat.v1.train.Saver] = None
 
     def begin(self) -> None:
-        """Adds the restoring operations to the graph.
+        """Adds the restore operations to the graph.
 
         Raises:
           CheckpointError: the checkpoint holds no averages.

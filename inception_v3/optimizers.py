@@ -14,10 +14,10 @@ RMSPROP_EPSILON = 1.0
 
 
 def make_optimizer(learning_rate: Any, config: Config) -> tf.compat.v1.train.Optimizer:
-    """The optimizer of a run; on a TPU it averages the gradients over the cores.
+    """Makes the optimizer of a run; on a TPU, CrossShardOptimizer averages the gradients over the cores.
 
     Args:
-      learning_rate: float scalar, or tensor.
+      learning_rate: a float or a scalar tensor.
       config: names the optimizer.
     """
     optimizer = {
@@ -27,5 +27,5 @@ def make_optimizer(learning_rate: Any, config: Config) -> tf.compat.v1.train.Opt
             learning_rate, RMSPROP_DECAY, RMSPROP_MOMENTUM, RMSPROP_EPSILON
         ),
     }[config.optimizer]()
-    # Without a TPU the wrapper builds and then fails: its sum over the cores has no kernel elsewhere.
+    # Only on a TPU: the all-reduce has no kernel for other devices.
     return tf.compat.v1.tpu.CrossShardOptimizer(optimizer) if config.use_tpu else optimizer

@@ -1,4 +1,4 @@
-"""What follows from `--seed` besides the data: initial weights, dropout, and an arithmetic that repeats itself."""
+"""The effects of `--seed` besides the data: initial weights, dropout, and repeatable arithmetic."""
 
 import zlib
 from typing import Any, Callable
@@ -11,34 +11,34 @@ from inception_v3.networks import layers
 
 
 def session_config(config: Config) -> tf.compat.v1.ConfigProto:
-    """How the sessions of a run compute."""
+    """The configuration of a run's TensorFlow sessions."""
     session = tf.compat.v1.ConfigProto(
         allow_soft_placement=True,
         log_device_placement=config.log_device_placement,
         intra_op_parallelism_threads=config.intra_op_threads,
     )
     if config.seed is not None:
-        # It makes one AddN of several additions, which begins with whichever of its terms it may overwrite.
+        # This optimization merges additions into one AddN, whose order of additions varies.
         rewriting = session.graph_options.rewrite_options
         rewriting.arithmetic_optimization = rewriting.OFF
     return session
 
 
 def aggregation_method(config: Config) -> int:
-    """How gradients that meet are added up: in a fixed order, if there is a seed, which AddN has for two terms only."""
+    """The method that sums the gradients of one variable: with a seed, one that adds in a fixed order, unlike AddN."""
     methods = tf.AggregationMethod
     return methods.ADD_N if config.seed is None else methods.EXPERIMENTAL_TREE
 
 
 def _number_for(name: str, config: Config) -> int:
-    """A number below 2 ** 31 for a purpose, from the seed."""
+    """A number below 2 ** 31 that follows from the seed and a name."""
     return zlib.crc32(f'{config.seed} {name}'.encode()) >> 1
 
 
 def variable_getter(config: Config) -> Callable:
-    """A custom getter for `tf.compat.v1.variable_scope`: initial values follow from the seed and a variable's name.
+    """A custom getter for `tf.compat.v1.variable_scope` that derives initial values from the seed and the variable's name.
 
-    They do not follow from the rest of the graph, as TensorFlow's do.
+    TensorFlow's own depend on the rest of the graph, too.
     """
 
     def get(getter: Callable, name: str, *arguments: Any, initializer: Any = None, **options: Any) -> tf.Variable:
@@ -51,7 +51,7 @@ def variable_getter(config: Config) -> Callable:
 
 
 def dropout_for(config: Config) -> layers.Dropout:
-    """The dropout of a run: what it zeroes follows from seed, step and an image's place in the batch of all cores."""
+    """The dropout of a run; with a seed, its mask depends on seed, step and the image's position in the global batch."""
     if config.seed is None:
         return layers.dropout
 

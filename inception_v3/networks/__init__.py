@@ -1,1 +1,1 @@
-"""The networks: one file each, reading like its paper's table, and the layers they share."""
+"""The networks, one file per paper, and the layers that they share."""

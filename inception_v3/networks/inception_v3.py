@@ -37,7 +37,7 @@ class AveragePool(NamedTuple):
 
 
 class Fork(NamedTuple):
-    """Convolutions of the same input, side by side; their channels are concatenated."""
+    """Parallel convolutions of one input; their channels are concatenated."""
 
     convs: Sequence[Conv]
 
@@ -46,13 +46,13 @@ Branch = Sequence[Union[Conv, MaxPool, AveragePool, Fork]]
 
 
 class Mixed(NamedTuple):
-    """Branches of the same input, side by side; their channels are concatenated."""
+    """Parallel branches of one input; their channels are concatenated."""
 
     scope: str
     branches: Sequence[Branch]
 
 
-# Input 299 x 299 x 3; after each line, the size of its result.
+# Input 299 x 299 x 3; each comment gives the output size.
 STEM: Branch = (
     Conv('1a', 32, (3, 3), stride=2, padding='VALID'),  # 149 x 149 x 32
     Conv('2a', 32, (3, 3), padding='VALID'),  # 147 x 147 x 32
@@ -65,7 +65,7 @@ STEM: Branch = (
 
 
 def _factorized_5x5(scope: str, pool_depth: int, names_5x5: Sequence[str] = ('', '')) -> Mixed:
-    """Figure 5: the 5 x 5 convolution, and in a third branch two 3 x 3 in its place."""
+    """Figure 5: a branch with a 5 x 5 convolution, and one with two 3 x 3 convolutions instead."""
     return Mixed(
         scope,
         (
@@ -78,7 +78,7 @@ def _factorized_5x5(scope: str, pool_depth: int, names_5x5: Sequence[str] = ('',
 
 
 def _factorized_7x7(scope: str, depth: int) -> Mixed:
-    """Figure 6: n x n convolutions as 1 x n and n x 1, with n = 7."""
+    """Figure 6: n x n convolutions factorized into 1 x n and n x 1, with n = 7."""
     return Mixed(
         scope,
         (
@@ -97,7 +97,7 @@ def _factorized_7x7(scope: str, depth: int) -> Mixed:
 
 
 def _expanded(scope: str, place_3x1: str) -> Mixed:
-    """Figure 7: 3 x 3 convolutions as 1 x 3 and 3 x 1 side by side, for many channels on the coarsest grid."""
+    """Figure 7: 3 x 3 convolutions as parallel 1 x 3 and 3 x 1, for many channels on the coarsest grid."""
     return Mixed(
         scope,
         (
@@ -115,12 +115,12 @@ def _expanded(scope: str, place_3x1: str) -> Mixed:
 
 MIXED_35 = (
     _factorized_5x5('Mixed_5b', pool_depth=32),  # 35 x 35 x 256
-    # The published checkpoints carry these two names, which break the pattern.
+    # TF-Slim's names of these two convolutions do not follow the pattern.
     _factorized_5x5('Mixed_5c', pool_depth=64, names_5x5=('Conv2d_0b_1x1', 'Conv_1_0c_5x5')),  # 35 x 35 x 288
     _factorized_5x5('Mixed_5d', pool_depth=64),  # 35 x 35 x 288
 )
 MIXED_17 = (
-    # Figure 10: a smaller grid without a bottleneck, by convolution and pooling side by side.
+    # Figure 10: reduces the grid by parallel convolution and pooling, without a bottleneck.
     Mixed(
         'Mixed_6a',  # 17 x 17 x 768
         (
@@ -158,7 +158,7 @@ MIXED_8 = (
 
 
 class _Builder:
-    """Builds the table's rows with the convolution and the normalization that it is given."""
+    """Builds the rows of the tables above with a given convolution and normalization."""
 
     def __init__(self, conv: layers.Conv, norm: layers.Norm, depth_multiplier: float):
         self._conv = conv
@@ -218,13 +218,13 @@ def inception_v3(
       images: [batch, height, width, 3], float32 or bfloat16, at least 75 x 75 pixels, 107 x 107 with the
         auxiliary head, whose 5 x 5 pooling needs them.
       num_classes: classes, background included.
-      is_training: with dropout. Whether normalization uses the batch's moments is for `norm` to know.
+      is_training: apply dropout. `norm` itself decides whether to use the moments of the batch.
       conv: the convolution, like `layers.conv2d`.
-      norm: the normalization, from activations to activations.
+      norm: the normalization, like `batch_norm.BatchNorm`.
       dropout: the dropout, like `layers.dropout`.
-      depth_multiplier: factor on the channels of every layer, of which at least 16 remain.
-      auxiliary_head: build the auxiliary classifier, too.
-      dropout_keep: probability that a value passes the dropout before the logits.
+      depth_multiplier: factor on the channels of every layer; at least 16 remain.
+      auxiliary_head: build the auxiliary classifier.
+      dropout_keep: probability that dropout keeps a value, before the logits.
 
     Returns:
       The logits, and the auxiliary logits or None: [batch, num_classes], of the images' dtype.
@@ -238,7 +238,7 @@ def inception_v3(
         net = builder.mixed(net, MIXED_8)
         with tf.compat.v1.variable_scope('Logits'):
             net = layers.average_pool(net, _at_most(net, 8), stride=1, padding='VALID')
-            # Of an input above 299 pixels, the window leaves more than one position.
+            # For inputs above 299 pixels, pooling leaves more than one position.
             net = tf.reduce_mean(net, [1, 2], keepdims=True)
             net = dropout(net, dropout_keep, is_training)
             logits = builder.logits(net, 'Conv2d_1c_1x1', num_classes, layers.HE_INITIALIZER)
@@ -250,12 +250,12 @@ def _auxiliary_head(builder: _Builder, net: tf.Tensor, num_classes: int) -> tf.T
     with tf.compat.v1.variable_scope('AuxLogits'):
         net = layers.average_pool(net, (5, 5), stride=3, padding='VALID')
         net = builder.conv(net, Conv('1b', 128, (1, 1)))
-        # 5 x 5 at 299 pixels: the whole of what a smaller input leaves.
+        # 5 x 5 at 299 pixels; a smaller input leaves a smaller map.
         net = builder.conv(net, Conv('2a', 768, _at_most(net, 5), padding='VALID'), _AUXILIARY_INITIALIZER)
         net = tf.reduce_mean(net, [1, 2], keepdims=True)
         return builder.logits(net, 'Conv2d_2b_1x1', num_classes, _AUXILIARY_LOGITS_INITIALIZER)
 
 
 def _at_most(net: tf.Tensor, size: int) -> Tuple[int, int]:
-    """A window of size x size, or as much of it as the map has."""
+    """A window of size x size, limited to the size of the map."""
     return min(size, int(net.shape[1])), min(size, int(net.shape[2]))

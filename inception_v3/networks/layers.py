@@ -1,18 +1,18 @@
-"""The layers that networks are made of."""
+"""The layers that the networks share."""
 
 import functools
 from typing import Any, Callable, Tuple
 
 import tensorflow as tf
 
-# Tensors in, tensors out: what networks take their normalization, convolution and dropout as. What a network may tell
-# its normalization besides is in `batch_norm.BatchNorm.__call__`.
+# The normalization and the convolution that a network is given. `batch_norm.BatchNorm.__call__` has the arguments of
+# the normalization, `conv2d` those of the convolution.
 Norm = Callable[..., tf.Tensor]
 Conv = Callable[..., tf.Tensor]
-# Tensor, probability that a value is kept, and whether this is training, in; tensor out.
+# Arguments: tensor, probability that a value is kept, whether this is training. Returns a tensor.
 Dropout = Callable[[tf.Tensor, float, bool], tf.Tensor]
 
-# A depth multiplier leaves so many channels.
+# The least number of channels after a depth multiplier.
 MIN_DEPTH = 16
 
 # He et al., "Delving Deep into Rectifiers", equation 10.
@@ -28,17 +28,17 @@ def conv2d(
     initializer: Any = HE_INITIALIZER,
     in_float32: bool = False,
 ) -> tf.Tensor:
-    """A convolution without bias; its variable is `weights`, and is in the collection WEIGHTS, which decays.
+    """A convolution without bias. Its variable `weights` is in the collection WEIGHTS, which has weight decay.
 
     Args:
       inputs: [batch, height, width, channels], float32 or bfloat16.
-      depth: channels of the result.
+      depth: number of output channels.
       kernel: height and width of the window.
       stride: step of the window, in both directions.
       padding: 'SAME' or 'VALID'.
-      initializer: of the weights.
-      in_float32: multiply and sum in float32 what the inputs' dtype holds of inputs and weights, for devices that
-        have no convolution in bfloat16. A TPU sums bfloat16 products in float32, too.
+      initializer: initializer of the weights.
+      in_float32: round inputs and weights to the inputs' dtype, but multiply and sum in float32, for devices without
+        a bfloat16 convolution. A TPU also sums bfloat16 products in float32.
 
     Returns:
       [batch, new height, new width, depth], of the inputs' dtype.
@@ -54,19 +54,19 @@ def conv2d(
 
 
 def conv_for(dtype: tf.DType, on_tpu: bool) -> Conv:
-    """The convolution for activations of a dtype on a device: CPUs have none in bfloat16."""
+    """The convolution for a dtype and a device: CPUs have no bfloat16 convolution."""
     return functools.partial(conv2d, in_float32=dtype == tf.bfloat16 and not on_tpu)
 
 
 def scaled_depth(depth: int, multiplier: float) -> int:
-    """The channels of a layer that has `depth` of them in the paper: so many times as many, and at least 16."""
+    """`depth`, a number of channels in the paper, times the depth multiplier; at least 16."""
     return max(int(depth * multiplier), MIN_DEPTH)
 
 
 def padded(inputs: tf.Tensor, window: int, value: float = 0.0) -> tf.Tensor:
-    """Images with as much space on both sides as keeps an odd window's centre on each of their pixels.
+    """Pads images on all sides, so that the centre of an odd window can lie on every pixel.
 
-    With padding='SAME', a step of 2 would have the window of an even image begin one pixel further on.
+    padding='SAME' differs: for a stride of 2 and an even size, its windows start one pixel later.
     """
     side = (window - 1) // 2
     if side == 0:
@@ -86,11 +86,11 @@ def max_pool(inputs: tf.Tensor, window: int, stride: int, padding: str) -> tf.Te
 
 
 def average_pool(inputs: tf.Tensor, window: Tuple[int, int], stride: int, padding: str) -> tf.Tensor:
-    """The mean of each window, computed in float32; at a border, of what lies inside the image."""
+    """The mean of each window, computed in float32; at a border, of the pixels inside the image."""
     outputs = tf.nn.avg_pool2d(tf.cast(inputs, tf.float32), window, stride, padding)
     return tf.cast(outputs, inputs.dtype)
 
 
 def dropout(inputs: tf.Tensor, keep: float, is_training: bool) -> tf.Tensor:
-    """In training, zeroes each value with probability 1 - keep and scales the others by 1 / keep."""
+    """In training, zeroes each value with probability 1 - keep and scales the rest by 1 / keep."""
     return tf.nn.dropout(inputs, rate=1 - keep) if is_training else inputs

@@ -1,8 +1,8 @@
 """ResNet-50, version 1.5.
 
 He, Zhang, Ren & Sun, "Deep Residual Learning for Image Recognition", table 1 and figure 5, with the stride of a stage's
-first block in its 3 x 3 convolution in place of the first 1 x 1, as Goyal et al., "Accurate, Large Minibatch SGD",
-section 5.1, have it: no pixel is passed over unseen.
+first block in its 3 x 3 convolution instead of its first 1 x 1, as in Goyal et al., "Accurate, Large Minibatch SGD",
+section 5.1, so that no pixel is skipped.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from inception_v3.networks import layers
 
-# A block's last convolution has so many times the channels of its others.
+# The last convolution of a block has this many times the channels of the others.
 EXPANSION = 4
 BATCH_NORM_EPSILON = 1e-5
 
@@ -20,14 +20,14 @@ _LOGITS_INITIALIZER = tf.compat.v1.random_normal_initializer(stddev=0.01)
 
 
 class Stage(NamedTuple):
-    """Blocks of the same size; the first has the stride."""
+    """Blocks of the same size; the stride is that of the first."""
 
     blocks: int
     depth: int
     stride: int
 
 
-# Input 224 x 224 x 3, 56 x 56 x 64 after the stem; after each line, the size of its result.
+# Input 224 x 224 x 3, 56 x 56 x 64 after the stem; each comment gives the output size.
 STAGES = (
     Stage(3, 64, stride=1),  # 56 x 56 x 256
     Stage(4, 128, stride=2),  # 28 x 28 x 512
@@ -37,7 +37,7 @@ STAGES = (
 
 
 class _Builder:
-    """Builds the table's rows with the convolution and the normalization that it is given."""
+    """Builds the rows of the table above with a given convolution and normalization."""
 
     def __init__(self, conv: layers.Conv, norm: layers.Norm, depth_multiplier: float, zero_init_last_scale: bool):
         self._conv = conv
@@ -56,7 +56,7 @@ class _Builder:
             return self._norm(net, scale_initializer, BATCH_NORM_EPSILON)
 
     def block(self, net: tf.Tensor, depth: int, stride: int, is_first: bool) -> tf.Tensor:
-        """Figure 5, right; the first block of a stage changes the size of what passes it by, too."""
+        """Figure 5, right. The first block of a stage has a convolution in its shortcut, which changes the size."""
         shortcut = self.conv('shortcut', net, depth * EXPANSION, 1, stride) if is_first else net
         net = tf.nn.relu(self.conv('conv_1', net, depth, 1))
         net = tf.nn.relu(self.conv('conv_2', net, depth, 3, stride))
@@ -78,12 +78,12 @@ def resnet50(
     Args:
       images: [batch, height, width, 3], float32 or bfloat16, at least 32 x 32 pixels.
       num_classes: classes, background included.
-      is_training: makes no difference but to `norm`, which knows it.
+      is_training: not used; `norm` itself decides whether to use the moments of the batch.
       conv: the convolution, like `layers.conv2d`.
       norm: the normalization, like `batch_norm.BatchNorm`.
-      depth_multiplier: factor on the channels of every layer, of which at least 16 remain.
-      zero_init_last_scale: begin with 0 for the scale after each block's last convolution, so that blocks begin as the
-        identity (Goyal et al., section 5.1); else with 1.
+      depth_multiplier: factor on the channels of every layer; at least 16 remain.
+      zero_init_last_scale: start the scale after each block's last convolution at 0, so that blocks start as the
+        identity (Goyal et al., section 5.1); False: at 1.
 
     Returns:
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
@@ -91,7 +91,7 @@ def resnet50(
     builder = _Builder(conv, norm, depth_multiplier, zero_init_last_scale)
     with tf.compat.v1.variable_scope('ResNet50'):
         net = tf.nn.relu(builder.conv('stem', images, 64, 7, stride=2))
-        # Zeros are no more than what a ReLU leaves.
+        # Padding with 0 is neutral for the maximum, because a ReLU comes before.
         net = layers.max_pool(layers.padded(net, 3), 3, stride=2, padding='VALID')
         for number, stage in enumerate(STAGES, 1):
             for block in range(stage.blocks):

@@ -1,7 +1,7 @@
-"""Reversible residual blocks, whose activations are rebuilt in the backward pass, where they would be kept otherwise.
+"""Reversible residual blocks: the backward pass recomputes their activations instead of storing them.
 
 Gomez, Ren, Urtasun & Grosse, "The Reversible Residual Network: Backpropagation Without Storing Activations", section 3.
-The same code runs in a graph, in a function of a graph, and eagerly.
+The code runs in graphs, in functions of graphs, and eagerly.
 """
 
 import contextlib
@@ -10,12 +10,12 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 import tensorflow as tf
 from tensorflow.python.eager import tape as tapes
 
-# A tensor, and whether this runs again, to rebuild what it has computed; the result is of the tensor's size. Variables
-# come from `get_variable`, no tensor comes from elsewhere, and what runs again leaves its variables as they are.
+# Arguments: a tensor, and whether this is the recomputation of an earlier call. The result has the tensor's shape. The
+# function takes its variables from `get_variable`, uses no other tensor, and changes no variable in a recomputation.
 Residual = Callable[[tf.Tensor, bool], tf.Tensor]
 
 
-# Sums of fewer than so many units are exact.
+# Sums are exact below this absolute value.
 EXACT_BELOW = 64
 
 
@@ -28,11 +28,11 @@ class Block(NamedTuple):
 
 @tf.custom_gradient
 def on_grid(x: tf.Tensor) -> Any:
-    """Rounds to multiples of 2 ** -18 (of float32), which the gradient passes by.
+    """Rounds to multiples of 2 ** -18 (float32); the gradient ignores the rounding.
 
-    Between -64 and 64, float32 holds all of these: a sum of two has no rounding, and subtracting gives back what was
-    added. What is rebuilt would otherwise drift from what there was, and where a ReLU's argument changes its sign, so
-    would the gradients, by some 1e-3 of a variable's largest; beyond 64 they do. A convolution rounds by as much.
+    Float32 represents all multiples between -64 and 64 exactly, so their sums are exact and a subtraction undoes an
+    addition. Without this, recomputed activations drift, the arguments of some ReLUs change their sign, and gradients
+    differ by about 1e-3 of a variable's largest. Beyond 64 this still happens. A convolution rounds as much.
     """
     bits = {tf.float32: 24, tf.float64: 53}[x.dtype]
     steps = 2.0**bits / EXACT_BELOW
@@ -40,13 +40,13 @@ def on_grid(x: tf.Tensor) -> Any:
 
 
 def forward(block: Block, x1: tf.Tensor, x2: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-    """y1 = x1 + F(x2) and y2 = x2 + G(y1), equation 6, of arguments on the grid."""
+    """Computes y1 = x1 + F(x2) and y2 = x2 + G(y1), equation 6, for arguments rounded by `on_grid`."""
     y1 = x1 + on_grid(block.f(x2, False))
     return y1, x2 + on_grid(block.g(y1, False))
 
 
 def inverse(block: Block, y1: tf.Tensor, y2: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-    """x1 = y1 - F(x2) and x2 = y2 - G(y1), equation 7: what `forward` was given, to the bit where sums are exact."""
+    """Computes x2 = y2 - G(y1) and x1 = y1 - F(x2), equation 7: inverts `forward`, exactly where sums are."""
     x2 = y2 - on_grid(block.g(y1, True))
     return y1 - on_grid(block.f(x2, True)), x2
 
@@ -54,16 +54,16 @@ def inverse(block: Block, y1: tf.Tensor, y2: tf.Tensor) -> Tuple[tf.Tensor, tf.T
 def chain(
     blocks: Sequence[Block], x1: tf.Tensor, x2: tf.Tensor, rebuild_activations: bool = True
 ) -> Tuple[tf.Tensor, tf.Tensor]:
-    """Blocks, one after the other.
+    """Applies blocks one after the other.
 
     Args:
-      blocks: of which all variables are resource variables.
-      x1: half of the channels, [batch, height, width, channels], float32 or float64: bfloat16 has too few bits to add
-        without rounding.
-      x2: the other half, likewise.
-      rebuild_activations: in the backward pass, rebuild the input of each block from its output when its gradients are
-        to be computed (algorithm 1); all blocks together keep their last result, and one block at a time has
-        activations. False: ordinary backpropagation, which keeps the activations of all.
+      blocks: the blocks, whose variables must be resource variables.
+      x1: half of the channels, [batch, height, width, channels], float32 or float64; bfloat16 has too few bits for
+        exact sums.
+      x2: the other half, of the same shape and dtype.
+      rebuild_activations: in the backward pass, recompute the input of each block from its output (algorithm 1). Only
+        the last output is stored, and one block at a time has activations. False: ordinary backpropagation, which
+        stores the activations of all blocks.
 
     Returns:
       y1 and y2 of the last block.
@@ -76,7 +76,7 @@ def chain(
 
     @tf.custom_gradient
     def rebuilt(x1: tf.Tensor, x2: tf.Tensor) -> Any:
-        # Else the tape of an eager program would keep what is to be rebuilt.
+        # Otherwise the tape of an eager program stores the activations.
         with tapes.stop_recording(), _noting_variables(found):
             y1, y2 = _forward(blocks, x1, x2)
         tapes.variables_accessed(found.values())
@@ -102,7 +102,7 @@ def _backward(
     d_outputs: Tuple[tf.Tensor, tf.Tensor],
     variables: Sequence[tf.Variable],
 ) -> Tuple[List[tf.Tensor], List[tf.Tensor]]:
-    """Gradients of the inputs and of the variables: algorithm 1, for one block after the other."""
+    """The gradients of the inputs and of the variables, block by block from the last: algorithm 1."""
     y1, y2 = outputs
     d_y1, d_y2 = d_outputs
     d_variables: Dict[Any, tf.Tensor] = {}
@@ -122,7 +122,7 @@ def _backward(
 
 
 def _rerun(residual: Residual, x: tf.Tensor, d_y: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, Dict[Any, tf.Tensor]]:
-    """What a residual function adds; the gradient of its argument; and those of its variables, by reference."""
+    """Recomputes a residual function; returns its result and the gradients of its argument and its variables."""
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = on_grid(residual(x, True))
@@ -132,19 +132,19 @@ def _rerun(residual: Residual, x: tf.Tensor, d_y: tf.Tensor) -> Tuple[tf.Tensor,
 
 
 def _after(first: Sequence[tf.Tensor], tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor, for what is not to be computed before others have been.
+    """Returns the tensor, so that its users run only after other tensors are computed.
 
-    Whatever can be computed is computed: without this, all would be rebuilt at once, and wait for its gradients.
+    Without this order, all blocks would be recomputed at once and keep their activations until their gradients run.
     """
     with tf.control_dependencies(first):
-        # XLA minds no control dependency, but it does not know that this is 0.
+        # XLA ignores control dependencies, so add a 0 that it cannot know to be 0.
         some = tf.stack([tf.cast(tf.reshape(each, [-1])[0], tensor.dtype) for each in first])
         return tensor + tf.minimum(tf.reduce_max(tf.abs(some)), 0.0)
 
 
 @contextlib.contextmanager
 def _noting_variables(found: Dict[str, tf.Variable]) -> Iterator[None]:
-    """Notes by name all variables that are asked for."""
+    """Records all variables that its body gets, by name."""
 
     def note(getter: Callable, name: str, **options: Any) -> tf.Variable:
         return found.setdefault(name, getter(name, **options))
@@ -156,7 +156,7 @@ def _noting_variables(found: Dict[str, tf.Variable]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _returning_to(scope: tf.compat.v1.VariableScope, found: Dict[str, tf.Variable]) -> Iterator[None]:
-    """Returns to a scope and to the variables that were found there, wherever they are kept."""
+    """Enters a scope again; `get_variable` returns the variables that were found there."""
 
     def find(getter: Callable, name: str, **unused: Any) -> tf.Variable:
         return found[name]

@@ -1,4 +1,4 @@
-"""RevNets, residual networks whose activations need not be kept.
+"""RevNets: residual networks whose activations need not be stored.
 
 Gomez, Ren, Urtasun & Grosse, "The Reversible Residual Network: Backpropagation Without Storing Activations", table 2
 and appendix A.
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from inception_v3.networks import layers, reversible
 
-# A bottleneck's last convolution has so many times the channels of its others.
+# The last convolution of a bottleneck has this many times the channels of the others.
 EXPANSION = 4
 
 
@@ -19,12 +19,11 @@ class Architecture(NamedTuple):
     """A row of the table.
 
     Attributes:
-      units: of each stage. All but the first stage begin with half the height and width.
-      depths: the channels of each stage's convolutions, of both halves together.
-      is_bottleneck: of ImageNet: each residual function is a bottleneck of three convolutions, the last with four times
-        the channels, behind a stem that takes height and width to a quarter; and where channels become more, a
-        convolution makes them. Of CIFAR: residual functions are two convolutions of 3 x 3, the stem is one, and what
-        channels are more are 0.
+      units: the number of units per stage. Every stage but the first halves height and width.
+      depths: the channels of the convolutions per stage, of both halves together.
+      is_bottleneck: True for ImageNet: a residual function is a bottleneck of three convolutions, the last with four
+        times the channels; the stem divides height and width by 4; shortcuts add channels by a convolution. False for
+        CIFAR: a residual function is two 3 x 3 convolutions, the stem is one, and shortcuts add channels of zeros.
     """
 
     units: Tuple[int, ...]
@@ -32,16 +31,17 @@ class Architecture(NamedTuple):
     is_bottleneck: bool
 
 
-# 0.46 and 1.73 million parameters, as ResNet-32 and ResNet-110 have.
+# 0.46 and 1.73 million parameters, the sizes of ResNet-32 and ResNet-110.
 REVNET_38 = Architecture((3, 3, 3), (32, 64, 112), is_bottleneck=False)
 REVNET_110 = Architecture((9, 9, 9), (32, 64, 128), is_bottleneck=False)
-# 45.2 million, as ResNet-101 has; and the same with as many layers fewer as ResNet-50 has, which is not in the table.
+# 45.2 million parameters, the size of ResNet-101. REVNET_56, which is not in the table, has
+# fewer layers, as ResNet-50 has fewer than ResNet-101.
 REVNET_104 = Architecture((2, 2, 11, 2), (128, 256, 512, 832), is_bottleneck=True)
 REVNET_56 = REVNET_104._replace(units=(2, 2, 3, 2))
 
 
 class _Builder:
-    """Builds the network's parts with the convolution and the normalization that it is given."""
+    """Builds the parts of the network with a given convolution and normalization."""
 
     def __init__(self, is_bottleneck: bool, dtype: tf.DType, conv: layers.Conv, norm: layers.Norm):
         self._is_bottleneck = is_bottleneck
@@ -50,29 +50,29 @@ class _Builder:
         self._norm = norm
 
     def activated(self, net: tf.Tensor, again: bool = False) -> tf.Tensor:
-        """Batch normalization and ReLU; moving statistics are updated unless this runs again."""
+        """Batch normalization and ReLU; a recomputation (`again`) does not update the moving statistics."""
         return tf.nn.relu(self._norm(net, tf.ones_initializer(), moves_statistics=not again))
 
     def conv(self, net: tf.Tensor, depth: int, window: int, stride: int = 1) -> tf.Tensor:
-        """A convolution around each position."""
+        """A convolution with `window` x `window` windows centred on the pixels."""
         return self._conv(layers.padded(net, window), depth, (window, window), stride, 'VALID')
 
     def stem(self, images: tf.Tensor, depth: int) -> tf.Tensor:
-        """What comes before the first stage."""
+        """The layers before the first stage."""
         if not self._is_bottleneck:
             return self.conv(images, depth, 3)
-        # Zeros are no more than what a ReLU leaves.
+        # Padding with 0 is neutral for the maximum, because a ReLU comes before.
         net = layers.padded(self.activated(self.conv(images, depth, 7, stride=2)), 3)
         return layers.max_pool(net, 3, stride=2, padding='VALID')
 
     def width(self, depth: int) -> int:
-        """The channels of each half between units whose convolutions have `depth`."""
+        """The channels of each half between units with convolutions of `depth` channels."""
         return depth * EXPANSION if self._is_bottleneck else depth
 
     def residual(self, scope: str, depth: int, stride: int, net: tf.Tensor, again: bool) -> tf.Tensor:
-        """Normalizations, each with its convolution behind it (figure 2 of the paper; He et al. 2016, figure 4e)."""
+        """A residual function: normalizations before convolutions (figure 2; He et al. 2016, figure 4e)."""
         windows = ((1, depth), (3, depth), (1, self.width(depth))) if self._is_bottleneck else ((3, depth),) * 2
-        # The stride is the first 3 x 3 convolution's.
+        # The first 3 x 3 convolution has the stride.
         strided = [window for window, _ in windows].index(3)
         outputs = net
         for number, (window, channels) in enumerate(windows):
@@ -82,21 +82,21 @@ class _Builder:
         return tf.cast(outputs, net.dtype)
 
     def block(self, scope: str, depth: int, stride: int = 1) -> reversible.Block:
-        """The residual functions of a unit, each of one half of the channels."""
+        """The residual functions F and G of a unit, each on one half of the channels."""
         f = functools.partial(self.residual, f'{scope}/F', depth, stride)
-        # G comes after the stride.
+        # G runs after F, so its input is already strided.
         return reversible.Block(f, functools.partial(self.residual, f'{scope}/G', depth, 1))
 
     def changing(
         self, scope: str, x1: tf.Tensor, x2: tf.Tensor, depth: int, stride: int
     ) -> Tuple[tf.Tensor, tf.Tensor]:
-        """A unit that changes height and width or channels, and is therefore not reversible."""
+        """A unit that changes height and width or channels, so it is not reversible."""
         block = self.block(scope, depth, stride)
         y1 = self.shortcut(f'{scope}/shortcut_1', x1, depth, stride) + block.f(x2, False)
         return y1, self.shortcut(f'{scope}/shortcut_2', x2, depth, stride) + block.g(y1, False)
 
     def shortcut(self, scope: str, net: tf.Tensor, depth: int, stride: int) -> tf.Tensor:
-        """What passes by a residual function that changes height and width or channels."""
+        """The shortcut around a residual function that changes height and width or channels."""
         if self._is_bottleneck:
             with tf.compat.v1.variable_scope(scope):
                 return tf.cast(self.conv(tf.cast(net, self._dtype), self.width(depth), 1, stride), net.dtype)
@@ -117,16 +117,15 @@ def revnet(
     """Builds the network.
 
     Args:
-      architecture: which one.
-      images: [batch, height, width, 3], float32, float64 or bfloat16. What passes from unit to unit is never less than
-        float32.
+      architecture: a row of the table, such as `REVNET_38`.
+      images: [batch, height, width, 3], float32, float64 or bfloat16. Values between units are at least float32.
       num_classes: classes, background included.
-      is_training: whether there will be a backward pass.
+      is_training: whether a backward pass follows.
       conv: the convolution, like `layers.conv2d`.
       norm: the normalization, like `batch_norm.BatchNorm`.
-      depth_multiplier: factor on the channels of every layer, of which each half keeps at least 16.
-      rebuild_activations: see `reversible.chain`. A stage's first unit keeps its activations either way, if it is not
-        reversible: if it changes height and width, or channels.
+      depth_multiplier: factor on the channels of every layer; at least 16 remain in each half.
+      rebuild_activations: see `reversible.chain`. A stage's first unit always stores its activations if it changes
+        height and width or channels, because it is not reversible then.
 
     Returns:
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.

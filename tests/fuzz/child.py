@@ -1,4 +1,4 @@
-"""Many cases in a process of their own: what crashes it, hangs it or takes its memory fails with the case's number."""
+"""Runs many cases in a child process, so that a crash, a hang or a memory leak is reported with the case's number."""
 
 import faulthandler
 import importlib.util
@@ -14,7 +14,7 @@ from benchmarks.measurement import peak_bytes
 
 
 def run(module: str, cases: int, folder: pathlib.Path) -> None:
-    """Runs `python -m module CASES FOLDER`, which goes through `cases_in` and fails of the first that is not right."""
+    """Runs `python -m module CASES FOLDER`, which iterates over `cases_in` and fails at the first wrong case."""
     done = subprocess.run(
         [sys.executable, '-m', module, str(cases), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -27,10 +27,10 @@ def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -
     """The numbers of the cases.
 
     Args:
-      folder: where the present number is left for `run`.
-      cases: how many.
-      seconds: after so many for one, the process ends and says where it was.
-      mebibytes: the peak of its memory may grow by so many, from the first case on.
+      folder: holds the number of the current case, for `run`.
+      cases: the number of cases.
+      seconds: time limit of a case, after which the process prints its stack and ends.
+      mebibytes: limit of the growth of the peak memory since the first case.
     """
     faulthandler.enable()
     before = 0
@@ -46,7 +46,7 @@ def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -
 
 
 def photograph() -> PIL.Image.Image:
-    """A real one, of 80 x 60 pixels: scikit-learn's, without the seconds that loading scikit-learn takes."""
+    """A real photograph of 80 x 60 pixels, from a file of scikit-learn, whose import would take seconds."""
     spec = importlib.util.find_spec('sklearn')
     assert spec and spec.origin
     path = pathlib.Path(spec.origin).parent / 'datasets' / 'images' / 'china.jpg'
