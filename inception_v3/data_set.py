@@ -1,4 +1,4 @@
-"""Fits a configuration to the data set that it names."""
+"""Checks a run's data set, and takes its sizes and classes into the configuration."""
 
 import dataclasses
 import os
@@ -12,12 +12,12 @@ from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
 from inception_v3.settings.flags import CommandLine
 
-# Files that one message names.
+# The largest number of files in one message.
 _NAMED_AT_MOST = 10
 
 
 def makes_digits(command_line: CommandLine) -> bool:
-    """Whether the run is to make its data set: the digits preset does, unless a flag names another."""
+    """Whether the run makes its data set first: the digits preset does, unless `--data_dir` names another."""
     is_own = command_line.preset == 'digits' and 'data_dir' not in command_line.given
     return is_own and command_line.config.use_data == 'real' and not digits.is_built(command_line.config.data_dir)
 
@@ -47,60 +47,60 @@ def check_data(config: Config) -> None:
 
 
 def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
-    """Makes sure that each host has images of a split that it may use: training that never finds one waits for ever.
+    """Checks that each host has usable images of a split: without one, training would wait forever.
 
     Raises:
-      DataError: one has none, or has but as many as may be skipped; or a file cannot be read.
-      RemoteError: a file is refused, or cannot be reached.
+      DataError: a host has no image, or only as many as may be skipped; or a file cannot be read.
+      RemoteError: access to a file is denied, or the store cannot be reached.
     """
-    # Evaluation repeats nothing, and the first host does it for all.
+    # The first host evaluates for all.
     hosts, skipped = (config.hosts, config.max_bad_records) if split == records.TRAIN else (1, 0)
-    # That there are fewer files than hosts is the pipeline's to refuse.
+    # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
         FORMATS[config.data_format].check_not_empty(paths[host::hosts], skipped)
 
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
-    """What a user may not know of the files of a split: which are missing, and which are not read; a sentence each."""
+    """Sentences about the files of a split: missing ones, and files that are not read because of their names."""
     missing = FORMATS[config.data_format].missing_shards(str(config.data_dir), split, paths)
     if missing:
         yield (
-            f'--data_dir={config.data_dir}: only part of the data is there, and read: {len(missing)} of '
-            f'{len(missing) + len(paths)} {split} files are missing, the first is {missing[0]}.'
+            f'--data_dir={config.data_dir}: the data set is incomplete: {len(missing)} of {len(missing) + len(paths)} '
+            f'{split} files are missing, the first is {missing[0]}. The others are read.'
         )
     others = records.unused_files(str(config.data_dir), split, paths)
     if others:
         more = ', …' if len(others) > _NAMED_AT_MOST else ''
         yield (
-            f'--data_dir={config.data_dir}: not read, since not named like {os.path.basename(paths[0])}: '
+            f'--data_dir={config.data_dir}: not read, because not named like {os.path.basename(paths[0])}: '
             f'{", ".join(map(shown, others[:_NAMED_AT_MOST]))}{more}'
         )
 
 
 def description_of(config: Config) -> Optional[DatasetInfo]:
-    """What a run's data set says of itself; None if it says nothing, or the images are made up.
+    """The description of a run's data set, its `dataset.json`; None if there is none, or the images are fake.
 
     Raises:
-      DataError: its description cannot be read.
+      DataError: it cannot be read.
     """
     return None if config.use_data == 'fake' else dataset_info.read(config.data_dir)
 
 
 def fit_to_data_set(command_line: CommandLine) -> Config:
-    """The configuration of a command line, with the sizes and the classes that its data set says it has.
+    """The configuration of a command line, with the sizes and the classes of its data set's description.
 
-    Flags that were given win over the data set's description. The digits preset makes its data set, unless a flag
+    Flags that were given win over the description. The digits preset makes its data set first, unless `--data_dir`
     names another.
 
     Raises:
-      ConfigError: no data set is named, or it has more classes than a flag allows.
-      DataError: its description cannot be read, or the digits cannot be made.
+      ConfigError: no data set is named, or it has more classes than `--num_classes`.
+      DataError: the description cannot be read, or the digits cannot be made.
     """
     config, given = command_line.config, command_line.given
     if config.use_data == 'fake':
         return config
     if not config.data_dir:
-        raise ConfigError('--data_dir: name the folder of the record files, or make images up with --use_data=fake.')
+        raise ConfigError('--data_dir: name the folder of the record files, or use random images with --use_data=fake.')
     if makes_digits(command_line):
         built = digits.build(config.data_dir)
         logger.info(
@@ -114,12 +114,12 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
         return config
     if 'num_classes' in given and config.num_classes < info.num_classes:
         raise ConfigError(
-            f'--num_classes={config.num_classes}: the data set in {config.data_dir} has {info.num_classes}, the '
-            'background included. Give at least that, or leave the flag out.'
+            f'--num_classes={config.num_classes}: the data set in {config.data_dir} has {info.num_classes} '
+            'classes, including the background. Give at least that many, or leave the flag out.'
         )
-    said: Dict[str, Any] = {
+    described: Dict[str, Any] = {
         'num_train_images': info.train_images,
         'num_eval_images': info.validation_images,
         'num_classes': info.num_classes,
     }
-    return dataclasses.replace(config, **{name: value for name, value in said.items() if name not in given})
+    return dataclasses.replace(config, **{name: value for name, value in described.items() if name not in given})

@@ -36,7 +36,7 @@ def _number_for(name: str, config: Config) -> int:
 
 
 def variable_getter(config: Config) -> Callable:
-    """A custom getter for `tf.compat.v1.variable_scope` that derives initial values from the seed and the variable's name.
+    """A getter for `tf.compat.v1.variable_scope`: initial values follow from the seed and the variable's name.
 
     TensorFlow's own depend on the rest of the graph, too.
     """

@@ -518,7 +518,7 @@ def test_what_is_not_read_is_named(copied: Config, photos: List[Photo], tmp_path
     execute(dataclasses.replace(copied, data_dir=str(tmp_path / 'data'), mode='eval'))
     (note,) = [message for message in caplog.messages if 'not read' in message]
     assert note == (
-        f'--data_dir={tmp_path}/data: not read, since not named like validation-00000-of-00001: '
+        f'--data_dir={tmp_path}/data: not read, because not named like validation-00000-of-00001: '
         'validation-00000-of-00001.bak, validation-00001-of-00001.gz'
     )
 

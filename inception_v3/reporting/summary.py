@@ -29,6 +29,40 @@ def notes_of(config: Config) -> Iterator[str]:
         yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
 
 
+def introduction_of(config: Config, data_set: Optional[DatasetInfo], parameters: Optional[int] = None) -> str:
+    """The configuration of a run in five lines: network, data set, training, device, folders.
+
+    Args:
+      config: of the run.
+      data_set: the description of its data set.
+      parameters: the number of trainable parameters, counted in the training graph; None leaves it out.
+    """
+    network = config.network if parameters is None else f'{config.network}, {parameters:,} parameters'
+    batch = config.train_batch_size if config.mode != 'eval' else config.eval_batch_size
+    epochs = config.train_steps * config.train_batch_size / config.num_train_images
+    if config.is_emulated:
+        device = f'an emulated TPU with {config.num_shards} cores'
+    elif config.use_tpu:
+        device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {config.hosts} hosts'
+    else:
+        device = 'the CPU of this machine'
+    rows = [
+        ('network', f'{network}, {config.height} x {config.width} pixels, {config.num_classes:,} classes'),
+        (
+            'data set',
+            f'{_named(config, data_set)}: {config.num_train_images:,} training and {config.num_eval_images:,} '
+            'validation images',
+        ),
+        ('run', f'{config.mode}, batches of {batch:,} images, {config.train_steps:,} steps ({epochs:,.1f} epochs)'),
+        ('device', f'{device}, {config.precision}'),
+        (
+            'folders',
+            f'data {config.data_dir or "none"}, results {config.model_dir}, export {config.export_dir or "none"}',
+        ),
+    ]
+    return '\n'.join(f'{name:<8}  {value}' for name, value in rows)
+
+
 def summary_of(
     config: Config,
     data_set: Optional[DatasetInfo],
