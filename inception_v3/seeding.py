@@ -51,7 +51,7 @@ def variable_getter(config: Config) -> Callable:
 
 
 def dropout_for(config: Config) -> layers.Dropout:
-    """The dropout of a run; with a seed, its mask depends on seed, step and the image's position in the global batch."""
+    """The dropout of a run; with a seed, it depends on seed, step and the image's position in the global batch."""
     if config.seed is None:
         return layers.dropout
 
