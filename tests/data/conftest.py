@@ -1,10 +1,20 @@
-"""The digits as tar shards."""
+"""Data sets of several test files: a folder of images, and the digits as tar shards."""
 
+import pathlib
 from typing import Any
 
 import pytest
 
+from tests.data.image_folders import PHOTOS, save_class
 from tests.data.tar_shards_command import tar_shards
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Five classes of ten images each, not divided."""
+    for photo in PHOTOS:
+        save_class(tmp_path / 'images', photo, range(10))
+    return tmp_path / 'images'
 
 
 @pytest.fixture(scope='module')

@@ -11,15 +11,7 @@ import PIL.Image
 import pytest
 
 from data import dataset_info, records
-from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class, stored
-
-
-@pytest.fixture
-def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Five classes of ten images each, not divided."""
-    for photo in PHOTOS:
-        save_class(tmp_path / 'images', photo, range(10))
-    return tmp_path / 'images'
+from tests.data.image_folders import SPLITS, image_files, import_folder, refusal, save, save_class, stored
 
 
 def test_import__every_image_once_bit_for_bit(folder: pathlib.Path) -> None:
