@@ -99,7 +99,7 @@ def draw(terminal: Terminal, evaluations: Sequence[Tuple[int, float]], path: pat
     command = '$ ./run python ' + ' '.join(_COMMAND)
     text = _wrapped([command, *terminal.lines[:above], shown, '', '…', '', *terminal.lines[above:]])
 
-    figure = plt.figure(figsize=(11, 4.6), dpi=100)
+    figure = plt.figure(figsize=(11, 4.1), dpi=100)
     screen = figure.add_axes([0, 0, 0.655, 1])
     screen.set_facecolor('#1c1f26')
     screen.set_xticks([])
