@@ -1,10 +1,10 @@
-"""What the program's pages have in common: one file that needs no other, readable in light and in dark."""
+"""The common layout of the program's pages: self-contained files for light and dark mode."""
 
 import base64
 
 import jinja2
 
-# Okabe and Ito's blue and vermilion, which the colour-blind tell apart; lighter ones on dark.
+# Okabe and Ito's blue and vermilion, distinguishable with colour blindness; lighter variants in dark mode.
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --card: #f6f7f9; --ink: #1b1f24; --faint: #5c6570; --line: #d9dde3;
   --good: #0072b2; --bad: #c44f00; --track: #e3e7ec; }
@@ -55,9 +55,10 @@ _LAYOUT = """{% macro bar(name, share, fill='') -%}
 
 
 def template(text: str) -> jinja2.Template:
-    """A part of a page, in which what is inserted is escaped.
+    """Makes a template of a part of a page; inserted values are escaped.
 
-    `layout.begin(title)` is its beginning; `layout.bar(name, share)` an item of a list of the class `bars`, with a bar.
+    In the template, `layout.begin(title)` starts a page; `layout.bar(name, share)` is an item with a bar, for a list
+    of the class `bars`.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -71,5 +72,5 @@ def template(text: str) -> jinja2.Template:
 
 
 def data_uri(content: bytes, media_type: str) -> str:
-    """The content of a file as an address, so that a page needs no other file."""
+    """Returns a file's content as a data URI, which embeds it in a page."""
     return f'data:{media_type};base64,{base64.b64encode(content).decode()}'

@@ -1,4 +1,4 @@
-"""A SavedModel that classifies encoded images, with the weights that were evaluated."""
+"""Exports a checkpoint as a SavedModel that classifies encoded images."""
 
 import functools
 import hashlib
@@ -16,7 +16,7 @@ _PARALLEL_IMAGES = 16
 
 
 def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInputReceiver:
-    """Takes a batch of encoded images, and prepares each as evaluation does."""
+    """Receives a batch of encoded images, and preprocesses each as evaluation does."""
 
     def prepare(encoded: tf.Tensor) -> tf.Tensor:
         return infeed.as_evaluated(resize_for_eval(encoded, config), config)
@@ -27,19 +27,19 @@ def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInp
 
 
 def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, config: Config, checkpoint: str) -> str:
-    """Exports a checkpoint: its averages, or its weights without `moving_average`.
+    """Exports a checkpoint with the weights that are evaluated: the averaged ones with `moving_average`.
 
-    The signature `image_bytes` takes `image_bytes`, a batch of JPEG or PNG files (string [batch]), and returns
-    `classes` (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, when the data set names its classes,
-    `class_names` (string [batch], UTF-8), the names of those in `classes`.
+    The signature `image_bytes` takes `image_bytes`, a batch of JPEG or PNG files (string [batch]). It returns `classes`
+    (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the data set names its classes,
+    `class_names` (string [batch], UTF-8), the names of `classes`.
 
     Args:
-      estimator: of the run.
-      config: of the run; names `export_dir`.
-      checkpoint: the path of the checkpoint.
+      estimator: the run's estimator.
+      config: the run's configuration, with `export_dir`.
+      checkpoint: path of the checkpoint.
 
     Returns:
-      The path of the SavedModel, a new folder in `export_dir` named by the time.
+      The path of the SavedModel, a new folder in `export_dir` named by a time stamp.
     """
     receive = functools.partial(_receive_image_bytes, config)
     unfinished = _unfinished_folder(config)
@@ -51,13 +51,13 @@ def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, confi
 
 
 def remove_unfinished_export(config: Config) -> None:
-    """Removes what an export of this run's model_dir has left that was killed."""
+    """Removes the files of an export of this run that was killed."""
     if tf.io.gfile.isdir(_unfinished_folder(config)):
         tf.io.gfile.rmtree(_unfinished_folder(config))
 
 
 def _unfinished_folder(config: Config) -> str:
-    """Where an export is until it is whole: in a folder of its own, since several runs may export to the same place."""
+    """Returns the folder of an export until it is complete; each run has its own, because runs may share export_dir."""
     model_dir = str(config.model_dir)
     path = model_dir if remote.is_remote(model_dir) else os.path.abspath(model_dir)
     run = hashlib.sha256(path.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""What an evaluation gets wrong, against scikit-learn and against sums by hand; its pictures and its page."""
+"""Tests of the analysis of errors, against scikit-learn and sums by hand, and of the figures and the page."""
 
 import time
 from typing import Any, List, Tuple
@@ -20,7 +20,7 @@ CLASSES = 7
 
 
 def made_up(images: int, seed: int = 0) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels, logits that tend to them, and pixels that are the image's number."""
+    """Returns random labels, logits that favour them, and pixels whose value is the number of the image."""
     random = np.random.RandomState(seed)
     labels = random.randint(1, CLASSES, images).astype(np.int32)
     logits = random.normal(0, 1.5, [images, CLASSES]).astype(np.float32)
@@ -32,7 +32,7 @@ def made_up(images: int, seed: int = 0) -> Tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def analysed(labels: np.ndarray, logits: np.ndarray, pixels: np.ndarray, mistakes: int = 5) -> ErrorAnalysis:
-    """In batches of 16, the last of which is filled up."""
+    """Analyses images in batches of 16, the last one padded."""
     analysis = ErrorAnalysis(CLASSES, mistakes)
     missing = -len(labels) % 16
     padded = (
@@ -51,7 +51,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
 
 
-def test_classes_and_confusions_are_those_of_scikit_learn() -> None:
+def test_analysis__agrees_with_scikit_learn() -> None:
     labels, logits, pixels = made_up(200)
     analysis = analysed(labels, logits, pixels)
     predicted = logits.argmax(axis=1)
@@ -76,7 +76,7 @@ def test_classes_and_confusions_are_those_of_scikit_learn() -> None:
     assert first.images == ((labels == first.label) & (predicted == first.predicted)).sum()
 
 
-def test_of_equal_logits_the_label_is_the_likeliest_as_in_the_metrics() -> None:
+def test_tied_logits__count_as_correct() -> None:
     logits = np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]], np.float32)
     analysis = ErrorAnalysis(3, 5)
     analysis.add(np.array([0, 1, 0]), logits, np.zeros([3, 1, 1, 3], np.uint8))
@@ -84,7 +84,7 @@ def test_of_equal_logits_the_label_is_the_likeliest_as_in_the_metrics() -> None:
     assert [mistake.number for mistake in analysis.mistakes] == [2]
 
 
-def test_the_calibration_error_is_the_sum_over_the_bins() -> None:
+def test_calibration_error__sum_over_the_bins() -> None:
     labels, logits, pixels = made_up(500)
     analysis = analysed(labels, logits, pixels)
     confidences, right = softmax(logits).max(axis=1), logits.argmax(axis=1) == labels
@@ -100,7 +100,7 @@ def test_the_calibration_error_is_the_sum_over_the_bins() -> None:
     assert error > 0.01
 
 
-def test_the_calibration_error_of_known_cases() -> None:
+def test_calibration_error__known_cases() -> None:
     # 3 of 4 right with a confidence of 3/4: calibrated. 0 of 4 with the same: off by 3/4.
     logits = np.tile(np.log(np.array([[3, 1]], np.float32)), [4, 1])
     for labels, error in (([0, 0, 0, 1], 0), ([1, 1, 1, 1], 0.75)):
@@ -108,12 +108,12 @@ def test_the_calibration_error_of_known_cases() -> None:
         analysis.add(np.array(labels), logits, np.zeros([4, 1, 1, 3], np.uint8))
         assert analysis.expected_calibration_error == pytest.approx(error, abs=1e-7)
         assert not analysis.mistakes
-    # Certain to the last bit is in the last bin.
+    # A confidence of exactly 1 is in the last bin.
     analysis.add(np.array([0]), np.array([[1000, 0]], np.float32), np.zeros([1, 1, 1, 3], np.uint8))
     assert analysis.bins[-1][2:] == (1, 1.0, 1.0)
 
 
-def test_the_most_confident_mistakes_are_kept_the_worst_first() -> None:
+def test_mistakes__most_confident_first_with_their_places() -> None:
     labels, logits, pixels = made_up(200)
     probabilities = softmax(logits)
     wrong = np.flatnonzero(logits.argmax(axis=1) != labels)
@@ -129,7 +129,7 @@ def test_the_most_confident_mistakes_are_kept_the_worst_first() -> None:
         assert mistake.probability == pytest.approx(probabilities[number, labels[number]], rel=1e-5)
         assert [c for c, _ in mistake.likeliest] == np.argsort(-logits[number])[:5].tolist()
         assert mistake.pixels.base is None and (mistake.pixels == number).all()
-    # Of equals, the first.
+    # Of equally confident mistakes, the first ones are kept.
     analysis = ErrorAnalysis(2, 2)
     analysis.add(np.ones(5, int), np.tile([[1.0, 0.0]], [5, 1]), np.zeros([5, 1, 1, 3], np.uint8))
     assert [mistake.number for mistake in analysis.mistakes] == [0, 1]
@@ -141,7 +141,7 @@ def pixels_of(png: bytes) -> np.ndarray:
 
 
 @pytest.mark.parametrize('look', [figures.LIGHT, figures.DARK])
-def test_the_pictures_show_what_there_is_in_the_colours_of_the_page(look: figures.Look) -> None:
+def test_figures__use_the_colours_of_the_page(look: figures.Look) -> None:
     def count(png: bytes, colour: str) -> int:
         rgb = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
         return int((pixels_of(png) == rgb).all(axis=2).sum())
@@ -150,7 +150,7 @@ def test_the_pictures_show_what_there_is_in_the_colours_of_the_page(look: figure
     for confusion in (right, wrong):
         png = figures.confusion_matrix(confusion, ['a', 'b', 'c'], look)
         image = pixels_of(png)
-        # Most is of the page's colour; the three whole cells are of the strongest.
+        # A third is background; the three full cells have the strongest colour.
         assert count(png, look.paper) > image.shape[0] * image.shape[1] / 3
         assert count(png, look.most) > image.shape[0] * image.shape[1] / 20
     labels, logits, pixels = made_up(200)
@@ -171,7 +171,7 @@ def page_of(report: ErrorReport) -> str:
 
 
 @pytest.mark.slow
-def test_a_thousand_classes_are_a_matter_of_seconds(tmp_path: Any) -> None:
+def test_page__a_thousand_classes_take_seconds(tmp_path: Any) -> None:
     random = np.random.RandomState(0)
     analysis, pixels = ErrorAnalysis(1001, 10), np.zeros([50, 8, 8, 3], np.uint8)
     for begin in range(0, 3000, 50):
@@ -181,16 +181,16 @@ def test_a_thousand_classes_are_a_matter_of_seconds(tmp_path: Any) -> None:
     start = time.process_time()
     (tmp_path / 'page.html').write_text(page_of(report))
     assert time.process_time() - start < 20
-    # A dot of the picture, at least, for a class.
+    # At least one pixel per class.
     confusion, _ = page.figures_of(report, figures.LIGHT)
     assert min(pixels_of(confusion).shape[:2]) > 1001
     shown = read_page(tmp_path / 'page.html')
-    # Two pictures, each for light and for dark, and the mistakes.
+    # Two figures, each in light and dark, and the mistakes.
     assert len(shown.images) == 4 + 10
     assert 'name $_{7}' in shown.text
 
 
-def test_the_page_sorts_and_filters_its_classes(tmp_path: Any) -> None:
+def test_page__sorts_and_filters_classes(tmp_path: Any) -> None:
     names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', 'eel', 'bee eater']
     analysis = analysed(*made_up(300))
     path = tmp_path / 'page.html'

@@ -1,4 +1,4 @@
-"""The report on a run's evaluation: its numbers are the run's own, and what scikit-learn makes of its predictions."""
+"""Tests of evaluate_report, against the run's own evaluation and scikit-learn."""
 
 import dataclasses
 import glob
@@ -32,12 +32,12 @@ from tests.support.saved_models import classify
 
 @pytest.fixture(autouse=True)
 def _of_one_layer(one_layer: None) -> None:
-    """The network does not matter here."""
+    """Replaces the network by a small one: these tests do not depend on it."""
 
 
 @pytest.fixture(scope='module')
 def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
-    """A run that has exported."""
+    """The configuration of a finished run with an export."""
     folder = tmp_path_factory.mktemp('trained')
     config = make_small_config(
         digits_dir,
@@ -56,7 +56,7 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
 
 
 def run(capfd: Any, *arguments: str) -> Tuple[int, str, List[str]]:
-    """The exit code, standard output, and the lines of standard error but for its progress."""
+    """Runs evaluate_report; returns its exit code, standard output, and standard error without progress lines."""
     capfd.readouterr()
     try:
         code = evaluate_report.main(arguments)
@@ -73,7 +73,7 @@ def read_report(folder: str) -> Dict[str, Any]:
 
 
 def same_scores(report: Dict[str, Any], evaluation: Evaluation) -> None:
-    """Makes sure that a report's evaluation is the run's own."""
+    """Asserts that a report has the scores of the run's own evaluation."""
     scored = report['evaluation']
     for name in ('top_1', 'top_5', 'cross_entropy'):
         assert scored[name] == pytest.approx(getattr(evaluation, name), rel=1e-5)
@@ -94,15 +94,15 @@ def confusion_of(report: Dict[str, Any]) -> np.ndarray:
 
 
 def record_at(path: str, position: int) -> Tuple[bytes, int]:
-    """The image and the label of a record."""
+    """Returns the image and the label of a record."""
     feature = tf.train.Example.FromString([*tfrecord.serialized_in(path)][position]).features.feature
     return feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
 
 
-def test_its_numbers_are_those_of_the_run_and_of_scikit_learn(trained: Config, capfd: Any) -> None:
+def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capfd: Any) -> None:
     model_dir = str(trained.model_dir)
     before = sorted(os.listdir(model_dir))
-    # 359 images in batches of 50: the last is filled up.
+    # 359 images in batches of 50: the last batch is padded.
     code, out, err = run(capfd, model_dir, '--batch_size=50', '--mistakes=20')
     assert (code, err) == (0, [])
     folder = os.path.join(model_dir, 'evaluation_report')
@@ -148,7 +148,7 @@ def test_its_numbers_are_those_of_the_run_and_of_scikit_learn(trained: Config, c
     assert 'The run itself recorded' in out
 
 
-def test_a_checkpoint_and_a_folder_may_be_named(trained: Config, tmp_path: Any, capfd: Any) -> None:
+def test_flags__checkpoint_and_out(trained: Config, tmp_path: Any, capfd: Any) -> None:
     model_dir = str(trained.model_dir)
     first, _ = read_evaluations(model_dir)
     out = str(tmp_path / 'out')
@@ -162,7 +162,7 @@ def test_a_checkpoint_and_a_folder_may_be_named(trained: Config, tmp_path: Any, 
 
 @pytest.fixture(scope='module')
 def photo_run(photo_dir: str, tmp_path_factory: Any) -> Config:
-    """A run of one step, after which nearly all is wrong, with settings far from the default."""
+    """A run of one step, with nearly all predictions wrong, and with unusual settings."""
     config = make_small_config(
         photo_dir,
         model_dir=str(tmp_path_factory.mktemp('photo_run') / 'run'),
@@ -187,7 +187,7 @@ def photo_run(photo_dir: str, tmp_path_factory: Any) -> Config:
 
 
 def copied(config: Config, folder: str, **changes: Any) -> str:
-    """A copy of a run's model_dir, in which its configuration is another."""
+    """Copies a run's model_dir, and changes its recorded configuration."""
     model_dir = shutil.copytree(str(config.model_dir), folder)
     with open(os.path.join(model_dir, 'config.json'), 'w') as file:
         file.write(dataclasses.replace(config, **changes).to_json())
@@ -195,12 +195,12 @@ def copied(config: Config, folder: str, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize('data_format', ['tfrecord', pytest.param('tar', marks=pytest.mark.slow)])
-def test_it_evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any, data_format: str) -> None:
+def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any, data_format: str) -> None:
     data_dir = photo_run.data_dir
     if data_format == 'tar':
         data_dir = str(tmp_path / 'tar')
         tar_shards.convert(photo_run.data_dir, data_dir, 0, print)
-    # As if it had been trained there.
+    # As if the run had been trained on this folder.
     model_dir = copied(photo_run, str(tmp_path / 'run'), data_dir=data_dir, data_format=data_format)
     code, _, err = run(capfd, model_dir)
     assert (code, err) == (0, [])
@@ -220,7 +220,7 @@ def test_it_evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: An
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'transfer': 'uint8'}, {'precision': 'bfloat16'}])
-def test_pictures_are_of_the_pixels_that_the_network_saw(
+def test_visible__pixels_that_the_network_saw(
     small_config: Config, photos: Sequence[Photo], changes: Dict[str, Any]
 ) -> None:
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
@@ -228,16 +228,14 @@ def test_pictures_are_of_the_pixels_that_the_network_saw(
     sent = infeed.for_evaluation(resized, config)[tf.newaxis]
     visible = preprocessing_for(config).visible(infeed.received(sent, False, config))
     shown, expected = evaluate(visible[0], resized)
-    # bfloat16 has 8 bits of a fraction.
+    # bfloat16 has 8 bits of precision.
     tolerance = 0.5 if config.precision == 'bfloat16' else 0.001
     assert np.abs(shown - np.round(expected)).max() <= 1
     assert np.abs(shown - expected).mean() < 0.5 + tolerance
     assert np.abs(shown - expected).max() <= 0.5 + 2 * tolerance
 
 
-def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
-    photo_run: Config, tmp_path: Any, capfd: Any
-) -> None:
+def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
     all_records = [*tfrecord.serialized_in(path)]
@@ -261,7 +259,7 @@ def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
     for mistake in report['mistakes']:
         assert record_at(mistake['path'], mistake['position'])[1] == mistake['label']
 
-    # Without leave, it is a mistake, which is named.
+    # Without --max_bad_records, the bad record is an error that names it.
     model_dir = copied(photo_run, str(tmp_path / 'strict'))
     code, _, err = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={tmp_path}/not')
     assert code == 2
@@ -269,7 +267,7 @@ def test_records_that_the_run_may_skip_are_named_and_count_for_no_place(
     assert os.listdir(str(tmp_path / 'not')) == []
 
 
-def test_mistakes_end_with_one_message(trained: Config, photo_dir: str, tmp_path: Any, capfd: Any) -> None:
+def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: str, tmp_path: Any, capfd: Any) -> None:
     model_dir = str(trained.model_dir)
     empty = tmp_path / 'empty'
     empty.mkdir()
@@ -306,7 +304,7 @@ def test_mistakes_end_with_one_message(trained: Config, photo_dir: str, tmp_path
 
 
 @pytest.mark.slow
-def test_made_up_images_have_neither_names_nor_places(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+def test_synthetic_images__have_neither_names_nor_places(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
     code, out, err = run(capfd, model_dir, '--mistakes=2')
     assert (code, err) == (0, [])
@@ -316,7 +314,7 @@ def test_made_up_images_have_neither_names_nor_places(photo_run: Config, tmp_pat
     assert {mistake['path'] for mistake in report['mistakes']} == {None}
 
 
-def test_a_run_of_made_up_images_is_shown_those_that_are_named(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
+def test_data_dir__replaces_synthetic_images(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
     code, out, _ = run(capfd, model_dir, f'--data_dir={photo_run.data_dir}', '--mistakes=2')
     assert code == 0

@@ -1,4 +1,4 @@
-"""Image files classified by the program: what it says of each, and of those that it cannot read."""
+"""Tests of predict: predictions, reports of unreadable images, and the contact sheet."""
 
 import base64
 import dataclasses
@@ -32,7 +32,7 @@ IMAGES = 359
 
 
 class Trained(NamedTuple):
-    """A run that has exported, and the images that it was evaluated on: files named by number and label."""
+    """A run with an export, and a folder of its validation images, named NUMBER-LABEL.jpg."""
 
     config: Config
     images: str
@@ -63,11 +63,11 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Trained:
 
 @pytest.fixture(autouse=True)
 def _of_one_layer(one_layer: None) -> None:
-    """The network does not matter here."""
+    """Replaces the network by a small one: these tests do not depend on it."""
 
 
 def run(capfd: Any, *arguments: str) -> Tuple[int, List[str], List[str]]:
-    """The exit code, and the lines of standard output and of standard error."""
+    """Runs predict; returns its exit code and the lines of standard output and standard error."""
     capfd.readouterr()
     try:
         code = predict.main(arguments)
@@ -82,7 +82,7 @@ def objects(lines: Sequence[str]) -> List[Dict[str, Any]]:
 
 
 def scores(lines: Sequence[str]) -> Tuple[List[int], np.ndarray]:
-    """The labels in the names of the files, and the probabilities of all classes, by class."""
+    """Returns the labels from the file names, and the probabilities [images, classes]."""
     labels, probabilities = [], np.zeros([len(lines), 11])
     for row, found in enumerate(objects(lines)):
         labels.append(int(os.path.splitext(found['image'])[0].rpartition('-')[2]))
@@ -91,13 +91,11 @@ def scores(lines: Sequence[str]) -> Tuple[List[int], np.ndarray]:
     return labels, probabilities
 
 
-def test_it_says_what_the_evaluation_found_from_the_checkpoint_as_from_the_saved_model(
-    trained: Trained, capfd: Any
-) -> None:
+def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(trained: Trained, capfd: Any) -> None:
     config, images = trained
     evaluation = read_evaluations(str(config.model_dir))[-1]
     found = {}
-    # Batches that do not divide the images, and an export_dir, whose newest is taken.
+    # 50 does not divide 359 images.
     for model in (config.model_dir, config.export_dir):
         code, out, _ = run(capfd, images, f'--model={model}', '--json', '--top=11', '--batch_size=50')
         assert code == 0
@@ -114,7 +112,7 @@ def test_it_says_what_the_evaluation_found_from_the_checkpoint_as_from_the_saved
     np.testing.assert_allclose(found[config.model_dir], found[config.export_dir], rtol=1e-5, atol=1e-7)
 
 
-def test_the_text_has_a_bar_per_class_with_its_name(trained: Trained, capfd: Any) -> None:
+def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> None:
     config, images = trained
     pattern = os.path.join(images, '00[0-2]-*')
     code, as_json, _ = run(capfd, pattern, f'--model={config.model_dir}', '--json', '--top=2')
@@ -128,11 +126,11 @@ def test_the_text_has_a_bar_per_class_with_its_name(trained: Trained, capfd: Any
             percent, bar, name = line.split()
             assert percent == f'{likely["probability"]:.2%}'
             assert len(bar) == -(-round(likely['probability'] * 33 * 8) // 8)
-            # Label 1 is the digit 0.
+            # Label 1 is the digit 0: label 0 is the background.
             assert name == likely['name'] == ('background' if not likely['class'] else str(likely['class'] - 1))
 
 
-def test_bars_are_as_long_as_their_share() -> None:
+def test_bar__length_is_proportional() -> None:
     assert predict.bar(1, 10) == '█' * 10
     assert predict.bar(0.5, 10) == '█' * 5
     assert predict.bar(0.54, 10) == '█' * 5 + '▍'
@@ -142,7 +140,7 @@ def test_bars_are_as_long_as_their_share() -> None:
 
 @pytest.fixture(scope='module')
 def odd_images(tmp_path_factory: Any) -> str:
-    """A folder of images that are unusual, and of files that are none."""
+    """A folder of unusual images, and of files that are not images."""
     folder = tmp_path_factory.mktemp('odd') / 'a b'
     pixels = skimage.data.chelsea()[:96, :96]
     cat = Image.fromarray(pixels)
@@ -172,7 +170,7 @@ def odd_images(tmp_path_factory: Any) -> str:
     with open(os.path.join(os.fsencode(str(folder)), b'sub', b'\xff.jpg'), 'wb') as file:
         file.write(encoded.getvalue())
     (folder / 'notes.txt').write_text('no image, and not said to be one')
-    (folder / '.hidden.jpg').write_text('passed over')
+    (folder / '.hidden.jpg').write_text('skipped')
     return str(folder)
 
 
@@ -194,7 +192,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])
-def test_what_cannot_be_read_is_named_and_the_rest_is_done(
+def test_unreadable_images__reported_while_others_are_classified(
     trained: Trained, odd_images: str, capfd: Any, kind: str
 ) -> None:
     model = getattr(trained.config, kind)
@@ -212,11 +210,11 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
     assert skipped.startswith('skipped 1 files without the extension') and skipped.endswith('notes.txt')
     assert f'{len(PROBLEMS)} of {len(found)} images could not be classified' in err
     assert not any('Traceback' in line for line in err)
-    # Names come back to the byte.
+    # JSON output preserves the bytes of file names.
     names = {os.fsencode(name) for name in found}
     assert {'K\u00e4se & <b>.JPEG'.encode(), b'\xff.jpg'} <= names
 
-    # The same pixels, in 8 bits and in 16, are the same image; others are not.
+    # The same pixels in 8 and in 16 bits give the same prediction; a grey image gives another.
     def probabilities(name: str) -> List[float]:
         by_class = sorted(found[name]['predictions'], key=lambda likely: likely['class'])
         return [likely['probability'] for likely in by_class]
@@ -227,7 +225,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_done(
         assert sum(probabilities(name)) == pytest.approx(1, abs=1e-5)
 
 
-def test_the_contact_sheet_needs_no_other_file_and_shows_every_image(
+def test_contact_sheet__self_contained_with_every_image(
     trained: Trained, odd_images: str, tmp_path: Any, capfd: Any
 ) -> None:
     path = tmp_path / 'sheet.html'
@@ -244,7 +242,7 @@ def test_the_contact_sheet_needs_no_other_file_and_shows_every_image(
             assert f'{100 * likely["probability"]:.1f} %' in page.text
     for name, problem in PROBLEMS.items():
         assert any(name in text and problem in text for text in page.text)
-    # Thumbnails are of all of the image: their mean colour is that of the photograph.
+    # A thumbnail shows the whole image: its mean colour is that of the photograph.
     names = [os.path.basename(found['image']) for found in done]
     encoded = base64.b64decode(page.images[names.index('cat.png')].partition(',')[2])
     thumbnail = np.asarray(Image.open(io.BytesIO(encoded)))
@@ -253,7 +251,7 @@ def test_the_contact_sheet_needs_no_other_file_and_shows_every_image(
     assert not os.path.exists(f'{path}.unfinished')
 
 
-def test_thumbnails_are_small_and_keep_their_shape() -> None:
+def test_thumbnails__small_with_the_same_aspect_ratio() -> None:
     from inception_v3.predict import contact_sheet
 
     encoded = io.BytesIO()
@@ -266,7 +264,7 @@ def test_thumbnails_are_small_and_keep_their_shape() -> None:
     assert small.size == (320, 197)
 
 
-def test_an_interruption_leaves_a_whole_page_of_what_was_done(
+def test_interruption__page_shows_the_images_that_were_done(
     trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
 ) -> None:
     classify = classifier.CheckpointClassifier.classify
@@ -291,7 +289,7 @@ def test_an_interruption_leaves_a_whole_page_of_what_was_done(
 
 
 class Counting(Classifier):
-    """Keeps count of what is prepared and not yet classified."""
+    """A fake classifier that counts the images that are prepared but not yet classified."""
 
     def __init__(self) -> None:
         self.name, self.class_names = 'counting', ['', '']
@@ -313,27 +311,27 @@ class Counting(Classifier):
         assert not self.waiting
 
 
-def test_no_more_than_a_few_batches_are_in_memory(tmp_path: Any) -> None:
+def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
     paths = []
     for number in range(500):
         (tmp_path / f'{number}.jpg').write_text(str(number))
         paths.append(str(tmp_path / f'{number}.jpg'))
     model = Counting()
     predictions = [*predict.predict(model, paths, top=1, batch_size=7)]
-    # In the order of the files, whichever was ready first.
+    # The results are in the order of the files.
     assert [prediction.likeliest[0].probability for prediction in predictions] == [*range(500)]
     assert 7 <= model.most <= 3 * 7
 
 
 class Diverged(Counting):
-    """A stand-in for a network that finds no probabilities for the first image."""
+    """A fake classifier that returns NaN for the first image."""
 
     def classify(self, prepared: Sequence[int]) -> List[Outcome]:
         super().classify(prepared)
         return [np.array([number or np.nan, 0], np.float32) for number in prepared]
 
 
-def test_what_is_no_probability_is_named(tmp_path: Any) -> None:
+def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
     for number in range(2):
         (tmp_path / f'{number}.jpg').write_text(str(number))
     paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
@@ -343,7 +341,7 @@ def test_what_is_no_probability_is_named(tmp_path: Any) -> None:
     assert not second.problem and second.likeliest[0].probability == 1
 
 
-def test_names_stand_for_files_folders_and_patterns(tmp_path: Any, monkeypatch: Any) -> None:
+def test_find__files_folders_and_patterns(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ('b.jpg', 'a.png', 'x.bin', 'd/e/1.gif', 'd/0.JPG', 'd/x.txt', '.git/i.jpg', '[1].jpg'):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -352,7 +350,7 @@ def test_names_stand_for_files_folders_and_patterns(tmp_path: Any, monkeypatch: 
     assert image_files.find(['d']) == (['d/0.JPG', 'd/e/1.gif'], [], ['d/x.txt'])
     assert image_files.find(['*.*']).paths == ['[1].jpg', 'a.png', 'b.jpg', 'x.bin']
     assert image_files.find(['**/*.gif']).paths == ['d/e/1.gif']
-    # A file's own name comes before what it means as a pattern.
+    # An existing file of this name takes precedence over the pattern.
     assert image_files.find(['[1].jpg']).paths == ['[1].jpg']
     found = image_files.find(['gs://bucket/a.jpg', 'z*', 'nothing'])
     assert not found.paths
@@ -366,7 +364,7 @@ def test_names_stand_for_files_folders_and_patterns(tmp_path: Any, monkeypatch: 
     assert problem == 'none: no images in this folder; they end in .jpg, .jpeg, .png, .gif.'
 
 
-def test_mistakes_end_with_one_message(trained: Trained, tmp_path: Any, capfd: Any) -> None:
+def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: Any, capfd: Any) -> None:
     config, images = trained
     model_dir = str(config.model_dir)
     model = f'--model={model_dir}'
@@ -409,7 +407,7 @@ def test_mistakes_end_with_one_message(trained: Trained, tmp_path: Any, capfd: A
         assert len(said) == 1 and message in said[0], (arguments, err)
 
 
-def test_the_newest_saved_model_of_an_export_dir_is_taken(trained: Trained, tmp_path: Any) -> None:
+def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any) -> None:
     (exported,) = os.listdir(str(trained.config.export_dir))
     for name in ('9', '10'):
         shutil.copytree(os.path.join(str(trained.config.export_dir), exported), str(tmp_path / name))
@@ -423,10 +421,12 @@ def test_the_newest_saved_model_of_an_export_dir_is_taken(trained: Trained, tmp_
         model.close()
 
 
-def test_a_run_is_used_wherever_it_was_begun(trained: Trained, tmp_path: Any, monkeypatch: Any) -> None:
+def test_load__run_that_was_started_on_a_tpu_in_another_folder(
+    trained: Trained, tmp_path: Any, monkeypatch: Any
+) -> None:
     config, images = trained
     model_dir = shutil.copytree(str(config.model_dir), str(tmp_path / 'moved'))
-    # As a run on a TPU leaves it, in a folder that the path of the data was relative to.
+    # The config.json of a run on a TPU, whose data_dir is relative to the folder where the run was started.
     there = dataclasses.replace(
         config, data_dir='data', use_tpu=True, tpu='a-node', batch_norm='synchronized', batch_norm_group_size=4
     )
@@ -451,7 +451,7 @@ def test_a_run_is_used_wherever_it_was_begun(trained: Trained, tmp_path: Any, mo
     assert found[0] == found[1]
 
 
-def test_without_the_extra_packages_one_message_says_what_to_install(
+def test_missing_packages__one_message_says_what_to_install(
     trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, 'jinja2', None)

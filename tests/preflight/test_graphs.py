@@ -1,4 +1,4 @@
-"""The graphs that a TPU would run, built by the real TPUEstimator; only the TPU's answer to what it is is made up."""
+"""Tests of the graphs that TPUEstimator builds for a TPU; only the query of the TPU's topology is replaced."""
 
 import dataclasses
 from typing import Any, List
@@ -19,13 +19,13 @@ def of_type(operations: List[tf.Operation], kind: str) -> List[tf.Operation]:
 
 @pytest.fixture
 def on_tpu(small_config: Config, tmp_path: Any) -> Config:
-    """The smallest program, on a v2-8."""
+    """The configuration of a small network on a v2-8."""
     return dataclasses.replace(small_config, use_tpu=True, model_dir=str(tmp_path), train_batch_size=32)
 
 
 @pytest.mark.parametrize('transpose_enabled', [False, True])
 @pytest.mark.parametrize('is_training', [True, False])
-def test_each_core_is_fed_its_share_and_gradients_are_summed(
+def test_build__infeed_of_each_core_and_sums_of_gradients(
     on_tpu: Config, is_training: bool, transpose_enabled: bool
 ) -> None:
     config = dataclasses.replace(
@@ -46,9 +46,7 @@ def test_each_core_is_fed_its_share_and_gradients_are_summed(
 
 
 @pytest.mark.parametrize('name', ['v2-32', 'emulated:6x3'])
-def test_every_host_has_a_pipeline_in_training_and_the_first_alone_in_evaluation(
-    on_tpu: Config, one_layer: None, name: str
-) -> None:
+def test_build__pipelines_per_host_in_training_and_evaluation(on_tpu: Config, one_layer: None, name: str) -> None:
     topology = CLOUD_TPUS.get(name) or emulated(name)
     tpu = None if name in CLOUD_TPUS else name
     config = dataclasses.replace(
@@ -61,15 +59,13 @@ def test_every_host_has_a_pipeline_in_training_and_the_first_alone_in_evaluation
 
 
 def line_with(text: str) -> str:
-    """The place of the only line of this file that ends with a comment."""
+    """Returns FILE:LINE of the only line of this file that ends with this comment."""
     with open(__file__) as file:
         (number,) = [number for number, line in enumerate(file, 1) if line.rstrip().endswith(f'# {text}')]
     return f'tests/preflight/test_graphs.py:{number}'
 
 
-def test_operations_that_a_core_cannot_run_are_named_with_the_line_that_made_them(
-    on_tpu: Config, one_layer: None, monkeypatch: Any
-) -> None:
+def test_flaws__name_the_operation_and_its_source_line(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:
     total_loss = model_fn.total_loss
 
     def loss_with_strings_and_a_sum_of_some(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
@@ -88,13 +84,13 @@ def test_operations_that_a_core_cannot_run_are_named_with_the_line_that_made_the
     assert dynamic['some'].where == line_with('where') and 'int64 [None, 1]' in dynamic['some'].problem
 
 
-def test_a_gradient_is_traced_to_what_it_is_the_gradient_of(on_tpu: Config, one_layer: None) -> None:
+def test_flaw__of_a_gradient_names_the_line_of_the_forward_operation(on_tpu: Config, one_layer: None) -> None:
     graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
     gradient = of_type(graphs.on_core(graph), 'Conv2DBackpropFilter')[0]
     assert graphs._flaw(gradient, '').where.startswith('inception_v3/networks/layers.py:')
 
 
-def test_a_kernel_counts_only_for_its_types(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:
+def test_flaws__kernel_must_support_the_types(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:
     total_loss = model_fn.total_loss
 
     def loss_with_a_product_of_integers(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
@@ -107,7 +103,7 @@ def test_a_kernel_counts_only_for_its_types(on_tpu: Config, one_layer: None, mon
     assert 'int32' in flaws['product']
 
 
-def test_python_in_the_input_pipeline_is_found_in_its_function(
+def test_flaws__find_python_in_functions_of_the_input_pipeline(
     on_tpu: Config, one_layer: None, monkeypatch: Any
 ) -> None:
     def through_python(encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Any) -> tf.Tensor:

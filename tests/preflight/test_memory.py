@@ -1,4 +1,4 @@
-"""What a core's memory holds."""
+"""Tests of the memory estimate of a TPU core."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ def graph_of(config: Config, tmp_path: Any, is_training: bool = True, **changes:
 
 
 @pytest.mark.parametrize(('optimizer', 'slots'), [('sgd', 0), ('momentum', 1), ('RMS', 2)])
-def test_variables_are_counted_by_what_they_are_for(
+def test_variable_bytes__by_purpose(
     small_config: Config, one_layer: None, tmp_path: Any, optimizer: str, slots: int
 ) -> None:
     count = 3 * 3 * 3 * 16 + 16 + 16 * 11 + 11
@@ -44,10 +44,10 @@ def test_variables_are_counted_by_what_they_are_for(
 @pytest.mark.parametrize(
     ('shape', 'dtype', 'size'),
     [
-        # The batch fills 128 lanes, and three channels take the room of eight.
+        # The batch fills 128 lanes; three channels are padded to eight.
         ([128, 299, 299, 3], tf.float32, 128 * 299 * 299 * 8 * 4),
         ([128, 299, 299, 3], tf.bfloat16, 128 * 299 * 299 * 8 * 2),
-        # Two images take the room of eight, with the channels in the lanes.
+        # Two images are padded to eight; the channels are in the lanes.
         ([2, 35, 35, 256], tf.float32, 8 * 35 * 35 * 256 * 4),
         ([16, 8, 8, 100], tf.float32, 16 * 8 * 8 * 128 * 4),
         ([5], tf.int32, 20),
@@ -55,12 +55,12 @@ def test_variables_are_counted_by_what_they_are_for(
         ([None, 3], tf.float32, None),
     ],
 )
-def test_sizes_are_padded_to_whole_tiles(shape: Any, dtype: tf.DType, size: int) -> None:
+def test_padded_size_of__whole_tiles(shape: Any, dtype: tf.DType, size: int) -> None:
     assert memory.padded_size_of(tf.compat.v1.placeholder(dtype, shape)) == size
 
 
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
-def test_convolutions_are_kept_and_what_is_made_of_them_one_by_one_is_not(
+def test_kept_for_backward__convolutions_but_not_element_wise_results(
     small_config: Config, one_layer: None, tmp_path: Any, precision: str
 ) -> None:
     graph = graph_of(small_config, tmp_path, train_batch_size=CORES * 4, precision=precision)
@@ -68,15 +68,15 @@ def test_convolutions_are_kept_and_what_is_made_of_them_one_by_one_is_not(
     large = {(t.op.type, t.dtype.name, tuple(t.shape.as_list())) for t in kept if t.shape.rank == 4}
     assert large == {
         ('InfeedDequeueTuple', precision, (4, 75, 75, 3)),
-        # Read by the gradient of batch normalization. The result of ReLU, which is read too, is not there.
+        # Read by the gradient of batch normalization. The output of ReLU is read as well, but recomputed.
         ('Conv2D', precision, (4, 37, 37, 16)),
-        # The features, read by the gradient of the logits; and the logits, by that of the loss.
+        # The features are read by the gradient of the logits, and the logits by the gradient of the loss.
         ('Mean', precision, (4, 1, 1, 16)),
         ('Conv2D', precision, (4, 1, 1, 11)),
     }
     size = {'float32': 4, 'bfloat16': 2}[precision]
     padded = 8 * 75 * 75 * 128 * size + 8 * 37 * 37 * 128 * size
-    # Whatever else there is has no height and width.
+    # All other tensors are small: they have no height and width.
     estimate = memory.activations(graphs.on_core(graph), is_training=True)
     assert padded <= estimate.padded < padded + 200_000
     unpadded = 4 * (75 * 75 * 3 + 37 * 37 * 16) * size
@@ -84,7 +84,7 @@ def test_convolutions_are_kept_and_what_is_made_of_them_one_by_one_is_not(
 
 
 def kept_of_a_revnet(units: int, rebuild_activations: bool, model_dir: Any) -> int:
-    """Bytes that a step of two images keeps for the backward pass, with so many units in each of three stages."""
+    """Returns the bytes that a step of two images keeps for the backward pass, with `units` in each of three stages."""
     network = NETWORKS['revnet38']._replace(build=functools.partial(revnet, REVNET_38._replace(units=(units,) * 3)))
     settings: Any = {'network': 'revnet38', 'height': 32, 'width': 32, 'use_tpu': False, 'train_batch_size': 2}
     config = Config(**settings, model_dir=str(model_dir), rebuild_activations=rebuild_activations, skip_host_call=True)
@@ -95,29 +95,29 @@ def kept_of_a_revnet(units: int, rebuild_activations: bool, model_dir: Any) -> i
         return sum(memory.size_of(tensor) or 0 for tensor in memory.kept_for_backward(graph.get_operations()))
 
 
-def test_a_reversible_stage_keeps_its_result_alone(tmp_path: Any) -> None:
+def test_kept_for_backward__only_the_output_of_a_reversible_stage(tmp_path: Any) -> None:
     rebuilt = [kept_of_a_revnet(units, True, tmp_path) for units in (2, 3)]
-    # The moments of each batch normalization.
+    # Only the moments of batch normalization grow with the units.
     assert 0 <= rebuilt[1] - rebuilt[0] < 1e4
     kept = [kept_of_a_revnet(units, False, tmp_path) for units in (2, 3)]
-    # Of two images, in both halves and each stage: at least the results of two convolutions, and their padded inputs.
+    # For two images, per half and stage: at least the outputs of two convolutions and their padded inputs.
     results = 2 * 2 * 2 * 4 * (32 * 32 * 16 + 16 * 16 * 32 + 8 * 8 * 56)
     assert 2 * results < kept[1] - kept[0] < 3 * results
 
 
-def test_an_evaluation_holds_the_inputs_and_results_of_one_operation(
+def test_activations__evaluation_holds_inputs_and_outputs_of_one_operation(
     small_config: Config, one_layer: None, tmp_path: Any
 ) -> None:
     graph = graph_of(small_config, tmp_path, is_training=False, eval_batch_size=CORES * 4)
     convolved = 8 * 37 * 37 * 128 * 4
     images = 8 * 75 * 75 * 128 * 4
-    # ReLU, or batch normalization, with nothing else but the infeed (and labels, channels and scalars).
+    # The input and output of ReLU or batch normalization, plus the infeed (and labels, channels and scalars).
     estimate = memory.activations(graphs.on_core(graph), is_training=False)
     assert 0 <= estimate.padded - images - 2 * convolved < 10_000
 
 
 def temporaries(tmp_path: Any, batch_size: int) -> int:
-    """The bytes that XLA assigns on a CPU to a step's temporaries, at 139 pixels in float32."""
+    """Returns the bytes that XLA for CPUs assigns to a step's temporaries, at 139 pixels in float32."""
     folder = tmp_path / str(batch_size)
     step = (
         f'xla_step.BATCH_SIZE = {batch_size}; xla_step.compile_fast(); xla_step.run_once(Config(height=139, width=139))'
@@ -137,7 +137,7 @@ def temporaries(tmp_path: Any, batch_size: int) -> int:
 
 
 @pytest.mark.slow
-def test_the_estimate_agrees_with_the_memory_that_xla_assigns(digits_dir: str, tmp_path: Any) -> None:
+def test_estimate__agrees_with_the_memory_that_xla_assigns(digits_dir: str, tmp_path: Any) -> None:
     few, many = 16, 32
     measured = (temporaries(tmp_path, many) - temporaries(tmp_path, few)) / (many - few)
     graph = graph_of(

@@ -1,4 +1,4 @@
-"""The preflight, by its command line."""
+"""Tests of the preflight's command line."""
 
 import json
 import os
@@ -22,12 +22,12 @@ from inception_v3.preflight.report import Report
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.photos import Photo, photo_example, set_boxes
 
-# The network is not what most of these tests are about: see `one_layer`.
+# Most of these tests do not depend on the network, and use `one_layer`.
 SMALL = ['--height=75', '--width=75']
 
 
 class Result(NamedTuple):
-    """What the program leaves."""
+    """The exit code and the output of a preflight."""
 
     code: int
     out: str
@@ -35,7 +35,7 @@ class Result(NamedTuple):
 
     @property
     def report(self) -> Dict[str, Any]:
-        """What --json prints."""
+        """The object that --json prints."""
         return json.loads(self.out)
 
 
@@ -46,7 +46,7 @@ def run(capsys: Any, *arguments: str) -> Result:
 
 @pytest.fixture
 def reachable(tmp_path: Any) -> List[str]:
-    """A v2-8 on this machine, which sees this machine's folders."""
+    """Flags of a v2-8 at a loopback address, which can reach this machine's folders."""
     return [*SMALL, '--topology=v2-8', '--master=grpc://127.0.0.1:8470', f'--model_dir={tmp_path}/model']
 
 
@@ -55,24 +55,24 @@ def reachable(tmp_path: Any) -> List[str]:
     ('flags', 'variables'),
     [
         (['--preset=resnet50_imagenet'], 161),
-        # 128 images on a core, in float32: as published, but for the device.
+        # 128 images per core in float32, as published, on another device.
         (['--network=revnet104', '--height=224', '--width=224'], 321),
     ],
 )
-def test_other_networks_fit_a_v2_8(capsys: Any, flags: List[str], variables: int) -> None:
+def test_other_networks__fit_a_v2_8(capsys: Any, flags: List[str], variables: int) -> None:
     result = run(capsys, '--topology=v2-8', *flags, '--json')
     assert (result.code, result.report['errors']) == (0, [])
-    # Nothing of memory is among them.
+    # There is no warning about memory.
     assert [warning.split(':')[0] for warning in result.report['warnings']] == ['--model_dir', '--data_dir']
-    # A sum over the cores for the gradient of each variable.
+    # One sum over the cores for the gradient of each variable.
     assert result.report['training']['collectives'] == variables
 
 
-def test_the_documented_default_may_start_on_a_v2_8(capsys: Any) -> None:
+def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
     result = run(capsys, '--topology=v2-8', '--json')
     report = result.report
     assert (result.code, report['may_start'], report['errors']) == (0, True, [])
-    # What the run needs besides.
+    # Flags that a run needs and this command line lacks.
     assert [warning.split(':')[0] for warning in report['warnings']] == ['--model_dir', '--data_dir']
     assert report['cluster'] == {'topology': 'v2-8', 'cores': 8, 'hosts': 1}
     training, evaluation = report['training'], report['evaluation']
@@ -90,7 +90,7 @@ def test_the_documented_default_may_start_on_a_v2_8(capsys: Any) -> None:
     # RMSProp keeps a mean square and a momentum.
     assert memory['optimizer_bytes'] == 8 * 27_145_970
     assert memory['average_bytes'] == 4 * 27_145_970
-    # Published runs of this size were on such a TPU: it must fit, and not by much.
+    # Published runs of this size used a v2-8: the estimate must fit, and be close to the memory.
     assert 0.75 * memory['memory_bytes'] < memory['total_bytes'] < memory['memory_bytes'] == 8 << 30
     assert 'backward pass' in report['estimate']['of_activations']
 
@@ -98,7 +98,7 @@ def test_the_documented_default_may_start_on_a_v2_8(capsys: Any) -> None:
 @pytest.mark.parametrize(
     'name', [pytest.param(name, marks=pytest.mark.slow if CLOUD_TPUS[name].cores > 256 else ()) for name in CLOUD_TPUS]
 )
-def test_every_topology_is_described_and_fed(capsys: Any, one_layer: None, name: str) -> None:
+def test_topologies__described_and_fed(capsys: Any, one_layer: None, name: str) -> None:
     topology = CLOUD_TPUS[name]
     batch = 16 * topology.cores
     flags = [f'--topology={name}', f'--train_batch_size={batch}', f'--eval_batch_size={8 * topology.cores}']
@@ -113,7 +113,7 @@ def test_every_topology_is_described_and_fed(capsys: Any, one_layer: None, name:
     assert (training['input_pipelines'], training['files_per_host']) == (hosts, [1024 // hosts] * 2)
     assert (training['infeed_bytes'], training['infeed_bytes_per_host']) == (16 * image, batch // hosts * image)
     assert training['collectives'] == 4
-    # The first host feeds all cores.
+    # In evaluation, the first host feeds all cores.
     assert (evaluation['input_pipelines'], evaluation['files_per_host']) == (1, [128, 128])
     assert (
         evaluation['infeed_bytes_per_host'] == topology.cores * evaluation['infeed_bytes'] == 8 * topology.cores * image
@@ -122,7 +122,7 @@ def test_every_topology_is_described_and_fed(capsys: Any, one_layer: None, name:
     assert memory == {'v2': 8 << 30, 'v3': 16 << 30}[name[:2]]
 
 
-def test_the_report_for_people_ends_with_the_verdict(capsys: Any, one_layer: None) -> None:
+def test_text_report__ends_with_the_verdict(capsys: Any, one_layer: None) -> None:
     result = run(capsys, *SMALL, '--topology=v2-8', '--train_batch_size=24')
     assert result.code == 0
     lines = result.out.splitlines()
@@ -132,15 +132,15 @@ def test_the_report_for_people_ends_with_the_verdict(capsys: Any, one_layer: Non
     assert all(len(line) <= 120 for line in lines)
 
 
-def test_an_emulated_tpu_is_its_own_topology(capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any) -> None:
+def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = ['--tpu=emulated:6x3', '--train_batch_size=48', '--eval_batch_size=48', '--json']
     result = run(capsys, *SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
     assert result.code == 0, result.out
     report = result.report
     assert report['cluster'] == {'topology': 'emulated:6x3', 'cores': 6, 'hosts': 3}
-    # Its memory is the machine's.
+    # An emulated TPU has no memory of its own.
     assert 'memory_bytes' not in report['training_memory_of_a_core']
-    # What the data set says of itself: 1,438 images in 8 files.
+    # From dataset.json: 1,438 images in 8 files.
     assert report['training']['epochs'] == pytest.approx(213000 * 48 / 1438)
     assert report['training']['files_per_host'] == [2, 3]
     (warning,) = report['warnings']
@@ -148,7 +148,7 @@ def test_an_emulated_tpu_is_its_own_topology(capsys: Any, one_layer: None, digit
 
 
 @pytest.mark.parametrize('name', ['emulated:8x2', 'emulated:6x3'])
-def test_the_graph_of_an_emulated_tpu_is_a_real_ones(capsys: Any, one_layer: None, tmp_path: Any, name: str) -> None:
+def test_emulated_tpu__graph_of_a_real_tpu(capsys: Any, one_layer: None, tmp_path: Any, name: str) -> None:
     topology = emulated(name)
     flags = [f'--tpu={name}', '--use_data=fake', '--train_batch_size=96', '--eval_batch_size=48', '--json']
     result = run(capsys, *SMALL, *flags, f'--model_dir={tmp_path}/model')
@@ -157,7 +157,7 @@ def test_the_graph_of_an_emulated_tpu_is_a_real_ones(capsys: Any, one_layer: Non
     image = 75 * 75 * 3 * 4 + 4
     of_host = 96 // topology.hosts
     assert (training['input_pipelines'], training['infeed_bytes_per_host']) == (topology.hosts, of_host * image)
-    # The first host feeds all cores.
+    # In evaluation, the first host feeds all cores.
     assert (evaluation['input_pipelines'], evaluation['infeed_bytes_per_host']) == (1, 48 * image)
     assert training['collectives'] == 4
     assert all(
@@ -165,10 +165,10 @@ def test_the_graph_of_an_emulated_tpu_is_a_real_ones(capsys: Any, one_layer: Non
     )
 
 
-def test_a_folder_that_nobody_reads_is_not_refused(capsys: Any, one_layer: None) -> None:
+def test_unused_folder__not_refused(capsys: Any, one_layer: None) -> None:
     flags = [*SMALL, '--topology=v2-8', '--use_data=fake', '--data_dir=/records/x']
     assert run(capsys, *flags).code == 0
-    # The same run, on the TPU.
+    # The same flags in a run on the TPU.
     config = Config(use_data='fake', data_dir='/records/x', model_dir='gs://bucket/run', master='grpc://10.0.0.2:8470')
     assert make_estimator(config).model_dir == 'gs://bucket/run'
 
@@ -176,7 +176,7 @@ def test_a_folder_that_nobody_reads_is_not_refused(capsys: Any, one_layer: None)
 @pytest.mark.parametrize(
     'error', [OSError(28, 'No space left on device'), tf.errors.UnavailableError(None, None, 'No space\nin graph')]
 )
-def test_what_fails_is_told_in_one_message(capsys: Any, monkeypatch: Any, error: Exception) -> None:
+def test_system_error__one_message_and_exit_code_1(capsys: Any, monkeypatch: Any, error: Exception) -> None:
     def fail(*others: Any) -> None:
         raise error
 
@@ -190,7 +190,7 @@ def test_what_fails_is_told_in_one_message(capsys: Any, monkeypatch: Any, error:
         run(capsys, '--topology=v2-8', '--verbose')
 
 
-def test_only_what_the_mode_does_is_built(capsys: Any, one_layer: None) -> None:
+def test_mode__only_its_graphs_are_built(capsys: Any, one_layer: None) -> None:
     report = run(capsys, *SMALL, '--topology=v2-8', '--mode=eval', '--json').report
     assert 'training' not in report and report['evaluation']['steps'] == 49
 
@@ -211,7 +211,7 @@ def test_only_what_the_mode_does_is_built(capsys: Any, one_layer: None) -> None:
         (['--topology=v2-8', 'train'], ['train: not a flag']),
     ],
 )
-def test_what_is_no_command_line_is_told_in_one_message(capsys: Any, arguments: List[str], parts: List[str]) -> None:
+def test_invalid_command_line__one_message_and_exit_code_2(capsys: Any, arguments: List[str], parts: List[str]) -> None:
     result = run(capsys, *arguments)
     assert (result.code, result.out) == (2, '')
     assert result.err.startswith('error: ') and 'Traceback' not in result.err
@@ -249,7 +249,7 @@ def test_what_is_no_command_line_is_told_in_one_message(capsys: Any, arguments: 
         ),
     ],
 )
-def test_what_is_inconsistent_is_named_and_the_run_may_not_start(
+def test_inconsistent_flags__every_problem_is_reported(
     capsys: Any, one_layer: None, arguments: List[str], findings: List[List[str]]
 ) -> None:
     result = run(capsys, '--topology=v2-32', *SMALL, *arguments, '--json')
@@ -260,14 +260,14 @@ def test_what_is_inconsistent_is_named_and_the_run_may_not_start(
     assert len(errors) <= len(findings)
 
 
-def test_a_batch_that_is_far_too_large_does_not_fit(capsys: Any) -> None:
+def test_memory__far_too_large_batch_is_an_error(capsys: Any) -> None:
     result = run(capsys, '--topology=v2-8', '--mode=train', '--train_batch_size=2048', '--json')
     (error,) = result.report['errors']
     assert result.code == 2 and '--train_batch_size=2048' in error and 'GiB of a core, far more than fits' in error
 
 
 @pytest.mark.slow
-def test_what_a_v2_cannot_hold_a_v3_can_and_a_little_more_is_for_xla_to_decide(capsys: Any) -> None:
+def test_memory__v3_holds_more_and_a_small_excess_is_a_warning(capsys: Any) -> None:
     assert run(capsys, '--topology=v3-8', '--mode=train', '--train_batch_size=2048', '--json').code == 0
     result = run(capsys, '--topology=v2-8', '--mode=train', '--train_batch_size=1152', '--json')
     *_, warning = result.report['warnings']
@@ -275,21 +275,23 @@ def test_what_a_v2_cannot_hold_a_v3_can_and_a_little_more_is_for_xla_to_decide(c
 
 
 def errors_of(capsys: Any, *arguments: str) -> List[str]:
-    """What keeps a run from starting; there must be something."""
+    """Runs a preflight that must fail, and returns its errors."""
     result = run(capsys, *arguments, '--json')
     assert result.code == 2
     return result.report['errors']
 
 
-def test_fewer_files_than_hosts(capsys: Any, one_layer: None, photo_dir: str, reachable: List[str]) -> None:
+def test_data__fewer_files_than_hosts_is_an_error(
+    capsys: Any, one_layer: None, photo_dir: str, reachable: List[str]
+) -> None:
     flags = [*reachable, '--topology=v2-32', f'--data_dir={photo_dir}', '--json']
     (error,) = errors_of(capsys, *flags)
     assert '2 train files for 4 TPU hosts' in error
-    # One host reads all files of an evaluation.
+    # In an evaluation, one host reads all files.
     assert run(capsys, *flags, '--mode=eval').code == 0
 
 
-def test_folders_are_tried_out(
+def test_folders__written_and_deleted(
     capsys: Any, one_layer: None, photo_dir: str, reachable: List[str], tmp_path: Any
 ) -> None:
     flags = [*reachable, f'--data_dir={photo_dir}', '--json']
@@ -303,7 +305,7 @@ def test_folders_are_tried_out(
     assert f'--export_dir={tmp_path}/file/export: cannot be written to' in error
 
 
-def test_the_first_files_are_read(
+def test_data__first_files_are_read(
     capsys: Any, one_layer: None, photo_dir: str, reachable: List[str], tmp_path: Any
 ) -> None:
     data_dir = str(tmp_path / 'data')
@@ -312,14 +314,14 @@ def test_the_first_files_are_read(
     path = records.shard_path(data_dir, records.VALIDATION, 0, 2)
     with open(path, 'r+b') as file:
         file.seek(100)
-        file.write(b'spoilt')
+        file.write(b'damage')
     (error,) = errors_of(capsys, *flags)
     assert path in error and 'damaged' in error
     os.remove(records.shard_path(data_dir, records.VALIDATION, 0, 2))
     os.remove(records.shard_path(data_dir, records.VALIDATION, 1, 2))
     (error,) = errors_of(capsys, *flags)
     assert 'no validation files' in error
-    # A run that only trains needs none; that a file is missing is worth knowing.
+    # A run that only trains needs no validation files; a missing training file is a warning.
     os.remove(records.shard_path(data_dir, records.TRAIN, 0, 2))
     result = run(capsys, *flags, '--mode=train', '--json')
     (warning,) = result.report['warnings']
@@ -330,7 +332,7 @@ def test_the_first_files_are_read(
     assert 'dataset.json: not the description' in error
 
 
-def test_bad_boxes_are_an_error_of_a_run_that_uses_them(
+def test_data__bad_boxes_are_an_error_if_used(
     capsys: Any, one_layer: None, photo_dir: str, photos: List[Photo], reachable: List[str], tmp_path: Any
 ) -> None:
     data_dir = str(tmp_path / 'data')
@@ -346,7 +348,7 @@ def test_bad_boxes_are_an_error_of_a_run_that_uses_them(
     assert 'train-00000-of-00002, record 0: bounding boxes with missing corners' in error
 
 
-def test_a_checkpoint_of_another_network_does_not_fit(
+def test_checkpoint__of_another_network_is_an_error(
     capsys: Any, one_layer: None, reachable: List[str], tmp_path: Any
 ) -> None:
     (tmp_path / 'model').mkdir()
@@ -358,14 +360,14 @@ def test_a_checkpoint_of_another_network_does_not_fit(
     assert len(errors) == 1 and 'model.ckpt-0: does not fit this run' in errors[0]
 
 
-def test_a_bucket_that_does_not_answer_is_not_waited_for(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_bucket_without_an_answer__reported_in_time(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     monkeypatch.setattr('inception_v3.preflight.storage._ANSWER_SECONDS', 1)
     folders = ['--model_dir=gs://no-such-bucket/run', '--data_dir=gs://no-such-bucket/records']
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', *folders)
     assert ['no answer within 1 seconds' in error for error in errors] == [True, True]
 
 
-def test_the_time_that_tensorflow_takes_to_load_does_not_count(tmp_path: Any, monkeypatch: Any) -> None:
+def test_unanswered__loading_tensorflow_does_not_count(tmp_path: Any, monkeypatch: Any) -> None:
     (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(6)')
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr('inception_v3.preflight.storage._ANSWER_SECONDS', 5)
@@ -374,7 +376,7 @@ def test_the_time_that_tensorflow_takes_to_load_does_not_count(tmp_path: Any, mo
     assert report.may_start
 
 
-def test_a_network_that_xla_cannot_compile_is_named_by_its_line(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     network = NETWORKS['inception_v3']
 
     def with_a_unique(images: tf.Tensor, *others: Any, **settings: Any) -> Any:
@@ -385,7 +387,7 @@ def test_a_network_that_xla_cannot_compile_is_named_by_its_line(capsys: Any, one
     monkeypatch.setitem(NETWORKS, 'inception_v3', network._replace(build=with_a_unique))
     with open(__file__) as file:
         (line,) = [number for number, text in enumerate(file, 1) if text.endswith('# unique\n')]
-    # It has no gradient, either; evaluation needs none.
+    # Evaluation, because the operation has no gradient.
     errors = errors_of(capsys, *SMALL, '--topology=v2-8', '--mode=eval')
     unsupported, dynamic = errors
     for error in errors:
@@ -402,7 +404,7 @@ def test_a_network_that_xla_cannot_compile_is_named_by_its_line(capsys: Any, one
         ('--preprocessing=vgg', 1),
     ],
 )
-def test_bytes_reach_a_tpu_as_words_that_it_takes(capsys: Any, one_layer: None, flag: str, numbers: int) -> None:
+def test_transfer_uint8__infeed_of_words(capsys: Any, one_layer: None, flag: str, numbers: int) -> None:
     result = run(capsys, *SMALL, '--topology=v2-8', '--transfer=uint8', flag, '--json')
     report = result.report
     assert (result.code, report['errors']) == (0, [])
@@ -411,7 +413,7 @@ def test_bytes_reach_a_tpu_as_words_that_it_takes(capsys: Any, one_layer: None, 
     assert report['evaluation']['infeed_bytes'] == words + 128 * 4
 
 
-def test_python_in_the_input_pipeline_keeps_a_run_from_starting(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_python_in_the_input_pipeline__is_an_error(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     def through_python(encoded: tf.Tensor, config: Any) -> tf.Tensor:
         length = tf.py_function(lambda x: tf.cast(tf.strings.length(x), tf.float32), [encoded], tf.float32)
         return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
@@ -421,9 +423,7 @@ def test_python_in_the_input_pipeline_keeps_a_run_from_starting(capsys: Any, one
     assert 'evaluation: ' in error and 'EagerPyFunc' in error and 'tests/preflight/test_preflight.py' in error
 
 
-def test_gradients_that_are_not_summed_and_batches_of_any_size_are_refused(
-    capsys: Any, one_layer: None, monkeypatch: Any
-) -> None:
+def test_unsummed_gradients_and_unknown_batch_size__are_errors(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
             model_fn, 'make_optimizer', lambda rate, config: tf.compat.v1.train.GradientDescentOptimizer(rate)
@@ -436,7 +436,7 @@ def test_gradients_that_are_not_summed_and_batches_of_any_size_are_refused(
         assert 'the graph of training cannot be built' in error and '(?, 75, 75, 3)' in error
 
 
-def test_nothing_is_left_behind(capsys: Any, one_layer: None, tmp_path: Any, monkeypatch: Any) -> None:
+def test_temporary_folders__removed(capsys: Any, one_layer: None, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     built = []
     build = graphs.build
@@ -452,7 +452,7 @@ def test_nothing_is_left_behind(capsys: Any, one_layer: None, tmp_path: Any, mon
     assert os.listdir(str(tmp_path)) == []
 
 
-def test_help_names_its_own_flags_and_those_of_a_run(capsys: Any) -> None:
+def test_help__own_flags_and_flags_of_a_run(capsys: Any) -> None:
     result = run(capsys, '--help')
     assert result.code == 0
     for part in ('python -m inception_v3.preflight', '--topology=', 'v3-2048', '--xla=', '--json=', '--train_steps='):
@@ -466,18 +466,18 @@ def preflight_in_a_process(*arguments: str) -> 'subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-def test_xla_compiles_a_step_and_runs_it() -> None:
+def test_xla__compiles_and_runs_a_step() -> None:
     flags = [*SMALL, '--depth_multiplier=0.01', '--num_classes=11', '--mode=train', '--json', '--xla']
     done = preflight_in_a_process('--topology=v2-8', *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     step = json.loads(done.stdout)['xla_step']
     assert (step['batch'], step['size']) == (2, [75, 75])
-    # -log(1/11) of random images, and the decay of the weights.
+    # The cross-entropy of random images, -log(1/11), plus the weight decay.
     assert 2 < step['loss'] < 6 and step['seconds'] > 0
     assert 'WARNING' not in done.stderr and 'deprecated' not in done.stderr
 
 
-def test_xla_says_which_operation_it_lacks(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     total_loss = model_fn.total_loss
 
     def loss_with_strings(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:

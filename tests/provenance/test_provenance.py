@@ -1,4 +1,4 @@
-"""What made a run, told from what it left; its first steps made again; and two runs compared."""
+"""Tests of provenance: the record of a run, the verification of its first steps, and the comparison of two runs."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ EMULATED = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations':
 
 
 def seeded(photo_dir: str, model_dir: Any, **changes: Any) -> Config:
-    """A run on five photographs that can be repeated."""
+    """The configuration of a run with a seed, on five photographs."""
     others = {'train_batch_size': 4, 'eval_batch_size': 6, 'train_steps_per_eval': 2, 'train_steps': 3, **changes}
     return make_small_config(
         photo_dir,
@@ -47,13 +47,13 @@ def trained(photo_dir: str, tmp_path_factory: Any) -> str:
 
 @pytest.fixture
 def run(trained: str, tmp_path: Any) -> str:
-    """A copy of the run, to be spoilt."""
+    """A copy of the run that a test may change."""
     return shutil.copytree(trained, str(tmp_path / 'run'))
 
 
 @pytest.fixture
 def in_this_process(one_layer: None, monkeypatch: Any) -> None:
-    """Repetitions run here, where the network has one layer."""
+    """Repeats first steps in this process, where the network has one layer."""
     monkeypatch.setattr(verification, '_run', execute)
 
 
@@ -86,7 +86,7 @@ def rewrite_step(run: str, position: int, **values: Any) -> None:
         json.dump(steps, file)
 
 
-def test_a_digest_is_of_names_types_shapes_and_values() -> None:
+def test_digest__depends_on_names_types_shapes_and_values() -> None:
     base = {'b': np.arange(6, dtype=np.float32), 'a': np.array(3)}
     others = [
         {**base, 'a': np.array(4)},
@@ -101,9 +101,9 @@ def test_a_digest_is_of_names_types_shapes_and_values() -> None:
     assert len({digests.of_values(values) for values in [base, *others]}) == 1 + len(others)
 
 
-def test_it_tells_what_made_a_run_and_what_came_of_it(run: str, trained: str, photo_dir: str, capsys: Any) -> None:
+def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, photo_dir: str, capsys: Any) -> None:
     config = seeded(photo_dir, trained, keep_best=True)
-    # Another command would go on from here.
+    # A second start of the same run.
     record(dataclasses.replace(config, model_dir=run), None)
     code, out, err = told(capsys, run, '--json')
     assert (code, err) == (0, '')
@@ -121,7 +121,7 @@ def test_it_tells_what_made_a_run_and_what_came_of_it(run: str, trained: str, ph
     assert checkpoints.keys() == {*(f'model.ckpt-{step}' for step in (0, 2, 3)), kept}
     assert checkpoints[kept]['digest'] == checkpoints[f'model.ckpt-{best}']['digest']
     assert len({c['digest'] for c in checkpoints.values()}) == 3
-    # What was recorded in the course of the run is the digest of the very checkpoint.
+    # The digest recorded during training equals the digest of the checkpoint of the same step.
     recorded = {step.step: step.digest for step in first_steps.read(run)}
     assert recorded.keys() == {1, 2, 3}
     for step in (2, 3):
@@ -137,7 +137,7 @@ def test_it_tells_what_made_a_run_and_what_came_of_it(run: str, trained: str, ph
     assert 'digest' not in damaged
 
 
-def test_the_first_steps_of_emulated_cores_are_those_that_the_host_sees(
+def test_verify__emulated_cores_record_one_step_per_loop(
     photo_dir: str, tmp_path: Any, capsys: Any, in_this_process: None
 ) -> None:
     model_dir = str(tmp_path / 'run')
@@ -150,7 +150,7 @@ def test_the_first_steps_of_emulated_cores_are_those_that_the_host_sees(
     )
 
 
-def test_first_steps_made_again_are_compared(run: str, capsys: Any, in_this_process: None) -> None:
+def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_process: None) -> None:
     code, out, _ = told(capsys, run, '--verify')
     assert (code, out) == (0, 'loss and variables are equal to the bit; compared after step 1, 2, 3\n')
     (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
@@ -171,7 +171,7 @@ def test_first_steps_made_again_are_compared(run: str, capsys: Any, in_this_proc
     assert f'numpy       1.0 -> {np.__version__}' in out
     assert f'host cores  512 -> {len(os.sched_getaffinity(0))}' in out
     assert f'fingerprint  {"f" * 64} -> none' in out
-    # A run of another learning rate than it says.
+    # A recorded configuration with a wrong learning rate.
     rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
     code, out, _ = told(capsys, run, '--verify', '--steps=1', '--json')
     values = json.loads(out)
@@ -180,7 +180,7 @@ def test_first_steps_made_again_are_compared(run: str, capsys: Any, in_this_proc
     assert [difference['name'] for difference in values['data']] == ['fingerprint']
 
 
-def test_as_many_steps_are_made_again_as_the_next_that_was_recorded() -> None:
+def test_last_step__next_recorded_step() -> None:
     recorded = [first_steps.Step(step, 0.0, '') for step in (4, 8, 12)]
     assert [verification._last_step(recorded, steps) for steps in (1, 4, 5, 12, None)] == [4, 4, 8, 12, 12]
 
@@ -194,9 +194,7 @@ def test_as_many_steps_are_made_again_as_the_next_that_was_recorded() -> None:
         (lambda start: start.clear(), 'contains no start of training'),
     ],
 )
-def test_what_cannot_be_verified_is_refused_with_the_reason(
-    change: Callable, part: str, tmp_path: Any, capsys: Any
-) -> None:
+def test_verify__refuses_runs_that_cannot_be_repeated(change: Callable, part: str, tmp_path: Any, capsys: Any) -> None:
     config = Config(use_tpu=False, seed=3, model_dir=str(tmp_path))
     start = verification.starts.this_start(config, None)._asdict()
     change(start)
@@ -205,7 +203,7 @@ def test_what_cannot_be_verified_is_refused_with_the_reason(
     assert (code, out) == (2, '') and part in err and 'error: ' in err
 
 
-def test_steps_that_were_not_recorded_are_refused(tmp_path: Any, capsys: Any) -> None:
+def test_verify__refuses_steps_that_were_not_recorded(tmp_path: Any, capsys: Any) -> None:
     start = verification.starts.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start._asdict()) + '\n')
     assert 'first_steps.json: contains no steps' in told(capsys, str(tmp_path), '--verify')[2]
@@ -214,7 +212,7 @@ def test_steps_that_were_not_recorded_are_refused(tmp_path: Any, capsys: Any) ->
 
 
 @pytest.mark.parametrize('arguments', [[], ['--diff={0}'], ['--verify']])
-def test_a_folder_that_is_no_run_is_refused_by_name(arguments: List[str], tmp_path: Any, capsys: Any) -> None:
+def test_folder_without_a_run__refused_by_name(arguments: List[str], tmp_path: Any, capsys: Any) -> None:
     code, out, err = told(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])
     assert (code, out) == (2, '')
     assert err.startswith(f'error: {tmp_path}/') and 'name the model_dir of a run' in err
@@ -223,16 +221,16 @@ def test_a_folder_that_is_no_run_is_refused_by_name(arguments: List[str], tmp_pa
 
 
 @pytest.mark.parametrize('arguments', [['--steps=3'], ['--verify', '--steps=0'], ['--verify', '--diff=m']])
-def test_wrong_arguments_are_refused(arguments: List[str], capsys: Any) -> None:
+def test_invalid_arguments__refused(arguments: List[str], capsys: Any) -> None:
     with pytest.raises(SystemExit) as end:
         provenance.main(['m', *arguments])
     assert end.value.code == 2
     assert arguments[-1].partition('=')[0] in capsys.readouterr().err
 
 
-def test_two_runs_are_compared(run: str, photo_dir: str, tmp_path: Any, capsys: Any, one_layer: None) -> None:
+def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any, capsys: Any, one_layer: None) -> None:
     same, other = shutil.copytree(run, str(tmp_path / 'same')), str(tmp_path / 'other')
-    # It lies elsewhere, and had another command: it is no other run.
+    # Another folder and another command do not make a run different.
     with open(os.path.join(same, 'config.json'), 'w') as file:
         file.write(seeded(photo_dir, same).to_json())
     rewrite_start(same, lambda start: start.update(command=['main', '--other']))
@@ -253,7 +251,7 @@ def test_two_runs_are_compared(run: str, photo_dir: str, tmp_path: Any, capsys: 
         'train_steps': (3, 2),
     }
     assert values['data'] == []
-    # They began alike.
+    # Both runs have the same initial weights.
     names = [difference['name'] for difference in values['results']]
     assert 'checkpoint of step 2' in names and 'checkpoint of step 0' not in names
     assert 'step 2, average weights, cross_entropy' in names
@@ -261,7 +259,7 @@ def test_two_runs_are_compared(run: str, photo_dir: str, tmp_path: Any, capsys: 
 
 
 @pytest.mark.slow
-def test_a_run_of_the_program_is_verified_by_the_program(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
+def test_verify__repeats_the_steps_in_a_new_process(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
     config = seeded(photo_dir, tmp_path / 'run', mode='train', train_steps=2)
     execute(config)
     assert told(capsys, str(config.model_dir), '--verify')[0] == 0

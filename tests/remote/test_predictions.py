@@ -1,4 +1,4 @@
-"""Predictions, and the report on an evaluation, from a run in a remote store."""
+"""Tests of predict and evaluate_report on a run in a remote store."""
 
 import json
 from typing import Any
@@ -11,7 +11,8 @@ from tests.support.photos import encode_jpeg
 
 _CLASSIFY_AND_REPORT = """
 import sys
-from inception_v3 import evaluate_report, predict
+from inception_v3.evaluate_report import __main__ as evaluate_report
+from inception_v3.predict import __main__ as predict
 from inception_v3.networks.registry import NETWORKS
 from tests.support.runs import ONE_LAYER
 NETWORKS['inception_v3'] = ONE_LAYER
@@ -22,7 +23,7 @@ print([*codes, evaluate_report.main([f'{url}/run', '--mistakes=3'])])
 
 
 @pytest.mark.slow
-def test_a_run_in_a_remote_store_is_used_there(store: Store, digits_dir: str, tmp_path: Any) -> None:
+def test_remote_run__predict_and_evaluate_report(store: Store, digits_dir: str, tmp_path: Any) -> None:
     data = store.upload(digits_dir, 'data')
     flags = ('--preset=digits', f'--data_dir={data}', '--train_steps=2', '--eval_total_size=64')
     done = store.main(*flags, f'--model_dir={store.url}/run', f'--export_dir={store.url}/export')
