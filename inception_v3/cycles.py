@@ -59,7 +59,7 @@ class Run:
             logger.info(note)
 
     def execute(self) -> str:
-        """Does what `--mode` says, exports if that is asked for, and returns the summary to print.
+        """Trains, evaluates or both, as `--mode` says, exports with `--export_dir`, and returns the summary to print.
 
         Raises:
           CommandError: a record, a checkpoint, a folder or a device cannot be used; training diverged; or SIGTERM ended
@@ -143,13 +143,13 @@ class Run:
         return recorded
 
     def _follow(self) -> Optional[Evaluation]:
-        """Evaluates the checkpoints of another run as they appear, until that of `--train_steps`."""
+        """Evaluates the checkpoints of another run as they appear, up to the checkpoint of `--train_steps`."""
         config, evaluation = self._config, None
         if not checkpoints.latest_checkpoint(self._model_dir):
             logger.info('waiting for a first checkpoint in %s', config.model_dir)
 
-        def nothing_came() -> bool:
-            # TensorFlow takes a list of checkpoints that can no longer be read for one that has not changed.
+        def on_timeout() -> bool:
+            # TensorFlow treats an unreadable list of checkpoints as unchanged; this call raises the error instead.
             checkpoints.latest_checkpoint(self._model_dir)
             return config.eval_timeout is not None
 
@@ -157,7 +157,7 @@ class Run:
             config.model_dir,
             min_interval_secs=config.min_eval_interval,
             timeout=_CHECK_INTERVAL if config.eval_timeout is None else config.eval_timeout,
-            timeout_fn=nothing_came,
+            timeout_fn=on_timeout,
         ):
             evaluation = self._evaluate_if_there(checkpoint) or evaluation
             if evaluation and evaluation.step >= config.train_steps:

@@ -1,4 +1,4 @@
-"""Trains one cycle after the other: one call of TPUEstimator.train each, with the hooks that protect and watch it."""
+"""Trains in cycles: one call of TPUEstimator.train per cycle, with the hooks that protect and watch it."""
 
 import re
 from typing import List, Optional
@@ -75,7 +75,7 @@ class Training:
         self._termination = termination
         self.throughput = Throughput()
         self.began_at: Optional[int] = None
-        # What follows lives through all cycles; the other hooks are made anew for each.
+        # These watchers keep their state over all cycles; the other hooks are created for each cycle.
         self._step_lines: Optional[StepLines] = None
         self._start = StartRecorder(config, data_set)
         self._summaries = TrainingSummaries(config, data_set.class_names if data_set else ())
@@ -84,10 +84,10 @@ class Training:
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
 
     def prepare(self) -> None:
-        """Removes what a killed run has left in model_dir, and makes sure that the newest checkpoint is sound.
+        """Removes the leftovers of a killed run from model_dir, and checks that the newest checkpoint is undamaged.
 
         Raises:
-          CheckpointError: it is not, or no checkpoint is with `--skip_damaged_checkpoints`.
+          CheckpointError: the newest checkpoint is damaged; with `--skip_damaged_checkpoints`, all of them are.
         """
         remove_leftovers(self._model_dir)
         if self._config.skip_damaged_checkpoints:
@@ -101,7 +101,7 @@ class Training:
         """Whether the newest checkpoint has all steps.
 
         Raises:
-          CheckpointError: it has, but does not fit the network. No training graph will be built that would find out.
+          CheckpointError: the checkpoint does not fit the network. No training graph is built that would show it.
         """
         config = self._config
         checkpoint = latest_checkpoint(self._model_dir)
@@ -170,9 +170,9 @@ class Training:
             TrainingProgress(
                 self._screen, self.throughput, config.train_steps, config.train_batch_size, self._step_lines
             ),
-            # Before the session begins, but after the graph is built and the checkpoint found to fit it.
+            # Records when the graph is built: after the check that the checkpoint fits, before the session begins.
             self._start,
-            # Before a diverged step ends training, which provenance --verify compares, too.
+            # Before the divergence watcher stops training: provenance --verify compares a diverged step, too.
             *self._first_steps,
             # Before the summaries, whose curves would be scaled by a loss of 1e30.
             divergence,

@@ -69,7 +69,7 @@ def steps(config: Config) -> List[int]:
     return [evaluation.step for evaluation in evaluations(config)]
 
 
-def test_it_evaluates_after_each_cycle_and_ends_exactly_at_the_last_step(finished: Tuple[Config, str]) -> None:
+def test_cycles__evaluate_after_each_and_end_at_train_steps(finished: Tuple[Config, str]) -> None:
     config, _ = finished
     assert steps(config) == [2, 4, 5]
     latest = tf.train.latest_checkpoint(config.model_dir)
@@ -77,7 +77,7 @@ def test_it_evaluates_after_each_cycle_and_ends_exactly_at_the_last_step(finishe
     assert step_of(latest) == 5
 
 
-def test_results_are_json_lines_with_the_documented_keys(finished: Tuple[Config, str]) -> None:
+def test_results__are_json_lines_with_the_documented_keys(finished: Tuple[Config, str]) -> None:
     config, _ = finished
     with open(os.path.join(str(config.model_dir), 'results.jsonl')) as file:
         lines = [json.loads(line) for line in file]
@@ -92,7 +92,7 @@ def test_results_are_json_lines_with_the_documented_keys(finished: Tuple[Config,
         assert line['cross_entropy'] > 0
 
 
-def test_the_configuration_and_the_start_stand_beside_the_results(finished: Tuple[Config, str]) -> None:
+def test_run__records_its_configuration_and_start(finished: Tuple[Config, str]) -> None:
     config, _ = finished
     with open(os.path.join(str(config.model_dir), 'config.json')) as file:
         assert Config.from_json(file.read()) == config
@@ -102,7 +102,7 @@ def test_the_configuration_and_the_start_stand_beside_the_results(finished: Tupl
     assert start.versions['tensorflow'] == tf.__version__
 
 
-def test_the_summary_says_what_was_reached_and_where(finished: Tuple[Config, str]) -> None:
+def test_summary__names_results_and_paths(finished: Tuple[Config, str]) -> None:
     config, summary = finished
     last = evaluations(config)[-1]
     lines = {line.split('  ')[0]: line for line in summary.splitlines()}
@@ -124,7 +124,7 @@ def read_events(folder: str) -> Dict[str, Dict[int, float]]:
     return values
 
 
-def test_the_host_call_writes_loss_learning_rate_and_epoch(finished: Tuple[Config, str]) -> None:
+def test_host_call__writes_loss_learning_rate_and_epoch(finished: Tuple[Config, str]) -> None:
     config, _ = finished
     events = read_events(str(config.model_dir))
     # Every second step, as save_summary_steps says, by the number of steps done before.
@@ -135,7 +135,7 @@ def test_the_host_call_writes_loss_learning_rate_and_epoch(finished: Tuple[Confi
 
 
 @pytest.mark.parametrize('transpose_enabled', [False, True])
-def test_the_saved_model_scores_what_the_evaluation_did(
+def test_saved_model__scores_as_the_evaluation_did(
     finished: Tuple[Config, str], copied: Config, tmp_path: Any, transpose_enabled: bool
 ) -> None:
     config, _ = finished
@@ -161,7 +161,7 @@ def test_the_saved_model_scores_what_the_evaluation_did(
     assert (trained.get_tensor(kernel) != trained.get_tensor(average)).any()
 
 
-def test_a_finished_run_does_nothing_again(copied: Config) -> None:
+def test_cycles__leave_a_finished_run_unchanged(copied: Config) -> None:
     before = {
         path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))
     }
@@ -172,7 +172,7 @@ def test_a_finished_run_does_nothing_again(copied: Config) -> None:
     assert '359 images' in summary and 'images/s' not in summary
 
 
-def test_it_goes_on_where_it_was_stopped(copied: Config) -> None:
+def test_cycles__resume_at_the_last_checkpoint(copied: Config) -> None:
     # Killed in the second cycle: step 4 was never reached, and a line of the results is cut short.
     forget(copied, 4, 5)
     path = os.path.join(str(copied.model_dir), 'results.jsonl')
@@ -192,7 +192,7 @@ def test_it_goes_on_where_it_was_stopped(copied: Config) -> None:
     assert moved.get_tensor(mean_square).min() < 0.9**4
 
 
-def test_an_evaluation_that_was_missed_is_made_up_for_and_no_step_is_added(copied: Config) -> None:
+def test_cycles__make_up_a_missed_evaluation_without_training(copied: Config) -> None:
     path = os.path.join(str(copied.model_dir), 'results.jsonl')
     with open(path) as file:
         lines = file.readlines()
@@ -205,7 +205,7 @@ def test_an_evaluation_that_was_missed_is_made_up_for_and_no_step_is_added(copie
     assert (again.top_1, again.cross_entropy) == pytest.approx((first['top_1'], first['cross_entropy']))
 
 
-def test_more_steps_extend_a_finished_run(copied: Config) -> None:
+def test_cycles__extend_a_finished_run_by_more_steps(copied: Config) -> None:
     longer = dataclasses.replace(copied, train_steps=6)
     execute(longer)
     assert steps(longer) == [2, 4, 5, 6]
@@ -213,7 +213,7 @@ def test_more_steps_extend_a_finished_run(copied: Config) -> None:
         assert Config.from_json(file.read()) == longer
 
 
-def test_raw_weights_are_evaluated_without_moving_averages(copied: Config) -> None:
+def test_evaluation__uses_raw_weights_without_moving_average(copied: Config) -> None:
     raw = dataclasses.replace(copied, mode='eval', moving_average=False)
     execute(raw)
     averaged, raw_result = evaluations(raw)[-2:]
@@ -221,7 +221,7 @@ def test_raw_weights_are_evaluated_without_moving_averages(copied: Config) -> No
     assert raw_result.cross_entropy != averaged.cross_entropy
 
 
-def test_following_evaluates_each_checkpoint_with_its_own_averages(copied: Config) -> None:
+def test_follow__evaluates_each_checkpoint_with_its_own_averages(copied: Config) -> None:
     following = dataclasses.replace(copied, mode='eval', min_eval_interval=0, eval_timeout=120)
     forget(following, 5)
 
@@ -242,7 +242,7 @@ def test_following_evaluates_each_checkpoint_with_its_own_averages(copied: Confi
     assert evaluations(following)[3].cross_entropy == pytest.approx(earlier.cross_entropy)
 
 
-def test_a_command_writes_its_graph_once(finished: Tuple[Config, str]) -> None:
+def test_cycles__write_the_graph_once_per_command(finished: Tuple[Config, str]) -> None:
     config, _ = finished
     folder = pathlib.Path(str(config.model_dir))
     events = [e for path in folder.glob('events.*') for e in tf.compat.v1.train.summary_iterator(str(path))]
@@ -251,7 +251,7 @@ def test_a_command_writes_its_graph_once(finished: Tuple[Config, str]) -> None:
     assert 'ApplyRMSProp' in (folder / 'graph.pbtxt').read_text()
 
 
-def test_following_keeps_its_distance_and_gives_up(copied: Config, monkeypatch: Any) -> None:
+def test_follow__obeys_min_eval_interval_and_eval_timeout(copied: Config, monkeypatch: Any) -> None:
     forget(copied, 5)
     start = time.monotonic()
     summary = execute(dataclasses.replace(copied, mode='eval', min_eval_interval=0, eval_timeout=3))
@@ -277,7 +277,7 @@ def test_following_keeps_its_distance_and_gives_up(copied: Config, monkeypatch: 
         asked['timeout_fn']()
 
 
-def test_following_survives_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any) -> None:
+def test_follow__skips_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any) -> None:
     def overtaken(model_dir: str, **options: Any) -> Iterator[str]:
         yield os.path.join(model_dir, 'model.ckpt-3')
         # Only half of it is gone when it is read.
@@ -306,7 +306,7 @@ def everything_in(config: Config) -> Dict[str, int]:
         ({'optimizer': 'momentum'}, 'Momentum is missing'),
     ],
 )
-def test_a_checkpoint_of_another_network_is_refused(copied: Config, tmp_path: Any, changes: Any, part: str) -> None:
+def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path: Any, changes: Any, part: str) -> None:
     before = everything_in(copied)
     others = {'train_steps': 9, 'export_dir': str(tmp_path / 'export'), **changes}
     with pytest.raises(CheckpointError, match=part) as error:
@@ -339,20 +339,20 @@ def empty_data(folder: str) -> None:
 
 @pytest.mark.parametrize('mode', ['train', 'train_and_eval', 'eval'])
 @pytest.mark.parametrize('spoil', [spoil_state, lose_data, empty_index, empty_data])
-def test_a_spoilt_checkpoint_is_named(copied: Config, spoil: Any, mode: str) -> None:
+def test_cycles__name_a_damaged_checkpoint(copied: Config, spoil: Any, mode: str) -> None:
     spoil(str(copied.model_dir))
     config = dataclasses.replace(copied, mode=mode, train_steps=9, min_eval_interval=0, eval_timeout=1)
     with pytest.raises(CheckpointError, match=r'/checkpoint: lists |model\.ckpt-5: is damaged'):
         execute(config)
 
 
-def test_a_finished_run_is_evaluated_again_with_other_weights(copied: Config, tmp_path: Any) -> None:
+def test_evaluation__repeats_with_other_weights(copied: Config, tmp_path: Any) -> None:
     summary = execute(dataclasses.replace(copied, moving_average=False, export_dir=str(tmp_path / 'export')))
     assert 'raw weights of step 5' in summary
     assert [(e.step, e.weights) for e in evaluations(copied)][-2:] == [(5, 'average'), (5, 'raw')]
 
 
-def test_a_finished_run_is_evaluated_again_in_another_way(copied: Config, caplog: Any) -> None:
+def test_evaluation__repeats_with_other_settings(copied: Config, caplog: Any) -> None:
     caplog.set_level('INFO')
     otherwise = dataclasses.replace(copied, preprocessing='vgg')
     execute(otherwise)
@@ -368,7 +368,7 @@ def test_a_finished_run_is_evaluated_again_in_another_way(copied: Config, caplog
     assert steps(copied) == [2, 4, 5, 5, 5]
 
 
-def test_other_data_in_the_same_place_is_evaluated_again(copied: Config, tmp_path: Any) -> None:
+def test_evaluation__repeats_with_other_data_in_the_same_folder(copied: Config, tmp_path: Any) -> None:
     info = dataset_info.read(copied.data_dir)
     assert info is not None
     assert {(e.data_set, e.fingerprint) for e in evaluations(copied)} == {('digits', info.fingerprint)}
@@ -383,7 +383,7 @@ def test_other_data_in_the_same_place_is_evaluated_again(copied: Config, tmp_pat
     assert evaluations(copied)[-1].fingerprint == 'f' * 64
 
 
-def test_averages_that_were_not_kept_cannot_be_exported(copied: Config, tmp_path: Any) -> None:
+def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_path: Any) -> None:
     raw = dataclasses.replace(
         copied, mode='train', moving_average=False, train_steps=1, model_dir=str(tmp_path / 'raw')
     )
@@ -392,7 +392,7 @@ def test_averages_that_were_not_kept_cannot_be_exported(copied: Config, tmp_path
         execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
 
 
-def test_an_evaluation_that_diverged_is_not_recorded(copied: Config) -> None:
+def test_evaluation__does_not_record_a_diverged_result(copied: Config) -> None:
     diverging = dataclasses.replace(
         copied, optimizer='sgd', learning_rate=1e30, train_steps=1, model_dir=f'{copied.model_dir}-new'
     )
@@ -405,7 +405,7 @@ def test_an_evaluation_that_diverged_is_not_recorded(copied: Config) -> None:
 
 
 @pytest.mark.parametrize('split', ['train', 'validation'])
-def test_files_without_a_record_are_refused(copied: Config, photos: List[Photo], tmp_path: Any, split: str) -> None:
+def test_run__refuses_files_without_records(copied: Config, photos: List[Photo], tmp_path: Any, split: str) -> None:
     for name in ('train', 'validation'):
         write_records(tmp_path / 'data', name, [] if name == split else [photo_example(photos[0]).SerializeToString()])
     with pytest.raises(DataError, match=f'{split}-00000-of-00001: no records'):
@@ -413,7 +413,7 @@ def test_files_without_a_record_are_refused(copied: Config, photos: List[Photo],
 
 
 @pytest.mark.parametrize('flag', ['model_dir', 'export_dir'])
-def test_what_cannot_be_written_is_refused_before_anything_is_trained(copied: Config, tmp_path: Any, flag: str) -> None:
+def test_run__refuses_an_unwritable_folder_before_training(copied: Config, tmp_path: Any, flag: str) -> None:
     (tmp_path / 'file').write_text('')
     config = dataclasses.replace(copied, train_steps=9, **{flag: str(tmp_path / 'file' / 'folder')})
     with pytest.raises(ConfigError, match=f'--{flag}={tmp_path}/file/folder: cannot be written to'):
@@ -421,7 +421,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_trained(copied: Co
     assert all_steps(copied)[-1] == 5
 
 
-def test_a_bad_record_is_named_and_what_was_trained_is_kept(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
+def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
     good = photo_example(photos[0]).SerializeToString()
     outside = photo_example(photos[1])
     outside.features.feature['image/class/label'].int64_list.value[:] = [11]
@@ -441,7 +441,7 @@ def test_a_bad_record_is_named_and_what_was_trained_is_kept(copied: Config, phot
 
 
 @pytest.mark.parametrize('use', [False, True])
-def test_boxes_are_a_problem_only_to_training_that_uses_them(
+def test_bad_records__include_bad_boxes_only_if_training_uses_boxes(
     copied: Config, photos: List[Photo], tmp_path: Any, use: bool
 ) -> None:
     good, outside, uneven = (photo_example(photo) for photo in photos[:3])
@@ -461,7 +461,9 @@ def test_boxes_are_a_problem_only_to_training_that_uses_them(
     assert named == [corners] * use + [f'{path}, record 3: label 11 is not in 0 to 10 (--num_classes=11).']
 
 
-def test_skipped_records_are_named_at_the_end(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
+def test_bad_records__are_named_at_the_end_if_skipped(
+    copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any
+) -> None:
     good = photo_example(photos[0]).SerializeToString()
     write_records(tmp_path / 'bad', 'train', [good])
     write_records(tmp_path / 'bad', 'validation', [good, b'nonsense', good])
@@ -481,9 +483,7 @@ def test_skipped_records_are_named_at_the_end(copied: Config, photos: List[Photo
     assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
 
 
-def test_a_run_whose_records_may_all_be_skipped_does_not_begin(
-    copied: Config, photos: List[Photo], tmp_path: Any
-) -> None:
+def test_run__refuses_max_bad_records_of_all_records(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
     """If they were, the input pipeline would look for a good one for ever."""
     write_records(tmp_path / 'bad', 'train', [b'nonsense'] * 3)
     config = dataclasses.replace(
@@ -493,7 +493,7 @@ def test_a_run_whose_records_may_all_be_skipped_does_not_begin(
         execute(config)
 
 
-def test_each_host_has_records(photos: List[Photo], tmp_path: Any) -> None:
+def test_run__refuses_fewer_files_than_hosts(photos: List[Photo], tmp_path: Any) -> None:
     data_dir = str(tmp_path)
     paths = [records.shard_path(data_dir, 'train', shard, 4) for shard in range(4)]
     # The second host's are empty.
@@ -510,7 +510,7 @@ def test_each_host_has_records(photos: List[Photo], tmp_path: Any) -> None:
     check_files(two, 'validation', paths)
 
 
-def test_what_is_not_read_is_named(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
+def test_run__names_files_that_are_not_read(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:
     write_records(tmp_path / 'data', 'validation', [photo_example(photos[0]).SerializeToString()])
     for name in ('validation-00001-of-00001.gz', 'validation-00000-of-00001.bak', 'validation.txt'):
         (tmp_path / 'data' / name).write_text('')
@@ -523,7 +523,7 @@ def test_what_is_not_read_is_named(copied: Config, photos: List[Photo], tmp_path
     )
 
 
-def test_a_truncated_record_file_is_named(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
+def test_run__names_a_truncated_record_file(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
     good = photo_example(photos[0]).SerializeToString()
     write_records(tmp_path / 'cut', 'validation', [good, good])
     path = records.shard_path(str(tmp_path / 'cut'), 'validation', 0, 1)
@@ -533,14 +533,14 @@ def test_a_truncated_record_file_is_named(copied: Config, photos: List[Photo], t
         execute(config)
 
 
-def test_a_data_set_of_another_size_than_expected_is_evaluated_whole(copied: Config, caplog: Any) -> None:
+def test_evaluation__reads_a_data_set_of_unexpected_size_whole(copied: Config, caplog: Any) -> None:
     caplog.set_level('INFO')
     execute(dataclasses.replace(copied, mode='eval', num_eval_images=300))
     assert evaluations(copied)[-1].images == IMAGES
     assert any('300 images were expected' in record.message for record in caplog.records)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_with_advice(copied: Config) -> None:
+def test_divergence__stops_the_run_with_advice(copied: Config) -> None:
     config = dataclasses.replace(copied, learning_rate=1e30, train_steps=50, train_steps_per_eval=50)
     with pytest.raises(
         TrainingError,

@@ -124,7 +124,7 @@ def tags_of(address: str, plugin: str) -> Dict[str, Dict[str, Any]]:
     return json.loads(get(address, f'data/plugin/{plugin}/tags'))
 
 
-def test_evaluations_are_those_of_the_results_without_padding(watched: Watched) -> None:
+def test_tensorboard__shows_the_evaluations_of_results_jsonl(watched: Watched) -> None:
     recorded = read_evaluations(str(watched.before.model_dir))
     assert [evaluation.step for evaluation in recorded] == [2, 4, 4]
     assert recorded[1].cross_entropy != recorded[2].cross_entropy
@@ -138,7 +138,7 @@ def test_evaluations_are_those_of_the_results_without_padding(watched: Watched) 
     assert tags_of(watched.address, 'scalars')['eval'].keys() == {'top_1', 'top_5', 'cross_entropy'}
 
 
-def test_training_shows_every_step_once_as_the_run_that_stands_did_it(watched: Watched) -> None:
+def test_tensorboard__shows_every_training_step_once(watched: Watched) -> None:
     address = watched.address
     tags = tags_of(address, 'scalars')['.']
     assert tags.keys() == {'loss', 'learning_rate', 'epoch', 'images_per_second'}
@@ -156,7 +156,7 @@ def test_training_shows_every_step_once_as_the_run_that_stands_did_it(watched: W
     assert 'in nats' in tags['loss']['description']
 
 
-def test_the_graph_of_training_is_there(watched: Watched) -> None:
+def test_tensorboard__shows_the_training_graph(watched: Watched) -> None:
     graph = get(watched.address, 'data/plugin/graphs/graph', run='.', conceptual='false').decode()
     assert 'name: "Layer/weights"' in graph and 'ApplyRMSProp' in graph
 
@@ -182,7 +182,7 @@ def pixels(address: str, run: str, tag: str) -> np.ndarray:
     return found
 
 
-def test_images_are_those_of_the_pipeline(watched: Watched, photos: List[Photo]) -> None:
+def test_tensorboard__shows_the_images_of_the_pipeline(watched: Watched, photos: List[Photo]) -> None:
     address, tags = watched.address, tags_of(watched.address, 'images')
     for run, kind, after in (('.', 'train_images', 'distorted'), ('eval', 'eval_images', 'cropped')):
         images, labels = first_batch(watched.before, is_training=run == '.')

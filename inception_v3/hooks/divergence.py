@@ -8,7 +8,7 @@ from inception_v3.hooks.step import Step, Watcher
 from inception_v3.reporting.failures import DivergedError
 
 # Training stops at this multiple of ln(classes), the loss of a network that guesses. Only weights a hundred times too
-# large, or logits that differ by thousands, reach it; to recover takes longer than the whole run before.
+# large, or logits that differ by thousands, reach it. Recovery would take longer than the run so far.
 LOSS_LIMIT = 1e4
 
 

@@ -175,7 +175,7 @@ class TrainingProgress(Watcher):
         self._has_shown_left = False
 
     def graph_built(self) -> None:
-        """Says that the session is about to be made, which takes seconds."""
+        """Shows that training is being prepared: creating the session takes seconds."""
         self._screen.update(f'preparing to train, {self._train_steps} steps in all')
 
     def session_began(self, session: Any, begin: int, now: float) -> None:

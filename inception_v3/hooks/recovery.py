@@ -21,8 +21,8 @@ _SESSIONS_PER_STEP = 3
 def without_recovery() -> Iterator[None]:
     """Makes an interrupted session end with its error.
 
-    This is for runs on the CPU, where no worker can be lost, and TensorFlow has already retried a failing file server
-    ten times. A hook could not do it: none is called when a session fails before it has begun.
+    This is for runs on the CPU. No worker can be lost there, and TensorFlow has already retried a failing file server
+    ten times. A hook cannot do this: if a session fails before it has begun, no hook is called.
     """
     recovered, ignored = monitored_session._PREEMPTION_ERRORS, error_handling._IGNORED_ERRORS
     # TPUEstimator returns as if it had finished training when it gets one of the ignored errors.

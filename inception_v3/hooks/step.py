@@ -46,7 +46,7 @@ class StepHook(tf.estimator.SessionRunHook):
     """Calls watchers, in their order, with one reading of step, loss and time for all.
 
     Args:
-      watchers: those that are called.
+      watchers: called in this order at each moment; an error of one keeps the later ones from being called.
     """
 
     def __init__(self, watchers: Sequence[Watcher]):
@@ -66,7 +66,7 @@ class StepHook(tf.estimator.SessionRunHook):
             watcher.session_began(session, begin, now)
 
     def before_run(self, run_context: Any) -> tf.estimator.SessionRunArgs:
-        """Asks for the loss."""
+        """Adds the loss to the fetches of the session call."""
         return tf.estimator.SessionRunArgs(self._loss)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -77,6 +77,6 @@ class StepHook(tf.estimator.SessionRunHook):
             watcher.step_done(session, done)
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        """Passes the end on."""
+        """Tells the watchers that training ended without an error."""
         for watcher in self._watchers:
             watcher.session_ended()

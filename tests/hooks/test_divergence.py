@@ -1,4 +1,4 @@
-"""Training that diverges: it really does, by its learning rate, and what is kept of it is good."""
+"""Tests of training that diverges because of its learning rate: it stops, and the kept checkpoints are usable."""
 
 import dataclasses
 import io
@@ -33,7 +33,7 @@ def steps_listed(config: Config) -> List[int]:
 
 @pytest.fixture
 def saving_every_step(monkeypatch: Any) -> None:
-    """A checkpoint after every run of the session, as if steps were as long as the time between checkpoints."""
+    """Saves a checkpoint after every session call, as if each took `save_checkpoints_secs`."""
 
     class EveryRun(saving.CheckpointHook):
         def __init__(self, *arguments: Any, **options: Any):
@@ -49,7 +49,7 @@ def saving_every_step(monkeypatch: Any) -> None:
     ('rate', 'shown'),
     [(1e30, 'The (loss is not a number|weights are not finite) any more'), (1e5, 'The loss has exploded to')],
 )
-def test_what_diverges_is_stopped_and_a_good_checkpoint_kept(
+def test_divergence__stops_training_and_keeps_a_good_checkpoint(
     changes: Any, rate: float, shown: str, digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
     config = make_config(digits_dir, tmp_path, **changes)
@@ -68,7 +68,7 @@ def test_what_diverges_is_stopped_and_a_good_checkpoint_kept(
     assert steps_listed(config)[-1] == newest + 2
 
 
-def test_a_checkpoint_is_passed_over_that_gave_the_bad_loss(
+def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
     digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
     config = make_config(digits_dir, tmp_path, learning_rate=1e5)
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_passed_over_that_gave_the_bad_loss(
     checkpoints.check_undamaged(os.path.join(str(config.model_dir), 'passed_over', f'model.ckpt-{bad}'))
 
 
-def test_weights_that_are_not_finite_are_never_saved_though_their_loss_is_not_seen(
+def test_checkpoint_hook__never_lists_weights_that_are_not_finite(
     digits_dir: str, tmp_path: Any, one_layer: None
 ) -> None:
     # The loss of the only step is that of the first weights. The rate is four times that per 256 images: infinite.

@@ -33,7 +33,7 @@ def log(screen: Screen, text: str) -> None:
     screen.emit(logging.LogRecord('inception_v3', logging.INFO, '', 0, text, None, None))
 
 
-def test_on_a_terminal_one_line_is_renewed_below_the_log(monkeypatch: Any) -> None:
+def test_screen__renews_one_line_below_the_log_on_a_terminal(monkeypatch: Any) -> None:
     monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
     stream = Terminal()
     screen = Screen(stream)
@@ -46,14 +46,14 @@ def test_on_a_terminal_one_line_is_renewed_below_the_log(monkeypatch: Any) -> No
     assert shown(stream) == 'checkpoint written\n'
 
 
-def test_a_line_is_not_longer_than_the_terminal(monkeypatch: Any) -> None:
+def test_screen__cuts_a_line_at_the_width_of_the_terminal(monkeypatch: Any) -> None:
     monkeypatch.setattr(screen_module, '_terminal_width', lambda stream: 10)
     stream = Terminal()
     Screen(stream).update('123456789012345')
     assert shown(stream) == '123456789'
 
 
-def test_elsewhere_plain_lines_come_now_and_then(monkeypatch: Any, caplog: Any) -> None:
+def test_screen__logs_plain_lines_at_intervals_without_a_terminal(monkeypatch: Any, caplog: Any) -> None:
     stream = io.StringIO()
     screen = Screen(stream)
     monkeypatch.setattr(logger, 'handlers', [screen])
@@ -65,7 +65,7 @@ def test_elsewhere_plain_lines_come_now_and_then(monkeypatch: Any, caplog: Any) 
     assert '\x1b' not in stream.getvalue()
 
 
-def test_training_shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
+def test_training_progress__shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
     monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
     clock = iter([float(second) for second in range(100)])
     monkeypatch.setattr(step_module.time, 'monotonic', lambda: next(clock))
@@ -97,7 +97,7 @@ def test_training_shows_step_loss_speed_and_time_left(monkeypatch: Any) -> None:
         (40, [(2, True), (17, True), (32, True), (40, True)]),
     ],
 )
-def test_a_log_has_a_rate_and_the_last_step_of_every_cycle(
+def test_training_progress__logs_a_rate_and_the_last_step_of_each_cycle(
     steps: int, told: List[Tuple[int, bool]], monkeypatch: Any, caplog: Any
 ) -> None:
     caplog.set_level(logging.INFO, logger.name)
@@ -124,7 +124,7 @@ def test_a_log_has_a_rate_and_the_last_step_of_every_cycle(
 
 
 @pytest.mark.parametrize(('seconds', 'text'), [(0, '0:00'), (59.6, '1:00'), (3599, '59:59'), (36061, '10:01:01')])
-def test_durations(seconds: float, text: str) -> None:
+def test_duration__is_minutes_or_hours(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -145,7 +145,7 @@ def test_durations(seconds: float, text: str) -> None:
         ),
     ],
 )
-def test_a_line_is_read_as_it_was_written(line: str, status: Optional[Status]) -> None:
+def test_status__parses_its_own_text(line: str, status: Optional[Status]) -> None:
     read = Status.parse(f'12:34:56 {line}')
     if status is None:
         assert read and math.isnan(read.loss)
@@ -181,7 +181,7 @@ class Clock:
         return [r.getMessage() for r in self._caplog.records if not r.getMessage().startswith('preparing')]
 
 
-def test_rates_are_those_computed_by_hand(monkeypatch: Any, caplog: Any) -> None:
+def test_step_lines__show_the_rates_computed_by_hand(monkeypatch: Any, caplog: Any) -> None:
     clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 2, batch_size=64, epoch_images=160, step=0))
     # 64 images a step. In the last visit, 0.95 * 64 + 0.05 * 32; and three steps have all 160 images.
     assert clock.train(10, [(12, 1), (13, 2), (15, 3)]) == [
@@ -198,7 +198,7 @@ def test_rates_are_those_computed_by_hand(monkeypatch: Any, caplog: Any) -> None
     ]
 
 
-def test_an_epoch_goes_on_over_evaluations(monkeypatch: Any, caplog: Any) -> None:
+def test_step_lines__continue_an_epoch_after_an_evaluation(monkeypatch: Any, caplog: Any) -> None:
     # A command that goes on after step 4, in the second epoch of 192 images.
     clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=192, step=4))
     assert clock.train(0, [(2, 5)]) == ['device CPU:0, epoch 2, step 5 of 10, loss 1.5000, GlobalRate 32.0 images/s']
@@ -208,14 +208,14 @@ def test_an_epoch_goes_on_over_evaluations(monkeypatch: Any, caplog: Any) -> Non
     ]
 
 
-def test_several_epochs_may_end_in_a_loop(monkeypatch: Any, caplog: Any) -> None:
+def test_step_lines__name_all_epochs_that_end_in_a_loop(monkeypatch: Any, caplog: Any) -> None:
     clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 8, batch_size=64, epoch_images=60, step=0))
     assert clock.train(0, [(2, 3)])[-1] == (
         'epochs 1 to 3: time 2.0 s, 192 images, GlobalRate 96.0 images/s, over 8 replicas together'
     )
 
 
-def test_steps_that_are_done_again_count_again(monkeypatch: Any, caplog: Any) -> None:
+def test_step_lines__count_repeated_steps_again(monkeypatch: Any, caplog: Any) -> None:
     clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=640, step=0))
     # The session was lost after the third step, and the last checkpoint is of the first: 3 + 0 + 1 steps in 4 seconds.
     lines = clock.train(0, [(1, 1), (2, 3), (3, 1), (4, 2)])
@@ -223,5 +223,5 @@ def test_steps_that_are_done_again_count_again(monkeypatch: Any, caplog: Any) ->
 
 
 @pytest.mark.parametrize('line', ['', 'step 7 of 10', 'step 500: top-1 98.89 %', 'step 7 of 10, loss 1.5000, more'])
-def test_other_lines_are_no_status(line: str) -> None:
+def test_status__does_not_parse_other_lines(line: str) -> None:
     assert Status.parse(line) is None

@@ -37,7 +37,7 @@ def train(model_dir: Any, interruption: Interruption, check: Any = lambda: None)
     return int(reached)
 
 
-def test_what_interrupts_one_step_for_ever_ends_the_training(tmp_path: Any) -> None:
+def test_recovery_limit_hook__stops_after_repeated_interruptions_of_one_step(tmp_path: Any) -> None:
     interruption = Interruption([2])
     with pytest.raises(TrainingError, match='interrupted 3 times after step 2'):
         train(tmp_path, interruption)
@@ -45,7 +45,7 @@ def test_what_interrupts_one_step_for_ever_ends_the_training(tmp_path: Any) -> N
     assert interruption.met == 4
 
 
-def test_without_a_tpu_an_interruption_is_an_error(tmp_path: Any) -> None:
+def test_without_recovery__makes_an_interruption_an_error(tmp_path: Any) -> None:
     interruption = Interruption([2])
     with pytest.raises(tf.errors.AbortedError, match='All 10 retry attempts failed'), without_recovery():
         train(tmp_path, interruption)
@@ -55,7 +55,7 @@ def test_without_a_tpu_an_interruption_is_an_error(tmp_path: Any) -> None:
         train(tmp_path, interruption)
 
 
-def test_the_files_are_blamed_first(tmp_path: Any) -> None:
+def test_recovery_limit_hook__checks_the_files_first(tmp_path: Any) -> None:
     def blame() -> None:
         raise TrainingError('gs://b/f: cannot be reached')
 
@@ -63,7 +63,7 @@ def test_the_files_are_blamed_first(tmp_path: Any) -> None:
         train(tmp_path, Interruption([0]), blame)
 
 
-def test_interruptions_that_pass_are_borne(tmp_path: Any) -> None:
+def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> None:
     class Passing(Interruption):
         def before_run(self, run_context: Any) -> None:
             step = int(run_context.session.run(tf.compat.v1.train.get_global_step()))

@@ -74,7 +74,7 @@ class _At(tf.estimator.SessionRunHook):
         session.run(self._start)
 
 
-def test_a_point_is_at_the_steps_done_before_it(config: Config, monkeypatch: Any) -> None:
+def test_training_summaries__place_a_point_at_the_steps_done_before(config: Config, monkeypatch: Any) -> None:
     train(TrainingSummaries(config, ()), 0, [1] * 60, monkeypatch)
     curves = shown(config.model_dir)
     at = [*range(0, 60, 4)]
@@ -86,13 +86,13 @@ def test_a_point_is_at_the_steps_done_before_it(config: Config, monkeypatch: Any
     assert curves['images_per_second'] == {step: pytest.approx(640, rel=1e-4) for step in at[1:]}
 
 
-def test_on_a_tpu_a_point_is_written_when_the_host_is_next_visited(config: Config, monkeypatch: Any) -> None:
+def test_training_summaries__write_a_point_at_the_end_of_a_tpu_loop(config: Config, monkeypatch: Any) -> None:
     train(TrainingSummaries(config, ()), 0, [3, 3, 3, 1, 1, 9, 2], monkeypatch)
     # The loops end with steps 2, 5, 8, 9, 10, 19 and 21; those in between have no multiple of 4.
     assert [*shown(config.model_dir)['loss']] == [2, 5, 8, 19, 21]
 
 
-def test_what_goes_on_makes_void_what_was_beyond_its_checkpoint(config: Config, monkeypatch: Any) -> None:
+def test_training_summaries__void_points_beyond_the_restored_checkpoint(config: Config, monkeypatch: Any) -> None:
     train(TrainingSummaries(config, ()), 0, [1] * 22, monkeypatch)
     other = dataclasses.replace(config, learning_rate=1.0)
     train(TrainingSummaries(other, ()), 14, [1] * 4, monkeypatch)
@@ -102,7 +102,7 @@ def test_what_goes_on_makes_void_what_was_beyond_its_checkpoint(config: Config, 
     assert rates[16] == pytest.approx(learning_rate(16, other))
 
 
-def test_beside_a_host_call_only_the_speed_is_left_to_write(config: Config, monkeypatch: Any) -> None:
+def test_training_summaries__write_only_the_speed_beside_a_host_call(config: Config, monkeypatch: Any) -> None:
     asked = dataclasses.replace(config, skip_host_call=False)
     train(TrainingSummaries(asked, ()), 0, [1] * 9, monkeypatch)
     make_older(f'{config.model_dir}/host')
@@ -113,7 +113,7 @@ def test_beside_a_host_call_only_the_speed_is_left_to_write(config: Config, monk
     }
 
 
-def test_a_step_that_is_evaluated_again_has_its_last_values(config: Config) -> None:
+def test_evaluation_summaries__keep_the_last_values_of_a_step(config: Config) -> None:
     def evaluate(writer: EvaluationSummaries, step: int, top_1: float) -> None:
         evaluation = EVALUATION._replace(step=step, top_1=top_1)
         append_evaluation(str(config.model_dir), evaluation)

@@ -60,7 +60,7 @@ def endless(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
 
 
 @pytest.mark.parametrize('changes', [{}, EMULATED])
-def test_training_ends_with_its_last_step_saved_and_goes_on_from_there(
+def test_termination__saves_the_last_step_and_training_resumes(
     digits_dir: str, tmp_path: Any, one_layer: None, changes: Any
 ) -> None:
     config = endless(digits_dir, tmp_path, **changes)
@@ -78,7 +78,7 @@ def test_training_ends_with_its_last_step_saved_and_goes_on_from_there(
         assert tf.train.latest_checkpoint(config.model_dir).endswith(f'-{step + 1}')
 
 
-def test_without_steps_to_lose_it_ends_at_once_even_within_an_operation() -> None:
+def test_termination__ends_at_once_without_steps_to_lose() -> None:
     ended, released = threading.Event(), threading.Event()
     ended_within_operation: List[bool] = []
     queue = tf.queue.FIFOQueue(1, tf.int32)
@@ -100,7 +100,7 @@ def test_without_steps_to_lose_it_ends_at_once_even_within_an_operation() -> Non
     assert released.is_set() and not termination.requested
 
 
-def test_a_second_signal_ends_at_once_unless_it_is_the_first_passed_on(monkeypatch: Any) -> None:
+def test_termination__ends_at_once_on_a_later_second_signal(monkeypatch: Any) -> None:
     ended: List[bool] = []
     with Termination(lambda: ended.append(True)) as termination:
         termination.steps_to_lose(True)
@@ -114,7 +114,7 @@ def test_a_second_signal_ends_at_once_unless_it_is_the_first_passed_on(monkeypat
         wait_for(lambda: bool(ended))
 
 
-def test_a_program_exits_with_the_code_that_says_resume(digits_dir: str, tmp_path: Any) -> None:
+def test_termination__exits_with_75(digits_dir: str, tmp_path: Any) -> None:
     model_dir = str(tmp_path / 'model')
     arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']
     program = subprocess.Popen(
@@ -135,7 +135,7 @@ def test_a_program_exits_with_the_code_that_says_resume(digits_dir: str, tmp_pat
     assert not os.path.exists(f'{model_dir}/{CLAIM_FILE}')
 
 
-def test_a_folder_that_vanishes_during_a_run_is_told(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     config = endless(digits_dir, tmp_path, save_checkpoints_secs=1)
     Later(f'{config.model_dir}/model.ckpt-0.index', lambda: shutil.rmtree(str(config.model_dir)))
     with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):

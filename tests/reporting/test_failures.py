@@ -28,7 +28,7 @@ cp -r "$DISK/model" "$OUT/again"
 """
 
 
-def test_what_is_full_is_told_and_other_failures_are_not(tmp_path: Any) -> None:
+def test_explain_disk__names_a_full_disk_and_no_other_failure(tmp_path: Any) -> None:
     full = tf.errors.ResourceExhaustedError(None, None, f'{tmp_path}/export/1/variables; No space left on device')
     (tmp_path / 'export').mkdir()
     text = explain_disk(full, str(tmp_path), f'{tmp_path}/export')
@@ -43,7 +43,7 @@ def test_what_is_full_is_told_and_other_failures_are_not(tmp_path: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_told_and_the_checkpoints_are_whole(digits_dir: str, tmp_path: Any) -> None:
+def test_disk_failures__name_a_full_disk_and_keep_complete_checkpoints(digits_dir: str, tmp_path: Any) -> None:
     (tmp_path / 'disk').mkdir()
     program = [sys.executable, '-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
     program += [f'--model_dir={tmp_path}/disk/model', '--export_dir=', '--mode=train', '--save_checkpoints_secs=1']
