@@ -21,7 +21,7 @@ from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable, now
 from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.reporting import failures
-from inception_v3.reporting.summary import notes_of, summary_of
+from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
 from inception_v3.training import Training
 
 # Seconds between checks that the list of checkpoints can still be read, while a new checkpoint is waited for.
@@ -55,7 +55,7 @@ class Run:
         self._training = Training(config, self._estimator, self._data_set, screen, self._lock, self._termination)
         self._evaluating = Evaluating(config, self._estimator, self._data_set, screen, self._bad_records)
         check_data(config)
-        for note in notes_of(config):
+        for note in (introduction_of(config, self._data_set), *notes_of(config)):
             logger.info(note)
 
     def execute(self) -> str:

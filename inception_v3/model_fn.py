@@ -53,6 +53,22 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
     # An exported model runs in float32 on any device.
     bfloat16 = config.precision == 'bfloat16' and mode != _PREDICT
     dtype = tf.bfloat16 if bfloat16 else tf.float32
+    logits, auxiliary_logits = NETWORKS[config.network].build(
+        tf.cast(images, dtype),
+        config.num_classes,
+        is_training,
+        conv=conv_for(dtype, on_tpu=config.use_tpu and not config.is_emulated),
+        norm=batch_norm_for(config, is_training),
+        **network_options(config, mode),
+    )
+    return (
+        tf.cast(logits, tf.float32),
+        None if auxiliary_logits is None else tf.cast(auxiliary_logits, tf.float32),
+    )
+
+
+def network_options(config: Config, mode: str = _TRAIN) -> Dict[str, Any]:
+    """The options that the run's network is built with, of those that `networks.registry.OPTIONS` names."""
     options = {
         'dropout': seeding.dropout_for(config),
         'depth_multiplier': config.depth_multiplier,
@@ -61,19 +77,7 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
         'zero_init_last_scale': config.zero_init_last_scale,
         'rebuild_activations': config.rebuild_activations,
     }
-    network = NETWORKS[config.network]
-    logits, auxiliary_logits = network.build(
-        tf.cast(images, dtype),
-        config.num_classes,
-        is_training,
-        conv=conv_for(dtype, on_tpu=config.use_tpu and not config.is_emulated),
-        norm=batch_norm_for(config, is_training),
-        **{name: options[name] for name in network.options},
-    )
-    return (
-        tf.cast(logits, tf.float32),
-        None if auxiliary_logits is None else tf.cast(auxiliary_logits, tf.float32),
-    )
+    return {name: options[name] for name in NETWORKS[config.network].options}
 
 
 def total_loss(

@@ -1,7 +1,7 @@
 """The networks that `--network` names."""
 
 import functools
-from typing import Callable, Dict, FrozenSet, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
@@ -53,3 +53,38 @@ NETWORKS: Dict[str, Network] = {
     'revnet56': Network(functools.partial(revnet, REVNET_56), _REVNET, min_size=32),
     'revnet104': Network(functools.partial(revnet, REVNET_104), _REVNET, min_size=32),
 }
+
+
+def count_parameters(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> int:
+    """Counts the trainable parameters of a network in a fraction of a second: layers give shapes, and make no variable.
+
+    Args:
+      name: of the network.
+      height: of its images, in pixels.
+      width: of its images, in pixels.
+      num_classes: background included.
+      options: the options that `build` is called with.
+    """
+    count = 0
+
+    def conv(
+        inputs: tf.Tensor, depth: int, kernel: Tuple[int, int], stride: int = 1, padding: str = 'SAME', **_: Any
+    ) -> tf.Tensor:
+        nonlocal count
+        batch, height, width, channels = inputs.shape.as_list()
+        count += kernel[0] * kernel[1] * channels * depth
+        if padding == 'VALID':
+            height, width = height - kernel[0] + 1, width - kernel[1] + 1
+        return tf.zeros([batch, -(-height // stride), -(-width // stride), depth])
+
+    def norm(inputs: tf.Tensor, scale_initializer: Any = None, *_: Any, **__: Any) -> tf.Tensor:
+        nonlocal count
+        count += int(inputs.shape[-1]) * (1 if scale_initializer is None else 2)
+        return inputs
+
+    # Reversible blocks would look for their variables.
+    without_blocks = {**options, 'rebuild_activations': False} if 'rebuild_activations' in options else options
+    with tf.Graph().as_default():
+        images = tf.zeros([1, height, width, 3])
+        NETWORKS[name].build(images, num_classes, True, conv=conv, norm=norm, **without_blocks)
+        return count + sum(int(v.shape.num_elements()) for v in tf.compat.v1.trainable_variables())

@@ -9,7 +9,8 @@ from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import BEST_FOLDER
-from inception_v3.networks.registry import NETWORKS
+from inception_v3.model_fn import network_options
+from inception_v3.networks.registry import NETWORKS, count_parameters
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import notice
 
@@ -29,25 +30,31 @@ def notes_of(config: Config) -> Iterator[str]:
         yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
 
 
-def introduction_of(config: Config, data_set: Optional[DatasetInfo], parameters: Optional[int] = None) -> str:
+def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
     """The configuration of a run in five lines: network, data set, training, device, folders.
 
     Args:
       config: of the run.
       data_set: the description of its data set.
-      parameters: the number of trainable parameters, counted in the training graph; None leaves it out.
     """
-    network = config.network if parameters is None else f'{config.network}, {parameters:,} parameters'
+    parameters = count_parameters(
+        config.network, config.height, config.width, config.num_classes, network_options(config)
+    )
     batch = config.train_batch_size if config.mode != 'eval' else config.eval_batch_size
     epochs = config.train_steps * config.train_batch_size / config.num_train_images
     if config.is_emulated:
         device = f'an emulated TPU with {config.num_shards} cores'
     elif config.use_tpu:
-        device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {config.hosts} hosts'
+        hosts = '1 host' if config.hosts == 1 else f'{config.hosts} hosts'
+        device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {hosts}'
     else:
         device = 'the CPU of this machine'
     rows = [
-        ('network', f'{network}, {config.height} x {config.width} pixels, {config.num_classes:,} classes'),
+        (
+            'network',
+            f'{config.network}, {parameters:,} parameters, {config.height} x {config.width} pixels, '
+            f'{config.num_classes:,} classes',
+        ),
         (
             'data set',
             f'{_named(config, data_set)}: {config.num_train_images:,} training and {config.num_eval_images:,} '

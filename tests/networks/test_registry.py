@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_fn import inception_model_fn
-from inception_v3.networks.registry import NETWORKS
+from inception_v3.model_fn import inception_model_fn, network_options
+from inception_v3.networks.registry import NETWORKS, count_parameters
 
 MODES = tf.estimator.ModeKeys
 CLASSES = 7
@@ -78,3 +78,16 @@ def test_the_last_scales_begin_as_the_flag_says() -> None:
 def test_an_auxiliary_head_is_for_the_network_that_has_one() -> None:
     assert Config(height=299, width=299).has_auxiliary_head
     assert not Config(network='resnet50', height=299, width=299).has_auxiliary_head
+
+
+@pytest.mark.parametrize('name', sorted(NETWORKS))
+def test_count_parameters__is_the_number_of_trainable_parameters(name: str) -> None:
+    size = max(NETWORKS[name].min_size, NETWORKS[name].auxiliary_head_min_size)
+    config = config_of(name, height=size, width=size + 3, depth_multiplier=0.3)
+    inception_model_fn(tf.zeros([2, size, size + 3, 3]), tf.constant([1, 2]), MODES.EVAL, {'config': config})
+    expected = sum(int(np.prod(v.shape.as_list())) for v in tf.compat.v1.trainable_variables())
+    assert count_parameters(name, size, size + 3, CLASSES, network_options(config)) == expected
+
+
+def test_count_parameters__of_the_documented_default() -> None:
+    assert count_parameters('inception_v3', 299, 299, 1001, network_options(Config())) == 27_145_970

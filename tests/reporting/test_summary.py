@@ -8,8 +8,8 @@ from inception_v3.settings.presets import PRESETS
 
 def test_introduction__digits() -> None:
     data_set = DatasetInfo('digits', 'scikit-learn', 1438, 359, 11, list('_0123456789'))
-    assert introduction_of(Config(**PRESETS['digits']), data_set, 1_234_567).splitlines() == [
-        'network   inception_v3, 1,234,567 parameters, 75 x 75 pixels, 11 classes',
+    assert introduction_of(Config(**PRESETS['digits']), data_set).splitlines() == [
+        'network   inception_v3, 1,379,119 parameters, 75 x 75 pixels, 11 classes',
         'data set  digits: 1,438 training and 359 validation images',
         'run       train_and_eval, batches of 32 images, 1,500 steps (33.4 epochs)',
         'device    the CPU of this machine, float32',

@@ -164,3 +164,8 @@ def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
     assert parse('--preset=digits', '--network=resnet50').config.auxiliary_head == Config().auxiliary_head
     with pytest.raises(ConfigError, match='--zero_init_last_scale=True: --network=revnet56 has no'):
         parse('--preset=resnet50_imagenet', '--network=revnet56', '--zero_init_last_scale')
+
+
+def test_flags__an_unknown_flag_with_a_long_name_is_refused_in_one_message() -> None:
+    with pytest.raises(ConfigError, match='not a flag'):
+        flags.parse(['main', f'--{"x" * 5000}=1'])
