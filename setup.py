@@ -45,7 +45,7 @@ setup(
     license='Apache-2.0',
     python_requires='>=3.7,<3.8',
     packages=find_packages(exclude=['docs', 'tests', 'tests.*']),
-    package_data={'studies.report': ['page/*']},
+    package_data={'inception_v3.evaluate_report': ['page.html'], 'studies.report': ['page/*']},
     install_requires=[
         'tensorflow>=1.15.5,<1.16',
         'protobuf<3.21',  # Later versions refuse TensorFlow 1.15's generated code.

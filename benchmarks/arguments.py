@@ -8,8 +8,8 @@ from benchmarks import photographs
 from console.messages import shown
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import fit_to_data_set
 from inception_v3.settings import flags
+from inception_v3.settings.data_set import fit_to_data_set
 from inception_v3.settings.flags import OwnFlag, OwnFlags
 from inception_v3.settings.setting import TYPE_NAMES
 

@@ -21,10 +21,10 @@ from benchmarks.measurement import MeasurementError
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import starts
+from inception_v3.settings.data_set import fit_to_data_set
 from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {

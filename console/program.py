@@ -31,6 +31,7 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     """
     screen = Screen(sys.stderr)
     set_up_logging(screen, verbose=False)
+    screen.verbose = None
     try:
         return command(screen) or 0
     except CommandError as error:
@@ -46,7 +47,8 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     except (OSError, tf.errors.OpError) as error:
         if screen.verbose:
             raise
-        return fail(screen, failure(error), RETRY)
+        hint = '' if screen.verbose is None else ' (--verbose shows the traceback)'
+        return fail(screen, failure(error) + hint, RETRY)
 
 
 def raise_on_sigterm() -> None:

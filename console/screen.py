@@ -25,7 +25,7 @@ class Screen(logging.Handler):
       stream: the stream to write to; standard error for a command.
 
     Attributes:
-      verbose: whether errors are shown with their tracebacks; `set_up_logging` sets it.
+      verbose: whether errors are shown with their tracebacks; None for a command without `--verbose`.
     """
 
     def __init__(self, stream: TextIO):
@@ -34,7 +34,7 @@ class Screen(logging.Handler):
         self._live = stream.isatty()
         self._line = self._pending = ''
         self._shown_at: Optional[float] = None
-        self.verbose = False
+        self.verbose: Optional[bool] = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a log line above the live line."""
@@ -107,9 +107,8 @@ def set_up_logging(screen: Screen, verbose: bool) -> None:
 
 
 def failure(error: Exception) -> str:
-    """The message for an error of TensorFlow or the system: its first line, without the position in the graph."""
-    message = str(error.message if isinstance(error, tf.errors.OpError) else error).partition('\n')[0]
-    return f'{message} (--verbose shows the traceback)'
+    """The first line of an error of TensorFlow or of the system; the other lines only locate it in the graph."""
+    return str(error.message if isinstance(error, tf.errors.OpError) else error).partition('\n')[0]
 
 
 def duration(seconds: float) -> str:

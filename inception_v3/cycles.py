@@ -9,7 +9,6 @@ import tensorflow as tf
 from console.log import logger
 from console.screen import Screen
 from inception_v3.config import Config
-from inception_v3.data_set import check_data, description_of, splits_of
 from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating, most_accurate
 from inception_v3.export import export_saved_model, remove_unfinished_export
@@ -22,6 +21,7 @@ from inception_v3.model_dir.files import check_writable, now
 from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.reporting import failures
 from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
+from inception_v3.settings.data_set import check_data, description_of, splits_of
 from inception_v3.training import Training
 
 # Seconds between checks that the list of checkpoints can still be read, while a new checkpoint is waited for.

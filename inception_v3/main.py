@@ -14,10 +14,10 @@ from console import program
 from console.errors import EXIT_CODES, RESUME
 from console.screen import Screen, set_up_logging
 from inception_v3 import cycles
-from inception_v3.data_set import fit_to_data_set
 from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.starts import with_settled_threads
 from inception_v3.settings import flags
+from inception_v3.settings.data_set import fit_to_data_set
 
 _PURPOSE = f'Trains, evaluates and exports Inception v3.\n\n{EXIT_CODES}'
 

@@ -18,11 +18,11 @@ import tensorflow as tf
 from data import dataset_info, records
 from data.records import DataError
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import check_files
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import CheckpointError, step_of
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.reporting.failures import TrainingError
+from inception_v3.settings.data_set import check_files
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import validation_set, write_records
 from tests.support.runs import ONE_LAYER, all_steps, evaluations, execute, forget, make_small_config

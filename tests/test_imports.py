@@ -30,7 +30,7 @@ LAYERS = (
     ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
     ('moving_average', 'reporting.failures', 'fake_data'),
     ('model_dir',),
-    ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'data_set'),
+    ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
     ('settings.flags',),
     ('config',),
     ('settings',),

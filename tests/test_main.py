@@ -77,8 +77,7 @@ def test_mistakes_are_told_in_one_message(
 
 
 def test_a_data_set_says_its_sizes_and_flags_win(photo_dir: str) -> None:
-    from inception_v3 import data_set
-    from inception_v3.settings import flags
+    from inception_v3.settings import data_set, flags
 
     def fitted(*arguments: str) -> Config:
         return data_set.fit_to_data_set(flags.parse(['main', f'--data_dir={photo_dir}', *arguments]))

@@ -24,7 +24,6 @@ from data.files import write_whole
 from data.formats import FORMATS
 from inception_v3 import infeed
 from inception_v3.config import ConfigError
-from inception_v3.data_set import check_files, description_of
 from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport
 from inception_v3.input_pipeline import InputPipeline
@@ -35,6 +34,7 @@ from inception_v3.model_dir.files import check_writable, now
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import TrainingError, bad_records_explained
+from inception_v3.settings.data_set import check_files, description_of
 from preprocessing.preprocessings import preprocessing_for
 
 FOLDER = 'evaluation_report'

@@ -13,12 +13,12 @@ from data import remote
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
 from inception_v3.config import ConfigError
-from inception_v3.data_set import description_of
 from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
+from inception_v3.settings.data_set import description_of
 
 # TensorFlow's list of the checkpoints in a folder.
 _LIST_OF_CHECKPOINTS = 'checkpoint'

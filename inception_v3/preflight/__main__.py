@@ -12,10 +12,10 @@ from console.errors import DONE, EXIT_CODES, FIX
 from console.screen import Screen, set_up_logging
 from data import digits, records
 from inception_v3.config import Config, ConfigError
-from inception_v3.data_set import fit_to_data_set, makes_digits, splits_of
 from inception_v3.preflight import graph_checks, memory, storage, xla_step
 from inception_v3.preflight.report import Report
 from inception_v3.settings import flags
+from inception_v3.settings.data_set import fit_to_data_set, makes_digits, splits_of
 from inception_v3.tpu import topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 

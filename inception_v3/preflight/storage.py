@@ -12,11 +12,11 @@ from absl import app
 
 from data.formats import FORMATS
 from inception_v3.config import Config
-from inception_v3.data_set import check_files, notes_on_files, splits_of
 from inception_v3.model_dir.bad_records import checker_of
 from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.preflight.report import Report
+from inception_v3.settings.data_set import check_files, notes_on_files, splits_of
 
 _NAMED_AT_MOST = 3
 # TensorFlow retries a store that does not answer for many minutes.

@@ -14,8 +14,8 @@ from console.messages import shown
 from data import remote
 from data.files import text_of
 from data.formats import FORMATS
-from inception_v3.data_set import fit_to_data_set, splits_of
 from inception_v3.settings import flags
+from inception_v3.settings.data_set import fit_to_data_set, splits_of
 from studies.files import write_json
 from studies.study import Study, StudyError
 from studies.sweep import trials

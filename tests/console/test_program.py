@@ -89,3 +89,13 @@ def test_program_run__a_reader_that_closes_the_output_causes_no_traceback() -> N
     pipeline = f"{sys.executable} -c '{text}' | head -n 1"
     done = subprocess.run(['bash', '-c', pipeline], capture_output=True, timeout=60)
     assert done.stdout.startswith(b'line') and done.stderr == b''
+
+
+@pytest.mark.parametrize(('verbose', 'hint'), [(None, ''), (False, ' (--verbose shows the traceback)')])
+def test_program_run__names_the_verbose_flag_only_where_there_is_one(verbose: Any, hint: str, capsys: Any) -> None:
+    def command(screen: Screen) -> None:
+        screen.verbose = verbose
+        raise OSError('gone')
+
+    assert program.run(command) == 1
+    assert capsys.readouterr().err == f'error: gone{hint}\n'
