@@ -273,7 +273,7 @@ def test_follow__obeys_min_eval_interval_and_eval_timeout(copied: Config, monkey
     # TensorFlow waits on when the list of checkpoints cannot be read any more.
     with open(os.path.join(str(copied.model_dir), 'checkpoint'), 'w'):
         pass
-    with pytest.raises(CheckpointError, match='names no checkpoint'):
+    with pytest.raises(CheckpointError, match='lists no checkpoint'):
         asked['timeout_fn']()
 
 
@@ -299,10 +299,10 @@ def everything_in(config: Config) -> Dict[str, int]:
 @pytest.mark.parametrize(
     ('changes', 'part'),
     [
-        ({'num_classes': 12}, r'Logits/biases is \[11\], here \[12\]'),
-        ({'num_classes': 12, 'train_steps': 5}, r'Logits/biases is \[11\], here \[12\]'),
-        ({'num_classes': 12, 'train_steps': 5, 'mode': 'train'}, r'Logits/biases is \[11\], here \[12\]'),
-        ({'num_classes': 12, 'mode': 'eval'}, r'Logits/biases is \[11\], here \[12\]'),
+        ({'num_classes': 12}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'num_classes': 12, 'train_steps': 5}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'num_classes': 12, 'train_steps': 5, 'mode': 'train'}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'num_classes': 12, 'mode': 'eval'}, r'Logits/biases has the shape \[11\], not \[12\]'),
         ({'optimizer': 'momentum'}, 'Momentum is missing'),
     ],
 )
