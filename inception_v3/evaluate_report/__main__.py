@@ -26,11 +26,12 @@ from inception_v3 import infeed
 from inception_v3.config import ConfigError
 from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport
+from inception_v3.evaluation import evaluation_of
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.bad_records import BadRecords
-from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, changed_since_training, read_evaluations
-from inception_v3.model_dir.files import check_writable, now
+from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
+from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import TrainingError, bad_records_explained
@@ -156,7 +157,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
         raise TrainingError(
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
-    evaluation = _evaluation(model, metrics, info, time.monotonic() - start)
+    evaluation = evaluation_of(model.config, info, model.checkpoint, metrics, time.monotonic() - start)
     names = info.class_names if info else []
     report = ErrorReport(
         model_dir=arguments.model_dir,
@@ -201,25 +202,6 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
         paths = FORMATS[config.data_format].find_shards(config.data_dir, records.VALIDATION)
         check_files(config, records.VALIDATION, paths)
     return info, model._replace(config=config)
-
-
-def _evaluation(
-    model: TrainedModel, metrics: Dict[str, float], info: Optional[DatasetInfo], seconds: float
-) -> Evaluation:
-    return Evaluation(
-        step=model.step,
-        checkpoint=os.path.basename(model.checkpoint),
-        weights=model.weights,
-        top_1=float(metrics['top_1']),
-        top_5=float(metrics['top_5']),
-        cross_entropy=float(metrics['cross_entropy']),
-        images=int(metrics['images']),
-        seconds=round(seconds, 3),
-        time=now(),
-        changed=changed_since_training(model.config, model.checkpoint),
-        data_set=info.name if info else '',
-        fingerprint=info.fingerprint if info else '',
-    )
 
 
 def _notes(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record_checker.BadRecord]) -> List[str]:
