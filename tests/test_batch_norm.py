@@ -1,4 +1,4 @@
-"""Batch normalization against its equations."""
+"""Tests of batch normalization against its equations."""
 
 from typing import Any, Tuple
 
@@ -18,7 +18,7 @@ def variables() -> Any:
 
 
 @pytest.mark.parametrize('update_in_place', [True, False])
-def test_training_normalizes_with_the_batch_and_moves_the_statistics(update_in_place: bool) -> None:
+def test_training__normalizes_by_the_batch_and_updates_moving_statistics(update_in_place: bool) -> None:
     outputs = BatchNorm(True, DECAY, update_in_place)(tf.constant(INPUTS))
     collected = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
     assert len(collected) == (0 if update_in_place else 2)
@@ -31,11 +31,11 @@ def test_training_normalizes_with_the_batch_and_moves_the_statistics(update_in_p
         moving_variance = session.run(variables()['BatchNorm/moving_variance'])
     np.testing.assert_allclose(values, (INPUTS - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
     np.testing.assert_allclose(moving_mean, (1 - DECAY) * mean, rtol=1e-5)
-    # The moving variance takes the unbiased estimate.
+    # The moving variance uses the unbiased estimate.
     np.testing.assert_allclose(moving_variance, DECAY + (1 - DECAY) * variance * count / (count - 1), rtol=1e-5)
 
 
-def test_without_training_the_moving_statistics_and_the_shift_normalize() -> None:
+def test_inference__normalizes_by_moving_statistics_and_adds_the_shift() -> None:
     outputs = BatchNorm(False, DECAY)(tf.constant(INPUTS))
     values = {'beta': [1.0, 2.0, 3.0], 'moving_mean': [0.5, 3.0, -1.0], 'moving_variance': [4.0, 0.25, 1.0]}
     with tf.compat.v1.Session() as session:
@@ -46,7 +46,7 @@ def test_without_training_the_moving_statistics_and_the_shift_normalize() -> Non
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_there_is_no_scale_and_only_the_shift_is_trained() -> None:
+def test_variables__have_no_scale_and_a_trainable_shift() -> None:
     BatchNorm(True, DECAY)(tf.constant(INPUTS))
     assert set(variables()) == {'BatchNorm/beta', 'BatchNorm/moving_mean', 'BatchNorm/moving_variance'}
     assert [v.op.name for v in tf.compat.v1.trainable_variables()] == ['BatchNorm/beta']
@@ -54,7 +54,7 @@ def test_there_is_no_scale_and_only_the_shift_is_trained() -> None:
 
 @pytest.mark.parametrize('groups', [None, [[0]]])
 @pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
-def test_a_scale_multiplies_and_has_its_gradient(groups: Any, dtype: Any, rounding: float) -> None:
+def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype: Any, rounding: float) -> None:
     scale, epsilon = np.float32([0.5, -2.0, 3.0]), 0.1
     x = tf.constant(INPUTS, dtype)
     with tf.compat.v1.variable_scope('', dtype=tf.as_dtype(dtype)):
@@ -79,7 +79,7 @@ def test_a_scale_multiplies_and_has_its_gradient(groups: Any, dtype: Any, roundi
 
 
 @pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
-def test_without_training_a_scale_multiplies_too(dtype: Any, rounding: float) -> None:
+def test_scale__multiplies_in_inference(dtype: Any, rounding: float) -> None:
     with tf.compat.v1.variable_scope('', dtype=tf.as_dtype(dtype)):
         inputs = tf.constant(INPUTS, dtype)
         outputs = BatchNorm(False, DECAY)(inputs, tf.constant_initializer([0.5, -2.0, 3.0]), 0.1)
@@ -90,8 +90,8 @@ def test_without_training_a_scale_multiplies_too(dtype: Any, rounding: float) ->
     np.testing.assert_allclose(result, expected, rtol=rounding, atol=rounding)
 
 
-def test_bfloat16_activations_have_float32_moments() -> None:
-    # 4,096 ones and one 100: a sum in bfloat16 would stop growing at 256.
+def test_bfloat16__has_float32_moments() -> None:
+    # 4,096 ones and a 100: in bfloat16, the running sum would stay at 256.
     inputs = np.concatenate([np.ones([4096], np.float32), [100.0]]).reshape([1, 1, -1, 1])
     outputs = BatchNorm(True, DECAY)(tf.constant(inputs, tf.bfloat16))
     assert outputs.dtype == tf.bfloat16
@@ -102,15 +102,15 @@ def test_bfloat16_activations_have_float32_moments() -> None:
     assert moving_mean[0] == pytest.approx((1 - DECAY) * inputs.mean(), rel=1e-5)
 
 
-def test_the_decay_of_one_core_in_eight_is_that_of_eight_steps_of_one() -> None:
-    # Of n cores only one keeps its statistics: 0.9997^8 has them remember as long as one device's 0.9997.
+def test_batch_norm_decay__equals_eight_steps_of_one_device() -> None:
+    # One of eight cores keeps its statistics: 0.9997^8 covers as many training images as 0.9997 on one device.
     from inception_v3.config import Config
 
     assert Config().batch_norm_decay == pytest.approx(0.9997**8, abs=5e-6)
 
 
 def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
-    """The moving statistics after training on each row of some values, by the equations."""
+    """Returns the moving mean and variance after one training step per row of `values`, from the equations."""
     mean, variance = 0.0, 1.0
     for row in values:
         mean = decay * mean + (1 - decay) * row.mean()
@@ -118,7 +118,7 @@ def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
     return mean, variance
 
 
-def test_many_steps_agree_with_the_recurrence() -> None:
+def test_moving_statistics__follow_the_recurrence_over_many_steps() -> None:
     rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
     row = tf.compat.v1.placeholder(tf.float32, [16])
     outputs = BatchNorm(True, DECAY)(tf.reshape(row, [1, 4, 4, 1]))
@@ -146,11 +146,11 @@ def test_many_steps_agree_with_the_recurrence() -> None:
         ({'use_tpu': False}, 'local: over the 1024 images of a batch; there is one replica'),
     ],
 )
-def test_a_run_says_what_its_moments_are_over(values: Any, text: str) -> None:
+def test_description__names_the_images_behind_the_moments(values: Any, text: str) -> None:
     assert description(Config(**values)) == text
 
 
-def test_the_moments_of_many_values_and_their_gradients_are_as_exact_as_float32_allows() -> None:
+def test_moments__of_many_values_are_accurate_to_float32() -> None:
     rows = np.maximum(np.random.RandomState(0).normal(0.3, 1.5, [16, 37, 37, 4]), -0.2)
     weights = np.random.RandomState(1).normal(size=rows.shape)
 
@@ -167,5 +167,5 @@ def test_the_moments_of_many_values_and_their_gradients_are_as_exact_as_float32_
 
     exact = outputs_and_gradients(tf.float64)
     for found, expected in zip(outputs_and_gradients(tf.float32), exact):
-        # A sum over all three axes at once is off by 1e-4.
+        # A single sum over all three axes has a relative error of 1e-4.
         np.testing.assert_allclose(found, expected, atol=3e-6 * np.abs(expected).max())

@@ -1,4 +1,4 @@
-"""The configuration: documented defaults, bounds, contradictions, JSON, presets."""
+"""Tests of the configuration: documented defaults, bounds, contradictions, JSON and presets."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.settings.presets import PRESETS
 from inception_v3.settings.setting import setting_of
 
-# Origin: the documented flags and their defaults. New flags of this project are in NEW.
+# The documented flags and their defaults. NEW has the flags that this project adds.
 DOCUMENTED: Dict[str, Any] = {
     **{'tpu': None, 'gcp_project': None, 'tpu_zone': None, 'master': '', 'data_dir': '', 'model_dir': None},
     **{'export_dir': None, 'num_shards': 8, 'iterations': 100, 'skip_host_call': True, 'train_batch_size': 1024},
@@ -41,7 +41,7 @@ NEW: Dict[str, Any] = {
 }
 
 
-def test_defaults_are_the_documented_ones() -> None:
+def test_defaults__equal_the_documented_ones() -> None:
     assert dataclasses.asdict(Config()) == {**DOCUMENTED, **NEW}
 
 
@@ -83,13 +83,13 @@ def test_defaults_are_the_documented_ones() -> None:
         ('eval_timeout', -1, '--eval_timeout=-1: must be at least 0.'),
     ],
 )
-def test_wrong_values_are_refused_with_what_is_allowed(field: str, value: Any, message: str) -> None:
+def test_wrong_value__message_says_what_is_allowed(field: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         Config(**{field: value})
     assert str(error.value) == message
 
 
-def test_all_wrong_values_are_named_at_once() -> None:
+def test_wrong_values__are_all_reported_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         Config(train_steps=0, optimizer='adam')
     assert str(error.value).splitlines() == [
@@ -132,18 +132,18 @@ def test_all_wrong_values_are_named_at_once() -> None:
         ),
     ],
 )
-def test_contradictions_are_refused(values: Dict[str, Any], message: str) -> None:
+def test_contradictions__are_refused(values: Dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Config(**values)
 
 
 @pytest.mark.parametrize('network', sorted(NETWORKS))
-def test_a_network_accepts_the_default_and_false_for_options_that_it_does_not_take(network: str) -> None:
+def test_network__accepts_default_and_false_for_options_it_lacks(network: str) -> None:
     Config(network=network)
     Config(network=network, auxiliary_head=False, zero_init_last_scale=False, rebuild_activations=False)
 
 
-def test_an_evaluation_takes_the_flags_of_a_run_on_more_cores() -> None:
+def test_mode_eval__accepts_the_flags_of_a_run_on_more_cores() -> None:
     config = Config(batch_norm='synchronized', batch_norm_group_size=4, use_tpu=False, mode='eval')
     assert config.replicas == config.hosts == 1
 
@@ -159,29 +159,29 @@ def test_an_evaluation_takes_the_flags_of_a_run_on_more_cores() -> None:
         ({'tpu': 'emulated:8x4', 'use_tpu': False}, 1),
     ],
 )
-def test_a_host_has_eight_cores_or_what_an_emulated_one_is_said_to_have(values: Dict[str, Any], hosts: int) -> None:
+def test_hosts__have_eight_cores_or_the_emulated_number(values: Dict[str, Any], hosts: int) -> None:
     config = Config(**values)
     assert config.hosts == hosts
     assert config.is_emulated == (config.use_tpu and 'tpu' in values)
 
 
-def test_batches_need_not_divide_without_a_tpu() -> None:
+def test_train_batch_size__need_not_divide_without_a_tpu() -> None:
     assert Config(train_batch_size=100, use_tpu=False).train_batch_size == 100
 
 
-def test_it_cannot_be_changed() -> None:
+def test_config__is_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().train_steps = 1  # type: ignore[misc]
 
 
 @pytest.mark.parametrize('preset', sorted(PRESETS))
-def test_json_gives_the_configuration_back(preset: str) -> None:
+def test_json__round_trip(preset: str) -> None:
     config = Config(**PRESETS[preset])
     assert Config.from_json(config.to_json()) == config
     assert json.loads(config.to_json())['train_steps'] == config.train_steps
 
 
-def test_json_fields_may_be_missing_and_floats_be_whole() -> None:
+def test_json__accepts_missing_fields_and_whole_floats() -> None:
     config = Config.from_json('{"depth_multiplier": 1, "train_steps": 5}')
     assert config == Config(train_steps=5)
     assert type(config.depth_multiplier) is float
@@ -190,30 +190,30 @@ def test_json_fields_may_be_missing_and_floats_be_whole() -> None:
 @pytest.mark.parametrize(
     'text', ['', '[]', '[' * 100_000, '{"no_such": 1}', '{"train_steps": 0}', '{"train_steps": "many"}']
 )
-def test_json_that_is_no_configuration_is_refused(text: str) -> None:
+def test_json__invalid_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Config.from_json(text)
 
 
-def test_differences_are_named_with_both_values() -> None:
+def test_differences__have_both_values() -> None:
     assert differences(Config(), Config(train_steps=5)) == ['train_steps: 213000 -> 5']
 
 
-def test_every_field_has_a_group_and_a_help() -> None:
+def test_settings__have_a_group_and_a_help_text() -> None:
     settings = [setting_of(field) for field in dataclasses.fields(Config)]
     groups = ['cluster', 'data', 'preprocessing', 'network', 'optimizer', 'schedule', 'run']
     assert list(dict.fromkeys(setting.group for setting in settings)) == groups
     assert all(len(setting.help) > 8 for setting in settings)
 
 
-def test_the_large_batch_preset_makes_as_many_epochs_and_warms_up() -> None:
+def test_preset_imagenet_large_batch__keeps_the_epochs_and_warms_up() -> None:
     default, large = Config(), Config(**PRESETS['imagenet_large_batch'])
     assert large.train_steps * large.train_batch_size == default.train_steps * default.train_batch_size
     assert 4096 <= large.train_batch_size <= 16384
     assert large.use_learning_rate_warmup
 
 
-def test_the_digits_preset_knows_its_data_set(digits_dir: str) -> None:
+def test_preset_digits__agrees_with_its_data_set(digits_dir: str) -> None:
     config, info = Config(**PRESETS['digits']), dataset_info.read(digits_dir)
     assert info is not None
     assert config.num_train_images == info.train_images
@@ -224,5 +224,5 @@ def test_the_digits_preset_knows_its_data_set(digits_dir: str) -> None:
 @pytest.mark.parametrize(
     ('size', 'asked', 'has'), [((107, 107), True, True), ((106, 299), True, False), ((299, 299), False, False)]
 )
-def test_the_auxiliary_head_is_left_out_of_small_inputs(size: Any, asked: bool, has: bool) -> None:
+def test_auxiliary_head__is_omitted_for_small_inputs(size: Any, asked: bool, has: bool) -> None:
     assert Config(height=size[0], width=size[1], auxiliary_head=asked).has_auxiliary_head == has

@@ -1,4 +1,4 @@
-"""Tests that container image and Kubernetes jobs agree with the program, the lock file and each other."""
+"""Tests that the container image and the Kubernetes jobs agree with the program, the lock file and each other."""
 
 import fnmatch
 import json
@@ -22,7 +22,7 @@ TPU_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
 
 
 def job(name: str) -> Any:
-    """The pod template of a Job, after checks of its manifest."""
+    """Returns the pod template of a Job, after checks of its manifest."""
     manifest = yaml.safe_load((ROOT / 'deploy' / name).read_text())
     assert (manifest['apiVersion'], manifest['kind']) == ('batch/v1', 'Job')
     assert re.fullmatch('[a-z0-9-]{1,63}', manifest['metadata']['name'])
@@ -38,7 +38,7 @@ def container(name: str) -> Any:
 
 
 def dockerfile() -> List[Tuple[str, str]]:
-    """The instructions of the Dockerfile, and their arguments."""
+    """Returns the instructions of the Dockerfile and their arguments."""
     text = (ROOT / 'deploy' / 'Dockerfile').read_text().replace('\\\n', ' ')
     lines = [line.strip() for line in text.splitlines()]
     return [tuple(line.split(None, 1)) for line in lines if line and not line.startswith('#')]  # type: ignore[misc]
@@ -49,7 +49,7 @@ def arguments_of(instruction: str) -> List[str]:
 
 
 def is_sent(path: str) -> bool:
-    """Whether a file or folder in the project's folder is part of the build context."""
+    """Returns whether a file or folder of the project is part of the build context."""
     lines = (ROOT / '.dockerignore').read_text().splitlines()
     return not any(fnmatch.fnmatchcase(path, line) for line in lines if line and not line.startswith('#'))
 
@@ -63,7 +63,7 @@ def tensorflow_version() -> str:
 def test_job__has_valid_flags() -> None:
     arguments = container('job.yaml')['args']
     assert f'--master={TPU_ENDPOINTS}' in arguments
-    # As Kubernetes expands it.
+    # Kubernetes expands the variable to an address like this.
     address = 'grpc://10.0.0.2:8470'
     command_line = flags.parse(['main', *(argument.replace(TPU_ENDPOINTS, address) for argument in arguments)])
     config = command_line.config
@@ -84,7 +84,7 @@ def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
             {'action': 'Ignore', 'onExitCodes': {**codes, 'values': [RESUME]}},
         ]
     }
-    # Enough for a loop of 100 steps at the published 815 ms, and a checkpoint of half a gigabyte.
+    # Enough time for a loop of 100 steps at the published 815 ms, and for a checkpoint of half a gigabyte.
     assert spec['template']['spec']['terminationGracePeriodSeconds'] > 2 * 100 * 0.815
 
 
@@ -138,7 +138,7 @@ def test_image__has_python_and_packages_of_the_lock() -> None:
     assert base.startswith('python:{}.{}-'.format(*sys.version_info))
     lock, program = [arguments for arguments in arguments_of('RUN') if arguments.startswith('pip install')]
     assert '--require-hashes' in lock and '--requirement=requirements.lock' in lock
-    # All packages come from the lock, also those that build the program.
+    # All packages come from the lock file, including those that build the program.
     assert '--no-deps' in program and '--no-build-isolation' in program
     assert {'setuptools', 'google-api-python-client', 'oauth2client'} <= set(
         re.findall(r'^([\w-]+)==', (ROOT / 'requirements.lock').read_text(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The learning rate against the documented formula, computed with fractions, and published values."""
+"""Tests of the learning rate against published values and against the documented formula in exact fractions."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ def first_step(epoch: int, config: Config) -> int:
 
 
 def documented(step: int, config: Config) -> float:
-    """The formula as it is written, on exact fractions."""
+    """Returns the learning rate of the documented formula, computed with exact fractions."""
     steps_per_epoch = Fraction(config.num_train_images, config.train_batch_size)
     base = 0.165 * config.train_batch_size / 256
     rate = base * 0.94 ** math.floor(Fraction(step, math.floor(3 * steps_per_epoch)))
@@ -39,9 +39,9 @@ def documented(step: int, config: Config) -> float:
 
 @pytest.mark.parametrize('warmup', [False, True])
 @pytest.mark.parametrize('batch', BATCHES)
-def test_every_epoch_follows_the_documented_formula(batch: int, warmup: bool) -> None:
+def test_learning_rate__follows_the_documented_formula_in_every_epoch(batch: int, warmup: bool) -> None:
     config = Config(train_batch_size=batch, use_learning_rate_warmup=warmup)
-    # The first and the last step of every epoch: where a rounding error would show.
+    # A rounding error changes the first or the last step of an epoch.
     steps = [s for epoch in range(201) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
     expected = [documented(step, config) for step in steps]
     np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
@@ -50,7 +50,7 @@ def test_every_epoch_follows_the_documented_formula(batch: int, warmup: bool) ->
     assert rates.dtype == np.float32
 
 
-# Origin: the project's specification, values at a batch of 1,024 by epoch, to four decimals.
+# Published learning rates by epoch, for a batch of 1,024, to four decimals.
 WARMUP_1024 = [
     *[0.0548, 0.0548, 0.1096, 0.1645, 0.2193, 0.2741, 0.3289, 0.3837],
     *[0.4385, 0.4934, 0.5482, 0.6030, 0.5153, 0.5153, 0.5153, 0.4844],
@@ -59,21 +59,21 @@ PLAIN_1024 = [*[0.66] * 3, *[0.6204] * 3, *[0.5832] * 3, *[0.5482] * 3, *[0.5153
 
 
 @pytest.mark.parametrize(('warmup', 'published'), [(True, WARMUP_1024), (False, PLAIN_1024)])
-def test_the_first_epochs_have_the_published_values(warmup: bool, published: List[float]) -> None:
+def test_learning_rate__has_the_published_values_with_and_without_warm_up(warmup: bool, published: List[float]) -> None:
     config = Config(use_learning_rate_warmup=warmup)
     rates = [learning_rate(first_step(epoch, config) + 1, config) for epoch in range(16)]
     np.testing.assert_allclose(rates, published, atol=5.1e-5)
 
 
-def test_never_falls_below_a_ten_thousandth() -> None:
+def test_learning_rate__has_a_floor_of_a_ten_thousandth() -> None:
     config = Config(learning_rate_decay=0.5)
     assert learning_rate(10**7, config) == pytest.approx(0.66e-4)
     assert evaluate(learning_rate(tf.constant(10**7), config)) == pytest.approx(0.66e-4)
 
 
 @pytest.mark.parametrize('images', [1000, 3000, 999999])
-def test_epochs_begin_at_their_very_step_where_a_quotient_rounds(images: int) -> None:
-    # 3 images a step: no number of steps per epoch here is a float, and a float32 quotient is off by a step.
+def test_epoch__begins_at_the_exact_step_despite_rounding(images: int) -> None:
+    # An epoch has images / 3 steps. At its boundary, a quotient in float32 may be off by one step.
     config = Config(train_batch_size=24, num_train_images=8 * images, use_learning_rate_warmup=True)
     for epoch in range(2, 12):
         step = first_step(epoch, config)
@@ -82,7 +82,7 @@ def test_epochs_begin_at_their_very_step_where_a_quotient_rounds(images: int) ->
         assert after > before
 
 
-def test_every_part_of_the_schedule_can_be_set() -> None:
+def test_learning_rate__depends_on_each_of_its_flags() -> None:
     config = Config(use_learning_rate_warmup=True)
     steps = [first_step(epoch, config) for epoch in range(30)]
     default = [learning_rate(step, config) for step in steps]
@@ -101,13 +101,13 @@ def test_every_part_of_the_schedule_can_be_set() -> None:
         assert [learning_rate(step, changed) for step in steps] != default, name
 
 
-def test_a_batch_larger_than_the_epochs_between_decays_decays_at_every_step() -> None:
+def test_learning_rate_decay__at_every_step_for_a_batch_of_several_epochs() -> None:
     config = Config(train_batch_size=1024, num_train_images=100)
     assert learning_rate(2, config) == pytest.approx(0.66 * 0.94**2)
 
 
 def stepwise(step: int, epochs: List[int], config: Config) -> float:
-    """The step schedule with the warm-up of Goyal et al., on exact fractions."""
+    """Returns the rate of the step schedule with the linear warm-up of Goyal et al., computed with exact fractions."""
     base = config.learning_rate * config.train_batch_size / 256
     steps_per_epoch = Fraction(config.num_train_images, config.train_batch_size)
     warm = math.floor(config.warmup_epochs * steps_per_epoch) if config.use_learning_rate_warmup else 0
@@ -116,19 +116,19 @@ def stepwise(step: int, epochs: List[int], config: Config) -> float:
     return base * config.learning_rate_decay ** sum(step / steps_per_epoch >= epoch for epoch in epochs)
 
 
-def test_resnets_recipe_decays_in_epochs_30_60_and_80_after_five_that_rise() -> None:
+def test_schedule_step__resnet50_warms_up_and_decays_in_epochs_30_60_and_80() -> None:
     config = Config(**PRESETS['resnet50_imagenet'])
     steps = [s for epoch in range(91) for s in (first_step(epoch, config), first_step(epoch + 1, config) - 1)]
     expected = [stepwise(step, [30, 60, 80], config) for step in steps]
     np.testing.assert_allclose([learning_rate(step, config) for step in steps], expected, rtol=1e-12)
     np.testing.assert_allclose(evaluate(learning_rate(tf.constant(steps, tf.int64), config)), expected, rtol=2e-6)
-    # At a batch of 1,024: 0.4, a tenth of it from epoch 30 on, and so on (Goyal et al., section 5.1).
+    # At a batch of 1,024: 0.4, divided by 10 in epochs 30, 60 and 80 (Goyal et al., section 5.1).
     rates = [learning_rate(first_step(epoch, config), config) for epoch in (5, 29, 30, 60, 80, 89)]
     np.testing.assert_allclose(rates, [0.4, 0.4, 0.04, 0.004, 0.0004, 0.0004])
 
 
 @pytest.mark.parametrize('warmup', [False, True])
-def test_the_cosine_ends_at_the_last_step(warmup: bool) -> None:
+def test_schedule_cosine__ends_at_the_last_step(warmup: bool) -> None:
     config = Config(
         schedule='cosine', train_steps=1000, num_train_images=51200, use_learning_rate_warmup=warmup, warmup_epochs=2
     )
@@ -148,6 +148,6 @@ def test_the_cosine_ends_at_the_last_step(warmup: bool) -> None:
     assert learning_rate(1000, config) == pytest.approx(base * 1e-4)
 
 
-def test_other_epochs_can_be_named() -> None:
+def test_step_epochs__sets_the_epochs_of_the_decay() -> None:
     config = Config(schedule='step', step_epochs='2,3', learning_rate_decay=0.5)
     assert [learning_rate(first_step(epoch, config), config) / 0.66 for epoch in range(5)] == [1, 1, 0.5, 0.25, 0.25]

@@ -1,4 +1,4 @@
-"""The program as its users meet it: mistakes get one message and no traceback."""
+"""Tests of the program's command line: a user error gives one message and no traceback."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def run(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
     return code, captured.out, captured.err
 
 
-def test_help_lists_the_flags(capsys: Any) -> None:
+def test_help__lists_the_flags(capsys: Any) -> None:
     code, out, err = run(capsys, '--help')
     assert (code, err) == (0, '')
     assert '--train_batch_size=1024' in out
@@ -54,19 +54,19 @@ SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.0
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/empty'], ['{tmp}/empty', 'train-00000-of-01024', 'empty']),
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/only'], ['{tmp}/only', 'validation-00000-of-00128', 'train-*']),
         ([*SMALL, '--model_dir={tmp}/file/m', '--use_data=fake'], ['{tmp}/file/m', 'cannot be written']),
-        (['--data_dir={tmp}/spoilt'], ['{tmp}/spoilt/dataset.json', 'train_images']),
+        (['--data_dir={tmp}/damaged'], ['{tmp}/damaged/dataset.json', 'train_images']),
         (['--data_dir={photos}', '--num_classes=5'], ['--num_classes=5', '{photos}', '6']),
         (['--preset=digits', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
     ],
 )
-def test_mistakes_are_told_in_one_message(
+def test_user_errors__one_message_without_traceback(
     capsys: Any, tmp_path: Any, photo_dir: str, arguments: List[str], parts: List[str]
 ) -> None:
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'only').mkdir()
     shutil.copy(f'{photo_dir}/train-00000-of-00002', str(tmp_path / 'only' / 'train-00000-of-00001'))
-    (tmp_path / 'spoilt').mkdir()
-    (tmp_path / 'spoilt' / 'dataset.json').write_text('{"images": 3}')
+    (tmp_path / 'damaged').mkdir()
+    (tmp_path / 'damaged' / 'dataset.json').write_text('{"images": 3}')
     (tmp_path / 'file').write_text('')
     code, out, err = run(capsys, *[argument.format(tmp=tmp_path, photos=photo_dir) for argument in arguments])
     assert code != 0
@@ -76,7 +76,7 @@ def test_mistakes_are_told_in_one_message(
         assert part.format(tmp=tmp_path, photos=photo_dir) in err
 
 
-def test_a_data_set_says_its_sizes_and_flags_win(photo_dir: str) -> None:
+def test_data_set__gives_the_sizes_unless_flags_do(photo_dir: str) -> None:
     from inception_v3.settings import data_set, flags
 
     def fitted(*arguments: str) -> Config:
@@ -88,7 +88,7 @@ def test_a_data_set_says_its_sizes_and_flags_win(photo_dir: str) -> None:
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (9, 5, 7)
 
 
-def test_the_program_runs_quietly_from_the_command_line(photo_dir: str, photos: List[Photo], tmp_path: Any) -> None:
+def test_main__logs_only_its_own_lines(photo_dir: str, photos: List[Photo], tmp_path: Any) -> None:
     arguments = [*SMALL, f'--data_dir={photo_dir}', f'--model_dir={tmp_path}/model', f'--export_dir={tmp_path}/export']
     arguments += ['--train_batch_size=2', '--eval_batch_size=2', '--train_steps=3', '--train_steps_per_eval=10']
     done = subprocess.run(
@@ -99,7 +99,7 @@ def test_the_program_runs_quietly_from_the_command_line(photo_dir: str, photos: 
     )
     assert done.returncode == 0, done.stderr
     assert '5 images, average weights of step 3' in done.stdout
-    # Plain log lines of ours, with the time before each, and nothing of TensorFlow's.
+    # Only the program's own log lines, each with the time; none of TensorFlow's.
     lines = done.stderr.splitlines()
     assert lines and all(line[2] == ':' and line[5] == ':' for line in lines), done.stderr
     assert 'WARNING' not in done.stderr and 'deprecated' not in done.stderr

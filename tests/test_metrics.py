@@ -1,4 +1,4 @@
-"""The evaluation's metrics against NumPy."""
+"""Tests of the evaluation's metrics against NumPy."""
 
 import os
 from typing import Any, Dict, List
@@ -21,12 +21,12 @@ def accumulate(batches: Any) -> Dict[str, float]:
         return session.run({name: value for name, (value, _) in results.items()})
 
 
-def test_metrics_are_means_over_images_and_padding_does_not_count() -> None:
+def test_metrics__are_means_over_images_without_padding() -> None:
     random = np.random.RandomState(0)
     labels = random.randint(0, 7, 10)
     logits = random.normal(0, 2, [10, 7]).astype(np.float32)
     padding = (np.full(3, PADDING_LABEL), 100 * np.ones([3, 7], np.float32))
-    # Unequal batches: a mean of the batches' means would be another number.
+    # The batches have different sizes, so that a mean of batch means would differ.
     results = accumulate([(labels[:6], logits[:6]), (labels[6:], logits[6:]), padding])
 
     ranks = (logits > logits[np.arange(10), labels][:, np.newaxis]).sum(1)
@@ -44,14 +44,14 @@ def printed(printing: tf.Operation, capfd: Any) -> List[str]:
     return capfd.readouterr().err.splitlines()
 
 
-def test_display_tensors_prints_a_line_per_image(capfd: Any) -> None:
+def test_display_tensors__prints_a_line_per_image(capfd: Any) -> None:
     logits = np.log([[0.5, 0.25, 0.1, 0.08, 0.05, 0.02], [0.02, 0.03, 0.05, 0.1, 0.2, 0.6], [1 / 6] * 6])
     labels = tf.constant([0, 4, PADDING_LABEL])
     assert printed(print_predictions(labels, tf.constant(logits, tf.float32), ()), capfd) == [
         'label 0 predictions 0:0.500000 1:0.250000 2:0.100000 3:0.080000 4:0.050000',
         'label 4 predictions 5:0.600000 4:0.200000 3:0.100000 2:0.050000 1:0.030000',
     ]
-    # The network may have more classes than the data set has names for; and a class may have none.
+    # A network may have more classes than the data set has names, and a name may be empty.
     names = ['background', 'Kätzchen', '', 'd', 'e e']
     assert printed(print_predictions(labels, tf.constant(logits, tf.float32), names), capfd) == [
         'label 0 (background) predictions 0 (background):0.500000 1 (Kätzchen):0.250000 2:0.100000 3 (d):0.080000 '
@@ -60,7 +60,7 @@ def test_display_tensors_prints_a_line_per_image(capfd: Any) -> None:
     ]
 
 
-def test_classes_have_the_names_of_their_labels_or_none() -> None:
+def test_class_names__are_those_of_the_labels_or_empty() -> None:
     names = ['background', 'Kätzchen', os.fsdecode(b'no text \xff')]
     found = evaluate(names_of(tf.constant([[2, 1], [0, 3]], tf.int64), names, 4))
     assert found.tolist() == [[b'no text \xff', 'Kätzchen'.encode()], [b'background', b'']]

@@ -1,4 +1,7 @@
-"""The step against an independent one: TF-Slim's network, a loss from its definition, NumPy for the averages."""
+"""Tests of the training step against an independent program.
+
+That program uses TF-Slim's network, computes the loss from its definition, and the moving averages in NumPy.
+"""
 
 import dataclasses
 from typing import Any, Dict, List
@@ -38,7 +41,7 @@ def build(config: Config, images: Any, labels: Any, mode: str) -> Any:
 
 
 def initial_values() -> Dict[str, np.ndarray]:
-    """A value for every trainable variable of the graph, from its name."""
+    """Returns a random value for every trainable variable of the graph, seeded by its name."""
     values = {}
     for variable in tf.compat.v1.trainable_variables():
         random = np.random.RandomState(sum(variable.op.name.encode()))
@@ -58,7 +61,7 @@ def load(values: Dict[str, np.ndarray], session: tf.compat.v1.Session) -> None:
 def our_steps(config: Config) -> Dict[str, List[Any]]:
     images, labels = tf.compat.v1.placeholder(tf.float32, IMAGES.shape[1:]), tf.compat.v1.placeholder(tf.int32, [4])
     with pytest.MonkeyPatch.context() as patch:
-        # The one thing that two programs cannot draw alike.
+        # Two programs cannot draw the same dropout.
         patch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
         spec = build(config, images, labels, MODES.TRAIN)
     result: Dict[str, List[Any]] = {'loss': [], 'variables': []}
@@ -108,7 +111,7 @@ def reference_steps(config: Config) -> Dict[str, List[Any]]:
             feed = {images: IMAGES[step], labels: LABELS[step], rate: learning_rate(step, config)}
             result['loss'].append(session.run([loss, train], feed)[0])
             variables = session.run({v.op.name: v for v in tf.compat.v1.global_variables()})
-            # After the step, with the number of steps done: 1, 2, 3.
+            # The number of updates is the global step after the update: 1, 2, 3.
             decay = min(config.moving_average_decay, (2 + step) / (11 + step))
             for name in averages:
                 averages[name] = averages[name] - (1 - decay) * (averages[name] - variables[name])
@@ -120,21 +123,21 @@ def reference_steps(config: Config) -> Dict[str, List[Any]]:
 
 @pytest.fixture(scope='module')
 def ours() -> Dict[str, List[Any]]:
-    """Our training steps, in float32."""
+    """The losses and variables of three training steps of this program, in float32."""
     with tf.Graph().as_default():
         return our_steps(CONFIG)
 
 
-def test_three_training_steps_agree_with_an_independent_program(ours: Dict[str, List[Any]]) -> None:
+def test_training__three_steps_agree_with_an_independent_program(ours: Dict[str, List[Any]]) -> None:
     theirs = reference_steps(CONFIG)
     np.testing.assert_allclose(ours['loss'], theirs['loss'], rtol=1e-5)
-    # Rounding grows with every step: four images are few for batch normalization.
+    # Rounding errors grow with every step, because batch normalization over four images amplifies them.
     for our_variables, their_variables, tolerance in zip(ours['variables'], theirs['variables'], [1e-5, 1e-4, 1e-3]):
         assert our_variables.keys() == their_variables.keys()
         for name, value in their_variables.items():
             scale = max(1e-2, np.abs(value).max())
             np.testing.assert_allclose(our_variables[name], value, atol=tolerance * scale, err_msg=name)
-    # The steps are far larger than that.
+    # The weights move by far more than these tolerances.
     kernel = 'InceptionV3/Conv2d_2a_3x3/weights'
     moves = [
         np.abs(after[kernel] - before[kernel]).max() for before, after in zip(ours['variables'], ours['variables'][1:])
@@ -142,7 +145,7 @@ def test_three_training_steps_agree_with_an_independent_program(ours: Dict[str, 
     assert min(moves) > 0.02
 
 
-def test_the_l2_set_is_the_kernels_and_nothing_else() -> None:
+def test_weight_decay__applies_to_kernels_only() -> None:
     build(CONFIG, IMAGES[0], LABELS[0], MODES.TRAIN)
     decayed = {v.op.name for v in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)}
     rest = {v.op.name for v in tf.compat.v1.trainable_variables()} - decayed
@@ -155,7 +158,7 @@ def test_the_l2_set_is_the_kernels_and_nothing_else() -> None:
     ('config', 'smoothing', 'decay'),
     [(Config(), 0.1, 4e-5), (Config(label_smoothing=0.0, weight_decay=1e-4), 0.0, 1e-4)],
 )
-def test_the_loss_adds_its_three_terms(config: Config, smoothing: float, decay: float) -> None:
+def test_loss__is_the_sum_of_its_three_terms(config: Config, smoothing: float, decay: float) -> None:
     tf.compat.v1.get_variable('w', initializer=[3.0, 4.0], collections=[tf.compat.v1.GraphKeys.WEIGHTS])
     logits, auxiliary = np.array([[1.0, 2.0, 0.5]]), np.array([[0.0, -1.0, 3.0]])
     loss = model_fn.total_loss(
@@ -168,7 +171,7 @@ def test_the_loss_adds_its_three_terms(config: Config, smoothing: float, decay: 
         assert session.run(loss) == pytest.approx(terms[0] + 0.4 * terms[1] + decay * 12.5, rel=1e-6)
 
 
-def test_transposed_images_give_the_same_result() -> None:
+def test_transpose_enabled__gives_the_same_loss() -> None:
     def loss(config: Config, images: np.ndarray) -> float:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             spec = build(config, images, LABELS[0], MODES.EVAL)
@@ -176,14 +179,14 @@ def test_transposed_images_give_the_same_result() -> None:
             load(initial_values(), session)
             return session.run(spec.loss)
 
-    # Wide, so that a mistaken order of the axes cannot pass.
+    # Height and width differ, so that a wrong order of the axes fails.
     config = dataclasses.replace(CONFIG, height=75, width=90)
     images = np.ascontiguousarray(IMAGES[0][:, :75, :90])
     transposed = dataclasses.replace(config, transpose_enabled=True)
     assert loss(transposed, images.transpose([1, 2, 3, 0])) == pytest.approx(loss(config, images), rel=1e-6)
 
 
-def test_update_collections_are_used_only_when_asked_for() -> None:
+def test_clear_update_collections__updates_statistics_in_place() -> None:
     def moved(clear: bool) -> Any:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             config = dataclasses.replace(CONFIG, clear_update_collections=clear, optimizer='sgd')
@@ -196,14 +199,14 @@ def test_update_collections_are_used_only_when_asked_for() -> None:
             return count, session.run(moving)
 
     (count_in_place, in_place), (count_collected, collected) = moved(True), moved(False)
-    # Two statistics of each of the 96 normalizations.
+    # Two moving statistics for each of the 96 batch normalizations.
     assert (count_in_place, count_collected) == (0, 2 * 96)
     for name, value in in_place.items():
         np.testing.assert_allclose(collected[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
         assert np.ptp(value) > 0, name
 
 
-def test_evaluation_and_export_have_no_dropout_and_export_no_auxiliary_head() -> None:
+def test_evaluation__has_no_dropout_and_export_no_auxiliary_head() -> None:
     build(CONFIG, IMAGES[0], LABELS[0], MODES.EVAL)
     operations = {operation.type for operation in tf.compat.v1.get_default_graph().get_operations()}
     assert 'RandomUniform' not in operations
@@ -212,7 +215,7 @@ def test_evaluation_and_export_have_no_dropout_and_export_no_auxiliary_head() ->
         assert not [v for v in tf.compat.v1.global_variables() if 'AuxLogits' in v.op.name]
 
 
-def test_evaluation_ignores_padding() -> None:
+def test_evaluation__ignores_padding() -> None:
     labels = np.array([1, 2, PADDING_LABEL, PADDING_LABEL], np.int32)
     spec = build(CONFIG, IMAGES[0], tf.constant(labels), MODES.EVAL).as_estimator_spec()
     with tf.compat.v1.Session() as session:
@@ -229,23 +232,23 @@ def convolution_types(config: Config, mode: str) -> Any:
         return types, kept, spec
 
 
-def test_bfloat16_is_the_type_of_activations_alone() -> None:
+def test_bfloat16__is_the_type_of_activations_only() -> None:
     config = dataclasses.replace(CONFIG, precision='bfloat16', use_tpu=True)
     types, kept, spec = convolution_types(config, MODES.EVAL)
     assert types == {tf.bfloat16}
     assert kept == {tf.float32}
     assert spec.loss.dtype == tf.float32
-    # A CPU has no such convolution: it multiplies the same bfloat16 values in float32.
+    # CPUs have no bfloat16 convolution: the rounded values are multiplied in float32.
     types, kept, spec = convolution_types(dataclasses.replace(config, use_tpu=False), MODES.TRAIN)
     assert (types, kept, spec.loss.dtype) == ({tf.float32}, {tf.float32}, tf.float32)
     types, _, _ = convolution_types(config, MODES.PREDICT)
     assert types == {tf.float32}
 
 
-def test_bfloat16_trains_near_float32_and_not_on_it(ours: Dict[str, List[Any]]) -> None:
+def test_bfloat16__trains_close_to_but_not_equal_to_float32(ours: Dict[str, List[Any]]) -> None:
     exact = ours['loss']
     rounded = our_steps(dataclasses.replace(CONFIG, precision='bfloat16'))['loss']
-    # bfloat16 has 8 bits of mantissa; and each step multiplies what the one before it has rounded.
+    # bfloat16 has a significand of 8 bits, and each step amplifies the rounding errors of the previous step.
     np.testing.assert_allclose(rounded[:2], exact[:2], rtol=0.03)
     np.testing.assert_allclose(rounded[2], exact[2], rtol=0.1)
     assert (np.array(rounded) != exact).all()

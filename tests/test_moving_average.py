@@ -1,4 +1,4 @@
-"""The averages of the weights: numerics, names, and which checkpoint they come from."""
+"""Tests of the moving averages of the weights: values, names, and the checkpoint they are loaded from."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from inception_v3.moving_average import LoadEMAHook
 NAME = 'w/ExponentialMovingAverage'
 
 
-def test_averages_follow_the_equation_with_the_step_as_number_of_updates() -> None:
+def test_moving_average__follows_the_equation_with_the_step_as_number_of_updates() -> None:
     values = [2.0, 3.0, -1.0, 5.0]
     weight = tf.compat.v1.get_variable('w', initializer=1.0, use_resource=True)
     with tf.compat.v1.variable_scope('', use_resource=True):
@@ -34,11 +34,11 @@ def test_averages_follow_the_equation_with_the_step_as_number_of_updates() -> No
             expected -= (1 - decay) * (expected - value)
             results.append((session.run(average), expected))
     np.testing.assert_allclose(*zip(*results), rtol=1e-6)
-    # The decay of the first steps is below the limit, that of the last ones is the limit.
+    # In the first steps the decay is below its limit of 0.3; in the last ones it equals the limit.
     assert (1 + 1) / (10 + 1) < 0.3 < (1 + 4) / (10 + 4)
 
 
-def test_averages_cover_the_trainable_and_the_moving_average_collections() -> None:
+def test_moving_average__covers_trainable_and_collected_variables() -> None:
     trainable = tf.compat.v1.get_variable('trainable', [2])
     tf.compat.v1.get_variable('statistic', [2], trainable=False)
     collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.MOVING_AVERAGE_VARIABLES]
@@ -59,17 +59,17 @@ def write_checkpoint(path: str, weight: float, average: Any) -> str:
         return tf.compat.v1.train.Saver().save(session, path)
 
 
-def test_the_hook_loads_the_averages_of_the_checkpoint_that_it_is_given(tmp_path: Any) -> None:
+def test_load_ema_hook__loads_the_averages_of_the_given_checkpoint(tmp_path: Any) -> None:
     older = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
     write_checkpoint(str(tmp_path / 'model.ckpt-2'), 2.0, 20.0)
     weight = tf.compat.v1.get_variable('w', [])
     statistic = tf.compat.v1.get_variable('statistic', [], trainable=False)
     with tf.compat.v1.train.SingularMonitoredSession(hooks=[LoadEMAHook(older)]) as session:
-        # The weight from its average; what is not averaged as it is.
+        # The weight is loaded from its average, a variable without an average from itself.
         assert session.run([weight, statistic]) == [10.0, 1.0]
 
 
-def test_a_checkpoint_without_averages_is_refused_by_name(tmp_path: Any) -> None:
+def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> None:
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, None)
     tf.compat.v1.get_variable('w', [])
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages .* --moving_average=False'):

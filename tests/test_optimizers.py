@@ -1,4 +1,4 @@
-"""Three steps of each optimizer, computed by hand."""
+"""Tests of three steps of each optimizer against its equations in NumPy."""
 
 from typing import Callable, List
 
@@ -33,7 +33,7 @@ def momentum() -> List[np.ndarray]:
 
 
 def rmsprop() -> List[np.ndarray]:
-    # The mean square starts at 1 in TensorFlow, and epsilon is inside the root.
+    # In TensorFlow, the mean square starts at 1, and epsilon is added before the square root.
     weights, velocity, mean_square, after = START, np.zeros(2), np.ones(2), []
     for gradient in GRADIENTS:
         mean_square = 0.9 * mean_square + 0.1 * gradient**2
@@ -44,7 +44,7 @@ def rmsprop() -> List[np.ndarray]:
 
 
 @pytest.mark.parametrize(('name', 'by_hand'), [('sgd', sgd), ('momentum', momentum), ('RMS', rmsprop)])
-def test_three_steps_agree_with_the_equations(name: str, by_hand: Callable[[], List[np.ndarray]]) -> None:
+def test_optimizer__three_steps_agree_with_the_equations(name: str, by_hand: Callable[[], List[np.ndarray]]) -> None:
     weights = tf.compat.v1.get_variable('w', initializer=START.astype(np.float32), use_resource=True)
     gradient = tf.compat.v1.placeholder(tf.float32, [2])
     optimizer = make_optimizer(tf.constant(RATE), Config(use_tpu=False, optimizer=name))
@@ -59,7 +59,7 @@ def test_three_steps_agree_with_the_equations(name: str, by_hand: Callable[[], L
 
 
 @pytest.mark.parametrize('name', ['sgd', 'momentum', 'RMS'])
-def test_a_tpu_averages_the_gradients_of_its_cores(name: str) -> None:
+def test_optimizer__averages_the_gradients_of_tpu_cores(name: str) -> None:
     on_tpu = make_optimizer(0.1, Config(use_tpu=True, optimizer=name))
     assert isinstance(on_tpu, tf.compat.v1.tpu.CrossShardOptimizer)
     on_cpu = make_optimizer(0.1, Config(use_tpu=False, optimizer=name))

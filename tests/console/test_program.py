@@ -1,4 +1,4 @@
-"""Every kind of failure ends a command with its message and its exit code."""
+"""Tests of program.run: every kind of failure ends a command with one message and its exit code."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def test_program_run__an_error_for_the_user_is_its_message_and_exit_code(
     assert (captured.out, captured.err) == ('', 'error: text\n')
 
 
-def test_program_run__ctrl_c_is_130_with_the_commands_own_words(capsys: Any) -> None:
+def test_program_run__ctrl_c_is_exit_code_130_with_the_commands_message(capsys: Any) -> None:
     assert program.run(raising(KeyboardInterrupt()), on_interrupt='nothing was written') == 130
     assert capsys.readouterr().err == 'error: nothing was written\n'
 

@@ -1,4 +1,4 @@
-"""Random command lines and JSON files: each gives a configuration or one clear message, never a traceback."""
+"""Fuzz tests of command lines and JSON files: each gives a configuration or one message, never a traceback."""
 
 import contextlib
 import dataclasses
@@ -26,7 +26,7 @@ from inception_v3.settings.presets import PRESETS
 from inception_v3.settings.setting import plain_type, setting_of
 
 FEW, MANY = 120, 10_000
-# Limits of a case: its time, and the growth of the peak memory.
+# Limits of each case: its duration, and the growth of the peak memory.
 SECONDS, MEBIBYTES = 10, 500
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]
@@ -35,7 +35,7 @@ TYPES = {name: plain_type(each) for name, each in get_type_hints(Config).items()
 DESCRIPTION = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
 EVALUATION = Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.5, 10, 2.0, '2026-01-01', ('a: 1 -> 2',))
 
-# The form of a message's line: it names the flag, and the problem or the allowed values.
+# The allowed forms of a line in a message: the flag, and the problem or the allowed values.
 LINES = re.compile(
     r'(--\w+=.*: .+)|(--\w+: .+)|(flag --\w+=.*: .+)|(.*: not a flag\. .+)|(--flagfile with no argument)'
     r"|(Unknown command line flag '.*)|(Missing value for flag .+)|(--no\w+=.* does not take an argument)"
@@ -73,7 +73,7 @@ def values_of(name: str) -> st.SearchStrategy:
 
 @st.composite
 def arguments(draw: Callable) -> List[str]:
-    """The arguments of a command line: mostly real flags; some are misspelt, repeated, or lack their value."""
+    """Draws the arguments of a command line: mostly valid flags; some are misspelt, repeated or without a value."""
     found: List[str] = []
     for _ in range(draw(st.integers(0, 6))):
         name = draw(st.sampled_from([*FIELDS, 'preset', 'preset', 'verbose', 'help', 'flagfile', 'flagfile']))
@@ -110,7 +110,7 @@ FLAG_FILES = [
 
 @pytest.fixture(scope='module', autouse=True)
 def folder() -> Iterator[None]:
-    """A working directory with flag files, intact and damaged ones."""
+    """Changes to a working directory with valid and damaged flag files."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
@@ -132,7 +132,7 @@ def folder() -> Iterator[None]:
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """Fails if its body takes too long or too much memory."""
+    """Context that fails if its body takes too long or too much memory."""
 
     def fail(*_: Any) -> None:
         raise AssertionError(f'not done in {SECONDS} seconds')
@@ -175,7 +175,7 @@ def check_command_line(command: List[str]) -> None:
 
 
 def cases(number: int) -> Callable:
-    """Settings that make the same cases on every machine."""
+    """Returns settings that make the same cases on every machine."""
     return settings(
         max_examples=number, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
@@ -183,14 +183,14 @@ def cases(number: int) -> Callable:
 
 @cases(FEW)
 @given(arguments())
-def test_command_lines(command: List[str]) -> None:
+def test_random_command_line__gives_a_configuration_or_one_message(command: List[str]) -> None:
     check_command_line(command)
 
 
 @pytest.mark.slow
 @cases(MANY)
 @given(arguments())
-def test_many_command_lines(command: List[str]) -> None:
+def test_random_command_line__many_cases(command: List[str]) -> None:
     check_command_line(command)
 
 
@@ -211,7 +211,7 @@ json_values = st.recursive(
 
 @st.composite
 def json_texts(draw: Callable, good: str) -> str:
-    """JSON with wrong, additional and missing fields, or text that is no longer JSON."""
+    """Draws JSON with wrong, additional and missing fields, or invalid JSON."""
     kind = draw(st.integers(0, 9))
     if kind == 0:
         return draw(
@@ -253,7 +253,7 @@ def check_description(text: str) -> None:
             assert str(error).isprintable()
             return
         assert info and len(info.class_names) == info.num_classes and type(info.train_images) is int
-        # As an evaluation encodes the names.
+        # An evaluation encodes the names like this.
         assert all(
             type(name) is str and name.encode('utf-8', 'surrogateescape') is not None for name in info.class_names
         )
@@ -281,11 +281,11 @@ CHECKS = [
 
 
 @pytest.mark.parametrize(('check', 'good'), CHECKS)
-def test_json(check: Callable[[str], None], good: str) -> None:
+def test_random_json__gives_values_or_one_message(check: Callable[[str], None], good: str) -> None:
     cases(FEW // 2)(given(json_texts(good))(check))()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('check', 'good'), CHECKS)
-def test_much_json(check: Callable[[str], None], good: str) -> None:
+def test_random_json__many_cases(check: Callable[[str], None], good: str) -> None:
     cases(MANY // 2)(given(json_texts(good))(check))()

@@ -1,4 +1,4 @@
-"""The network against TF-Slim's, which is an independent implementation inside TensorFlow 1.15."""
+"""Tests of Inception v3 against TF-Slim, an independent implementation in TensorFlow 1.15."""
 
 from typing import Any, Dict, List, Tuple
 
@@ -11,7 +11,7 @@ from inception_v3.networks.inception_v3 import inception_v3
 from inception_v3.networks.layers import conv2d
 
 NUM_CLASSES = 1001
-# Relative to the largest gradient of a variable: a gradient that cancels to nothing has no digits of its own.
+# Relative to the largest gradient of a variable, because gradients near 0 after cancellation have no exact digits.
 GRADIENT_TOLERANCE = 1e-4
 DECAY = 0.9
 
@@ -40,7 +40,7 @@ def images_of(size: int, batch: int) -> np.ndarray:
     return np.random.RandomState(size).uniform(-1, 1, [batch, size, size, 3]).astype(np.float32)
 
 
-def test_has_the_published_number_of_variables_and_parameters() -> None:
+def test_inception_v3__has_the_published_number_of_variables_and_parameters() -> None:
     build_ours(tf.zeros([1, 299, 299, 3]), True)
     trainable = tf.compat.v1.trainable_variables()
     assert len(trainable) == 196
@@ -48,7 +48,7 @@ def test_has_the_published_number_of_variables_and_parameters() -> None:
 
 
 @pytest.mark.parametrize('depth_multiplier', [1.0, 0.25])
-def test_variables_have_slims_names_and_shapes(depth_multiplier: float) -> None:
+def test_inception_v3__has_the_variable_names_and_shapes_of_slim(depth_multiplier: float) -> None:
     build_ours(tf.zeros([1, 299, 299, 3]), True, depth_multiplier=depth_multiplier)
     ours = shapes()
     with tf.Graph().as_default():
@@ -57,7 +57,7 @@ def test_variables_have_slims_names_and_shapes(depth_multiplier: float) -> None:
 
 
 def run_training_step(build: Any, images: np.ndarray, **options: Any) -> Dict[str, Any]:
-    """Logits, gradients and updated statistics of a network whose weights follow from their names alone."""
+    """Returns logits, gradients and updated statistics of a network with the weights of `set_weights`."""
     logits, auxiliary_logits = build(tf.constant(images), True, **options)
     trainable = tf.compat.v1.trainable_variables()
     # A loss with a gradient for every logit; its weights do not depend on the network.
@@ -76,7 +76,7 @@ def run_training_step(build: Any, images: np.ndarray, **options: Any) -> Dict[st
 
 
 def set_weights(session: tf.compat.v1.Session) -> None:
-    """Gives every variable a value that follows from its name: the weights of He et al., some shift and spread."""
+    """Sets every variable to a random value seeded by its name; kernels have the spread of He et al."""
     variables = tf.compat.v1.global_variables()
     values = {}
     for variable in variables:
@@ -96,7 +96,7 @@ def set_weights(session: tf.compat.v1.Session) -> None:
     ('size', 'depth_multiplier'),
     [(139, 0.25), (299, 1.0)],
 )
-def test_training_agrees_with_slim(size: int, depth_multiplier: float) -> None:
+def test_inception_v3__training_agrees_with_slim(size: int, depth_multiplier: float) -> None:
     images = images_of(size, batch=4)
     ours = run_training_step(build_ours, images, depth_multiplier=depth_multiplier)
     with tf.Graph().as_default():
@@ -113,7 +113,7 @@ def test_training_agrees_with_slim(size: int, depth_multiplier: float) -> None:
 
 
 @pytest.mark.parametrize(('size', 'depth_multiplier'), [(139, 0.25), (299, 1.0)])
-def test_checkpoints_pass_between_slim_and_us(size: int, depth_multiplier: float, tmp_path: Any) -> None:
+def test_checkpoints__are_interchangeable_with_slim(size: int, depth_multiplier: float, tmp_path: Any) -> None:
     images = images_of(size, batch=2)
 
     def save_or_restore(build: Any, restore: str, save: str) -> Tuple[np.ndarray, np.ndarray]:
@@ -140,7 +140,7 @@ def test_checkpoints_pass_between_slim_and_us(size: int, depth_multiplier: float
 @pytest.mark.parametrize(
     ('size', 'auxiliary'), [((75, 75), False), ((75, 200), False), ((107, 107), True), ((331, 107), True)]
 )
-def test_sizes_from_75_pixels_on_build(size: Tuple[int, int], auxiliary: bool) -> None:
+def test_inception_v3__accepts_75_pixels_and_more(size: Tuple[int, int], auxiliary: bool) -> None:
     images = tf.zeros([2, *size, 3])
     logits, auxiliary_logits = build_ours(images, True, depth_multiplier=0.01, auxiliary_head=auxiliary)
     assert logits.shape.as_list() == [2, NUM_CLASSES]
@@ -149,37 +149,37 @@ def test_sizes_from_75_pixels_on_build(size: Tuple[int, int], auxiliary: bool) -
         assert auxiliary_logits.shape.as_list() == [2, NUM_CLASSES]
 
 
-def test_the_auxiliary_head_needs_107_pixels() -> None:
+def test_auxiliary_head__needs_107_pixels() -> None:
     with pytest.raises(ValueError, match='Negative dimension'):
         build_ours(tf.zeros([2, 106, 106, 3]), True, depth_multiplier=0.01)
 
 
-def test_no_layer_is_thinner_than_16_channels() -> None:
+def test_depth_multiplier__leaves_at_least_16_channels() -> None:
     build_ours(tf.zeros([2, 139, 139, 3]), True, depth_multiplier=0.01)
     kernels = [shape for name, shape in shapes().items() if name.endswith('weights')]
     assert {shape[-1] for shape in kernels} == {16, NUM_CLASSES}
 
 
-def test_dropout_keeps_four_fifths_and_scales_them() -> None:
+def test_dropout__keeps_four_fifths_and_scales_them() -> None:
     from inception_v3.networks.layers import dropout
 
     ones = tf.ones([100, 100])
     with tf.compat.v1.Session() as session:
         dropped, kept = session.run([dropout(ones, 0.8, True), dropout(ones, 0.8, False)])
     assert set(np.unique(dropped)) == {np.float32(0), np.float32(1.25)}
-    # 10,000 draws: the standard deviation of the share is 0.004.
+    # With 10,000 draws, the share has a standard deviation of 0.004.
     assert np.mean(dropped > 0) == pytest.approx(0.8, abs=0.02)
     assert (kept == 1).all()
 
 
-def test_weights_start_as_he_et_al_and_the_auxiliary_ones_smaller() -> None:
+def test_initial_weights__follow_he_et_al_and_are_smaller_in_the_auxiliary_head() -> None:
     build_ours(tf.zeros([1, 299, 299, 3]), True)
     expected = {
         'InceptionV3/Mixed_7c/Branch_2/Conv2d_0b_3x3/weights': np.sqrt(2 / (9 * 448)),
         'InceptionV3/Logits/Conv2d_1c_1x1/weights': np.sqrt(2 / 2048),
         'InceptionV3/AuxLogits/Conv2d_1b_1x1/weights': np.sqrt(2 / 768),
-        # TF-Slim's, drawn from a normal distribution of deviation 0.01 and 0.001 that is cut at two deviations:
-        # that leaves 0.8796 of the deviation.
+        # As in TF-Slim: normal distributions with standard deviations of 0.01 and 0.001, truncated at two standard
+        # deviations. Truncation multiplies the standard deviation by 0.8796.
         'InceptionV3/AuxLogits/Conv2d_2a_5x5/weights': 0.8796 * 0.01,
         'InceptionV3/AuxLogits/Conv2d_2b_1x1/weights': 0.8796 * 0.001,
     }

@@ -1,4 +1,4 @@
-"""Every network that can be named, within the program: trained and used for prediction by the same model_fn."""
+"""Tests of every registered network within the program: training and prediction with the same model_fn."""
 
 import dataclasses
 from typing import Any, Dict
@@ -26,7 +26,7 @@ def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
     return inception_model_fn(tf.constant(images), labels, mode, {'config': config})
 
 
-# The first one is what all other tests are of; of the others, the smallest of each kind, and more where time is.
+# All other tests use inception_v3. The large networks are slow.
 @pytest.mark.parametrize(
     'name',
     [
@@ -34,8 +34,8 @@ def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
         for name in sorted(set(NETWORKS) - {'inception_v3'})
     ],
 )
-def test_a_network_learns_two_images_by_heart_and_predicts_by_its_averages(name: str, tmp_path: Any) -> None:
-    # Of a single pixel and two images, batch normalization would leave nothing but signs.
+def test_network__overfits_two_images_and_predicts_with_its_averages(name: str, tmp_path: Any) -> None:
+    # With two images and a last map of one pixel, batch normalization would leave only the signs.
     options = {'zero_init_last_scale': True} if 'zero_init_last_scale' in NETWORKS[name].options else {}
     settings = {'height': 64, 'width': 64, 'optimizer': 'momentum', 'learning_rate': 0.1, **options}
     config = config_of(name, batch_norm_decay=0.5, moving_average_decay=0.5, seed=1, **settings)
@@ -55,7 +55,7 @@ def test_a_network_learns_two_images_by_heart_and_predicts_by_its_averages(name:
 
 
 @pytest.mark.parametrize('name', sorted(NETWORKS))
-def test_the_smallest_images_are_the_smallest(name: str) -> None:
+def test_min_size__is_the_smallest_accepted_size(name: str) -> None:
     config = config_of(name)
     for side in ('height', 'width'):
         smaller = NETWORKS[name].min_size - 1
@@ -63,7 +63,7 @@ def test_the_smallest_images_are_the_smallest(name: str) -> None:
             dataclasses.replace(config, **{side: smaller})
 
 
-def test_the_last_scales_begin_as_the_flag_says() -> None:
+def test_zero_init_last_scale__sets_the_initial_scales() -> None:
     def scales(**flags: Any) -> Dict[str, float]:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             spec_of(config_of('resnet50', **flags), MODES.EVAL, np.zeros([2, 32, 32, 3], np.float32))
@@ -75,7 +75,7 @@ def test_the_last_scales_begin_as_the_flag_says() -> None:
     assert 0.0 not in scales().values()
 
 
-def test_an_auxiliary_head_is_for_the_network_that_has_one() -> None:
+def test_auxiliary_head__only_in_inception_v3() -> None:
     assert Config(height=299, width=299).has_auxiliary_head
     assert not Config(network='resnet50', height=299, width=299).has_auxiliary_head
 

@@ -1,4 +1,4 @@
-"""ResNet-50 against Keras' (`tf.keras.applications`), which is an independent implementation inside TensorFlow 1.15."""
+"""Tests of ResNet-50 against `tf.keras.applications`, an independent implementation in TensorFlow 1.15."""
 
 import re
 from typing import Any, Dict, Tuple
@@ -11,7 +11,7 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks.layers import conv2d
 from inception_v3.networks.resnet import resnet50
 
-# Every stage of these begins with a map of odd size, whose middle Keras' padding keeps, too: 9, 5, 3 pixels.
+# The stages then begin with maps of 9, 5 and 3 pixels. Keras' padding equals ours for odd sizes.
 SIZE = 33
 CLASSES = 7
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [2, SIZE, SIZE, 3]).astype(np.float32)
@@ -29,7 +29,7 @@ def variables() -> Dict[str, tf.Variable]:
 
 
 def keras_version_1_5() -> Any:
-    """Keras' network, which is of version 1, with the strides of version 1.5, and without the softmax."""
+    """Returns the network of Keras, which is of version 1, with the strides of version 1.5 and without the softmax."""
     original = tf.keras.applications.ResNet50(weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES)
     config = original.get_config()
     settings = {layer['name']: layer['config'] for layer in config['layers']}
@@ -42,7 +42,7 @@ def keras_version_1_5() -> Any:
 
 
 def keras_name(name: str) -> Tuple[str, str]:
-    """Keras' layer and weight for a variable of ours."""
+    """Returns the names of the layer and the weight in Keras for a variable of this program."""
     *scope, kind = name.split('/')[1:]
     weight = {'weights': 'kernel', 'biases': 'bias', 'moving_mean': 'moving_mean'}.get(kind, kind)
     layer = 'conv' if kind == 'weights' else 'bn'
@@ -55,7 +55,7 @@ def keras_name(name: str) -> Tuple[str, str]:
     return f'conv{stage}_block{block}_{number}_{layer}', weight
 
 
-def test_logits_are_those_of_keras_with_the_same_weights() -> None:
+def test_resnet50__has_the_logits_of_keras_with_the_same_weights() -> None:
     drawn = np.random.RandomState(1)
     model = keras_version_1_5()
     logits = build(IMAGES)
@@ -74,7 +74,7 @@ def test_logits_are_those_of_keras_with_the_same_weights() -> None:
             given[variable] = value
             given[theirs] = value.reshape(theirs.shape.as_list())
         session.run([v.initializer for v in given], {v.initializer.inputs[1]: value for v, value in given.items()})
-        # Keras' convolutions have biases, too, which normalization makes superfluous; they begin with 0.
+        # The convolutions of Keras also have biases, which start at 0 and which normalization cancels.
         left = {w.name for w in model.weights} - {v.name for v in given}
         assert len(left) == 53 and all(re.search('_conv(_1)?/bias:0$', name) for name in left)
         expected, found = session.run([model(tf.constant(IMAGES)), logits])
@@ -82,23 +82,23 @@ def test_logits_are_those_of_keras_with_the_same_weights() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_has_the_published_number_of_parameters() -> None:
+def test_resnet50__has_the_published_number_of_parameters() -> None:
     build(np.zeros([1, 224, 224, 3], np.float32), True, classes=1000)
     trainable = tf.compat.v1.trainable_variables()
-    # Keras counts 25,636,712, of which 26,560 are biases of its convolutions and 53,120 moving statistics.
+    # Keras counts 25,636,712: this includes 26,560 biases of convolutions and 53,120 moving statistics.
     assert sum(int(np.prod(v.shape)) for v in trainable) == 25636712 - 26560 - 53120 == 25557032
     # 53 convolutions with scale and shift, and the logits' weights and biases.
     assert len(trainable) == 53 * 3 + 2
 
 
 @pytest.mark.parametrize(('size', 'map_size'), [(32, 1), (75, 3), (224, 7), (299, 10)])
-def test_the_last_map_is_a_32nd_of_the_image(size: int, map_size: int) -> None:
+def test_resnet50__last_map_is_a_32nd_of_the_image(size: int, map_size: int) -> None:
     build(np.zeros([1, size, size, 3], np.float32), depth_multiplier=0.1)
     last = tf.compat.v1.get_default_graph().get_tensor_by_name('ResNet50/stage_4/block_3/Relu_2:0')
     assert last.shape.as_list() == [1, map_size, map_size, int(2048 * 0.1)]
 
 
-def test_with_zeros_as_last_scales_blocks_begin_as_the_identity() -> None:
+def test_zero_init_last_scale__blocks_begin_as_the_identity() -> None:
     logits = build(IMAGES, depth_multiplier=0.1, zero_init_last_scale=True)
     graph = tf.compat.v1.get_default_graph()
     zero = [name for name in variables() if name.endswith('conv_3/BatchNorm/gamma')]
@@ -114,7 +114,7 @@ def test_with_zeros_as_last_scales_blocks_begin_as_the_identity() -> None:
     assert (first > 0).any()
 
 
-def test_bfloat16_goes_through_and_variables_stay_float32() -> None:
+def test_bfloat16__activations_with_float32_variables() -> None:
     logits = build(IMAGES.astype(tf.bfloat16.as_numpy_dtype), depth_multiplier=0.1)
     assert logits.dtype == tf.bfloat16
     assert {v.dtype.base_dtype for v in variables().values()} == {tf.float32}

@@ -1,4 +1,4 @@
-"""Reversible blocks against NumPy and against TensorFlow's own backpropagation."""
+"""Tests of reversible blocks against NumPy and against ordinary backpropagation in TensorFlow."""
 
 import functools
 from typing import Any, Dict, List, Sequence, Set, Tuple
@@ -15,7 +15,7 @@ SHAPE = [2, 5, 6, CHANNELS]
 
 
 def residual(name: str, x: tf.Tensor, again: bool) -> tf.Tensor:
-    """tanh(x A + b) A, and a count of the times that it did not run again."""
+    """Returns tanh(x A + b) A. The variable `runs` counts the calls in the forward pass, where `again` is False."""
     with tf.compat.v1.variable_scope(name):
         a = tf.compat.v1.get_variable('a', [CHANNELS, CHANNELS])
         b = tf.compat.v1.get_variable('b', [CHANNELS])
@@ -37,7 +37,7 @@ def drawn(seed: int, dtype: Any) -> np.ndarray:
 
 
 class Variables:
-    """Those of a graph, with values that follow from their names."""
+    """The variables of a graph, initialized to values that depend only on their names."""
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
         self.trainable = {v.op.name: v for v in tf.compat.v1.trainable_variables()}
@@ -47,7 +47,7 @@ class Variables:
         for number, (name, variable) in enumerate(sorted(self.trainable.items())):
             value = np.random.RandomState(number).uniform(-1, 1, variable.shape.as_list()) * 0.5
             self.values[name] = value.astype(variable.dtype.as_numpy_dtype)
-        # All in one run: each looks at the whole graph.
+        # One call of run, because each call inspects the whole graph.
         begin = {v.initializer: self.values[name] for name, v in self.trainable.items()}
         session.run([*begin], {initializer.inputs[1]: value for initializer, value in begin.items()})
 
@@ -57,7 +57,7 @@ def residual_by_hand(values: Dict[str, np.ndarray], name: str, x: np.ndarray) ->
 
 
 @pytest.mark.parametrize('rebuild_activations', [True, False])
-def test_blocks_are_the_papers_equations(rebuild_activations: bool) -> None:
+def test_chain__follows_the_equations_of_the_paper(rebuild_activations: bool) -> None:
     x1, x2 = drawn(0, np.float64), drawn(1, np.float64)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.float64):
@@ -71,7 +71,7 @@ def test_blocks_are_the_papers_equations(rebuild_activations: bool) -> None:
 
 
 def round_trips(count: int, *scales: float) -> List[Tuple[np.ndarray, np.ndarray]]:
-    """What goes into blocks, in float32, and what is rebuilt of it, for values of several sizes."""
+    """Returns the inputs of a chain in float32, and the inputs rebuilt from its outputs, for each scale."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         with tf.compat.v1.variable_scope('', use_resource=True, reuse=tf.compat.v1.AUTO_REUSE):
             scale = tf.compat.v1.placeholder(tf.float32, [])
@@ -87,27 +87,27 @@ def round_trips(count: int, *scales: float) -> List[Tuple[np.ndarray, np.ndarray
         return [(np.stack(before), np.stack(after)) for before, after in runs]
 
 
-def test_a_block_is_inverted_to_the_bit() -> None:
+def test_inverse__is_exact_to_the_bit() -> None:
     (trip,) = round_trips(1, 1.0)
     np.testing.assert_array_equal(*trip)
 
 
-def test_a_hundred_blocks_do_not_drift_while_sums_are_exact_and_hardly_beyond() -> None:
+def test_inverse__of_a_hundred_blocks_is_exact_or_drifts_below_1e_5() -> None:
     exact, (begin, rebuilt) = round_trips(100, 1.0, 1000.0)
     np.testing.assert_array_equal(*exact)
     drift = np.abs(rebuilt - begin).max() / np.abs(begin).max()
-    # There, rounding is what float32 has.
+    # Values of this size are rounded like all float32 numbers.
     assert 0 < drift < 1e-5
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_numbers_on_the_grid_are_those_that_add_without_rounding(dtype: Any) -> None:
+def test_on_grid__numbers_add_without_rounding(dtype: Any) -> None:
     x = np.random.RandomState(0).uniform(-31, 31, [2, 10000]).astype(dtype)
     with tf.compat.v1.Session() as session:
         points = tf.constant(x)
         grid = reversible.on_grid(points)
         a, b = session.run(grid)
-        # The gradient passes by.
+        # The gradient of rounding to the grid is the identity.
         np.testing.assert_array_equal(session.run(tf.gradients(grid, points, points)[0]), x)
     step = 2.0**-18 if dtype is np.float32 else 2.0**-47
     assert np.abs([a, b] - x).max() <= step / 2
@@ -116,7 +116,10 @@ def test_numbers_on_the_grid_are_those_that_add_without_rounding(dtype: Any) -> 
 
 
 def gradients(rebuild_activations: bool, dtype: Any, count: int = 4) -> Dict[str, np.ndarray]:
-    """Of all variables, of x1 and of x2, of a loss in which y1 and y2 count differently; and how often blocks ran."""
+    """Returns the gradients by all variables, x1 and x2 of a loss that treats y1 and y2 differently.
+
+    Asserts that each residual function ran once in the forward pass.
+    """
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.as_dtype(dtype)):
             x1, x2 = tf.constant(drawn(0, dtype)), tf.constant(drawn(1, dtype))
@@ -131,14 +134,14 @@ def gradients(rebuild_activations: bool, dtype: Any, count: int = 4) -> Dict[str
 
 
 @pytest.mark.parametrize(('dtype', 'tolerance'), [(np.float64, 1e-10), (np.float32, 1e-5)])
-def test_gradients_are_those_of_ordinary_backpropagation(dtype: Any, tolerance: float) -> None:
+def test_gradients__equal_those_of_ordinary_backpropagation(dtype: Any, tolerance: float) -> None:
     rebuilt, kept = gradients(True, dtype), gradients(False, dtype)
     for name, value in kept.items():
         assert np.abs(value).max() > 0
         np.testing.assert_allclose(rebuilt[name], value, rtol=0, atol=tolerance * np.abs(value).max(), err_msg=name)
 
 
-def test_nothing_is_rebuilt_before_the_gradients_that_it_is_for() -> None:
+def test_rebuild_activations__waits_for_the_gradients_of_the_next_block() -> None:
     seen: List[tf.Tensor] = []
 
     def noted(name: str, x: tf.Tensor, again: bool) -> tf.Tensor:
@@ -166,7 +169,7 @@ def test_nothing_is_rebuilt_before_the_gradients_that_it_is_for() -> None:
 
         for rebuilt_from in seen:
             assert {tensor.op for tensor in d_outputs} <= ancestors(rebuilt_from.op)
-        # Nor is a block before all gradients of the one behind it have been computed.
+        # A block is rebuilt after all gradients of the next block have been computed.
         for block, rebuilt_from in ((2, seen[2]), (1, seen[4])):
             behind = {d_weight.op for name, d_weight in d_weights.items() if name.startswith(f'{block}/')}
             assert len(behind) == 4 and behind <= ancestors(rebuilt_from.op)

@@ -1,4 +1,7 @@
-"""RevNets: the paper's sizes, gradients beside ordinary backpropagation, in graphs, on cores, under XLA and eagerly."""
+"""Tests of RevNets: the sizes in the paper, and gradients against ordinary backpropagation.
+
+The networks run in a graph, eagerly, on emulated cores and under XLA.
+"""
 
 import json
 import os
@@ -23,7 +26,7 @@ IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 16, 16, 3])
 LABELS = np.arange(4)
 CLASSES = 10
 
-# Builds and differentiates the network that the file of its argument has the variables of.
+# Program that builds and differentiates the network eagerly. Its arguments: a file of variables, and an output folder.
 EAGERLY = """
 import functools, json, sys
 import numpy as np
@@ -82,7 +85,7 @@ def build(name: str, images: tf.Tensor, classes: int = CLASSES, **options: Any) 
 
 
 def gradients(dtype: Any, kept_in: Any = np.float32, **options: Any) -> Dict[str, np.ndarray]:
-    """The loss, its gradients, and the moving statistics afterwards; variables have values that their names tell."""
+    """Returns the loss, its gradients, and the updated moving statistics; the variables are those of `initial`."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.as_dtype(kept_in)):
             logits = build('revnet38', tf.constant(IMAGES, dtype), **options)
@@ -98,7 +101,7 @@ def gradients(dtype: Any, kept_in: Any = np.float32, **options: Any) -> Dict[str
 
 
 def initial(variable: tf.Variable) -> np.ndarray:
-    """Weights whose layers keep what comes in at its size; scales around 1, all else around 0."""
+    """Returns He-initialized kernels, scales around 1, and other values around 0, seeded by the variable's name."""
     shape = variable.shape.as_list()
     draw = np.random.RandomState(sum(map(ord, variable.op.name))).normal(size=shape)
     if len(shape) == 4:
@@ -109,13 +112,13 @@ def initial(variable: tf.Variable) -> np.ndarray:
 @pytest.mark.parametrize(
     ('name', 'size', 'classes', 'parameters', 'published'),
     [
-        # 0.46, 1.73 and 45.2 million in table 2.
+        # Table 2 of the paper: 0.46, 1.73 and 45.2 million.
         ('revnet38', 32, 10, 464858, 0.46e6),
         ('revnet110', 32, 10, 1729162, 1.73e6),
         ('revnet104', 64, 1000, 45428200, 45.2e6),
     ],
 )
-def test_parameters_are_as_many_as_in_the_papers_table(
+def test_revnet__has_the_number_of_parameters_of_the_paper(
     name: str, size: int, classes: int, parameters: int, published: float
 ) -> None:
     with tf.compat.v1.variable_scope('', use_resource=True):
@@ -125,20 +128,20 @@ def test_parameters_are_as_many_as_in_the_papers_table(
     assert counted == pytest.approx(published, rel=0.011)
 
 
-def test_revnet_38_has_as_many_parameters_as_its_convolutions_say() -> None:
+def test_revnet38__parameters_equal_the_sum_over_its_layers() -> None:
     halves, before = (16, 32, 56), (16, 16, 32)
     weights = 3 * 9 * 32 + 112 * 10 + 10
     norms = 2 * 112
     for half, entering in zip(halves, before):
-        # Two functions in each of three units; F of the first takes what the stage before leaves.
+        # Each of three units has two functions. F of the first unit has as many input channels as the previous stage.
         weights += 3 * 2 * 2 * 9 * half * half - 9 * half * (half - entering)
         norms += 3 * 2 * 2 * 2 * half - 2 * (half - entering)
     assert weights + norms == 464858
 
 
-def test_gradients_are_those_of_ordinary_backpropagation() -> None:
-    # To 1e-10 in float64, but for the last bit of variables, and so gradients, that are float32 none the less; in
-    # float32 to the bit, while the sums of its residual functions are exact.
+def test_revnet__gradients_equal_those_of_ordinary_backpropagation() -> None:
+    # Activations, variables, tolerance. Variables in float32 limit the precision of gradients beside float64
+    # activations. In float32, rebuilt activations are exact to the bit as long as the sums of the blocks are exact.
     for dtype, kept_in, tolerance in (
         (np.float64, np.float64, 1e-10),
         (np.float64, np.float32, 1e-7),
@@ -151,19 +154,19 @@ def test_gradients_are_those_of_ordinary_backpropagation() -> None:
             np.testing.assert_allclose(rebuilt[name], value, rtol=0, atol=tolerance * np.abs(value).max(), err_msg=name)
 
 
-def test_what_passes_from_unit_to_unit_is_float32_beside_bfloat16() -> None:
+def test_bfloat16__residual_streams_are_float32() -> None:
     with tf.compat.v1.variable_scope('', use_resource=True):
         conv = layers.conv_for(tf.bfloat16, on_tpu=False)
         logits, _ = revnet(REVNET_38, tf.zeros([2, 8, 8, 3], tf.bfloat16), CLASSES, True, conv, BatchNorm(True, 0.9))
         loss = tf.reduce_sum(tf.cast(logits, tf.float32))
         assert tf.gradients(loss, tf.compat.v1.trainable_variables())
     assert logits.dtype == tf.bfloat16
-    # x1 and x2 into, and y1 and y2 out of each stage.
+    # The inputs x1 and x2 and the outputs y1 and y2 of each stage.
     streams = [op.outputs[:2] for op in tf.compat.v1.get_default_graph().get_operations() if op.type == 'IdentityN']
     assert {stream.dtype for pair in streams for stream in pair} == {tf.float32}
 
 
-def test_the_program_runs_eagerly_and_saves_and_restores(tmp_path: Any) -> None:
+def test_eager_execution__equals_the_graph_and_saves_and_restores(tmp_path: Any) -> None:
     in_graph = gradients(np.float32)
     with tf.Graph().as_default(), tf.compat.v1.variable_scope('', use_resource=True):
         build('revnet38', tf.constant(IMAGES, tf.float32))
@@ -197,12 +200,12 @@ def batches(params: Dict[str, Any]) -> tf.data.Dataset:
 
 
 def momenta(values: Dict[str, np.ndarray]) -> np.ndarray:
-    """After one step, the gradients of all variables."""
+    """Returns the momenta of all variables, concatenated. After one step these are the gradients."""
     return np.concatenate([values[name].ravel() for name in sorted(values) if name.endswith('/Momentum')])
 
 
 @pytest.mark.slow
-def test_emulated_cores_train_it_as_they_would_with_all_activations(tmp_path: Any) -> None:
+def test_emulated_cores__train_alike_with_rebuilt_and_kept_activations(tmp_path: Any) -> None:
     tpu = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 1, 'batch_norm': 'synchronized'}
     runs: List[Tuple[bool, Dict[str, Any]]] = [(True, tpu), (False, tpu), (True, {})]
     found = []
@@ -211,20 +214,20 @@ def test_emulated_cores_train_it_as_they_would_with_all_activations(tmp_path: An
         make_estimator(config).train(batches, max_steps=1)
         found.append(saved_variables(str(config.model_dir)))
     rebuilt = found[0]
-    # In another graph, rounding differs, and turns a ReLU now and then; the more so with moments computed otherwise.
+    # Another graph rounds differently, which switches some ReLUs; without cores, the moments differ as well.
     for others, tolerance in zip(found[1:], (0.01, 0.05)):
         assert set(rebuilt) == set(others)
         distance = np.linalg.norm(momenta(rebuilt) - momenta(others))
         assert distance < tolerance * np.linalg.norm(momenta(others))
         for name in others:
-            # Moments over both cores are those of the whole batch, and move the statistics once.
+            # Moments over both cores equal those of the whole batch, and update the moving statistics once.
             if 'moving' in name:
                 np.testing.assert_allclose(rebuilt[name], others[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.slow
-def test_xla_compiles_a_step_and_keeps_less(tmp_path: Any) -> None:
-    # In a process of its own: XLA takes its flags before it compiles anything.
+def test_xla__compiles_a_step_and_keeps_fewer_bytes(tmp_path: Any) -> None:
+    # A separate process, because XLA reads its flags only once, before the first compilation.
     step = "Config(network='revnet38', height=32, width=32, seed=1, rebuild_activations=bool(int(sys.argv[1])))"
     program = (
         'import sys; from inception_v3.preflight import xla_step; from inception_v3.config import Config; '
@@ -242,5 +245,5 @@ def test_xla_compiles_a_step_and_keeps_less(tmp_path: Any) -> None:
             max(int(size) for text in texts for size in re.findall(r'size (\d+), preallocated-temp', text))
         )
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    # By image, 0.57 was measured; 0.97 when a block did not wait for the gradients of the weights behind it.
+    # Measured: a ratio of 0.57; 0.97 if a block does not wait for the weight gradients of the next block.
     assert temporaries[0] < 0.75 * temporaries[1]
