@@ -35,7 +35,7 @@ class Results(NamedTuple):
       settings: the size of the experiments.
       equal: the published experiment.
       unequal: the same where the rows of replica r have the mean r.
-      readings: the possible readings of the published figures.
+      readings: the experiment by its equations, for several decays, with biased and unbiased variance.
       recovery: the recovered variance of the first batch, of equal and of unequal replicas.
       decay: the decay of one replica in eight.
     """

@@ -1,4 +1,7 @@
-"""Readings of the published figures: the experiment by its equations, for each decay and variance it may have used."""
+"""Repeats the published experiment by its equations, with other decays and with either kind of variance.
+
+The published decay is 0.99. The other decays show how much the figures depend on it.
+"""
 
 from typing import Iterable, List, NamedTuple, Sequence, Tuple
 
@@ -17,7 +20,7 @@ class Range(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Largest differences between per-replica batch normalization and one device, under one reading of the experiment.
+    """Largest differences between per-replica batch normalization and one device, for one decay and kind of variance.
 
     Attributes:
       decay: decay of the moving statistics.

@@ -96,10 +96,10 @@ def _readings(readings: Sequence[Reading], draws: int) -> Section:
         for reading in readings
     ]
     return Section(
-        f'2. Possible settings of the published experiment: least and greatest of {draws} draws, by the equations',
+        f'2. The experiment by its equations, with other settings: least and greatest of {draws} draws',
         ['decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'],
         [['published', *(number(figure) + ' ' for figure in compared)], *rows],
-        notes=('* the range contains the published figure',),
+        notes=(f'* the range contains the published figure. The published decay is {DECAY}, the default of Keras.',),
     )
 
 

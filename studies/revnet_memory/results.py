@@ -10,7 +10,7 @@ from inception_v3.model_dir import source
 from studies.revnet_memory.measurement import Largest, Measurement
 from studies.revnet_memory.training import Training
 
-# Gomez et al., "The Reversible Residual Network", measured about 25 % more time for a step.
+# Additional time of a step, as published for another TensorFlow program of RevNet (not by Gomez et al., the paper).
 PUBLISHED_OVERHEAD = 0.25
 
 

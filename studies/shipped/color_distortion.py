@@ -2,8 +2,9 @@
 
 The fast distortion shifts brightness and chroma in YCbCr. The full one changes brightness, saturation, hue and contrast
 in one of four orders, and resizes with one of four methods. VGG's preprocessing leaves colour unchanged and crops
-differently. Published: 78.1 to 78.5 % with the inception preprocessing. The fast distortion is the default because
-training is at the edge of being input-bound.
+differently. Published: 78.1 to 78.5 % with the inception preprocessing, and more than 78.1 % with the fast distortion
+at global batches of 1,024 to 16,384. The fast distortion is the default because training is at the edge of being
+input-bound.
 """
 
 from studies.shipped import DIGITS, STEP_MS

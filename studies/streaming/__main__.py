@@ -145,7 +145,7 @@ def _write_numbers(out: str, found: Results, context: Dict[str, Any]) -> None:
         'published': report.PUBLISHED,
         'measured': {
             pair: {f'images per {per}': found.gain(pair, per) for per in (report.SECOND, report.CPU_SECOND)}
-            for pair in report.PUBLISHED
+            for pair in report.PAIRS
         },
         **context,
         'readings': [

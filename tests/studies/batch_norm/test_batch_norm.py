@@ -213,6 +213,7 @@ def test_text__has_published_and_measured_figures(results: Results) -> None:
     }
     for label, differences in rows.items():
         assert numbers(table, label) == [report.number(value) for value in differences], label
+    assert 'The published decay is 0.99, the default of Keras.' in table
     assert max(len(line) for line in table.splitlines()) <= 120
 
 
@@ -299,7 +300,7 @@ def test_command__confirms_the_published_figures(tmp_path: pathlib.Path) -> None
     for kind, value in equal['modes'][SYNCHRONIZED].items():
         assert 0 < value < 3 * published['synchronized'][kind], kind
     assert equal['same_weights'] <= published['same_weights']
-    # Only one of the settings agrees with all published figures per replica.
+    # Only the published decay with biased variance agrees with all published figures per replica.
     lines = re.findall(r'^(0\.\S+, (?:un)?biased) .*$', done.stdout, re.MULTILINE)
     assert len(lines) == 6
     (all_held,) = re.findall(r'^(\S+, \S+) .*\*.*\*.*\*$', done.stdout, re.MULTILINE)

@@ -284,6 +284,7 @@ def test_gains__compare_measurements_in_the_same_round() -> None:
     a, b, c = [*COMPARED.values()][:3]
     found = results_of({a: [100.0, 200.0, 100.0], b: [110.0, 240.0, 100.0], c: [99.0, 240.0]})
     assert found.gain('B over A', report.SECOND) == pytest.approx((0.1, 0.0, 0.2))
+    assert found.gain('C over A', report.SECOND) == pytest.approx((0.095, -0.01, 0.2))
     assert found.gain('C over B', report.SECOND) == pytest.approx((-0.05, -0.1, 0.0))
     # 2 ms an image instead of 2.5 ms: 25 % more images.
     found.measured[b] = [each._replace(cpu_ms=2.0) for each in found.measured[b]]
@@ -293,8 +294,10 @@ def test_gains__compare_measurements_in_the_same_round() -> None:
     assert compared.notes == [
         'B over A: images per second +10.0 % (+0.0 … +20.0), per CPU-second +25.0 % (+25.0 … +25.0); '
         'published: +11.2 %',
+        'C over A: images per second +9.5 % (-1.0 … +20.0), per CPU-second +0.0 % (+0.0 … +0.0); '
+        'published: throughput maintained',
         'C over B: images per second -5.0 % (-10.0 … +0.0), per CPU-second -20.0 % (-20.0 … -20.0); '
-        'published: costs nothing',
+        'published: no figure',
     ]
     assert compared.rows[0][:2] == ('A: single files, local', '100 (100–200)')
     assert compared.rows[3][1:] == ('–',) * 5
@@ -333,7 +336,9 @@ def check_files(out: pathlib.Path, stdout: str, readings: int, repeats: int) -> 
     """Compares a run's files with its numbers, and returns these."""
     content: Dict[str, Any] = json.loads((out / streaming.JSON_FILE).read_text(encoding='utf-8'))
     markdown = (out / streaming.MARKDOWN_FILE).read_text(encoding='utf-8')
-    assert content['published']['B over A'] == 0.112 and '+11.2 %' in markdown and '+11.2 %' in stdout
+    assert content['published'] == {'B over A': 0.112, 'C over A': 0.0}
+    assert [*content['measured']] == ['B over A', 'C over A', 'C over B']
+    assert '+11.2 %' in markdown and '+11.2 %' in stdout
     assert len(content['readings']) == readings
     for reading in content['readings']:
         assert len(reading['measurements']) == repeats and reading['failure'] is None
