@@ -13,7 +13,7 @@ from inception_v3.settings.data_set import fit_to_data_set
 from inception_v3.settings.flags import OwnFlag, OwnFlags
 from inception_v3.settings.setting import TYPE_NAMES
 
-# Bounds of numbers, beyond anything that can be measured.
+# Bounds of the numbers in flags. No benchmark has a use for values outside.
 _SMALLEST, _LARGEST = 1e-9, 1e9
 
 # Flags that several benchmarks share.
@@ -25,10 +25,10 @@ MEASURING: Dict[str, OwnFlag] = {
 
 
 def parse(argv: Sequence[str], own_flags: OwnFlags) -> Tuple[Dict[str, Any], flags.CommandLine]:
-    """Parses a command line into the values of the program's own flags, and the command line of a run.
+    """Parses a command line into the values of the benchmark's own flags, and the command line of a run.
 
     Raises:
-      ConfigError: an unknown flag, or a value that is not allowed. Own numbers must be above 0.
+      ConfigError: a flag is unknown, or a value is not allowed. The numbers of own flags must be above 0.
     """
     is_number = {name: flag.type in (int, float) for name, flag in own_flags.items()}
     read_as = {name: flag._replace(type=str) if is_number[name] else flag for name, flag in own_flags.items()}
@@ -64,16 +64,16 @@ def number(name: str, text: str, number_type: type) -> Any:
 
 
 def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Config:
-    """The configuration of the input pipeline on this machine, with batches of one TPU core.
+    """Returns the configuration of the input pipeline on this machine, with the batch size of one TPU core.
 
-    Without a `data_dir` the pipeline reads generated photographs, which are made if they are missing.
+    Without a `data_dir`, the pipeline reads generated photographs. They are made if they are missing.
 
     Args:
       command_line: the command line of the run.
       splits: the splits to read; their files must exist.
 
     Raises:
-      ConfigError: --use_data=fake, or flags that do not fit the data set.
+      ConfigError: --use_data=fake was given, or flags contradict the data set.
       DataError: the data set cannot be used, or the photographs cannot be made.
     """
     config = command_line.config
@@ -82,7 +82,7 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
     if not config.data_dir:
         if config.data_format == 'tar':
             raise ConfigError(
-                '--data_format=tar: the generated photographs are TFRecord files. Name tar shards with --data_dir.'
+                '--data_format=tar: the generated photographs are TFRecord files. Set --data_dir to tar shards.'
             )
         photographs.make(photographs.DATA_DIR)
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
@@ -93,16 +93,16 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
         config,
         train_batch_size=config.train_batch_size // config.replicas,
         eval_batch_size=config.eval_batch_size // config.replicas,
-        # On a TPU, evaluation feeds padding batches without end, which must not be measured.
+        # With --use_tpu, evaluation appends endless batches of padding, which must not be measured.
         **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
     )
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:
-    """The names in a comma-separated list; all allowed names without a list.
+    """Returns the names in a comma-separated list, or all allowed names if there is no list.
 
     Raises:
-      ConfigError: a name is not allowed.
+      ConfigError: a name in the list is not allowed.
     """
     if text is None:
         return [*allowed]

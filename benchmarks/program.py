@@ -1,4 +1,4 @@
-"""Runs a benchmark: its own flags and those of a run, and its help."""
+"""The command of a benchmark: its flags, its help, and the flags of a run."""
 
 from typing import Any, Callable, Dict, Optional, Sequence
 
@@ -8,19 +8,19 @@ from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
 from inception_v3.settings import flags
 
-# A benchmark: called with its own flags, the rest of the command line and the screen; returns its exit code, None is 0.
+# A benchmark takes its own flags, the command line of a run and the screen. It returns an exit code; None means 0.
 Perform = Callable[[Dict[str, Any], flags.CommandLine, Screen], Optional[int]]
 
 
 def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags, perform: Perform) -> int:
-    """Runs a benchmark's command line, and returns the exit code.
+    """Runs a benchmark's command line and returns its exit code.
 
     Args:
       argv: the command line.
       name: name of the benchmark's module.
       purpose: description for `--help`.
       own_flags: the benchmark's own flags, besides those of a run.
-      perform: measures, and prints the results.
+      perform: the benchmark, which measures and prints the results.
     """
 
     def command(screen: Screen) -> Optional[int]:

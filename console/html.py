@@ -1,10 +1,10 @@
-"""The common layout of the program's pages: self-contained files for light and dark mode."""
+"""The common layout of all HTML pages: self-contained files for light and dark mode."""
 
 import base64
 
 import jinja2
 
-# Okabe and Ito's blue and vermilion, distinguishable with colour blindness; lighter variants in dark mode.
+# Blue and vermilion of Okabe and Ito, which colour-blind readers can tell apart; lighter variants in dark mode.
 _STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --card: #f6f7f9; --ink: #1b1f24; --faint: #5c6570; --line: #d9dde3;
   --good: #0072b2; --bad: #c44f00; --track: #e3e7ec; }
@@ -55,10 +55,10 @@ _LAYOUT = """{% macro bar(name, share, fill='') -%}
 
 
 def template(text: str) -> jinja2.Template:
-    """Makes a template of a part of a page; inserted values are escaped.
+    """Compiles a Jinja template of a part of a page. The template escapes inserted values.
 
-    In the template, `layout.begin(title)` starts a page; `layout.bar(name, share)` is an item with a bar, for a list
-    of the class `bars`.
+    In the template, `layout.begin(title)` starts a page. `layout.bar(name, share)` is an item of a list of the class
+    `bars`: a name, and a bar for a share of 0 to 1.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -72,5 +72,5 @@ def template(text: str) -> jinja2.Template:
 
 
 def data_uri(content: bytes, media_type: str) -> str:
-    """Returns a file's content as a data URI, which embeds it in a page."""
+    """Returns a data URI with the content of a file, to embed the file in a page."""
     return f'data:{media_type};base64,{base64.b64encode(content).decode()}'

@@ -77,14 +77,16 @@ def test_log__has_a_line_for_each_step_and_epoch(
 ) -> None:
     caplog.set_level(logging.INFO, logger.name)
     summary = execute(small(data_dir, tmp_path, train_steps=3))
-    told = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
-    found = [(status.step, status.epoch, status.device, bool(status.images_per_second)) for status in told if status]
+    statuses = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
+    found = [
+        (status.step, status.epoch, status.device, bool(status.images_per_second)) for status in statuses if status
+    ]
     # The first step of a cycle has no earlier time for a rate.
     assert found == [(1, 1, 'CPU:0', False), (2, 1, 'CPU:0', True), (3, 1, 'CPU:0', True)]
     (epoch,) = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
     assert (epoch[1], epoch[3], epoch[5]) == ('1', '24', '1')
     seconds, rate = float(epoch[2]), float(epoch[4].replace(',', ''))
-    assert told[2] and rate == told[2].global_rate
+    assert statuses[2] and rate == statuses[2].global_rate
     assert rate == pytest.approx(24 / seconds, rel=0.05 / seconds + 0.05 / rate)
     # There is no other line about steps.
     assert not [line for line in lines(caplog) if Status.parse(line) and not STEP.match(line)]
@@ -118,9 +120,9 @@ def test_log_on_a_tpu__has_a_line_for_each_loop(
     caplog.set_level(logging.INFO, logger.name)
     on_tpu = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
     execute(small(data_dir, tmp_path, **on_tpu))
-    told = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
+    statuses = [Status.parse(line) for line in lines(caplog) if STEP.match(line)]
     # Loops of two steps, and evaluations after three and five.
-    assert [(status.step, status.epoch, status.device) for status in told if status] == [
+    assert [(status.step, status.epoch, status.device) for status in statuses if status] == [
         *((2, 1, 'TPU:0'), (3, 1, 'TPU:0'), (5, 2, 'TPU:0')),
     ]
     epochs = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]

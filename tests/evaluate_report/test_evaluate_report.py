@@ -141,10 +141,10 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
 
     page = read_page(os.path.join(folder, 'report.html'))
     assert len(page.images) == 4 + 20
-    said = out.splitlines()
-    assert said[0].split() == ['top-1', f'{evaluation.top_1:.2%}']
+    printed = out.splitlines()
+    assert printed[0].split() == ['top-1', f'{evaluation.top_1:.2%}']
     assert f'{evaluation.top_1:.2%}' in page.text
-    assert said[-1].split() == ['report', os.path.join(folder, 'report.html')]
+    assert printed[-1].split() == ['report', os.path.join(folder, 'report.html')]
     assert 'The run itself recorded' in out
 
 
@@ -247,11 +247,11 @@ def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: 
     model_dir = copied(photo_run, str(tmp_path / 'run'), max_bad_records=1, eval_total_size=0)
     out = str(tmp_path / 'out')
     before = sorted(os.listdir(model_dir))
-    code, said, _ = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={out}')
+    code, printed, _ = run(capfd, model_dir, f'--data_dir={data_dir}', f'--out={out}')
     assert code == 0
     assert sorted(os.listdir(model_dir)) == before
-    assert 'Skipped records: 1.' in said and path in said
-    assert f'data_dir: {photo_run.data_dir} -> {data_dir}' in said
+    assert 'Skipped records: 1.' in printed and path in printed
+    assert f'data_dir: {photo_run.data_dir} -> {data_dir}' in printed
     report = read_report(out)
     assert report['evaluation']['images'] == 4
     places = {(mistake['path'], mistake['position']) for mistake in report['mistakes']}

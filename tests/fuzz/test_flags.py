@@ -164,8 +164,8 @@ def check_command_line(command: List[str]) -> None:
             return
         config = command_line.config
         assert Config.from_json(config.to_json()) == config
-        said = [f'--{name}={getattr(config, name)}' for name in FIELDS if getattr(config, name) is not None]
-        assert flags.parse(['program', *said]).config == config
+        all_flags = [f'--{name}={getattr(config, name)}' for name in FIELDS if getattr(config, name) is not None]
+        assert flags.parse(['program', *all_flags]).config == config
         if makes_digits(command_line) or remote.is_remote(config.data_dir):
             return
         try:

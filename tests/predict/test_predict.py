@@ -403,8 +403,8 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
     for arguments, message in cases:
         code, out, err = run(capfd, *arguments)
         assert (code, out) == (2, []), arguments
-        said = [line for line in err if not line.startswith('usage:') and 'loading' not in line and line[:1] != ' ']
-        assert len(said) == 1 and message in said[0], (arguments, err)
+        messages = [line for line in err if not line.startswith('usage:') and 'loading' not in line and line[:1] != ' ']
+        assert len(messages) == 1 and message in messages[0], (arguments, err)
 
 
 def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any) -> None:

@@ -98,7 +98,7 @@ def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
 @pytest.mark.parametrize(
     'name', [pytest.param(name, marks=pytest.mark.slow if CLOUD_TPUS[name].cores > 256 else ()) for name in CLOUD_TPUS]
 )
-def test_topologies__described_and_fed(capsys: Any, one_layer: None, name: str) -> None:
+def test_topology__report_describes_cores_hosts_and_feeding(capsys: Any, one_layer: None, name: str) -> None:
     topology = CLOUD_TPUS[name]
     batch = 16 * topology.cores
     flags = [f'--topology={name}', f'--train_batch_size={batch}', f'--eval_batch_size={8 * topology.cores}']
@@ -367,7 +367,7 @@ def test_bucket_without_an_answer__reported_in_time(capsys: Any, one_layer: None
     assert ['no answer within 1 seconds' in error for error in errors] == [True, True]
 
 
-def test_unanswered__loading_tensorflow_does_not_count(tmp_path: Any, monkeypatch: Any) -> None:
+def test_timeout__does_not_count_loading_tensorflow(tmp_path: Any, monkeypatch: Any) -> None:
     (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(6)')
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr('inception_v3.preflight.storage._ANSWER_SECONDS', 5)

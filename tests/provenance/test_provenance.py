@@ -57,7 +57,7 @@ def in_this_process(one_layer: None, monkeypatch: Any) -> None:
     monkeypatch.setattr(verification, '_run', execute)
 
 
-def told(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
+def run_provenance(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
     capsys.readouterr()
     code = provenance.main(arguments)
     captured = capsys.readouterr()
@@ -105,17 +105,17 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
     config = seeded(photo_dir, trained, keep_best=True)
     # A second start of the same run.
     record(dataclasses.replace(config, model_dir=run), None)
-    code, out, err = told(capsys, run, '--json')
+    code, out, err = run_provenance(capsys, run, '--json')
     assert (code, err) == (0, '')
-    told_values = json.loads(out)
-    assert told_values['seed'] == 7
-    assert Config(**told_values['config']) == dataclasses.replace(config, model_dir=run)
-    assert Config(**told_values['not_default']) == Config(**told_values['config'])
-    assert 'learning_rate' not in told_values['not_default']
-    assert [(start['step'], start['checkpoint']) for start in told_values['starts']] == [(0, ''), (3, 'model.ckpt-3')]
-    assert [start['config']['model_dir'] for start in told_values['starts']] == [trained, run]
-    assert [line['step'] for line in told_values['evaluations']] == [2, 3]
-    checkpoints = {c['checkpoint']: c for c in told_values['checkpoints']}
+    values = json.loads(out)
+    assert values['seed'] == 7
+    assert Config(**values['config']) == dataclasses.replace(config, model_dir=run)
+    assert Config(**values['not_default']) == Config(**values['config'])
+    assert 'learning_rate' not in values['not_default']
+    assert [(start['step'], start['checkpoint']) for start in values['starts']] == [(0, ''), (3, 'model.ckpt-3')]
+    assert [start['config']['model_dir'] for start in values['starts']] == [trained, run]
+    assert [line['step'] for line in values['evaluations']] == [2, 3]
+    checkpoints = {c['checkpoint']: c for c in values['checkpoints']}
     best = max(evaluations(config), key=lambda evaluation: evaluation.top_1).step
     kept = f'best/step-{best}/model.ckpt-{best}'
     assert checkpoints.keys() == {*(f'model.ckpt-{step}' for step in (0, 2, 3)), kept}
@@ -128,7 +128,7 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
         assert recorded[step] == checkpoints[f'model.ckpt-{step}']['digest']
 
     shutil.copy(os.path.join(run, 'model.ckpt-2.index'), os.path.join(run, 'model.ckpt-9.index'))
-    code, out, err = told(capsys, run)
+    code, out, err = run_provenance(capsys, run)
     assert (code, err) == (0, '')
     for part in ('seed  7', 'started at step 0', 'started at step 3', 'photos', 'train_steps', 'cores', kept):
         assert part in out, part
@@ -144,14 +144,14 @@ def test_verify__emulated_cores_record_one_step_per_loop(
     execute(seeded(photo_dir, model_dir, **EMULATED, mode='train', train_steps=13))
     steps = first_steps.read(model_dir)
     assert [step.step for step in steps] == [4, 8, 12]
-    assert told(capsys, model_dir, '--verify')[:2] == (
+    assert run_provenance(capsys, model_dir, '--verify')[:2] == (
         0,
         'loss and variables are equal to the bit; compared after step 4, 8, 12\n',
     )
 
 
 def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_process: None) -> None:
-    code, out, _ = told(capsys, run, '--verify')
+    code, out, _ = run_provenance(capsys, run, '--verify')
     assert (code, out) == (0, 'loss and variables are equal to the bit; compared after step 1, 2, 3\n')
     (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
     rewrite_step(run, 1, digest='0' * 64)
@@ -162,9 +162,9 @@ def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_proces
         start['host']['cores'] = 512
 
     rewrite_start(run, elsewhere)
-    code, out, _ = told(capsys, run, '--verify', '--steps=1', '--json')
+    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
     assert (code, json.loads(out)['same'], json.loads(out)['compared']) == (0, True, [1])
-    code, out, _ = told(capsys, run, '--verify')
+    code, out, _ = run_provenance(capsys, run, '--verify')
     assert code == 2
     assert 'different after step 2; compared after step 1, 2, 3' in out
     assert f'digest  {"0" * 64} -> {digest}' in out
@@ -173,7 +173,7 @@ def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_proces
     assert f'fingerprint  {"f" * 64} -> none' in out
     # A recorded configuration with a wrong learning rate.
     rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
-    code, out, _ = told(capsys, run, '--verify', '--steps=1', '--json')
+    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
     values = json.loads(out)
     assert (code, values['same'], values['recorded']['step']) == (2, False, 1)
     assert values['recorded']['digest'] != values['repeated']['digest']
@@ -199,25 +199,28 @@ def test_verify__refuses_runs_that_cannot_be_repeated(change: Callable, part: st
     start = verification.starts.this_start(config, None)._asdict()
     change(start)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
-    code, out, err = told(capsys, str(tmp_path), '--verify')
+    code, out, err = run_provenance(capsys, str(tmp_path), '--verify')
     assert (code, out) == (2, '') and part in err and 'error: ' in err
 
 
 def test_verify__refuses_steps_that_were_not_recorded(tmp_path: Any, capsys: Any) -> None:
     start = verification.starts.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)
     (tmp_path / 'starts.jsonl').write_text(json.dumps(start._asdict()) + '\n')
-    assert 'first_steps.json: contains no steps' in told(capsys, str(tmp_path), '--verify')[2]
+    assert 'first_steps.json: contains no steps' in run_provenance(capsys, str(tmp_path), '--verify')[2]
     (tmp_path / 'first_steps.json').write_text(json.dumps([{'step': 1, 'loss': 1.0, 'digest': ''}]))
-    assert '--steps=2: the run recorded only its first 1' in told(capsys, str(tmp_path), '--verify', '--steps=2')[2]
+    assert (
+        '--steps=2: the run recorded only its first 1'
+        in run_provenance(capsys, str(tmp_path), '--verify', '--steps=2')[2]
+    )
 
 
 @pytest.mark.parametrize('arguments', [[], ['--diff={0}'], ['--verify']])
 def test_folder_without_a_run__refused_by_name(arguments: List[str], tmp_path: Any, capsys: Any) -> None:
-    code, out, err = told(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])
+    code, out, err = run_provenance(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])
     assert (code, out) == (2, '')
     assert err.startswith(f'error: {tmp_path}/') and 'name the model_dir of a run' in err
     (tmp_path / 'config.json').write_text('{"no_such": 1}')
-    assert told(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])[0] == 2
+    assert run_provenance(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])[0] == 2
 
 
 @pytest.mark.parametrize('arguments', [['--steps=3'], ['--verify', '--steps=0'], ['--verify', '--diff=m']])
@@ -234,16 +237,16 @@ def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any,
     with open(os.path.join(same, 'config.json'), 'w') as file:
         file.write(seeded(photo_dir, same).to_json())
     rewrite_start(same, lambda start: start.update(command=['main', '--other']))
-    code, out, err = told(capsys, run, f'--diff={same}')
+    code, out, err = run_provenance(capsys, run, f'--diff={same}')
     assert (code, err) == (0, ''), out
     assert 'compared 2 evaluations and 3 checkpoints by step; same configuration, data and results' in out
     assert "-> ['main', '--other']" in out
     rewrite_start(same, lambda start: start.update(fingerprint='f' * 64))
-    code, out, _ = told(capsys, run, f'--diff={same}')
+    code, out, _ = run_provenance(capsys, run, f'--diff={same}')
     assert code == 2 and out.endswith('different: data\n')
 
     execute(seeded(photo_dir, other, learning_rate=0.1, train_steps=2))
-    code, out, _ = told(capsys, run, f'--diff={other}', '--json')
+    code, out, _ = run_provenance(capsys, run, f'--diff={other}', '--json')
     values = json.loads(out)
     assert (code, values['same']) == (2, False)
     assert {d['name']: (d['old'], d['new']) for d in values['configuration']} == {
@@ -262,7 +265,7 @@ def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any,
 def test_verify__repeats_the_steps_in_a_new_process(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
     config = seeded(photo_dir, tmp_path / 'run', mode='train', train_steps=2)
     execute(config)
-    assert told(capsys, str(config.model_dir), '--verify')[0] == 0
+    assert run_provenance(capsys, str(config.model_dir), '--verify')[0] == 0
     rewrite_start(str(config.model_dir), lambda start: start['config'].update(data_dir='nowhere'))
-    code, _, err = told(capsys, str(config.model_dir), '--verify')
+    code, _, err = run_provenance(capsys, str(config.model_dir), '--verify')
     assert code == 2 and 'inception_v3.main ended with exit code 2' in err
