@@ -13,7 +13,7 @@
 # A SIGTERM to this script lets the program save its last step, and ends both.
 #
 # The node's service account needs access to the buckets. The program connects to the node's internal
-# address, so run the script in the node's network. Started with nohup, it outlives the terminal.
+# address, so run the script in the node's network, with nohup if the terminal may close.
 #
 # Cloud Shell is not in that network, and ends before a long run does. There, --create makes a virtual machine
 # that creates the node, does the run and deletes both, even if Cloud Shell ends. The default service account
@@ -61,7 +61,7 @@ fail() {
   exit 2
 }
 
-# For an error that may be gone when the command is run again.
+# For a transient error: retrying may succeed.
 fail_for_now() {
   say "$@"
   exit 1
@@ -92,15 +92,15 @@ step() {
   return "$status"
 }
 
-# Prints gcloud's setting of that name; nothing if it is not set.
+# Prints the value of a gcloud setting; nothing if it is not set.
 setting() {
   value=$(gcloud config get-value "$1" 2>/dev/null) || value=
   case $value in *[!a-z0-9.:-]*) value= ;; esac
   printf '%s' "$value"
 }
 
-# Sets $state to gcloud's word (READY, PREEMPTED …), to NOT_FOUND, to UNKNOWN if gcloud fails, or to nothing
-# if gcloud prints nothing.
+# Sets $state to the state that gcloud prints (READY, PREEMPTED …), to NOT_FOUND, to UNKNOWN if gcloud fails, or
+# to an empty string if gcloud prints nothing.
 ask_for_state() {
   if step gcloud compute tpus describe "$TPU_NAME" --project="$PROJECT" --zone="$ZONE" '--format=value(state)' \
     >"$scratch/state" 2>"$scratch/errors"; then
@@ -123,7 +123,7 @@ said() { grep -qiE "$1" "$scratch/errors"; }
 
 # Creates a resource (tpus or instances) with the name of the node and the given flags.
 create_it() {
-  # From here on it may exist, even if gcloud fails.
+  # From here on the resource may exist, even if gcloud fails.
   made=$1
   shift
   set -- gcloud compute "$made" create "$TPU_NAME" --project="$PROJECT" --zone="$ZONE" --network="$NETWORK" "$@"
@@ -230,7 +230,7 @@ hand_over() {
   # Names that begin with a dot are local: environments, caches, git.
   step gcloud storage rsync --recursive '--exclude=(.*/)?(\.|__pycache__/)|(build|runs|site)/' "$here" "$program" ||
     fail_for_now "$program: the program could not be copied there"
-  # If it may not delete itself, it shuts down, and costs little.
+  # If the machine has no permission to delete itself, it shuts down, and costs little.
   startup="#!/bin/sh
 export HOME=/root
 cd \"\$(mktemp -d)\"
@@ -253,7 +253,7 @@ gcloud compute instances delete $TPU_NAME $at --quiet || shutdown -h now"
     fail_for_now "the machine $TPU_NAME could not be created"
   # From here on the machine deletes itself.
   made=
-  say "it runs without this terminal, and writes its log to $MODEL_DIR/run_tpu.log. To watch it, and to end it early:
+  say "the machine does not need this terminal, and writes its log to $MODEL_DIR/run_tpu.log. To watch it, and to end it early:
   gcloud compute instances tail-serial-port-output $TPU_NAME $at
   gcloud compute instances delete $TPU_NAME $at && gcloud compute tpus delete $TPU_NAME $at"
 }
@@ -300,7 +300,7 @@ case $RESTART_SECONDS in '' | *[!0-9]*) fail "RESTART_SECONDS=$RESTART_SECONDS: 
 if ! command -v gcloud >/dev/null && [ -z "$dry_run" ]; then
   fail 'gcloud: not found; install it as in https://cloud.google.com/sdk/docs/install'
 fi
-# gcloud must never wait for an answer.
+# gcloud must never wait for input.
 export CLOUDSDK_CORE_DISABLE_PROMPTS=1
 PROJECT=${PROJECT:-$(setting project)}
 if [ -z "$PROJECT" ]; then

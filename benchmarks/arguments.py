@@ -18,8 +18,8 @@ _SMALLEST, _LARGEST = 1e-9, 1e9
 
 # Flags that several benchmarks share.
 MEASURING: Dict[str, OwnFlag] = {
-    'images': OwnFlag(int, 1000, 'least number of images to read per measurement'),
-    'repeats': OwnFlag(int, 3, 'measurements of each pipeline'),
+    'images': OwnFlag(int, 1000, 'minimum number of images to read per measurement'),
+    'repeats': OwnFlag(int, 3, 'number of measurements of each pipeline'),
     'json': OwnFlag(bool, False, 'print the results as a JSON object'),
 }
 
@@ -78,7 +78,7 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
     """
     config = command_line.config
     if config.use_data == 'fake':
-        raise ConfigError('--use_data=fake: this benchmark measures reading records. Leave the flag out.')
+        raise ConfigError('--use_data=fake: this benchmark measures reading records. Omit the flag.')
     if not config.data_dir:
         if config.data_format == 'tar':
             raise ConfigError(

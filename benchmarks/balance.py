@@ -62,7 +62,7 @@ def _check(own: Dict[str, Any], command_line: CommandLine) -> None:
         )
     hosts, batch_size = own['hosts'] or command_line.config.hosts, command_line.config.train_batch_size
     if batch_size % hosts:
-        raise ConfigError(f'--hosts={hosts}: must divide --train_batch_size={batch_size}: hosts take equal shares.')
+        raise ConfigError(f'--hosts={hosts}: must divide --train_batch_size={batch_size}. All hosts take equal shares.')
     if own['plot'] is not None:
         charts.check('plot', own['plot'])
 

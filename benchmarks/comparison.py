@@ -17,17 +17,17 @@ from benchmarks.measurement import (
 )
 from inception_v3.config import Config
 
-# Reading alone is so fast that it takes more images to rise above noise.
+# Reading alone is fast: more images are needed to measure it above the noise.
 _CHEAP_FACTOR = 8
 
 
 class Variant(NamedTuple):
-    """A use of the pipeline.
+    """A configuration of the pipeline to compare.
 
     Attributes:
       is_training: training or evaluation.
       changes: flags that differ from the command line's.
-      naive_changes: the same for the naive pipeline; None: `changes`.
+      naive_changes: the same for the naive pipeline; None means `changes`.
     """
 
     is_training: bool
@@ -43,7 +43,7 @@ VARIANTS: Dict[str, Variant] = {
     'train_bfloat16': Variant(True, {'precision': 'bfloat16'}),
     'train_seeded': Variant(True, {'seed': 0}, {}),
     'eval': Variant(False, {}),
-    # With uint8 the device does a part of the work; the naive pipeline still does all of it.
+    # With uint8, the device does a part of the work; the naive pipeline still does all of it on the host.
     'train_uint8': Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'}),
     'eval_uint8': Variant(False, {'transfer': 'uint8'}, {'transfer': 'float'}),
 }
@@ -60,7 +60,7 @@ class Subject(NamedTuple):
 
     Attributes:
       variant: name of the variant.
-      pipeline: naive, ours, or the last step of a plain reader.
+      pipeline: naive, ours, the last step of a plain reader, or the value of a sweep.
       flags: flags that differ from the command line's.
       whole: the run of the whole pipeline.
       earlier: the runs that end after storage and after preprocessing; empty if phases are not compared.
@@ -91,9 +91,9 @@ class Row(NamedTuple):
     Attributes:
       subject: the subject.
       measurements: measurements of its whole pipeline.
-      phases: CPU time per image of each phase, in milliseconds: differences between pipelines cut off after it.
-      naive_ratio: CPU time of the naive pipeline over this one's.
-      decode_ratio: CPU time of this pipeline over that of decoding alone.
+      phases: CPU time per image of each phase, in milliseconds: the difference of two pipelines that end at it.
+      naive_ratio: CPU time of the naive pipeline divided by that of this one.
+      decode_ratio: CPU time of this pipeline divided by that of decoding alone.
     """
 
     subject: Subject

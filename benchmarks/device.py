@@ -1,7 +1,7 @@
 """Measures the work that --transfer=uint8 leaves to the device, on this CPU: python -m benchmarks.device [any flags].
 
-Measures only how the device finishes a batch: flip, colour and scaling; on a TPU also the unpacking of words. With
---transfer=float, for comparison, there is nothing to finish.
+Measures only the device's share of preprocessing: flip, colour and scaling, and on a TPU also the unpacking of words.
+With --transfer=float, which is measured for comparison, the device has nothing to do.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _SENT: Dict[str, Dict[str, Any]] = {
 
 
 def _measure(config: Config, batch_size: int) -> float:
-    """CPU-ms per image to finish a batch that is already on the device."""
+    """CPU-ms per image for the preprocessing of a batch that is already on the device."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': batch_size})
         features, _ = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
@@ -52,7 +52,7 @@ def _measure(config: Config, batch_size: int) -> float:
 
 
 def measure(config: Config, repeats: int) -> Dict[str, List[float]]:
-    """CPU-ms per image by format, an element per repeat; the formats take turns."""
+    """CPU-ms per image by format, an element per repeat; each repeat measures every format."""
     batch_size = config.train_batch_size // config.num_shards
     fake = dataclasses.replace(config, use_data='fake')
     measured: Dict[str, List[float]] = {name: [] for name in _SENT}

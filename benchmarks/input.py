@@ -59,9 +59,9 @@ def _check(own: Dict[str, Any], config: Config) -> None:
     if own['sweep'] is not None and own['sweep'] not in SWEEPS:
         raise ConfigError(f'--sweep={own["sweep"]}: must be one of {", ".join(SWEEPS)}.')
     if own['sweep'] is not None and own['variants'] is not None:
-        raise ConfigError(f'--variants={own["variants"]}: a sweep measures training only. Leave out --variants.')
+        raise ConfigError(f'--variants={own["variants"]}: a sweep measures training only. Omit --variants.')
     if own['values'] is not None and own['sweep'] is None:
-        raise ConfigError(f'--values={own["values"]}: are the values of a sweep. Add --sweep.')
+        raise ConfigError(f'--values={own["values"]}: only a sweep has values. Add --sweep.')
     arguments.chosen('variants', own['variants'], [*VARIANTS])
     if config.data_format == 'tar' and own['sweep'] is None:
         raise ConfigError(
@@ -90,9 +90,9 @@ def _splits(own: Dict[str, Any]) -> List[str]:
 
 @contextlib.contextmanager
 def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
-    """The configuration with as many training files as a sweep of files reads at a time, by links to the existing ones.
+    """Context manager that provides enough training files for a sweep of files, as links to the existing files.
 
-    Remote storage has no links; there the data set is used unchanged.
+    Remote storage has no links, so a remote data set is used unchanged.
     """
     if own['sweep'] != 'files' or remote.is_remote(config.data_dir):
         yield config
@@ -113,7 +113,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
     """Prints and draws the results."""
     repeats = max((len(row.measurements) for row in rows), default=0)
     batches = ', '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
-    names = f' under {max(_values(own)):,} names' if own['sweep'] == 'files' else ''
+    names = f', linked as {max(_values(own)):,} files' if own['sweep'] == 'files' else ''
     where = (
         f'{config.data_dir}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
         f'repeats: {repeats}; on {tables.machine()}'
@@ -144,6 +144,6 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
 
 
 if __name__ == '__main__':
-    # So that child processes end with this one, and measurements are reported.
+    # After SIGTERM, child processes end, and the finished measurements are reported.
     raise_on_sigterm()
     sys.exit(main(sys.argv))

@@ -26,7 +26,7 @@ from inception_v3.metrics import PADDING_LABEL
 
 # Batches before the measurement starts: they fill the shuffle buffer and start all threads.
 _WARM_UP_BATCHES = 2
-# With fewer batches, one that is partly prepared at either end would distort the result.
+# With fewer batches, a batch that is partly prepared at the start or the end would distort the result.
 _LEAST_BATCHES = 4
 # Seconds after which a measurement counts as hung.
 _TIMEOUT = 1800
@@ -52,7 +52,7 @@ class Run:
       until: the last phase: storage, preprocessing or transfer; for the naive pipeline also parsing or decoding, the
         first parts of preprocessing.
       config: the configuration; its batch size is that of one call of the pipeline.
-      images: least number of images to read after the warm-up.
+      images: minimum number of images to read after the warm-up.
     """
 
     is_naive: bool
@@ -101,9 +101,9 @@ Failed = Dict[Run, str]
 def build(run: Run) -> tf.data.Dataset:
     """The pipeline of a run, repeated without end.
 
-    The whole pipeline yields batches. A pipeline that is cut off after an earlier phase yields one of every
-    `batch_size` elements of that phase. The other elements are prepared, too, and dropped inside the data set at no
-    cost. So the differences between these pipelines are the costs of the phases.
+    The whole pipeline yields batches. A pipeline that ends after an earlier phase yields one of every `batch_size`
+    elements of that phase. It prepares the other elements, too, and drops them inside the data set at no cost. So the
+    differences between these pipelines are the costs of the phases.
     """
     if run.is_naive:
         naive = NaivePipeline(run.is_training, run.config)
@@ -161,7 +161,7 @@ def cpu_seconds() -> float:
 
 def peak_bytes() -> int:
     """The peak of this process's resident memory, in bytes."""
-    # A process inherits getrusage's ru_maxrss from its parent, so that cannot be used.
+    # Not getrusage's ru_maxrss: a process inherits it from its parent.
     with open('/proc/self/status') as status:
         (line,) = (line for line in status if line.startswith('VmHWM:'))
     return int(line.split()[1]) << 10
@@ -191,7 +191,7 @@ def measure(run: Run) -> Measurement:
             raise
     if process.returncode:
         if process.returncode < 0:
-            # The kernel kills a process when a container's memory is used up.
+            # For example, the kernel kills a process when the memory of its container is exhausted.
             raise MeasurementError(f'ended by signal {-process.returncode}')
         raise MeasurementError([f'exit code {process.returncode}', *err.splitlines()][-1])
     return Measurement(**json.loads(out))
@@ -221,7 +221,7 @@ def _available_memory() -> float:
 def interleave(
     runs: Sequence[Run], repeats: int, progress: Callable[[str], None], measured: Measured, failed: Failed
 ) -> None:
-    """Measures all runs in turn, and repeats that: other load on the machine then affects all runs alike.
+    """Measures all runs once per round, so that other load on the machine affects all runs alike.
 
     Args:
       runs: the runs to measure.

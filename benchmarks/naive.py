@@ -21,7 +21,7 @@ class NaivePipeline:
     """The pipeline: one method per phase, composed by `__call__`.
 
     Args:
-      is_training: whether to shuffle, repeat and distort training records; else it reads validation records in order.
+      is_training: shuffle, repeat and distort training records; otherwise, read validation records in order.
       config: the run's configuration.
     """
 

@@ -27,7 +27,7 @@ _SHORT_SIDE = (360, 460)
 _QUALITY = (90, 95)
 # Standard deviation, in levels of 255, of noise that compensates for the smoothing of enlarged photographs.
 _NOISE = 6.0
-# The smallest part of a photograph, relative to the largest part of the same shape; and the share of landscapes.
+# The smallest part of a photograph, relative to the largest part of its shape; the share of images wider than high.
 _LEAST_PART = 0.6
 _LANDSCAPE = 0.75
 

@@ -1,7 +1,7 @@
 """Measures the cost of --seed in a training run: python -m benchmarks.repeatability [any flags of a run].
 
-Trains with and without a seed in turn, each time in a process of its own. With a seed, order and distortions are
-derived from it, and sums are computed in a fixed order. Without a preset or --data_dir, it trains --preset=digits.
+Trains with and without a seed in turn, each time in a process of its own. A seed determines the order and the
+distortions of images, and fixes the order of additions. Without a preset or --data_dir, it trains --preset=digits.
 """
 
 import dataclasses
@@ -143,6 +143,6 @@ def _show(measured: Dict[str, List[Training]], own: Dict[str, Any], config: Conf
 
 
 if __name__ == '__main__':
-    # So that child processes end with this one.
+    # After SIGTERM, child processes end, too.
     raise_on_sigterm()
     sys.exit(main(sys.argv))

@@ -59,7 +59,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def _show(measured: Dict[str, List[Measurement]], own: Dict[str, Any]) -> None:
-    """Prints both formats and their ratios: each measurement of tar over the preceding one of TFRecord."""
+    """Prints both formats and their ratios: each measurement of tar divided by the preceding one of TFRecord."""
     quantities = ('images_per_second', 'cpu_ms', 'peak_mb')
     values: Dict[str, Dict[str, Spread]] = {
         data_format: {name: spread([getattr(each, name) for each in of_format]) for name in quantities}
@@ -86,6 +86,6 @@ def _show(measured: Dict[str, List[Measurement]], own: Dict[str, Any]) -> None:
 
 
 if __name__ == '__main__':
-    # So that child processes end with this one.
+    # After SIGTERM, child processes end, too.
     raise_on_sigterm()
     sys.exit(main(sys.argv))

@@ -1,4 +1,4 @@
-"""The timeline of host and device in a run: which of them waits for the other, and for how long."""
+"""The timeline of host and device in a run: the time that each of them waits for the other."""
 
 import math
 from typing import Dict, List, NamedTuple
@@ -38,7 +38,7 @@ class Balance(NamedTuple):
     Attributes:
       step_ms: time of a training step on the device, in milliseconds.
       host_images: images that one host prepares for a step.
-      cpu_ms_per_image: CPU time to prepare one, in milliseconds of one core.
+      cpu_ms_per_image: CPU time to prepare an image, in milliseconds of one core.
       cores: cores of the host.
       hosts: hosts of the run.
     """
@@ -76,7 +76,7 @@ class Balance(NamedTuple):
 
     @property
     def balancing_cores(self) -> int:
-        """The least number of cores with which the device does not wait."""
+        """The minimum number of cores with which the device does not wait."""
         return max(1, math.ceil(self.host_images * self.cpu_ms_per_image / self.step_ms))
 
     @property

@@ -1,1 +1,1 @@
-"""Evaluates a checkpoint again, with a report on its mistakes."""
+"""Command `python -m inception_v3.evaluate_report`: evaluates a checkpoint, and reports its errors."""

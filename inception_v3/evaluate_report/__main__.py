@@ -40,7 +40,7 @@ from preprocessing.preprocessings import preprocessing_for
 
 FOLDER = 'evaluation_report'
 _HELP = f'{__doc__}\n{EXIT_CODES}'
-# The batches of a TPU run exceed the memory of a laptop.
+# The batches of a TPU run do not fit into the memory of a laptop.
 _BATCH_AT_MOST = 64
 
 
@@ -105,7 +105,9 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
     parser.add_argument(
-        '--checkpoint', metavar='NAME', help='a checkpoint in model_dir, as model.ckpt-500, or its path'
+        '--checkpoint',
+        metavar='NAME',
+        help='a checkpoint in model_dir, such as model.ckpt-500, or its path (default: the newest)',
     )
     parser.add_argument('--out', metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)')
     parser.add_argument('--data_dir', metavar='DIR', help="folder of the records (default: the run's)")
@@ -143,7 +145,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     info, model = _fit_to_data_set(model, arguments)
     check_writable('out', out)
     screen.update(f'preparing to evaluate {model.checkpoint}')
-    # The pipeline records skipped records below model_dir; the run's own folder must not change.
+    # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
         bad_records = BadRecords(config, [records.VALIDATION])

@@ -18,9 +18,9 @@ class ClassAccuracy(NamedTuple):
     Attributes:
       label: the class.
       images: number of images with this label.
-      top_1: fraction of these images whose most probable class it is; None without images.
-      top_5: fraction of these images with the class among the five most probable; None without images.
-      predicted: number of images, of any label, whose most probable class it is.
+      top_1: fraction of these images for which this class is the most probable; None without images.
+      top_5: fraction of these images for which this class is among the five most probable; None without images.
+      predicted: number of images, of any label, for which this class is the most probable.
     """
 
     label: int
@@ -118,7 +118,7 @@ class ErrorAnalysis:
         self._binned_right = np.zeros([BINS], np.int64)
         self._binned_confidence = np.zeros([BINS])
         self._at_most = mistakes
-        # A heap, least confident first. No two entries have the same number, so mistakes are never compared.
+        # A heap, least confident first. Numbers are unique, so two `Mistake`s are never compared.
         self._mistakes: List[Tuple[float, int, Mistake]] = []
 
     def add(
@@ -168,7 +168,7 @@ class ErrorAnalysis:
 
     @property
     def mistakes(self) -> Sequence[Mistake]:
-        """The most confident mistakes, worst first; of equally confident ones, the earliest."""
+        """The most confident mistakes, worst first; among equally confident ones, the earliest first."""
         return [mistake for _, _, mistake in sorted(self._mistakes, key=lambda kept: kept[:2], reverse=True)]
 
     @property
@@ -210,7 +210,7 @@ class ErrorAnalysis:
 
     @property
     def expected_calibration_error(self) -> float:
-        """The mean over all images of the |top-1 - mean confidence| of the image's bin.
+        """The mean over all images of |top-1 - mean confidence| of the bin that contains the image.
 
         It equals the sum over the bins of n_b / n · |top-1_b - confidence_b| (Naeini et al., "Obtaining Well Calibrated
         Probabilities Using Bayesian Binning"; Guo et al., "On Calibration of Modern Neural Networks", equation 3).

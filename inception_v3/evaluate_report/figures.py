@@ -69,7 +69,7 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) ->
         for (row, column), count in np.ndenumerate(counts):
             if count:
                 share = np.sqrt(shares[row, column])
-                # The paper's colour has the better contrast on medium and strong colours.
+                # On medium and strong colours, the background colour has more contrast.
                 colour = look.ink if share < 0.45 else look.paper
                 axes.text(column, row, f'{count:,}', ha='center', va='center', color=colour, fontsize=8)
     else:
@@ -151,6 +151,6 @@ def _png(figure: Figure) -> bytes:
 
 
 def _short(name: str) -> str:
-    # matplotlib would read a dollar sign as the start of a formula.
+    # matplotlib interprets a dollar sign as the start of a formula.
     shown = name.replace('$', r'\$')
     return shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + '…'

@@ -1,4 +1,4 @@
-"""The bad records that a run has skipped: named by the input pipeline, counted and explained afterwards."""
+"""Bad records that a run skipped: the input pipeline writes an empty file for each; commands count and explain them."""
 
 import contextlib
 import os
@@ -24,11 +24,11 @@ def _folder(config: Config, split: str) -> str:
 def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf.Tensor) -> tf.Operation:
     """Writes an empty file named after each bad record; fails if there are more than `max_bad_records`.
 
-    Files work in the input pipeline of a TPU, whose hosts have no Python. A record that is met again, in the next epoch
-    or by another host, has the same file and counts once.
+    It writes files because the hosts of a TPU run the input pipeline without Python. A record counts once, even if it
+    is read again in the next epoch or by another host.
 
     Args:
-      config: of the run; names `model_dir` and `max_bad_records`.
+      config: the run's configuration, with `model_dir` and `max_bad_records`.
       split: the split of the records.
       paths: string [records], at least one, the records' files.
       positions: int64 [records], the records' positions in their files.
@@ -46,18 +46,15 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
             return index + 1
 
     written = tf.while_loop(lambda index: index < tf.size(names), write, [0], parallel_iterations=1)
-    # The pattern depends on the loop: TensorFlow would fold a constant pattern, and list the files before they are
-    # written.
+    # The pattern depends on the loop. With a constant pattern, TensorFlow's constant folding would list the files
+    # before they are written.
     pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*'])
     count = tf.size(tf.io.matching_files(pattern))
     return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
 
 
 def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
-    """Returns a checker of records of a split that applies the limits of a run.
-
-    It checks bounding boxes only for training with `use_annotated_bbox`.
-    """
+    """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
     with_boxes = config.use_annotated_bbox and split == records.TRAIN
     return FORMATS[config.data_format].checker(config.num_classes, decode_image, with_boxes)
 
@@ -66,7 +63,7 @@ class BadRecords:
     """The records that the commands of a run have skipped.
 
     Args:
-      config: of the run.
+      config: the run's configuration.
       splits: the splits that the run reads.
     """
 
@@ -75,7 +72,7 @@ class BadRecords:
         self._splits = splits
 
     def forget(self) -> None:
-        """Removes the names that an earlier command left: the records may have been repaired since."""
+        """Removes the names that earlier commands recorded: the records may have been repaired since."""
         for split in self._splits:
             for name in self._names(split):
                 tf.io.gfile.remove(os.path.join(_folder(self._config, split), name))

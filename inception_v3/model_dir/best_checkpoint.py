@@ -5,9 +5,8 @@
     best/step-500/config.json      the configuration that trained it
     best/step-500/evaluation.json  its evaluation: its line of results.jsonl
 
-A new version is written beside the old one. Then `checkpoint`, which is replaced atomically, names the new version. So
-an interruption at any moment leaves the old version or the new one, complete. The next new version removes the files
-that an interruption left behind.
+A new version is first written beside the old one. Then the file `checkpoint` is replaced atomically, and names the new
+version. After an interruption, either the old or the new version is complete. The next update removes leftover files.
 
 The folder `best` is a model_dir, for TensorFlow and for this program. --model_dir=RUN/best --mode=eval --train_steps=1
 evaluates the best checkpoint, and with --export_dir exports it. To resume training from it, copy the folder, and train
@@ -64,7 +63,7 @@ def read(model_dir: str) -> Optional[Best]:
 
 
 def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
-    """Keeps a checkpoint if its top-1 accuracy is higher than that of the kept one; on a tie, the earlier stays.
+    """Keeps a checkpoint if its top-1 accuracy is higher than the kept one's. On a tie, the kept one stays.
 
     Only one process at a time may call this for a model_dir.
 
@@ -74,7 +73,7 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
       evaluation: the evaluation of the checkpoint.
 
     Raises:
-      CheckpointError, RemoteError: as `read`.
+      CheckpointError, RemoteError: as in `read`.
       tf.errors.OpError, RemoteError: the checkpoint cannot be copied. The old version stays.
     """
     folder = os.path.join(model_dir, BEST_FOLDER)
@@ -100,8 +99,8 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
     except (tf.errors.OpError, remote.RemoteError):
         if is_complete(checkpoint):
             raise
-    # The trainer may remove this checkpoint at any time. It removes the index first: if that is still there, the copy
-    # is complete.
+    # The trainer may remove this checkpoint during the copy. It removes the index first: if the index still exists, the
+    # copy is complete.
     if not is_complete(checkpoint):
         logger.info('%s was removed before it could be kept as the best', checkpoint)
         return
@@ -114,7 +113,7 @@ def keep(model_dir: str, checkpoint: str, evaluation: Evaluation) -> None:
 
 
 def differences_of_kind(old: Evaluation, new: Evaluation) -> List[str]:
-    """The fields that differ between two evaluations and make their results incomparable, `name: old -> new`."""
+    """The differences that make two evaluations incomparable, each as `name: old -> new`."""
     pairs = [(name, getattr(old, name), getattr(new, name)) for name in _KIND]
     return [f'{name}: {before or "none"} -> {after or "none"}' for name, before, after in pairs if before != after]
 
@@ -135,7 +134,7 @@ def _write_version(folder: str, checkpoint: str, evaluation: Evaluation) -> None
 def _copy(source: str, target: str) -> None:
     with remote.explained(source, remote.READ):
         tf.io.gfile.copy(source, target, overwrite=True)
-    # On s3:// TensorFlow takes denied access for the end of a file.
+    # On s3://, TensorFlow reports denied access as the end of the file.
     if remote.size(target) != remote.size(source):
         raise remote.UnreachableError(f'{source}: the copy {target} is incomplete. Try again.')
 

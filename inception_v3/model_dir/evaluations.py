@@ -28,9 +28,9 @@ class Evaluation(NamedTuple):
       top_5: the fraction of images whose label is among the five most likely classes.
       cross_entropy: the mean over the images, in nats, without label smoothing.
       images: the number of images; each is evaluated once.
-      seconds: the duration, with the time to build the graph.
+      seconds: the duration, including the time to build the graph.
       time: the end of the evaluation in UTC, ISO 8601.
-      changed: the settings that change an evaluation's result and differ from the training's, as `name: old -> new`.
+      changed: the settings that affect the result and differ from training's, as `name: old -> new`.
       data_set: the name of the data set in `dataset.json`; empty without that file.
       fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
     """
@@ -50,14 +50,14 @@ class Evaluation(NamedTuple):
 
     @property
     def identity(self) -> Tuple[int, str, int, str, Tuple[str, ...]]:
-        """The inputs of the evaluation: two with the same identity have the same scores."""
+        """The inputs of the evaluation. Evaluations with equal identities have equal scores."""
         return self.step, self.weights, self.images, self.fingerprint, self.changed
 
 
 def changed_since_training(config: Config, checkpoint: str) -> Tuple[str, ...]:
-    """The settings that decide an evaluation and differ from those in the `config.json` beside a checkpoint.
+    """The settings that affect an evaluation and differ from those in the `config.json` beside a checkpoint.
 
-    None, if that cannot be read.
+    Empty if the file cannot be read.
     """
     trained = recorded_config(os.path.dirname(checkpoint))
     if not trained:
@@ -76,7 +76,7 @@ def read_evaluations(model_dir: str) -> List[Evaluation]:
 
 
 def read_unchanged(model_dir: str) -> List[Evaluation]:
-    """The evaluations with the training's own settings, in the order of their steps; the last one of each step."""
+    """The last evaluation of each step with training's own settings, in the order of the steps."""
     of_step = {evaluation.step: evaluation for evaluation in read_evaluations(model_dir) if not evaluation.changed}
     return [of_step[step] for step in sorted(of_step)]
 
@@ -98,5 +98,5 @@ def _evaluation_of(values: Any) -> Evaluation:
 def _is_of_type(value: Any, expected: Any) -> bool:
     if expected not in (int, float, str):
         return isinstance(value, tuple) and all(type(each) is str for each in value)
-    # JSON does not tell the float 1.0 from the integer 1.
+    # JSON does not distinguish floats from integers: 1.0 may be written as 1.
     return type(value) is expected or (expected is float and type(value) is int)

@@ -22,7 +22,7 @@ def now() -> str:
 def check_writable(flag: str, folder: str) -> None:
     """Creates a folder, and checks that files in it can be written, read and removed.
 
-    A run calls this before it spends hours on results that belong there.
+    A run calls this before it spends hours on results for this folder.
 
     Args:
       flag: the flag that names the folder.
@@ -35,14 +35,14 @@ def check_writable(flag: str, folder: str) -> None:
     probe = os.path.join(folder, f'.probe-{os.getpid()}')
     try:
         if remote.is_remote(folder):
-            # Listing a folder tells a missing bucket from denied access; creating a folder does not.
+            # Listing a folder distinguishes a missing bucket from denied access; creating a folder does not.
             remote.names_in(folder)
         with remote.explained(folder, remote.WRITE):
             tf.io.gfile.makedirs(folder)
             with tf.io.gfile.GFile(probe, 'w') as file:
                 file.write(probe)
         if remote.read(probe) != probe.encode():
-            raise ConfigError(f'--{flag}={folder}: a file reads back with other content than was written.')
+            raise ConfigError(f'--{flag}={folder}: a test file was read back with different content than was written.')
         with remote.explained(probe, remote.DELETE):
             tf.io.gfile.remove(probe)
     except remote.UnreachableError as error:

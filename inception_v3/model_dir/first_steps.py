@@ -1,4 +1,4 @@
-"""The first steps of a run with a seed, in `first_steps.json`: a repeated run is compared with them."""
+"""Records the first steps of a run with a seed in `first_steps.json`, to compare a repetition of the run with them."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from typing import List, NamedTuple
 from data.files import text_of, write_whole
 
 FIRST_STEPS_FILE = 'first_steps.json'
-# Recorded steps. A TPU returns to its host only every --iterations steps; its first return is always recorded.
+# The number of recorded steps. A TPU returns to its host every --iterations steps; its first return is always recorded.
 FIRST_STEPS = 10
 
 

@@ -9,7 +9,7 @@ from console.log import logger
 from data import remote
 from inception_v3.model_dir import checkpoints
 
-# Temporary names of TensorFlow and of this program for files that are renamed when they are complete, and for probes.
+# Temporary names that TensorFlow and this program give to files until these are complete, and names of probe files.
 _UNFINISHED = re.compile(
     r'.+\.unfinished|\.probe-\d+|'
     rf'(checkpoint|graph\.pbtxt|trainer\.json|saving\.unfinished|{re.escape(checkpoints.PREFIX)}-\d+\.meta)\.tmp[0-9a-f]+'
@@ -20,7 +20,7 @@ _UNFINISHED_CHECKPOINT = re.compile(rf'{re.escape(checkpoints.PREFIX)}-\d+_temp_
 def remove_leftovers(model_dir: str) -> None:
     """Removes the unfinished files in a folder, among them checkpoints that were being written or removed.
 
-    The caller must hold the folder's lock. Other checkpoints that are not in the folder's list stay.
+    The caller must hold the folder's lock. Complete checkpoints that are not in the list stay.
     """
     removed = checkpoints.remove_unfinished(model_dir)
     for name in remote.names_in(model_dir) or []:

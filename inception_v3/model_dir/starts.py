@@ -25,7 +25,7 @@ class Start(NamedTuple):
       checkpoint: the path of the checkpoint that was resumed, relative to model_dir; empty at step 0.
       time: UTC, ISO 8601.
       command: the program and its arguments.
-      directory: the working directory, to which paths are relative.
+      directory: the working directory; relative paths start there.
       config: the fields of the configuration that differ from their defaults.
       data_set: the name of the data set in `dataset.json`; empty without that file.
       fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
@@ -46,9 +46,9 @@ class Start(NamedTuple):
 
 
 def with_settled_threads(config: Config) -> Config:
-    """Fixes the number of CPU threads of a run with a seed: that of its first start, else one per core.
+    """Sets the number of CPU threads of a run with a seed: the number of its first start, or one per core.
 
-    An operation divides its sums among its threads, so another number of threads changes the last bits of a result.
+    Operations divide sums among threads, so a different number of threads changes the last bits of results.
     """
     if config.seed is None or config.intra_op_threads:
         return config

@@ -1,10 +1,10 @@
 """Locks a model_dir for one trainer at a time: two would overwrite each other's checkpoints.
 
-The trainer writes a claim, the file `trainer.json`, and renews it while it runs. Another trainer takes the claim over
-when the process that wrote it has ended, if both are on the same machine, or else after `STALE_AFTER` seconds without a
-renewal. The clocks of the machines must agree to a minute. A trainer that was suspended and has lost its claim ends
-before its next save. In a local folder, an operating system lock also decides between two trainers that start at the
-same moment.
+The trainer writes a claim, the file `trainer.json`, and renews it while it runs. A trainer on the same machine may take
+over the claim when the process that wrote it has ended; a trainer on another machine, after `STALE_AFTER` seconds
+without a renewal. The clocks of the machines must agree to within a minute. A trainer that was suspended and has lost
+its claim ends before its next save. In a local folder, a file lock of the operating system also decides between two
+trainers that start at the same moment.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from console.errors import RetryableError
 from data import remote
 
 CLAIM_FILE = 'trainer.json'
-# Seconds between renewals, and from the last renewal until the claim expires: stores may be unreachable for 90.
+# Seconds between renewals, and from the last renewal until the claim expires. A store may be unreachable for 90 s.
 _RENEW_EVERY = 30.0
 STALE_AFTER = 180.0
 
@@ -40,10 +40,10 @@ def _machine() -> str:
 
 
 def _birth(process: int) -> Optional[str]:
-    """The start of a process of this machine in ticks since boot; None if it has ended. Tells reused PIDs apart."""
+    """The start of a process in ticks since boot; None if it has ended. Distinguishes processes with the same PID."""
     try:
         with open(f'/proc/{process}/stat') as file:
-            # The program's name comes before it, in parentheses, and may contain spaces.
+            # The program's name precedes these fields, in parentheses, and may contain spaces.
             return file.read().rpartition(')')[2].split()[19]
     except OSError:
         return None
@@ -80,7 +80,7 @@ class TrainerLock:
         self._descriptor: Optional[int] = None
         self._overtaken_by: Optional[Dict[str, Any]] = None
         self._released = threading.Event()
-        # Held during a renewal: one that overlaps the release would write the claim again, or leave half a file.
+        # Held during a renewal. A renewal during the release would write the claim again, or leave an incomplete file.
         self._renewing = threading.Lock()
 
     def __enter__(self) -> 'TrainerLock':
@@ -132,7 +132,7 @@ class TrainerLock:
 
     def _refuse_unless_expired(self, claim: Dict[str, Any]) -> None:
         if claim.get('machine') == self._claim['machine']:
-            # In a local folder, the operating system's lock has already decided, also between two runs in one process.
+            # A file lock on a local folder has already excluded all other trainers, also in the same process.
             if self._descriptor is not None or _birth(claim['process']) != claim['birth']:
                 return
             raise LockedError(self._in_use(claim))

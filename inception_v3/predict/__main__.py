@@ -32,14 +32,14 @@ from inception_v3.predict.classifier import Classifier
 _HELP = f"""{__doc__}
 {EXIT_CODES}
 
-An image that cannot be read makes the exit code {FIX}; the others are classified nevertheless.
+If an image cannot be read, the exit code is {FIX}.
 """
-# Columns, if the output is no terminal.
+# Columns of text output that is not a terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
 _PROGRESS_BAR = 16
 _EIGHTHS = '▏▎▍▌▋▊▉█'
-# Skipped files that the message names.
+# The number of skipped files that the message names.
 _NAMED_AT_MOST = 5
 
 
@@ -80,7 +80,7 @@ class Prediction(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """An image ready for the classifier, or the error that prevents it; and its thumbnail."""
+    """An image prepared for the classifier, or the error that prevented this; and its thumbnail."""
 
     image: Any
     thumbnail: bytes
@@ -188,7 +188,7 @@ def bar(fraction: float, width: int, steps: str = _EIGHTHS) -> str:
     Args:
       fraction: in [0, 1].
       width: characters of the bar for 1.
-      steps: characters for growing parts of a cell; the last one fills the cell.
+      steps: characters that fill increasing parts of a cell; the last one fills it completely.
     """
     whole, rest = divmod(round(fraction * width * len(steps)), len(steps))
     return steps[-1] * whole + (steps[rest - 1] if rest else '')

@@ -33,7 +33,7 @@ class Classifier(abc.ABC):
     Any thread may call `prepare` for an image; `classify` takes a batch of prepared images.
 
     Attributes:
-      name: its name for users.
+      name: name of the classifier, for users.
       class_names: the name of each class; empty if a class has none.
     """
 
@@ -138,7 +138,7 @@ class SavedModelClassifier(Classifier):
         return encoded
 
     def classify(self, prepared: Sequence[bytes]) -> List[Outcome]:
-        """Runs the SavedModel; if an image of the batch cannot be decoded, on one image after the other."""
+        """Runs the SavedModel on the batch, or on each image alone if one of them cannot be decoded."""
         try:
             return [*self._session.run(self._probabilities, {self._image_bytes: [*prepared]})]
         except tf.errors.InvalidArgumentError as error:
@@ -192,7 +192,7 @@ def _newest_saved_model(export_dir: str, names: Sequence[str]) -> Optional[str]:
 
 
 def _names_of(model: TrainedModel) -> List[str]:
-    """Returns the names of a network's classes from the run's data set; empty names if it is no longer there."""
+    """Returns the names of the classes from the run's data set; empty names if the data set no longer exists."""
     config = model.config
     info = None
     with contextlib.suppress(remote.RemoteError):

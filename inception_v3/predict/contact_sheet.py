@@ -64,7 +64,7 @@ class Thumbnails:
 
 
 class ContactSheet:
-    """Writes the page while images are classified. When the context ends, the page is completed and moved to its path.
+    """Context manager that writes the page while images are classified, then completes it and moves it to its path.
 
     Args:
       path: path of the page.

@@ -23,7 +23,7 @@ _PURPOSE = f"""Checks without a TPU whether a run can start on one.
 
 {EXIT_CODES}
 
-A problem that keeps the run from starting makes the exit code {FIX}; warnings do not."""
+If a problem keeps the run from starting, the exit code is {FIX}. Warnings do not change the exit code."""
 _GIB = 1 << 30
 # A TPU stores the images of a batch in groups of 8 sublanes.
 _SUBLANES = 8
@@ -99,7 +99,7 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
     _check_schedule(config, report)
     stand_ins: Dict[str, int] = {}
     if config.use_data == 'real':
-        # Missing files, or fewer files than hosts, were reported; the graphs are built nevertheless.
+        # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
         stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
     with storage.stand_in(config.data_format, stand_ins) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, model_dir=model_dir)
@@ -192,7 +192,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
 
 
 def _check_schedule(config: Config, report: Report) -> None:
-    """Warns of values that are allowed but seldom intended."""
+    """Warns about values that are allowed but rarely intended."""
     trains = config.mode != 'eval'
     epochs = config.train_steps * config.train_batch_size / config.num_train_images
     start = config.cold_epochs + config.warmup_epochs
@@ -225,7 +225,7 @@ def _try_xla(config: Config, report: Report) -> None:
     try:
         step = xla_step.run_once(config)
     except Exception as error:
-        # XLA lacks an operation, or the graph is wrong in any other way: the report is for such errors.
+        # The report must name any error: an operation that XLA lacks, or another fault of the graph.
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
         report.error(f'XLA cannot compile the training step: {" ".join(message.split())[:_LONGEST_MESSAGE]}')
         return

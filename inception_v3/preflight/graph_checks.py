@@ -32,7 +32,7 @@ def check(
     Args:
       report: the report to add to.
       config: configuration of the run.
-      built: the same configuration, with the folders on which the graph is built.
+      built: the same configuration, with the temporary folders that the graph is built with.
       tpu: the TPU of the run.
       split: the split that the graph reads; `records.TRAIN` means training.
       files: number of record files of the split; None if it is unknown or irrelevant.
@@ -54,7 +54,7 @@ def check(
     try:
         graph = graphs.build(built, tpu, is_training)
     except Exception as error:
-        # The report is for any error that keeps a graph from being built.
+        # The report must name any error that keeps a graph from being built.
         line = graphs.line_of(traceback.extract_tb(error.__traceback__))
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
@@ -116,7 +116,7 @@ def _check_infeed(section: str, graph: tf.Graph, tpu: Topology, feeding: int, re
     (infeed,) = fed
     words = ', '.join(infeed.tensors)
     if infeed.bytes is None:
-        report.error(f'{section} feeds the cores {words}: XLA needs every size.')
+        report.error(f'{section} feeds the cores {words}: XLA needs static shapes.')
         return
     report.add(section, 'infeed_bytes', infeed.bytes, f'{infeed.bytes:,} bytes per step: {words}', 'infeed of a core')
     of_host = infeed.bytes * tpu.cores // feeding

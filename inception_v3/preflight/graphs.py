@@ -18,7 +18,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.tpu.emulation.system import fixed_topology
 from inception_v3.tpu.topology import Topology
 
-# Attributes: of every operation in the computation of the cores, and of those that XLA runs on the host instead.
+# Attributes that mark every operation in the cores' computation, and those of them that XLA runs on the host.
 _ON_CORE = '_tpu_replicate'
 _OUTSIDE = '_xla_outside_compilation'
 # XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
@@ -34,15 +34,15 @@ _TPU_ONLY = frozenset(
 )
 # Operations that call Python in the process that built the graph; a TPU's hosts have no Python.
 _PYTHON = frozenset(['EagerPyFunc', 'PyFunc', 'PyFuncStateless'])
-# Outputs whose shape TensorFlow does not infer and XLA knows: scratch space that only other devices need, and the axes
-# of a broadcast, computed from shapes at compile time.
+# Outputs whose shape XLA knows although TensorFlow does not infer it: scratch space that only other devices need, and
+# the axes of a broadcast, which XLA computes from shapes at compile time.
 _SHAPE_LEFT_TO_XLA = frozenset([('FusedBatchNormV3', 5), ('BroadcastGradientArgs', 0), ('BroadcastGradientArgs', 1)])
 
 # The folder that holds the packages of this program.
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(inception_v3.__file__)))
 _PACKAGES = tuple(os.path.join(_ROOT, package, '') for package in ('inception_v3', 'preprocessing', 'data'))
 _LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdlib', 'purelib', 'platlib'))
-# The address of the TPU: nothing connects to it.
+# A placeholder for the address of the TPU; nothing connects to it.
 _ANY_ADDRESS = 'grpc://127.0.0.1:8470'
 
 
@@ -85,7 +85,7 @@ class Collectives(NamedTuple):
 
 
 class _BuiltError(Exception):
-    """Ends the building of a graph when it is complete, before a session begins."""
+    """Raised when a graph is complete, to stop TPUEstimator before it starts a session."""
 
 
 class _Stop(tf.estimator.SessionRunHook):
@@ -117,13 +117,13 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
 
 
 def _static(pipeline: InputPipeline) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
-    """Wraps a pipeline to report batches of unknown shape; TPUEstimator's own error is hard to understand."""
+    """Wraps a pipeline so that a batch of unknown shape raises an error that is clearer than TPUEstimator's."""
 
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
         dataset = pipeline(params)
         for shape in tf.nest.flatten(tf.compat.v1.data.get_output_shapes(dataset)):
             if not shape.is_fully_defined():
-                raise ValueError(f'the input pipeline yields batches of shape {shape}; XLA needs every size')
+                raise ValueError(f'the input pipeline yields batches of shape {shape}; XLA needs static shapes')
         return dataset
 
     return input_fn
@@ -191,7 +191,7 @@ def flaws(graph: tf.Graph) -> Iterator[Flaw]:
     cores = set(core)
     for scope, operation in _with_functions(graph, '', set()):
         if operation.type in _PYTHON and operation not in cores:
-            yield _flaw(operation, "calls Python, and a TPU's hosts have none", scope)
+            yield _flaw(operation, "calls Python, which a TPU's hosts do not have", scope)
 
 
 def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
@@ -199,9 +199,9 @@ def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
     for operation in operations:
         for index, tensor in enumerate(operation.outputs):
             known = tensor.shape.is_fully_defined() or (operation.type, index) in _SHAPE_LEFT_TO_XLA
-            # Gradients of unused outputs have no known shape either, nor have the zeros that a tape creates for them.
+            # Not every tensor is used: gradients of unused outputs, and the zeros for them, have unknown shapes, too.
             if not known and _is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
-                yield _flaw(operation, f'output {index} is {described(tensor)}: XLA needs every size')
+                yield _flaw(operation, f'output {index} is {described(tensor)}: XLA needs static shapes')
                 break
 
 
@@ -227,7 +227,7 @@ def line_of(frames: Iterable[Any]) -> str:
 
 
 def _flaw(operation: tf.Operation, problem: str, scope: str = '') -> Flaw:
-    # TensorFlow creates gradients: name the line that created the operation of the forward pass instead.
+    # TensorFlow creates gradients: for these, name the line that created the operation of the forward pass.
     source = operation._original_op or operation
     return Flaw(scope + operation.name, operation.type, line_of(source.traceback), problem)
 

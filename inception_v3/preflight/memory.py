@@ -17,7 +17,7 @@ ESTIMATE = (
     'the recomputation and other layouts that the compiler chooses when memory is short. An estimate above the memory '
     'is therefore a warning, and an error only if the tensors without padding exceed one and a half times the memory.'
 )
-# XLA recomputes activations that do not fit, within limits: an estimate this many times the memory is beyond them.
+# XLA can recompute some activations that do not fit, but not if the estimate exceeds this many times the memory.
 HOPELESS = 1.5
 
 _BACKWARD = re.compile(r'(^|/)gradients(_\d+)?/')
@@ -36,7 +36,7 @@ _RECOMPUTED = frozenset(
         *('FusedBatchNormV3', 'Pack', 'StridedSlice', 'Transpose', 'Unpack'),
     ]
 )
-# Operations whose output is in memory anyway, or takes none.
+# Operations whose output is in memory anyway, or needs no memory.
 _NOT_KEPT = frozenset(['Const', 'Enter', 'ReadVariableOp', 'TPUReplicatedInput', 'VarHandleOp'])
 
 _TILE = (8, 128)
@@ -155,7 +155,7 @@ def _is_recomputed(tensor: tf.Tensor) -> bool:
         # The normalized output, not the moments.
         return tensor.value_index == 0
     if operation.type == 'Cast' and operation.inputs[0].dtype.size > tensor.dtype.size:
-        # A narrowing cast of a tensor that must be kept is kept instead: it takes less memory.
+        # If the input of a narrowing cast would be kept, its smaller result is kept instead.
         return operation.inputs[0].op.type in _NOT_KEPT or _is_recomputed(operation.inputs[0])
     return operation.type in _RECOMPUTED
 

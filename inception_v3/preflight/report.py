@@ -25,7 +25,7 @@ class Report:
 
     Attributes:
       errors: problems that keep the run from starting.
-      warnings: findings that do not.
+      warnings: other findings; the run may start in spite of them.
     """
 
     def __init__(self, title: str):
@@ -38,11 +38,11 @@ class Report:
         """Adds a value to a section.
 
         Args:
-          section: key of the section in JSON; its title replaces underscores by spaces.
+          section: key of the section in JSON; the title in the text has spaces instead of underscores.
           key: key of the value in JSON.
           value: any value that JSON can represent.
           text: the value as text; None formats a number with commas.
-          label: the name of the value in the text; None takes the key with spaces.
+          label: the name of the value in the text; None uses the key, with spaces instead of underscores.
         """
         words = f'{value:,}' if text is None else text
         self._sections.setdefault(section, []).append(Row(key, value, label or key.replace('_', ' '), words))

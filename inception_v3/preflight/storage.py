@@ -19,14 +19,14 @@ from inception_v3.preflight.report import Report
 from inception_v3.settings.data_set import check_files, notes_on_files, splits_of
 
 _NAMED_AT_MOST = 3
-# TensorFlow retries a store that does not answer for many minutes.
+# TensorFlow retries requests for many minutes if a store does not answer.
 _ANSWER_SECONDS = 20
 # A new process has to load TensorFlow first.
 _START_SECONDS = 120
 
 
 def unanswered(config: Config, unchecked: Container[str], report: Report) -> Set[str]:
-    """Reports remote folders that give no answer, good or bad, in time, and returns their flags.
+    """Reports remote folders that do not answer in time, not even with an error, and returns their flags.
 
     Args:
       config: configuration of the run.
@@ -34,7 +34,7 @@ def unanswered(config: Config, unchecked: Container[str], report: Report) -> Set
       report: the report to add to.
     """
     processes, connections = {}, []
-    # A request of TensorFlow can be cancelled only by ending its process.
+    # The only way to cancel a request of TensorFlow is to end its process.
     context = multiprocessing.get_context('spawn')
     for flag in ('data_dir', 'model_dir', 'export_dir'):
         folder = getattr(config, flag)
@@ -74,7 +74,7 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
     """Lists the record files of each split, and reads the first file of each split completely.
 
     Returns:
-      The number of files per split; splits that cannot be listed are missing.
+      The number of files per split; splits that cannot be listed are left out.
     """
     counts = {}
     files = FORMATS[config.data_format]
@@ -97,7 +97,7 @@ def _read(config: Config, split: str, path: str, report: Report) -> None:
         bad = [*itertools.islice(checker.search([path], lambda text: None), at_most)]
     add = report.error if len(bad) > config.max_bad_records else report.warn
     for record in bad[:_NAMED_AT_MOST]:
-        add(f'{record} Repair the data; --max_bad_records={config.max_bad_records} records may be skipped.')
+        add(f'{record} Repair the data. The run may skip --max_bad_records={config.max_bad_records} bad records.')
 
 
 def check_folders(config: Config, unchecked: Container[str], report: Report) -> None:

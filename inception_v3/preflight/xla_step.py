@@ -1,4 +1,4 @@
-"""Compiles a training step with XLA for this CPU: an operation that XLA refuses here, it refuses on a TPU, too."""
+"""Compiles a training step with XLA for this CPU. Operations that XLA rejects here, it also rejects on a TPU."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ from inception_v3.model_fn import inception_model_fn
 
 # With XLA's default optimization, compiling the network at 299 pixels for a CPU takes far too long.
 _FAST_COMPILATION = '--xla_backend_optimization_level=0'
-# With one image whose last feature map is one pixel, batch normalization would have no variance.
+# One image is too few: if the last feature map has one pixel, batch normalization has no variance.
 BATCH_SIZE = 2
 
 
@@ -33,7 +33,7 @@ class XlaStep(NamedTuple):
 
 
 def compile_fast() -> None:
-    """Makes XLA compile without optimization. It must be called before the first compilation of the process."""
+    """Makes XLA compile without optimization. Call it before the process's first compilation."""
     os.environ['XLA_FLAGS'] = f'{_FAST_COMPILATION} {os.environ.get("XLA_FLAGS", "")}'
 
 

@@ -1,7 +1,7 @@
 """Shows the origin of a model: configuration, seed, data, versions and commands, evaluations and checkpoints.
 
---verify repeats the first steps of a run with --seed, in a new process, and compares the loss and every variable to the
-bit. --diff compares the configurations, data and results of two runs.
+--verify repeats the first steps of a run with --seed, in a new process, and compares the loss and every variable bit
+for bit. --diff compares the configurations, data and results of two runs.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from inception_v3.provenance.verification import Verification
 _HELP = f"""{__doc__}
 {EXIT_CODES}
 
-A difference that --verify or --diff finds makes the exit code {FIX}.
+If --verify or --diff finds a difference, the exit code is {FIX}.
 """
-# Enough digits of a SHA-256 to tell apart a user's checkpoints, data sets and versions of the program.
+# Enough digits of a SHA-256 to distinguish a user's checkpoints, data sets and versions of the program.
 _DIGITS_SHOWN = 12
 
 _Rows = List[Tuple[str, str]]
@@ -157,7 +157,7 @@ def _row_of_checkpoint(checkpoint: Checkpoint) -> Tuple[str, str]:
 def _text_of_verification(result: Verification, data: List[Difference], surroundings: List[Difference]) -> str:
     steps = ', '.join(str(step) for step in result.compared)
     if not result.different:
-        return f'loss and variables are equal to the bit; compared after step {steps}'
+        return f'loss and variables are equal bit for bit; compared after step {steps}'
     old, new = result.different
     values = [Difference('loss', old.loss, new.loss), Difference('digest', old.digest, new.digest)]
     sections = [

@@ -93,7 +93,7 @@ def _checkpoints(model_dir: str) -> List[Checkpoint]:
     names = remote.names_in(model_dir) or ()
     paths = [os.path.join(model_dir, name[: -len('.index')]) for name in names if _INDEX.fullmatch(name)]
     found = [_checkpoint(path, model_dir) for path in paths]
-    # `latest_checkpoint` also finds a copy of the best checkpoint of another run, whose name differs.
+    # The best checkpoint; in a model_dir that was copied from another run's `best`, also the checkpoint in a subfolder.
     for folder in (model_dir, os.path.join(model_dir, BEST_FOLDER)):
         try:
             latest = latest_checkpoint(folder)

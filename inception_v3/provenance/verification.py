@@ -91,7 +91,7 @@ def _first_start(model_dir: str) -> Start:
 
 
 def _last_step(recorded: List[Step], steps: Optional[int]) -> int:
-    """Returns the first recorded step that is not before `steps`; the last recorded step for None."""
+    """Returns the first recorded step from `steps` on; for None, the last recorded step."""
     last = recorded[-1].step
     if steps is None:
         return last
@@ -118,7 +118,7 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
 
 def _run(config: Config) -> None:
     values: Dict[str, Any] = dataclasses.asdict(config)
-    # Every value is given as a flag: a value that is left out would be taken from the data set.
+    # Every setting is given as a flag: the program would take a missing one from the data set.
     flags = [f'--{name}={value}' for name, value in values.items() if value is not None]
     code = subprocess.run([sys.executable, '-m', 'inception_v3.main', *flags], stdout=subprocess.DEVNULL).returncode
     if code:

@@ -51,7 +51,7 @@ def test_sweep__prints_and_draws_each_value(capsys: Any, photo_dir: str, tmp_pat
 def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str) -> None:
     code, out, _ = run(capsys, *tiny(photo_dir), '--sweep=files', '--values=9', '--json', '--train_batch_size=4')
     result = json.loads(out)
-    assert code == 0 and 'under 9 names' in result['where']
+    assert code == 0 and 'linked as 9 files' in result['where']
     (row,) = result['rows']
     assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
 
@@ -115,7 +115,7 @@ def test_variants__are_compared_and_failures_do_not_affect_others(
         (['--variants=train,test'], '--variants=train,test: test is not one of train,'),
         (['--sweep=speed'], '--sweep=speed: must be one of batch_size, files, parallelism.'),
         (['--sweep=files', '--variants=train'], '--variants=train: a sweep measures training only'),
-        (['--values=1'], '--values=1: are the values of a sweep'),
+        (['--values=1'], '--values=1: only a sweep has values'),
         (['--sweep=files', '--values=1,0'], '--values=0: must be a whole number above 0.'),
         (['--images=many'], '--images=many: must be a whole number above 0.'),
         (['--repeats=0'], '--repeats=0: must be a whole number above 0.'),

@@ -146,13 +146,13 @@ def test_verify__emulated_cores_record_one_step_per_loop(
     assert [step.step for step in steps] == [4, 8, 12]
     assert run_provenance(capsys, model_dir, '--verify')[:2] == (
         0,
-        'loss and variables are equal to the bit; compared after step 4, 8, 12\n',
+        'loss and variables are equal bit for bit; compared after step 4, 8, 12\n',
     )
 
 
 def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_process: None) -> None:
     code, out, _ = run_provenance(capsys, run, '--verify')
-    assert (code, out) == (0, 'loss and variables are equal to the bit; compared after step 1, 2, 3\n')
+    assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 1, 2, 3\n')
     (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
     rewrite_step(run, 1, digest='0' * 64)
 

@@ -1,9 +1,9 @@
 """Emulates the cores of a TPU: builds the graph of TPUEstimator for virtual devices of the CPU.
 
 TPUEstimator builds one training or evaluation step inside a loop, which a TPU replicates over its cores. Here the body
-of that loop is built once for each core, on a virtual device of its own, and one loop runs all cores together. A sum
-over the cores is first built as an identity operation with the gradient of a sum. When all cores are built, the sum of
-the inputs of these operations replaces them.
+of that loop is built once for each core, on a virtual device of its own, and one loop runs all cores together. For a
+sum over the cores, each core first builds a placeholder: an identity operation with the gradient of a sum. When all
+cores are built, the sum of the placeholders' inputs replaces the placeholders.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def _cross_replica_sum_gradient(
 
 
 class EmulatedCores:
-    """The cores of an emulated TPU. The virtual devices of its hosts come first, those of its cores follow.
+    """The cores of an emulated TPU. Virtual devices are numbered first for its hosts, then for its cores.
 
     Args:
       topology: the topology of the TPU.
@@ -53,7 +53,7 @@ class EmulatedCores:
         self._queues: Dict[Tuple[ops.Graph, str, int], tf.queue.FIFOQueue] = {}
 
     def device_of(self, operation: tf.Operation) -> str:
-        """Maps the device of an operation, a host or a core of the TPU, to a virtual device; for `tf.device`."""
+        """Maps an operation on a host or core of the TPU to a virtual device; a device function for `tf.device`."""
         spec = tf.compat.v1.DeviceSpec.from_string(operation.device)
         if spec.device_type == _REPLICATED_CORE or (spec.job == TPU_JOB and spec.device_type == 'TPU'):
             return self._core_device(self._core or 0)
@@ -66,7 +66,7 @@ class EmulatedCores:
 
     @contextlib.contextmanager
     def in_place_of_a_tpu(self) -> Iterator[None]:
-        """While it is open, TPUEstimator builds its graphs for these cores."""
+        """Context manager in which TPUEstimator builds its graphs for these cores."""
         capture = tpu_estimator._CapturedObject.capture
         record = tpu_estimator._OutfeedHostCall.record
         generate_dequeue_op = tpu_feed.InfeedQueue.generate_dequeue_op
@@ -186,7 +186,7 @@ class EmulatedCores:
         with tpu_function.tpu_shard_context(self._topology.cores):
             for core in range(self._topology.cores):
                 with self._building(core), variables.of(core):
-                    # If the result is a placeholder of a sum, its identity reads the sum later.
+                    # If a result is the placeholder of a sum, this identity reads the sum that replaces it.
                     outputs.append(tf.nest.map_structure(tf.identity, computation(core)))
         for peers in zip(*self._sums):
             self._sum(peers)
@@ -194,7 +194,7 @@ class EmulatedCores:
 
     @contextlib.contextmanager
     def _building(self, core: int) -> Iterator[None]:
-        """While it is open, operations are built for this core."""
+        """Context manager in which operations are built for one core."""
         self._core = core
         try:
             with tf.name_scope(f'core_{core}'), tf.device(self._core_device(core)):
@@ -221,18 +221,18 @@ class EmulatedCores:
         for group in groups:
             terms = [peers[core].inputs[0] for core in group]
             with tf.device(terms[0].device):
-                # In a fixed order: add_n starts with any term whose buffer it can reuse, so the last bits would vary.
+                # Add in a fixed order: add_n starts with any term whose buffer it can reuse, so its last bits vary.
                 total = tf.identity(functools.reduce(tf.add, terms))
             for core in group:
                 _replace(peers[core], total)
 
 
 class _VariablesOfCores:
-    """Variables for each core. Only the first core's are the model's own, and keep their values after a loop.
+    """Variables for each core. Only the first core's are the model's variables, which keep their values after a loop.
 
     Args:
       graph: the graph of the variables.
-      start: an operation that runs before each loop. It will wait until the other cores have the first core's values.
+      start: an operation that runs before each loop. Copies of the first core's values to the other cores precede it.
     """
 
     def __init__(self, graph: tf.Graph, start: tf.Operation):
@@ -246,7 +246,7 @@ class _VariablesOfCores:
 
     @contextlib.contextmanager
     def of(self, core: int) -> Iterator[None]:
-        """While it is open, the graph's collections are those of the core, and new variables belong to the core."""
+        """Context manager in which the graph's collections, and new variables, are those of one core."""
         if core == 0:
             yield
             self._first = self._graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES)
@@ -254,7 +254,7 @@ class _VariablesOfCores:
         kept = self._collections()
         own = {v: _local_variable_like(v) for v in self._before.get(ops.GraphKeys.GLOBAL_VARIABLES, [])}
         self._graph._collections = {
-            # Without the variable store and scope of tf.get_variable, whose keys are tuples: they start empty.
+            # The variable store and scope of tf.get_variable, whose keys are tuples, are left out: they start empty.
             key: [own.get(value, value) if isinstance(value, tf.Variable) else value for value in values]
             for key, values in self._before.items()
             if isinstance(key, str)

@@ -41,7 +41,7 @@ class EmulatedTPUEstimator(tf.compat.v1.estimator.tpu.TPUEstimator):
         session_config = tf.compat.v1.ConfigProto()
         session_config.CopyFrom(config.session_config)
         session_config.device_count['CPU'] = topology.devices
-        # Optimizing a graph with a copy for each core would take minutes, and save seconds.
+        # Optimizing a graph that has a copy for each core would take minutes, and save seconds.
         session_config.graph_options.rewrite_options.disable_meta_optimizer = True
         tpu_config = config.tpu_config._replace(tpu_job_name=TPU_JOB)
         super().__init__(config=config.replace(session_config=session_config, tpu_config=tpu_config), **arguments)

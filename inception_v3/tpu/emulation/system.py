@@ -15,7 +15,7 @@ TPU_JOB = 'tpu_worker'
 
 @contextlib.contextmanager
 def fixed_topology(topology: Topology) -> Iterator[None]:
-    """While it is open, TPUEstimator finds a TPU of this topology at any address, without a connection.
+    """Context manager in which TPUEstimator finds a TPU of this topology at any address, without a connection.
 
     The topology is all that TPUEstimator needs to build a TPU's graph.
     """
