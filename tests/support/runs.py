@@ -59,6 +59,11 @@ def evaluations(config: Config) -> List[Evaluation]:
     return read_evaluations(str(config.model_dir))
 
 
+def evaluated_steps(config: Config) -> List[int]:
+    """The steps of the recorded evaluations, in the order of the evaluations."""
+    return [evaluation.step for evaluation in evaluations(config)]
+
+
 def forget(config: Config, *gone: int) -> None:
     """Removes the checkpoints of some steps, as if the run had been killed before it wrote them."""
     kept = sorted(set(all_steps(config)) - set(gone))

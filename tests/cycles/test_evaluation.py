@@ -1,0 +1,143 @@
+"""Tests of evaluations: weights, changed settings, other data, and following another run's checkpoints."""
+
+import dataclasses
+import glob
+import os
+import shutil
+import threading
+import time
+from typing import Any, Dict, Iterator
+
+import pytest
+import tensorflow as tf
+
+from data import dataset_info
+from inception_v3.config import Config
+from inception_v3.model_dir.checkpoints import CheckpointError
+from inception_v3.reporting.failures import TrainingError
+from tests.support.runs import evaluated_steps, evaluations, execute, forget
+
+
+def test_evaluation__uses_raw_weights_without_moving_average(copied: Config) -> None:
+    raw = dataclasses.replace(copied, mode='eval', moving_average=False)
+    execute(raw)
+    averaged, raw_result = evaluations(raw)[-2:]
+    assert raw_result.weights == 'raw'
+    assert raw_result.cross_entropy != averaged.cross_entropy
+
+
+def test_evaluation__repeats_with_other_weights(copied: Config, tmp_path: Any) -> None:
+    summary = execute(dataclasses.replace(copied, moving_average=False, export_dir=str(tmp_path / 'export')))
+    assert 'raw weights of step 5' in summary
+    assert [(e.step, e.weights) for e in evaluations(copied)][-2:] == [(5, 'average'), (5, 'raw')]
+
+
+def test_evaluation__repeats_with_other_settings(copied: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    changed = dataclasses.replace(copied, preprocessing='vgg')
+    execute(changed)
+    execute(changed)
+    assert evaluated_steps(copied) == [2, 4, 5, 5]
+    assert evaluations(copied)[-1].changed == ('preprocessing: inception -> vgg',)
+    assert 'settings that differ from those of the training: preprocessing: inception -> vgg' in caplog.text
+    # A command with the original settings reports the original result, and evaluates nothing.
+    summary = execute(copied)
+    assert evaluated_steps(copied) == [2, 4, 5, 5]
+    assert f'{evaluations(copied)[2].top_5:.2%}' in summary
+    execute(dataclasses.replace(copied, display_tensors=True))
+    assert evaluated_steps(copied) == [2, 4, 5, 5, 5]
+
+
+def test_evaluation__repeats_with_other_data_in_the_same_folder(copied: Config, tmp_path: Any) -> None:
+    info = dataset_info.read(copied.data_dir)
+    assert info is not None
+    assert {(e.data_set, e.fingerprint) for e in evaluations(copied)} == {('digits', info.fingerprint)}
+    shutil.copytree(copied.data_dir, tmp_path / 'data')
+    moved = dataclasses.replace(copied, data_dir=str(tmp_path / 'data'))
+    assert f'digits, {info.fingerprint[:12]}' in execute(moved)
+    execute(moved)
+    assert evaluated_steps(copied) == [2, 4, 5, 5]
+    dataclasses.replace(info, fingerprint='f' * 64).write(moved.data_dir)
+    assert 'digits, ffffffffffff\n' in execute(moved)
+    assert evaluated_steps(copied) == [2, 4, 5, 5, 5]
+    assert evaluations(copied)[-1].fingerprint == 'f' * 64
+
+
+def test_evaluation__does_not_record_a_diverged_result(copied: Config) -> None:
+    diverging = dataclasses.replace(
+        copied, optimizer='sgd', learning_rate=1e30, train_steps=1, model_dir=f'{copied.model_dir}-new'
+    )
+    with pytest.raises(
+        TrainingError,
+        match=r'(weights are not finite any more|cross-entropy of the validation images is nan) in step 0',
+    ):
+        execute(diverging)
+    assert evaluations(diverging) == []
+
+
+def test_evaluation__reads_a_data_set_of_unexpected_size_whole(copied: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    execute(dataclasses.replace(copied, mode='eval', num_eval_images=300))
+    assert evaluations(copied)[-1].images == copied.num_eval_images
+    assert any('300 images were expected' in record.message for record in caplog.records)
+
+
+def test_follow__evaluates_each_checkpoint_with_its_own_averages(copied: Config) -> None:
+    following = dataclasses.replace(copied, mode='eval', min_eval_interval=0, eval_timeout=120)
+    forget(following, 5)
+
+    def finish_training() -> None:
+        while len(evaluated_steps(following)) < 4:
+            time.sleep(0.2)
+        # Writes the last checkpoint.
+        execute(dataclasses.replace(following, mode='train'))
+
+    trainer = threading.Thread(target=finish_training)
+    trainer.start()
+    execute(following)
+    trainer.join()
+    # The first three evaluations are those of the original run.
+    assert evaluated_steps(following)[3:] == [4, 5]
+    earlier = evaluations(following)[1]
+    assert evaluations(following)[3].cross_entropy == pytest.approx(earlier.cross_entropy)
+
+
+def test_follow__obeys_min_eval_interval_and_eval_timeout(copied: Config, monkeypatch: Any) -> None:
+    forget(copied, 5)
+    start = time.monotonic()
+    summary = execute(dataclasses.replace(copied, mode='eval', min_eval_interval=0, eval_timeout=3))
+    # TensorFlow checks every second, and gives up when the next check would be after the timeout.
+    assert time.monotonic() - start > 2
+    assert evaluated_steps(copied)[3:] == [4]
+    assert 'step 4' in summary
+    passed_options: Dict[str, Any] = {}
+
+    def checkpoints_iterator(model_dir: str, **options: Any) -> Iterator[str]:
+        passed_options.update(options)
+        return iter([])
+
+    monkeypatch.setattr(tf.train, 'checkpoints_iterator', checkpoints_iterator)
+    with pytest.raises(CheckpointError, match=r'--eval_timeout=11: no new checkpoint in .* none was evaluated'):
+        execute(dataclasses.replace(copied, mode='eval', min_eval_interval=7, eval_timeout=11))
+    assert (passed_options['min_interval_secs'], passed_options['timeout']) == (7, 11)
+    assert passed_options['timeout_fn']()
+    # TensorFlow itself would keep waiting if the list of checkpoints became unreadable.
+    with open(os.path.join(str(copied.model_dir), 'checkpoint'), 'w'):
+        pass
+    with pytest.raises(CheckpointError, match='lists no checkpoint'):
+        passed_options['timeout_fn']()
+
+
+def test_follow__skips_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any) -> None:
+    def checkpoints_iterator(model_dir: str, **options: Any) -> Iterator[str]:
+        yield os.path.join(model_dir, 'model.ckpt-3')
+        # The trainer has removed one of the checkpoint's two files.
+        path = os.path.join(model_dir, 'model.ckpt-4')
+        for data in glob.glob(f'{path}.data*'):
+            os.remove(data)
+        yield path
+        yield os.path.join(model_dir, 'model.ckpt-5')
+
+    monkeypatch.setattr(tf.train, 'checkpoints_iterator', checkpoints_iterator)
+    execute(dataclasses.replace(copied, mode='eval'))
+    assert evaluated_steps(copied)[3:] == [5]

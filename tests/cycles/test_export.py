@@ -1,0 +1,52 @@
+"""Tests of the exported SavedModel of a run."""
+
+import dataclasses
+import glob
+import os
+from typing import Any, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.model_dir.checkpoints import CheckpointError
+from tests.support.records import validation_set
+from tests.support.runs import evaluations, execute
+from tests.support.saved_models import classify
+
+
+@pytest.mark.parametrize('transpose_enabled', [False, True])
+def test_saved_model__scores_as_the_evaluation_did(
+    finished: Tuple[Config, str], copied: Config, tmp_path: Any, transpose_enabled: bool
+) -> None:
+    config, _ = finished
+    if transpose_enabled:
+        export_dir = str(tmp_path / 'export')
+        config = dataclasses.replace(copied, mode='eval', transpose_enabled=True, export_dir=export_dir)
+        execute(config)
+    (saved_model,) = glob.glob(os.path.join(str(config.export_dir), '*'))
+    encoded, labels = zip(*validation_set(config))
+    outputs = classify(saved_model, list(encoded))
+    evaluation = evaluations(config)[-1]
+    assert (outputs['classes'] == labels).mean() == pytest.approx(evaluation.top_1)
+    np.testing.assert_allclose(outputs['probabilities'].sum(1), 1, rtol=1e-5)
+    names = [b'background', b'0', b'1', b'2', b'3', b'4', b'5', b'6', b'7', b'8', b'9']
+    assert outputs['class_names'].tolist() == [names[label] for label in outputs['classes']]
+    # The averages were exported, not the raw weights.
+    exported = tf.train.load_checkpoint(os.path.join(saved_model, 'variables', 'variables'))
+    trained = tf.train.load_checkpoint(os.path.join(str(config.model_dir), 'model.ckpt-5'))
+    kernel = 'Logits/weights'
+    average = f'{kernel}/ExponentialMovingAverage'
+    assert not exported.has_tensor(kernel)
+    np.testing.assert_array_equal(exported.get_tensor(average), trained.get_tensor(average))
+    assert (trained.get_tensor(kernel) != trained.get_tensor(average)).any()
+
+
+def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_path: Any) -> None:
+    raw = dataclasses.replace(
+        copied, mode='train', moving_average=False, train_steps=1, model_dir=str(tmp_path / 'raw')
+    )
+    execute(raw)
+    with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages'):
+        execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))

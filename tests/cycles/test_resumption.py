@@ -1,0 +1,122 @@
+"""Tests of runs that start with checkpoints in model_dir: resumed, finished, extended, incompatible and damaged."""
+
+import dataclasses
+import glob
+import json
+import os
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.model_dir.checkpoints import CheckpointError
+from tests.support.runs import all_steps, evaluated_steps, evaluations, execute, forget
+
+
+def test_cycles__leave_a_finished_run_unchanged(copied: Config) -> None:
+    before = {
+        path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))
+    }
+    summary = execute(copied)
+    after = {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))}
+    assert after == before
+    assert evaluated_steps(copied) == [2, 4, 5]
+    assert '359 images' in summary and 'images/s' not in summary
+
+
+def test_cycles__resume_at_the_last_checkpoint(copied: Config) -> None:
+    # As after a kill in the second cycle, before step 4: the second line of the results is cut short.
+    forget(copied, 4, 5)
+    path = os.path.join(str(copied.model_dir), 'results.jsonl')
+    with open(path) as file:
+        first, second, _ = file.readlines()
+    with open(path, 'w') as file:
+        file.write(first + second[:20])
+    saved = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-2'))
+    execute(copied)
+    assert evaluated_steps(copied) == [2, 4, 5]
+    assert all_steps(copied)[-1] == 5
+    # Training resumed with the saved weights and RMSProp accumulators. In a new run, the accumulators start at 1; here
+    # they decay by a factor of 0.9 per step.
+    resumed = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
+    assert np.abs(resumed.get_tensor('Logits/weights') - saved.get_tensor('Logits/weights')).max() < 0.1
+    mean_square = 'Layer/weights/RMSProp'
+    assert (resumed.get_tensor(mean_square) >= 0.9**3 * saved.get_tensor(mean_square) * (1 - 1e-5)).all()
+    assert resumed.get_tensor(mean_square).min() < 0.9**4
+
+
+def test_cycles__make_up_a_missed_evaluation_without_training(copied: Config) -> None:
+    path = os.path.join(str(copied.model_dir), 'results.jsonl')
+    with open(path) as file:
+        lines = file.readlines()
+    with open(path, 'w') as file:
+        file.writelines(lines[:-1])
+    execute(copied)
+    assert evaluated_steps(copied) == [2, 4, 5]
+    assert all_steps(copied)[-1] == 5
+    repeated, original = evaluations(copied)[-1], json.loads(lines[-1])
+    assert (repeated.top_1, repeated.cross_entropy) == pytest.approx((original['top_1'], original['cross_entropy']))
+
+
+def test_cycles__extend_a_finished_run_by_more_steps(copied: Config) -> None:
+    longer = dataclasses.replace(copied, train_steps=6)
+    execute(longer)
+    assert evaluated_steps(longer) == [2, 4, 5, 6]
+    with open(os.path.join(str(copied.model_dir), 'config.json')) as file:
+        assert Config.from_json(file.read()) == longer
+
+
+def modification_times(config: Config) -> Dict[str, int]:
+    return {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(config.model_dir), '*.*'))}
+
+
+@pytest.mark.parametrize(
+    ('changes', 'part'),
+    [
+        ({'num_classes': 12}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'num_classes': 12, 'train_steps': 5}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'num_classes': 12, 'train_steps': 5, 'mode': 'train'}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'num_classes': 12, 'mode': 'eval'}, r'Logits/biases has the shape \[11\], not \[12\]'),
+        ({'optimizer': 'momentum'}, 'Momentum is missing'),
+    ],
+)
+def test_cycles__refuse_a_checkpoint_of_another_network(copied: Config, tmp_path: Any, changes: Any, part: str) -> None:
+    before = modification_times(copied)
+    settings = {'train_steps': 9, 'export_dir': str(tmp_path / 'export'), **changes}
+    with pytest.raises(CheckpointError, match=part) as error:
+        execute(dataclasses.replace(copied, **settings))
+    assert 'model.ckpt-5' in str(error.value) and 'config.json' in str(error.value)
+    # The run's files are unchanged, config.json among them, and nothing was exported.
+    after = modification_times(copied)
+    assert {path: after[path] for path in before if 'events' not in path} == {
+        path: before[path] for path in before if 'events' not in path
+    }
+    assert os.listdir(str(tmp_path / 'export')) == []
+
+
+def empty_list(folder: str) -> None:
+    with open(os.path.join(folder, 'checkpoint'), 'w'):
+        pass
+
+
+def remove_data(folder: str) -> None:
+    os.remove(os.path.join(folder, 'model.ckpt-5.data-00000-of-00001'))
+
+
+def empty_index(folder: str) -> None:
+    os.truncate(os.path.join(folder, 'model.ckpt-5.index'), 0)
+
+
+def empty_data(folder: str) -> None:
+    os.truncate(os.path.join(folder, 'model.ckpt-5.data-00000-of-00001'), 0)
+
+
+@pytest.mark.parametrize('mode', ['train', 'train_and_eval', 'eval'])
+@pytest.mark.parametrize('damage', [empty_list, remove_data, empty_index, empty_data])
+def test_cycles__name_a_damaged_checkpoint(copied: Config, damage: Any, mode: str) -> None:
+    damage(str(copied.model_dir))
+    config = dataclasses.replace(copied, mode=mode, train_steps=9, min_eval_interval=0, eval_timeout=1)
+    with pytest.raises(CheckpointError, match=r'/checkpoint: lists |model\.ckpt-5: is damaged'):
+        execute(config)

@@ -1,0 +1,112 @@
+"""Tests of cycles of training and evaluation, and of the files and summaries that a run writes."""
+
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+from typing import Any, Dict, Tuple
+
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir import starts
+from inception_v3.model_dir.checkpoints import step_of
+from inception_v3.reporting.failures import TrainingError
+from tests.support.runs import all_steps, evaluated_steps, evaluations, execute
+
+IMAGES = 359
+
+
+def test_cycles__evaluate_after_each_and_end_at_train_steps(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    assert evaluated_steps(config) == [2, 4, 5]
+    latest = tf.train.latest_checkpoint(config.model_dir)
+    assert os.path.basename(latest) == 'model.ckpt-5'
+    assert step_of(latest) == 5
+
+
+def test_results__are_json_lines_with_the_documented_keys(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    with open(os.path.join(str(config.model_dir), 'results.jsonl')) as file:
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        assert line['checkpoint'] == f'model.ckpt-{line["step"]}'
+        assert line['weights'] == 'average'
+        assert line['images'] == IMAGES
+        assert 0 <= line['top_1'] <= line['top_5'] <= 1
+        # The accuracies are whole numbers of images, divided by 359.
+        for name in ('top_1', 'top_5'):
+            assert line[name] * IMAGES == pytest.approx(round(line[name] * IMAGES), abs=1e-3)
+        assert line['cross_entropy'] > 0
+
+
+def test_run__records_its_configuration_and_start(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    with open(os.path.join(str(config.model_dir), 'config.json')) as file:
+        assert Config.from_json(file.read()) == config
+    # One command is one start, although it has three cycles.
+    (start,) = starts.read(str(config.model_dir))
+    assert (start.step, start.checkpoint) == (0, '')
+    assert start.versions['tensorflow'] == tf.__version__
+
+
+def test_summary__names_results_and_paths(finished: Tuple[Config, str]) -> None:
+    config, summary = finished
+    last = evaluations(config)[-1]
+    lines = {line.split('  ')[0]: line for line in summary.splitlines()}
+    assert f'{last.top_1:.2%}' in lines['top-1']
+    assert f'{last.top_5:.2%}' in lines['top-5']
+    assert '359 images, average weights of step 5' in lines['evaluated']
+    assert 'images/s' in lines['training']
+    assert str(config.model_dir) in lines['results']
+    assert str(config.export_dir) in lines['SavedModel']
+
+
+def read_events(folder: str) -> Dict[str, Dict[int, float]]:
+    """Reads the values that the host call wrote, by tag and step."""
+    values: Dict[str, Dict[int, float]] = {}
+    for path in glob.glob(os.path.join(folder, 'events.*.v2')):
+        for event in tf.compat.v1.train.summary_iterator(path):
+            for value in event.summary.value:
+                number = float(tf.make_ndarray(value.tensor)) if value.HasField('tensor') else value.simple_value
+                values.setdefault(value.tag, {})[event.step] = number
+    return values
+
+
+def test_host_call__writes_loss_learning_rate_and_epoch(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    events = read_events(str(config.model_dir))
+    # Every second step (save_summary_steps); an event's step is the number of steps completed before it.
+    assert set(events['loss']) == set(events['learning_rate']) == set(events['epoch']) == {0, 2, 4}
+    assert events['learning_rate'][0] == pytest.approx(0.02 * 8 / 256)
+    assert events['epoch'][4] == pytest.approx(4 * 8 / 1438)
+    assert all(loss > 2 for loss in events['loss'].values())
+
+
+def test_cycles__write_the_graph_once_per_command(finished: Tuple[Config, str]) -> None:
+    config, _ = finished
+    folder = pathlib.Path(str(config.model_dir))
+    events = [e for path in folder.glob('events.*') for e in tf.compat.v1.train.summary_iterator(str(path))]
+    # One from the program, despite three cycles, and one from TensorFlow's own writer.
+    assert len([e for e in events if e.graph_def]) == 2
+    assert 'ApplyRMSProp' in (folder / 'graph.pbtxt').read_text()
+
+
+@pytest.mark.parametrize('flag', ['model_dir', 'export_dir'])
+def test_run__refuses_an_unwritable_folder_before_training(copied: Config, tmp_path: Any, flag: str) -> None:
+    (tmp_path / 'file').write_text('')
+    config = dataclasses.replace(copied, train_steps=9, **{flag: str(tmp_path / 'file' / 'folder')})
+    with pytest.raises(ConfigError, match=f'--{flag}={tmp_path}/file/folder: cannot be written to'):
+        execute(config)
+    assert all_steps(copied)[-1] == 5
+
+
+def test_divergence__stops_the_run_with_advice(copied: Config) -> None:
+    config = dataclasses.replace(copied, learning_rate=1e30, train_steps=50, train_steps_per_eval=50)
+    with pytest.raises(
+        TrainingError,
+        match=r'not a number any more in step \d+, at a learning rate of .* of step 5 is kept.*--learning_rate',
+    ):
+        execute(config)
