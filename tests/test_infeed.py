@@ -1,4 +1,4 @@
-"""Tests of the infeed: the device finishes images sent as bytes like the host does, except for rounding."""
+"""Tests of the infeed: images sent as bytes and finished on the device are those of the host, but for rounding."""
 
 import dataclasses
 from typing import Any, Dict, List
@@ -17,7 +17,7 @@ from tests.support.photos import Photo
 CAT = (
     skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3
 )  # 96 x 103: 29,664 bytes, a whole number of words
-# 17,325 bytes: the last word holds one byte.
+# 75 x 77: 17,325 bytes, so the last word holds only one.
 CHESS = np.indices([75, 77]).sum(axis=0)[:, :, np.newaxis] % 2 * [255.0, 200.6, 0.4]
 CHESS[:, 70:] = 99.5
 CONFIG = Config(use_tpu=False, transfer='uint8', height=96, width=103)
@@ -32,8 +32,8 @@ SETTINGS: List[Dict[str, Any]] = [
 ]
 
 
-def as_a_batch(features: infeed.Features, config: Config) -> infeed.Features:
-    """Puts the same features of an image twice into a batch, as the pipeline does."""
+def batch_of_two(features: infeed.Features, config: Config) -> infeed.Features:
+    """Batches the features of an image with themselves, in the layout of the pipeline."""
 
     def batch_of(tensor: tf.Tensor, is_image: bool) -> tf.Tensor:
         axis = -1 if is_image and config.transpose_enabled else 0
@@ -44,12 +44,12 @@ def as_a_batch(features: infeed.Features, config: Config) -> infeed.Features:
     return batch_of(features, True)
 
 
-def sent_and_finished(image: np.ndarray, config: Config, is_training: bool) -> List[np.ndarray]:
-    """Returns ten draws of an image: finished on the device, twice, and finished by the host."""
+def finished_images(image: np.ndarray, config: Config, is_training: bool) -> List[np.ndarray]:
+    """Returns ten random distortions of an image, each finished twice on the device and once by the host."""
     config = dataclasses.replace(config, height=image.shape[0], width=image.shape[1])
     floats = dataclasses.replace(config, transfer='float')
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        # Without a seed, all ten draws would flip, or none, one time in five hundred.
+        # Without a seed, one test run in 512 would flip all ten draws or none.
         tf.compat.v1.set_random_seed(1)
         resized = tf.constant(image, tf.float32)
         if is_training:
@@ -58,7 +58,7 @@ def sent_and_finished(image: np.ndarray, config: Config, is_training: bool) -> L
             by_host = infeed.for_training(resized, distortion, floats)
         else:
             sent, by_host = infeed.for_evaluation(resized, config), infeed.for_evaluation(resized, floats)
-        received = infeed.received(as_a_batch(sent, config), config.transpose_enabled, config)
+        received = infeed.received(batch_of_two(sent, config), config.transpose_enabled, config)
         assert received.dtype == tf.float32
         return [session.run([received[0], received[1], by_host]) for _ in range(10)]
 
@@ -70,9 +70,9 @@ def test_received__equals_the_finished_image_except_for_rounding(
     image: np.ndarray, settings: Dict[str, Any], is_training: bool
 ) -> None:
     config = dataclasses.replace(CONFIG, **settings)
-    triples = sent_and_finished(image, config, is_training)
-    # Half a level of 255: as it is with vgg, scaled to the range of 2 with inception. Saturation multiplies differences
-    # from the brightest channel by up to 1.5.
+    triples = finished_images(image, config, is_training)
+    # Half a grey level: 0.5 with vgg, scaled to [-1, 1] with inception. Saturation multiplies the differences from the
+    # brightest channel by up to 1.5.
     half = 0.5 if config.preprocessing == 'vgg' else 0.5 / 255 * 2
     half *= 3 if is_training and not config.use_fast_color_distort else 1
     for first, second, by_host in triples:
@@ -82,17 +82,17 @@ def test_received__equals_the_finished_image_except_for_rounding(
         assert len({by_host.tobytes() for _, _, by_host in triples}) > 1
 
 
-def test_received__applies_flip_and_colour_of_each_image() -> None:
+def test_received__applies_each_images_own_flip_and_colours() -> None:
     config = dataclasses.replace(CONFIG, height=75, width=77)
     pixels = np.stack([CHESS, CHESS, CHESS[:, ::-1] * 0.5]).astype(np.uint8)
     pixels[:, :, :10] = [10, 100, 200]
-    numbers = np.array([[0, 0, 0, 0], [1, 0.1, 0, 0], [1, 0, 0.1, -0.1]], np.float32)
-    features = {infeed.IMAGES: tf.constant(pixels), infeed.DISTORTION: tf.constant(numbers)}
+    distortions = np.array([[0, 0, 0, 0], [1, 0.1, 0, 0], [1, 0, 0.1, -0.1]], np.float32)
+    features = {infeed.IMAGES: tf.constant(pixels), infeed.DISTORTION: tf.constant(distortions)}
     with tf.compat.v1.Session() as session:
         received = session.run(infeed.received(features, False, config))
     offsets = [[0, 0, 0], [0.1, 0.1, 0.1], [-0.1402, -0.0344136 + 0.0714136, 0.1772]]
-    for image, original, number, offset in zip(received, pixels, numbers, offsets):
-        flipped = original[:, ::-1] if number[0] else original
+    for image, original, distortion, offset in zip(received, pixels, distortions, offsets):
+        flipped = original[:, ::-1] if distortion[0] else original
         np.testing.assert_allclose(image, (np.clip(flipped / 255 + offset, 0, 1) - 0.5) * 2, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Tests that a run killed at fifty instants resumes, and ends with the same bits as an undisturbed run."""
+"""Test that a run killed fifty times resumes, and ends with the same bits as an uninterrupted run."""
 
 import os
 import pathlib
@@ -17,8 +17,8 @@ from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.model_dir.evaluations import read_evaluations
 
 KILLS = 50
-# In seconds: the latest kill after a start, and the timeout for a process that is not killed.
-LONGEST, TOO_LONG = 8.0, 240.0
+# In seconds: the longest time from a start to its kill, and the timeout of a process that is not killed.
+LATEST_KILL, TIMEOUT = 8.0, 240.0
 STEPS, STEPS_PER_CYCLE = 200, 100
 
 
@@ -33,12 +33,12 @@ class Folder:
         self._arguments += [f'--train_steps={STEPS}', f'--train_steps_per_eval={STEPS_PER_CYCLE}']
         self._arguments += ['--save_checkpoints_secs=1', '--train_batch_size=8']
 
-    def live(self, seconds: Optional[float] = None, until: Optional[str] = None) -> Optional[int]:
+    def run(self, seconds: Optional[float] = None, until: Optional[str] = None) -> Optional[int]:
         """Starts the program; returns its exit code, or None if it was killed.
 
         Args:
           seconds: the time until the kill; None for no kill.
-          until: a regular expression; the time begins when a new file in the run's folders matches.
+          until: a regular expression; `seconds` are counted from the moment when the name of a new file matches it.
         """
         newest, before = self.newest(), self._names()
         with open(str(self._log), 'w') as log:
@@ -46,22 +46,22 @@ class Folder:
                 [sys.executable, '-m', 'tests.support.one_layer_program', *self._arguments], stdout=log, stderr=log
             )
         start = time.monotonic()
-        while until and program.poll() is None and time.monotonic() < start + TOO_LONG:
+        while until and program.poll() is None and time.monotonic() < start + TIMEOUT:
             if any(re.match(until, name) for name in self._names() - before):
                 break
             time.sleep(0.001)
         try:
-            program.wait(TOO_LONG if seconds is None else seconds)
+            program.wait(TIMEOUT if seconds is None else seconds)
         except subprocess.TimeoutExpired:
             assert seconds is not None, 'the program hangs'
             program.send_signal(signal.SIGKILL)
             program.wait()
         finally:
             program.kill()
-        # The program must resume from the newest listed checkpoint, if it got as far as that.
-        begun = re.search(r'resuming from \S+/model\.ckpt-(\d+)', self.log())
-        if begun and newest >= 0:
-            assert int(begun.group(1)) == newest
+        # If the program resumed before the kill, it used the newest listed checkpoint.
+        resumed = re.search(r'resuming from \S+/model\.ckpt-(\d+)', self.log())
+        if resumed and newest >= 0:
+            assert int(resumed.group(1)) == newest
         return None if program.returncode == -signal.SIGKILL else program.returncode
 
     def _names(self) -> Set[str]:
@@ -88,7 +88,7 @@ class Folder:
         return {e.step: (e.top_1, e.top_5, e.cross_entropy) for e in read_evaluations(str(self.model_dir))}
 
     def left(self) -> List[str]:
-        """The names in the folders, without summaries and listed checkpoints."""
+        """The names of the files in the folders, except for summaries and listed checkpoints."""
         names = [*os.listdir(str(self.model_dir)), *os.listdir(str(self.export_dir))]
         kept = {f'model.ckpt-{e.rpartition("-")[2]}' for e in self._listed()}
         return sorted(n for n in names if not n.startswith('events.') and '.'.join(n.split('.')[:2]) not in kept)
@@ -99,8 +99,8 @@ class Folder:
 
 @pytest.mark.slow
 def test_fifty_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathlib.Path) -> None:
-    undisturbed = Folder(tmp_path / 'undisturbed', digits_dir)
-    assert undisturbed.live() == 0, undisturbed.log()
+    uninterrupted = Folder(tmp_path / 'uninterrupted', digits_dir)
+    assert uninterrupted.run() == 0, uninterrupted.log()
     draw = random.Random(1)
     killed: List[str] = []
     ended = 0
@@ -109,24 +109,24 @@ def test_fifty_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathli
         instant = draw.choice(['any', 'any', 'any', 'saving', 'saving', 'exporting'])
         before = folder.newest()
         if len(killed) >= KILLS:
-            code = folder.live()
+            code = folder.run()
         elif instant == 'any':
-            code = folder.live(draw.uniform(0, LONGEST))
+            code = folder.run(draw.uniform(0, LATEST_KILL))
         else:
             until = {'saving': r'model\.ckpt-', 'exporting': r'\.unfinished-'}[instant]
-            code = folder.live(draw.uniform(0, 0.2), until)
+            code = folder.run(draw.uniform(0, 0.2), until)
         assert folder.newest() >= before
         if code is None:
             killed.append(instant)
             continue
         assert code == 0, folder.log()
-        assert folder.values() == undisturbed.values()
-        assert folder.evaluations() == undisturbed.evaluations()
+        assert folder.values() == uninterrupted.values()
+        assert folder.evaluations() == uninterrupted.evaluations()
         names = folder.left()
         (export,) = [name for name in names if name.isdigit()][-1:]
         assert tf.io.gfile.exists(str(folder.export_dir / export / 'saved_model.pb'))
         assert [name for name in names if not name.isdigit()] == [
-            name for name in undisturbed.left() if not name.isdigit()
+            name for name in uninterrupted.left() if not name.isdigit()
         ]
         ended += 1
         folder = Folder(tmp_path / str(ended), digits_dir)

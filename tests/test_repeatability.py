@@ -22,14 +22,14 @@ Values = Dict[str, np.ndarray]
 
 
 def train(config: Config, *stops: int) -> Values:
-    """Trains until each of several steps in turn, each time as a new command; returns the last checkpoint."""
+    """Trains to each of several steps with a new command; returns the variables of the last checkpoint."""
     for stop in stops:
         Run(dataclasses.replace(config, train_steps=stop), Screen(io.StringIO())).execute()
     reader = tf.train.load_checkpoint(config.model_dir)
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
 
-def different(one: Values, other: Values) -> List[str]:
+def differing(one: Values, other: Values) -> List[str]:
     """Returns the names of variables that differ in any bit."""
     assert one.keys() == other.keys()
     return sorted(name for name in one if one[name].tobytes() != other[name].tobytes())
@@ -37,7 +37,7 @@ def different(one: Values, other: Values) -> List[str]:
 
 @pytest.fixture
 def photo_config(photo_dir: str, tmp_path: Any) -> Config:
-    """Returns a run on five photographs in two files, with batches of three: an epoch ends within a batch."""
+    """A run on five photographs in two files, with batches of three, so that epochs end within batches."""
     return make_small_config(
         photo_dir,
         num_train_images=5,
@@ -52,14 +52,14 @@ def photo_config(photo_dir: str, tmp_path: Any) -> Config:
     )
 
 
-def in_another(config: Config, **changes: Any) -> Config:
-    """Returns the same run, or one with changes, in another folder."""
+def in_another_folder(config: Config, **changes: Any) -> Config:
+    """Returns the configuration in another folder, with changes if there are any."""
     return dataclasses.replace(config, **{'model_dir': f'{config.model_dir}-other', **changes})
 
 
 @pytest.mark.slow
 def test_seed__repeats_and_resumes_inception_v3_bit_for_bit(photo_config: Config) -> None:
-    assert not different(train(photo_config, 4), train(in_another(photo_config), 1, 4))
+    assert not differing(train(photo_config, 4), train(in_another_folder(photo_config), 1, 4))
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_seed__repeats_and_resumes_inception_v3_bit_for_bit(photo_config: Config
 def test_seed__repeats_and_resumes_bit_for_bit(changes: Dict[str, Any], photo_config: Config, one_layer: None) -> None:
     config = dataclasses.replace(photo_config, **changes)
     once = train(config, 7)
-    assert not different(once, train(in_another(config, num_parallel_calls=1, num_files_infeed=1), 2, 3, 7))
+    assert not differing(once, train(in_another_folder(config, num_parallel_calls=1, num_files_infeed=1), 2, 3, 7))
 
 
 def test_seed__resumes_across_cycles_of_training_and_evaluation(photo_config: Config, one_layer: None) -> None:
     once = train(photo_config, 6)
-    cycles = in_another(photo_config, mode='train_and_eval', train_steps_per_eval=2)
-    assert not different(once, train(cycles, 3, 6))
+    cycles = in_another_folder(photo_config, mode='train_and_eval', train_steps_per_eval=2)
+    assert not differing(once, train(cycles, 3, 6))
 
 
 def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Config, one_layer: None) -> None:
@@ -100,19 +100,19 @@ def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Conf
 
 def test_seed__differs_between_seeds_and_without_one(photo_config: Config, one_layer: None) -> None:
     once = train(photo_config, 1)
-    without = train(in_another(photo_config, seed=None), 1)
-    again = train(in_another(photo_config, seed=None, model_dir=f'{photo_config.model_dir}-again'), 1)
-    other = train(in_another(photo_config, seed=8, model_dir=f'{photo_config.model_dir}-8'), 1)
+    without = train(in_another_folder(photo_config, seed=None), 1)
+    again = train(in_another_folder(photo_config, seed=None, model_dir=f'{photo_config.model_dir}-again'), 1)
+    other = train(in_another_folder(photo_config, seed=8, model_dir=f'{photo_config.model_dir}-8'), 1)
     for one, another in itertools.combinations([once, without, again, other], 2):
-        assert {'Layer/weights', 'Logits/weights'} <= {*different(one, another)}
+        assert {'Layer/weights', 'Logits/weights'} <= {*differing(one, another)}
 
 
 def batches(config: Config, count: int, batch_size: int = 3) -> Tuple[np.ndarray, np.ndarray]:
-    """Returns the images and the labels of batches of the training pipeline, joined."""
+    """Returns the concatenated images and labels of the first batches of the training pipeline."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': batch_size})
-        following = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
-        images, labels = zip(*[session.run(following) for _ in range(count)])
+        batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        images, labels = zip(*[session.run(batch) for _ in range(count)])
     return np.concatenate(images), np.concatenate(labels)
 
 
@@ -135,7 +135,7 @@ def test_batches__do_not_depend_on_parallelism(changes: Dict[str, Any], digits_d
     np.testing.assert_array_equal(images, other_images)
 
 
-def test_batches__do_not_depend_on_their_size(digits_dir: str) -> None:
+def test_images__do_not_depend_on_the_batch_size(digits_dir: str) -> None:
     config = make_small_config(digits_dir, seed=3)
     for one, other in zip(batches(config, 6, 50), batches(config, 100, 3)):
         np.testing.assert_array_equal(one, other)
@@ -146,8 +146,8 @@ def test_epochs__have_each_image_once_with_new_order_and_distortions(photo_confi
     epochs = labels.reshape([20, 5])
     assert (np.sort(epochs) == [1, 2, 3, 4, 5]).all()
     assert len({tuple(epoch) for epoch in epochs}) > 10
-    of_the_first = images[labels == 1]
-    assert len({image.tobytes() for image in of_the_first}) == 20
+    distorted = images[labels == 1]
+    assert len({image.tobytes() for image in distorted}) == 20
 
 
 @pytest.mark.parametrize('cores', [2, 4, 8])

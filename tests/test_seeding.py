@@ -16,8 +16,8 @@ from tests.support.graphs import evaluate
 KEEP = 0.8
 
 
-def initial(seed: Any, before: int = 0) -> Dict[str, np.ndarray]:
-    """Returns the initial values of three variables that are built after a number of other operations."""
+def initial_values(seed: Any, before: int = 0) -> Dict[str, np.ndarray]:
+    """Returns the initial values of three variables, created after `before` other random operations."""
     with tf.Graph().as_default():
         for _ in range(before):
             tf.random.normal([])
@@ -30,18 +30,18 @@ def initial(seed: Any, before: int = 0) -> Dict[str, np.ndarray]:
 
 
 def test_variable_getter__depends_on_seed_and_name_alone() -> None:
-    once, again = initial(1), initial(1, before=5)
+    once, again = initial_values(1), initial_values(1, before=5)
     for name, value in once.items():
         np.testing.assert_array_equal(value, again[name])
     assert (once['a'] != once['b']).all()
-    assert (once['a'] != initial(2)['a']).all()
-    assert (initial(None)['a'] != initial(None)['a']).all()
-    # He et al.: a variance of 2 / (3 * 3 * 8); TensorFlow corrects for the truncation.
+    assert (once['a'] != initial_values(2)['a']).all()
+    assert (initial_values(None)['a'] != initial_values(None)['a']).all()
+    # He et al.: the variance is 2 / fan-in = 2 / (3 * 3 * 8). TensorFlow corrects it for the truncation.
     assert once['a'].std() == pytest.approx(np.sqrt(2 / 72), rel=0.05)
 
 
 def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'Logits') -> np.ndarray:
-    """Applies dropout to ones; returns the results of the cores, joined."""
+    """Applies dropout to ones on emulated cores; returns the concatenated results."""
     with tf.Graph().as_default():
         config = Config(seed=seed, num_shards=cores, tpu=f'emulated:{cores}')
         emulated = EmulatedCores(topology.emulated(str(config.tpu)))
@@ -70,11 +70,11 @@ def test_dropout__depends_on_the_position_in_the_global_batch() -> None:
 def test_dropout__depends_on_seed_step_and_scope() -> None:
     whole = masks(1, 8)
     for other in (masks(1, 8, step=4), masks(1, 8, seed=2), masks(1, 8, scope='Other')):
-        # Two random masks agree in 0.8 * 0.8 + 0.2 * 0.2 = 0.68 of the elements; the standard deviation is 0.0074.
+        # Independent masks agree in 0.8 * 0.8 + 0.2 * 0.2 = 0.68 of the elements, with a standard deviation of 0.0074.
         assert (other == whole).mean() == pytest.approx(0.68, abs=0.03)
 
 
-def test_dropout__keeps_its_fraction_and_the_mean() -> None:
+def test_dropout__keeps_the_requested_fraction_and_the_mean() -> None:
     whole = masks(1, 64)
     np.testing.assert_allclose(np.unique(whole), [0, 1 / KEEP])
     # The standard deviation of the fraction is 0.0022.

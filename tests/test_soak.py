@@ -10,12 +10,13 @@ from typing import Dict, List, NamedTuple
 import pytest
 
 STEPS, STEPS_PER_CYCLE = 2000, 50
-# The number of cycles in which TensorFlow reaches its full size.
-FIRST = 10
-# The allowed difference in files and threads. The minimum over a cycle's samples falls between two sessions, when few
-# are open. A leak of one per cycle would add twenty.
+# The number of cycles until TensorFlow's memory is fully allocated. As many cycles after them are compared with the
+# last ones.
+WARMUP_CYCLES = 10
+# The allowed growth of the numbers of files and threads. Each cycle counts with its minimum, which occurs between two
+# sessions. A leak of one per cycle would add twenty.
 TOLERANCE = 3
-MB = 1 << 20
+MIB = 1 << 20
 
 
 class Sample(NamedTuple):
@@ -67,10 +68,10 @@ def test_memory_files_and_threads__do_not_grow_over_2000_steps(digits_dir: str, 
     ]
     assert len(cycle_by_cycle) == STEPS // STEPS_PER_CYCLE
     for number, each in enumerate(cycle_by_cycle):
-        print(f'cycle {number}: {each.memory / MB:.0f} MB, {each.files} files, {each.threads} threads')
-    before, after = cycle_by_cycle[FIRST : 2 * FIRST], cycle_by_cycle[-FIRST:]
+        print(f'cycle {number}: {each.memory / MIB:.0f} MiB, {each.files} files, {each.threads} threads')
+    before, after = cycle_by_cycle[WARMUP_CYCLES : 2 * WARMUP_CYCLES], cycle_by_cycle[-WARMUP_CYCLES:]
     assert max(each.files for each in after) <= max(each.files for each in before) + TOLERANCE
     assert max(each.threads for each in after) <= max(each.threads for each in before) + TOLERANCE
-    # The memory grows in steps of several megabytes. The test finds a leak of 3 MB per cycle.
+    # Memory grows in steps of several MiB: the test detects only leaks of at least 3 MiB per cycle.
     growth = max(each.memory for each in after) - max(each.memory for each in before)
-    assert growth < 3 * MB * (len(cycle_by_cycle) - 2 * FIRST), f'{growth / MB:.1f} MB'
+    assert growth < 3 * MIB * (len(cycle_by_cycle) - 2 * WARMUP_CYCLES), f'{growth / MIB:.1f} MiB'

@@ -1,4 +1,4 @@
-"""TensorBoard itself, on a run that was killed and went on: what its HTTP API gives is what the run was."""
+"""Tests of TensorBoard's HTTP API on a run that was killed and resumed: it shows the values of the run."""
 
 import contextlib
 import dataclasses
@@ -30,17 +30,17 @@ from tests.support.graphs import evaluate
 from tests.support.photos import Photo
 from tests.support.runs import ONE_LAYER, forget, make_small_config
 
-# Seconds for TensorBoard to start and to read a run; it takes six here.
-_WITHIN = 60
+# Timeout in seconds for TensorBoard to start and to read a run; it takes about six.
+_TIMEOUT = 60
 
 
 class Watched(NamedTuple):
-    """A run that TensorBoard watches: it was killed, had lost its last checkpoint, and went on otherwise.
+    """A run in TensorBoard. The run lost its last checkpoint in a kill, and resumed with other settings.
 
     Attributes:
-      address: of TensorBoard.
-      before: what was killed.
-      after: what went on.
+      address: the address of TensorBoard.
+      before: the configuration before the kill.
+      after: the configuration of the resumed run.
     """
 
     address: str
@@ -57,7 +57,7 @@ def watched(photo_dir: str, tmp_path_factory: Any) -> Iterator[Watched]:
         num_train_images=5,
         num_eval_images=5,
         num_classes=6,
-        # Not a divisor of the five images: the last batch is padded, which no number may count.
+        # Not a divisor of the five images: the last batch is padded, and no metric may count the padding.
         eval_batch_size=4,
         learning_rate=0.02,
         learning_rate_decay_epochs=1,
@@ -76,20 +76,20 @@ def watched(photo_dir: str, tmp_path_factory: Any) -> Iterator[Watched]:
                 if config is after:
                     forget(before, 4)
                 Run(config, Screen(io.StringIO())).execute()
-                # A new process has no open files.
+                # A new process would open new event files.
                 tf.compat.v1.summary.FileWriterCache.clear()
         yield Watched(address(), before, after)
 
 
 @contextlib.contextmanager
 def tensorboard(logdir: str, log: str) -> Iterator[Callable[[], str]]:
-    """Runs TensorBoard, and gives what waits for its address."""
+    """Runs TensorBoard; yields a function that waits for its address and returns it."""
     command = [sys.executable, '-m', 'tensorboard.main', '--logdir', logdir]
     options = ['--host', '127.0.0.1', '--port', '0', '--reload_interval', '1']
 
     def address() -> str:
-        last_moment = time.monotonic() + _WITHIN
-        while time.monotonic() < last_moment and process.poll() is None:
+        deadline = time.monotonic() + _TIMEOUT
+        while time.monotonic() < deadline and process.poll() is None:
             with open(log) as file:
                 found = re.search(r'TensorBoard 1\.15\.\d+ at (http://127\.0\.0\.1:\d+)', file.read())
             if found:
@@ -108,11 +108,11 @@ def tensorboard(logdir: str, log: str) -> Iterator[Callable[[], str]]:
 
 
 def get(address: str, path: str, **query: Any) -> bytes:
-    """What TensorBoard answers, asked as its pages ask."""
+    """Sends a request as TensorBoard's pages do, and returns the body of the response."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     path = f'{path}?{urllib.parse.urlencode(query)}' if query else path
-    with opener.open(f'{address}/{path}', timeout=_WITHIN) as answer:
-        return answer.read()
+    with opener.open(f'{address}/{path}', timeout=_TIMEOUT) as response:
+        return response.read()
 
 
 def curve(address: str, run: str, tag: str) -> List[Tuple[int, float]]:
@@ -130,9 +130,9 @@ def test_tensorboard__shows_the_evaluations_of_results_jsonl(watched: Watched) -
     assert recorded[1].cross_entropy != recorded[2].cross_entropy
     for tag in ('top_1', 'top_5', 'cross_entropy'):
         expected = [(e.step, pytest.approx(getattr(e, tag), rel=1e-6)) for e in (recorded[0], recorded[2])]
-        last_moment = time.monotonic() + _WITHIN
-        # It may not have read the last of it yet.
-        while time.monotonic() < last_moment and curve(watched.address, 'eval', tag) != expected:
+        deadline = time.monotonic() + _TIMEOUT
+        # TensorBoard may not have read the last values yet.
+        while time.monotonic() < deadline and curve(watched.address, 'eval', tag) != expected:
             time.sleep(0.2)
         assert curve(watched.address, 'eval', tag) == expected
     assert tags_of(watched.address, 'scalars')['eval'].keys() == {'top_1', 'top_5', 'cross_entropy'}
@@ -142,12 +142,12 @@ def test_tensorboard__shows_every_training_step_once(watched: Watched) -> None:
     address = watched.address
     tags = tags_of(address, 'scalars')['.']
     assert tags.keys() == {'loss', 'learning_rate', 'epoch', 'images_per_second'}
-    # Steps 2 and 3 were done twice, with another learning rate the second time.
+    # Steps 2 and 3 were repeated after the kill, with another learning rate: the later values count.
     rates = [learning_rate(step, watched.before if step < 2 else watched.after) for step in range(4)]
     assert len(set(rates)) == 4
     assert curve(address, '.', 'learning_rate') == [(step, pytest.approx(rate)) for step, rate in enumerate(rates)]
     assert curve(address, '.', 'epoch') == [(step, pytest.approx(step * 8 / 5)) for step in range(4)]
-    # The first step of each session builds the graph's kernels.
+    # The first step of each session has no speed: it also starts the graph.
     assert [step for step, speed in curve(address, '.', 'images_per_second') if speed > 0] == [1, 3]
     losses = dict(curve(address, '.', 'loss'))
     assert losses.keys() == {0, 1, 2, 3}
@@ -162,15 +162,15 @@ def test_tensorboard__shows_the_training_graph(watched: Watched) -> None:
 
 
 def first_batch(config: Config, is_training: bool) -> Tuple[np.ndarray, np.ndarray]:
-    """What the pipeline begins with: images and labels."""
+    """Returns the first batch of the pipeline: images and labels."""
     with tf.Graph().as_default():
         tf.compat.v1.train.create_global_step()
         iterator = tf.compat.v1.data.make_initializable_iterator(InputPipeline(is_training, config)({'batch_size': 4}))
-        following = iterator.get_next()
+        batch = iterator.get_next()
         with tf.compat.v1.Session() as session:
             session.run(tf.compat.v1.global_variables_initializer())
             session.run(iterator.initializer)
-            return session.run(following)
+            return session.run(batch)
 
 
 def pixels(address: str, run: str, tag: str) -> np.ndarray:
@@ -184,17 +184,17 @@ def pixels(address: str, run: str, tag: str) -> np.ndarray:
 
 def test_tensorboard__shows_the_images_of_the_pipeline(watched: Watched, photos: List[Photo]) -> None:
     address, tags = watched.address, tags_of(watched.address, 'images')
-    for run, kind, after in (('.', 'train_images', 'distorted'), ('eval', 'eval_images', 'cropped')):
+    for run, kind, stage in (('.', 'train_images', 'distorted'), ('eval', 'eval_images', 'cropped')):
         images, labels = first_batch(watched.before, is_training=run == '.')
         names = [f'{kind}/{n:02d} label {label} ({label})' for n, label in ((1, labels[0]), (2, labels[1]))]
-        assert sorted(tags[run]) == [f'{name}, {what}' for name in names for what in ('before', after)]
+        assert sorted(tags[run]) == [f'{name}, {what}' for name in names for what in ('before', stage)]
         for name, image in zip(names, images):
-            seen = pixels(address, run, f'{name}, {after}')
-            np.testing.assert_array_equal(seen, np.floor((image + 1) * 127.5 + 0.5))
+            shown = pixels(address, run, f'{name}, {stage}')
+            np.testing.assert_array_equal(shown, np.floor((image + 1) * 127.5 + 0.5))
     whole = pixels(address, 'eval', 'eval_images/01 label 1 (1), before')
     is_outline = (whole == OUTLINE_COLOR).all(axis=2)
     decoded = evaluate(tf.image.decode_jpeg(photos[0].encoded))
     np.testing.assert_array_equal(whole[~is_outline], decoded[~is_outline])
-    # 87.5 % of 300 x 451 pixels, in the middle.
+    # The central crop: 87.5 % of 300 x 451 pixels.
     rows, columns = np.nonzero(is_outline)
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (18, 281, 28, 422)

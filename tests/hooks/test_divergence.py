@@ -1,4 +1,4 @@
-"""Tests of training that diverges because of its learning rate: it stops, and the kept checkpoints are usable."""
+"""Tests of divergence: training stops, and the kept checkpoints are usable."""
 
 import dataclasses
 import io
@@ -35,36 +35,36 @@ def steps_listed(config: Config) -> List[int]:
 def saving_every_step(monkeypatch: Any) -> None:
     """Saves a checkpoint after every session call, as if each took `save_checkpoints_secs`."""
 
-    class EveryRun(saving.CheckpointHook):
+    class EveryCallHook(saving.CheckpointHook):
         def __init__(self, *arguments: Any, **options: Any):
             super().__init__(*arguments, **options)
             self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
 
-    monkeypatch.setattr(training, 'CheckpointHook', EveryRun)
+    monkeypatch.setattr(training, 'CheckpointHook', EveryCallHook)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('changes', [{}, EMULATED])
 @pytest.mark.parametrize(
-    ('rate', 'shown'),
+    ('rate', 'problem'),
     [(1e30, 'The (loss is not a number|weights are not finite) any more'), (1e5, 'The loss has exploded to')],
 )
 def test_divergence__stops_training_and_keeps_a_good_checkpoint(
-    changes: Any, rate: float, shown: str, digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
+    changes: Any, rate: float, problem: str, digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
     config = make_config(digits_dir, tmp_path, **changes)
     Run(dataclasses.replace(config, train_steps=2), Screen(io.StringIO())).execute()
     diverging = dataclasses.replace(config, learning_rate=rate)
     with pytest.raises(
-        TrainingError, match=rf'{shown}.* in step \d+, at a learning rate of .*--learning_rate'
+        TrainingError, match=rf'{problem}.* in step \d+, at a learning rate of .*--learning_rate'
     ) as error:
         Run(diverging, Screen(io.StringIO())).execute()
     newest = steps_listed(config)[-1]
     assert f'The checkpoint of step {newest} is kept' in str(error.value)
     assert newest >= 2
-    # It is not only finite: the loss of the weights in it is one from which training goes on.
-    again = dataclasses.replace(config, learning_rate=1e-3, train_steps=newest + 2)
-    Run(again, Screen(io.StringIO())).execute()
+    # Training can resume from it at a lower rate: its weights are not only finite, but also give a normal loss.
+    resumed = dataclasses.replace(config, learning_rate=1e-3, train_steps=newest + 2)
+    Run(resumed, Screen(io.StringIO())).execute()
     assert steps_listed(config)[-1] == newest + 2
 
 
@@ -87,7 +87,8 @@ def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
 def test_checkpoint_hook__never_lists_weights_that_are_not_finite(
     digits_dir: str, tmp_path: Any, one_layer: None
 ) -> None:
-    # The loss of the only step is that of the first weights. The rate is four times that per 256 images: infinite.
+    # The loss of the only step is computed with the initial weights. A batch of 1024 multiplies the rate by 4: it
+    # overflows float32.
     config = make_config(digits_dir, tmp_path, learning_rate=1e38, train_batch_size=1024, train_steps=1)
     with pytest.raises(TrainingError, match=r'The weights are not finite any more in step 0'):
         Run(config, Screen(io.StringIO())).execute()

@@ -1,4 +1,4 @@
-"""Tests of the images for TensorBoard: they show the network's input, for every kind of transfer."""
+"""Tests of the images for TensorBoard: they show the network's input, however it is transferred."""
 
 import dataclasses
 import io
@@ -33,8 +33,8 @@ def config(photo_dir: str) -> Config:
     )
 
 
-def drawn(config: Config, is_training: bool, step: int = 0) -> Dict[str, np.ndarray]:
-    """Returns the pixels by tag, in order."""
+def drawn_images(config: Config, is_training: bool, step: int = 0) -> Dict[str, np.ndarray]:
+    """Returns the pixels of the drawn images by tag, in order."""
     summary = image_summaries.draw(config, is_training, NAMES, step)
     pixels = evaluate(*[tf.image.decode_png(value.image.encoded_image_string) for value in summary.value])
     for value, image in zip(summary.value, pixels):
@@ -42,8 +42,8 @@ def drawn(config: Config, is_training: bool, step: int = 0) -> Dict[str, np.ndar
     return {value.tag: image for value, image in zip(summary.value, pixels)}
 
 
-def fed(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, np.ndarray]:
-    """Returns the images that the network sees in a step, and their labels."""
+def network_input(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, np.ndarray]:
+    """Returns the network's input in a step: images and labels."""
     options = tf.compat.v1.ConfigProto()
     options.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default(), tf.compat.v1.Session(config=options) as session:
@@ -57,7 +57,7 @@ def fed(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, n
         return session.run([images, labels])
 
 
-AS_WORDS = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shards': 1}
+PACKED_BYTES = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shards': 1}
 
 
 # The run in test_tensorboard.py has the default settings.
@@ -67,8 +67,8 @@ AS_WORDS = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shar
         ({'transfer': 'uint8', 'transpose_enabled': True}, True),
         ({'preprocessing': 'vgg'}, False),
         pytest.param({'preprocessing': 'vgg'}, True, marks=pytest.mark.slow),
-        pytest.param({**AS_WORDS, 'preprocessing': 'vgg'}, True, marks=pytest.mark.slow),
-        pytest.param(AS_WORDS, False, marks=pytest.mark.slow),
+        pytest.param({**PACKED_BYTES, 'preprocessing': 'vgg'}, True, marks=pytest.mark.slow),
+        pytest.param(PACKED_BYTES, False, marks=pytest.mark.slow),
         pytest.param(
             {'use_fast_color_distort': False, 'fast_mode': False, 'use_annotated_bbox': True},
             True,
@@ -80,19 +80,19 @@ AS_WORDS = {'transfer': 'uint8', 'tpu': 'emulated:1', 'use_tpu': True, 'num_shar
 )
 def test_draw__shows_the_input_of_the_network(config: Config, changes: Dict[str, Any], is_training: bool) -> None:
     config = dataclasses.replace(config, **changes)
-    images, labels = fed(config, is_training, step=7)
-    found = drawn(config, is_training, step=7)
+    images, labels = network_input(config, is_training, step=7)
+    found = drawn_images(config, is_training, step=7)
     names = [f'{n:02d} label {label} ({NAMES[label]})' for n, label in enumerate(labels, 1)]
-    kind, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
-    assert [*found] == [f'{kind}/{name}, {what}' for name in names for what in ('before', after)]
+    kind, stage = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
+    assert [*found] == [f'{kind}/{name}, {what}' for name in names for what in ('before', stage)]
     expected = images + VGG_MEANS if config.preprocessing == 'vgg' else (images + 1) * 127.5
     for name, image in zip(names, expected):
-        seen = found[f'{kind}/{name}, {after}'].astype(np.float64)
-        # Both are rounded; halves may be rounded up or down.
-        np.testing.assert_allclose(seen, image, rtol=0, atol=0.5 + 1e-3)
+        shown = found[f'{kind}/{name}, {stage}'].astype(np.float64)
+        # The drawn image is rounded, halves up or down.
+        np.testing.assert_allclose(shown, image, rtol=0, atol=0.5 + 1e-3)
 
 
-def outlined(whole: np.ndarray) -> Tuple[slice, slice]:
+def outlined_box(whole: np.ndarray) -> Tuple[slice, slice]:
     """Returns the rows and columns of the outlined box."""
     rows, columns = np.nonzero((whole == OUTLINE_COLOR).all(axis=2))
     return slice(rows.min(), rows.max() + 1), slice(columns.min(), columns.max() + 1)
@@ -100,17 +100,17 @@ def outlined(whole: np.ndarray) -> Tuple[slice, slice]:
 
 def test_draw__outlines_the_crop_of_training(config: Config, photos: List[Photo]) -> None:
     config = dataclasses.replace(config, cb_distortion_range=0.0, cr_distortion_range=0.0)
-    found = drawn(config, True)
+    found = drawn_images(config, True)
     boxes = []
     for tag in [tag for tag in found if tag.endswith('before')]:
         decoded = evaluate(tf.image.decode_jpeg(photos[NAMES.index(tag[-len('a), before')]) - 1].encoded))
-        box = outlined(found[tag])
+        box = outlined_box(found[tag])
         boxes.append(box)
         crop = evaluate(tf.compat.v1.image.resize(decoded[box][np.newaxis], [75, 75]))[0]
-        seen = found[tag.replace('before', 'distorted')]
-        clear = (seen > 0) & (seen < 255)
-        # Without chroma distortion, the only difference is one shift of the brightness.
-        spread = min(np.std((seen - each)[clear]) for each in (crop, crop[:, ::-1]))
+        shown = found[tag.replace('before', 'distorted')]
+        unclipped = (shown > 0) & (shown < 255)
+        # Without chroma distortion, the crop, perhaps flipped, differs only by a constant brightness.
+        spread = min(np.std((shown - each)[unclipped]) for each in (crop, crop[:, ::-1]))
         assert spread < 0.5
         outside = np.ones(decoded.shape[:2], bool)
         outside[box] = False
@@ -124,11 +124,11 @@ def test_draw__reduces_large_images_with_their_outline(config: Config, photos: L
     example.features.feature['image/encoded'].bytes_list.value.append(encode_jpeg(large))
     example.features.feature['image/class/label'].int64_list.value.append(1)
     write_records(tmp_path, 'validation', [example.SerializeToString()])
-    found = drawn(dataclasses.replace(config, data_dir=str(tmp_path)), False)
-    # There is only one record, although three images were requested.
+    found = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path)), False)
+    # Three images are requested, but the data set has only one record.
     whole, _ = found.values()
     assert whole.shape == (683, 1024, 3)
-    rows, columns = outlined(whole)
+    rows, columns = outlined_box(whole)
     assert (rows.start, rows.stop) == pytest.approx((683 / 16, 683 * 15 / 16), abs=1)
     assert (columns.start, columns.stop) == pytest.approx((1024 / 16, 1024 * 15 / 16), abs=1)
 
@@ -138,8 +138,8 @@ def test_draw__reads_tar_shards(config: Config, photo_dir: str, tmp_path: Any) -
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, lambda text: None)
     tar = dataclasses.replace(config, data_dir=tar_dir, data_format='tar')
-    images, labels = fed(tar, True)
-    found = drawn(tar, True)
+    images, labels = network_input(tar, True)
+    found = drawn_images(tar, True)
     assert [int(tag.split()[2]) for tag in [*found][::2]] == labels.tolist()
     np.testing.assert_allclose([*found.values()][1], (images[0] + 1) * 127.5, rtol=0, atol=0.501)
 
@@ -151,8 +151,8 @@ def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos
     write_records(tmp_path, 'validation', [b'nonsense', good.SerializeToString()])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), seed=None, model_dir=str(tmp_path / 'model'))
     with pytest.raises(tf.errors.InvalidArgumentError):
-        drawn(bad, False)
-    found = drawn(dataclasses.replace(bad, max_bad_records=1), False)
+        drawn_images(bad, False)
+    found = drawn_images(dataclasses.replace(bad, max_bad_records=1), False)
     assert [*found] == ['eval_images/01 label 2 (b), before', 'eval_images/01 label 2 (b), cropped']
 
 
@@ -189,13 +189,13 @@ def test_draw__leaves_training_unchanged(
         )
         Run(drawing, Screen(io.StringIO())).execute()
         checkpoints.append(tf.train.load_checkpoint(f'{model_dir}/model.ckpt-3'))
-    without, drawn_with = checkpoints
-    assert without.get_variable_to_shape_map() == drawn_with.get_variable_to_shape_map()
-    for name in without.get_variable_to_shape_map():
-        assert without.get_tensor(name).tobytes() == drawn_with.get_tensor(name).tobytes()
+    without_images, with_images = checkpoints
+    assert without_images.get_variable_to_shape_map() == with_images.get_variable_to_shape_map()
+    for name in without_images.get_variable_to_shape_map():
+        assert without_images.get_tensor(name).tobytes() == with_images.get_tensor(name).tobytes()
 
 
-def test_run__names_a_bad_record_to_be_drawn(config: Config, tmp_path: Any, one_layer: None) -> None:
+def test_run__names_a_bad_record_that_cannot_be_drawn(config: Config, tmp_path: Any, one_layer: None) -> None:
     write_records(tmp_path, 'train', [b'nonsense'])
     bad = dataclasses.replace(config, data_dir=str(tmp_path), mode='train', model_dir=str(tmp_path / 'model'))
     with pytest.raises(DataError, match=r'train-00000-of-00001, record 0: not a tf\.train\.Example'):

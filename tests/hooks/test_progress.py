@@ -1,4 +1,4 @@
-"""The live line and the log, as a terminal and as a file see them."""
+"""Tests of the progress line and the log, on a terminal and in a file."""
 
 import io
 import logging
@@ -18,14 +18,14 @@ from inception_v3.hooks.step import StepHook
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def shown(stream: io.StringIO) -> str:
-    """What is on the screen in the end: an erased line is gone."""
+    """Returns the final content of a terminal, without erased lines."""
     return '\n'.join(line.rpartition('\r\x1b[K')[2] for line in stream.getvalue().split('\n'))
 
 
@@ -33,7 +33,7 @@ def log(screen: Screen, text: str) -> None:
     screen.emit(logging.LogRecord('inception_v3', logging.INFO, '', 0, text, None, None))
 
 
-def test_screen__renews_one_line_below_the_log_on_a_terminal(monkeypatch: Any) -> None:
+def test_screen__redraws_one_line_below_the_log_on_a_terminal(monkeypatch: Any) -> None:
     monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
     stream = Terminal()
     screen = Screen(stream)
@@ -46,7 +46,7 @@ def test_screen__renews_one_line_below_the_log_on_a_terminal(monkeypatch: Any) -
     assert shown(stream) == 'checkpoint written\n'
 
 
-def test_screen__cuts_a_line_at_the_width_of_the_terminal(monkeypatch: Any) -> None:
+def test_screen__truncates_a_line_to_the_width_of_the_terminal(monkeypatch: Any) -> None:
     monkeypatch.setattr(screen_module, '_terminal_width', lambda stream: 10)
     stream = Terminal()
     Screen(stream).update('123456789012345')
@@ -57,7 +57,7 @@ def test_screen__logs_plain_lines_at_intervals_without_a_terminal(monkeypatch: A
     stream = io.StringIO()
     screen = Screen(stream)
     monkeypatch.setattr(logger, 'handlers', [screen])
-    # Through setLevel: a logger remembers what it was asked while its level was another one.
+    # A logger caches isEnabledFor; setLevel, which this calls, clears the cache.
     caplog.set_level(logging.INFO, logger.name)
     for step in range(100):
         screen.update(f'step {step}')
@@ -88,7 +88,7 @@ def test_training_progress__shows_step_loss_speed_and_time_left(monkeypatch: Any
 
 
 @pytest.mark.parametrize(
-    ('steps', 'told'),
+    ('steps', 'logged'),
     [
         (1, [(1, False)]),
         (2, [(2, True)]),
@@ -98,7 +98,7 @@ def test_training_progress__shows_step_loss_speed_and_time_left(monkeypatch: Any
     ],
 )
 def test_training_progress__logs_a_rate_and_the_last_step_of_each_cycle(
-    steps: int, told: List[Tuple[int, bool]], monkeypatch: Any, caplog: Any
+    steps: int, logged: List[Tuple[int, bool]], monkeypatch: Any, caplog: Any
 ) -> None:
     caplog.set_level(logging.INFO, logger.name)
     now = 0.0
@@ -120,7 +120,7 @@ def test_training_progress__logs_a_rate_and_the_last_step_of_each_cycle(
             lines = [record.getMessage() for record in caplog.records]
             assert lines[0] == 'preparing to train, 100 steps in all'
             found = [status for status in map(Status.parse, lines[1:]) if status]
-            assert [(s.step - steps * cycle, s.seconds_left is not None) for s in found] == told
+            assert [(s.step - steps * cycle, s.seconds_left is not None) for s in found] == logged
 
 
 @pytest.mark.parametrize(('seconds', 'text'), [(0, '0:00'), (59.6, '1:00'), (3599, '59:59'), (36061, '10:01:01')])
@@ -154,7 +154,7 @@ def test_status__parses_its_own_text(line: str, status: Optional[Status]) -> Non
 
 
 class Clock:
-    """Training whose visits come at given times, in seconds; nothing else takes any."""
+    """Training with a simulated clock: the host reads the step at given times, in seconds."""
 
     def __init__(self, monkeypatch: Any, caplog: Any, step_lines: StepLines):
         caplog.set_level(logging.INFO, logger.name)
@@ -164,7 +164,12 @@ class Clock:
         monkeypatch.setattr(step_module.time, 'monotonic', lambda: self._now)
 
     def train(self, begin: float, visits: List[Tuple[float, int]]) -> List[str]:
-        """The lines of a cycle: it begins at a time, and at others the host visits it after so many steps."""
+        """Runs a cycle, and returns its log lines.
+
+        Args:
+          begin: the time at which the cycle begins.
+          visits: each time at which the host reads the step, and the step that it reads.
+        """
         self._caplog.clear()
         hook = StepHook([TrainingProgress(Screen(io.StringIO()), Throughput(), 10, 64, self._step_lines)])
         self._now = begin
@@ -183,14 +188,14 @@ class Clock:
 
 def test_step_lines__show_the_rates_computed_by_hand(monkeypatch: Any, caplog: Any) -> None:
     clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 2, batch_size=64, epoch_images=160, step=0))
-    # 64 images a step. In the last visit, 0.95 * 64 + 0.05 * 32; and three steps have all 160 images.
+    # 64 images per step. The last Rate is 0.95 * 64 + 0.05 * 32. Step 3 completes the epoch of 160 images.
     assert clock.train(10, [(12, 1), (13, 2), (15, 3)]) == [
         'device TPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 32.0 images/s',
         'device TPU:0, epoch 1, step 2 of 10, loss 1.5000, Rate 64.0, GlobalRate 42.7 images/s, 0:08 left',
         'device TPU:0, epoch 1, step 3 of 10, loss 1.5000, Rate 62.4, GlobalRate 38.4 images/s, 0:07 left',
         'epoch 1: time 5.0 s, 192 images, GlobalRate 38.4 images/s, over 2 replicas together',
     ]
-    # After an evaluation of 85 seconds. The fifth step ends at 320 images.
+    # After an evaluation of 85 seconds. Step 5 ends the second epoch: 320 images.
     assert clock.train(100, [(101, 4), (101.5, 5)]) == [
         'device TPU:0, epoch 2, step 4 of 10, loss 1.5000, GlobalRate 64.0 images/s',
         'device TPU:0, epoch 2, step 5 of 10, loss 1.5000, Rate 128.0, GlobalRate 85.3 images/s, 0:03 left',
@@ -199,7 +204,7 @@ def test_step_lines__show_the_rates_computed_by_hand(monkeypatch: Any, caplog: A
 
 
 def test_step_lines__continue_an_epoch_after_an_evaluation(monkeypatch: Any, caplog: Any) -> None:
-    # A command that goes on after step 4, in the second epoch of 192 images.
+    # A command that resumes from step 4, in the second epoch; an epoch has 192 images, or 3 steps.
     clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=192, step=4))
     assert clock.train(0, [(2, 5)]) == ['device CPU:0, epoch 2, step 5 of 10, loss 1.5000, GlobalRate 32.0 images/s']
     assert clock.train(50, [(51, 6)]) == [
@@ -217,7 +222,7 @@ def test_step_lines__name_all_epochs_that_end_in_a_loop(monkeypatch: Any, caplog
 
 def test_step_lines__count_repeated_steps_again(monkeypatch: Any, caplog: Any) -> None:
     clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=640, step=0))
-    # The session was lost after the third step, and the last checkpoint is of the first: 3 + 0 + 1 steps in 4 seconds.
+    # The session was lost after step 3, and restored from the checkpoint of step 1: 3 + 1 steps in 4 seconds.
     lines = clock.train(0, [(1, 1), (2, 3), (3, 1), (4, 2)])
     assert 'step 2 of 10' in lines[-1] and 'GlobalRate 64.0 images/s' in lines[-1]
 

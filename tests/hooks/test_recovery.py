@@ -1,4 +1,4 @@
-"""Sessions that are interrupted again and again."""
+"""Tests of repeated session interruptions."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ from inception_v3.reporting.failures import TrainingError
 
 
 class Interruption(tf.estimator.SessionRunHook):
-    """Interrupts steps, as a server of files that stays unavailable does."""
+    """Interrupts steps, like an unavailable file server."""
 
     def __init__(self, steps: Any):
         self._steps = steps
-        self.met = 0
+        self.count = 0
 
     def before_run(self, run_context: Any) -> None:
         if int(run_context.session.run(tf.compat.v1.train.get_global_step())) in self._steps:
-            self.met += 1
+            self.count += 1
             raise tf.errors.AbortedError(None, None, 'All 10 retry attempts failed.')
 
 
 def train(model_dir: Any, interruption: Interruption, check: Any = lambda: None) -> int:
-    """Takes five steps, with a checkpoint after each, and returns the last."""
+    """Trains until step 5, with a checkpoint after each step; returns the last step."""
     step = tf.compat.v1.train.get_or_create_global_step()
     advance = tf.compat.v1.assign_add(step, 1)
     with tf.compat.v1.train.MonitoredTrainingSession(
@@ -41,37 +41,37 @@ def test_recovery_limit_hook__stops_after_repeated_interruptions_of_one_step(tmp
     interruption = Interruption([2])
     with pytest.raises(TrainingError, match='interrupted 3 times after step 2'):
         train(tmp_path, interruption)
-    # The session that came this far, and three that began here.
-    assert interruption.met == 4
+    # The session that reached step 2, and three that started from its checkpoint.
+    assert interruption.count == 4
 
 
 def test_without_recovery__makes_an_interruption_an_error(tmp_path: Any) -> None:
     interruption = Interruption([2])
     with pytest.raises(tf.errors.AbortedError, match='All 10 retry attempts failed'), without_recovery():
         train(tmp_path, interruption)
-    assert interruption.met == 1
-    # That ends with the block.
+    assert interruption.count == 1
+    # Recovery is enabled again after the `with` block.
     with pytest.raises(TrainingError, match='interrupted 3 times'), tf.Graph().as_default():
         train(tmp_path, interruption)
 
 
 def test_recovery_limit_hook__checks_the_files_first(tmp_path: Any) -> None:
-    def blame() -> None:
+    def failing_check() -> None:
         raise TrainingError('gs://b/f: cannot be reached')
 
     with pytest.raises(TrainingError, match='gs://b/f'):
-        train(tmp_path, Interruption([0]), blame)
+        train(tmp_path, Interruption([0]), failing_check)
 
 
 def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> None:
-    class Passing(Interruption):
+    class Transient(Interruption):
         def before_run(self, run_context: Any) -> None:
             step = int(run_context.session.run(tf.compat.v1.train.get_global_step()))
-            if self.met < 2 * (step + 1):
-                self.met += 1
+            if self.count < 2 * (step + 1):
+                self.count += 1
                 raise tf.errors.UnavailableError(None, None, 'Socket closed')
 
-    # Two at every step, which are more than may be at one.
-    passing = Passing([])
-    assert train(tmp_path, passing) == 5
-    assert passing.met == 10
+    # Two at each of five steps; the limit of three is per step.
+    transient = Transient([])
+    assert train(tmp_path, transient) == 5
+    assert transient.count == 10

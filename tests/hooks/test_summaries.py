@@ -1,4 +1,4 @@
-"""What is written for TensorBoard, when and where: hooks and files, without a run."""
+"""Tests of the summaries for TensorBoard: their steps, values and folders, without a whole run."""
 
 import dataclasses
 import glob
@@ -19,7 +19,7 @@ from tests.support.evaluations import EVALUATION
 
 @pytest.fixture
 def config(tmp_path: Any) -> Config:
-    """A run of 50 steps an epoch, whose learning rate falls at each, with a point every 4 steps."""
+    """A run with 50 steps per epoch, a decay of the learning rate after each epoch, and a summary every 4 steps."""
     return Config(
         use_tpu=False,
         model_dir=str(tmp_path / 'model'),
@@ -31,7 +31,7 @@ def config(tmp_path: Any) -> Config:
 
 
 def shown(folder: Any) -> Dict[str, Dict[int, float]]:
-    """The curves in a folder's event files, as TensorBoard reads them."""
+    """The curves in a folder's event files by tag and step, as TensorBoard reads them."""
     curves: Dict[str, Dict[int, float]] = {}
     for path in sorted(glob.glob(os.path.join(str(folder), 'events.*'))):
         for event in tf.compat.v1.train.summary_iterator(path):
@@ -44,13 +44,16 @@ def shown(folder: Any) -> Dict[str, Dict[int, float]]:
 
 
 def make_older(folder: str) -> None:
-    """Names the event files in a folder, which have the second in their names, as those of an earlier command."""
+    """Renames the event files in a folder, so that the next command does not use the same names.
+
+    Their names contain the time in whole seconds: a test may write both within a second.
+    """
     for path in glob.glob(os.path.join(folder, 'events.*')):
         os.rename(path, path.replace('tfevents.', 'tfevents.0'))
 
 
 def train(watcher: TrainingSummaries, begin: int, loops: List[int], monkeypatch: Any) -> None:
-    """Runs a session from the step `begin`, in loops of so many steps, 0.1 s each; the loss is the step's number."""
+    """Runs a session from step `begin`, with one call per loop of steps. A step takes 0.1 s; its loss is its number."""
     now = [1000.0]
     monkeypatch.setattr(step_module.time, 'monotonic', lambda: now[0])
     with tf.Graph().as_default():
@@ -59,14 +62,14 @@ def train(watcher: TrainingSummaries, begin: int, loops: List[int], monkeypatch:
         advance = step.assign_add(done)
         tf.compat.v1.losses.add_loss(tf.cast(advance, tf.float32) - 1)
         start = step.assign(begin)
-        with tf.compat.v1.train.SingularMonitoredSession(hooks=[_At(start), StepHook([watcher])]) as session:
+        with tf.compat.v1.train.SingularMonitoredSession(hooks=[_SetStep(start), StepHook([watcher])]) as session:
             for loop in loops:
                 now[0] += 0.1 * loop
                 session.run(advance, {done: loop})
     watcher.flush()
 
 
-class _At(tf.estimator.SessionRunHook):
+class _SetStep(tf.estimator.SessionRunHook):
     def __init__(self, start: tf.Tensor):
         self._start = start
 
@@ -74,7 +77,7 @@ class _At(tf.estimator.SessionRunHook):
         session.run(self._start)
 
 
-def test_training_summaries__place_a_point_at_the_steps_done_before(config: Config, monkeypatch: Any) -> None:
+def test_training_summaries__number_a_point_by_the_steps_done_before_it(config: Config, monkeypatch: Any) -> None:
     train(TrainingSummaries(config, ()), 0, [1] * 60, monkeypatch)
     curves = shown(config.model_dir)
     at = [*range(0, 60, 4)]
@@ -82,13 +85,13 @@ def test_training_summaries__place_a_point_at_the_steps_done_before(config: Conf
     assert curves['epoch'] == {step: pytest.approx(step / 50) for step in at}
     assert curves['learning_rate'] == {step: pytest.approx(learning_rate(step, config)) for step in at}
     assert curves['learning_rate'][48] > curves['learning_rate'][52]
-    # Ten steps a second, of 64 images; the first step has nothing before it.
+    # Ten steps per second, of 64 images each; the first step has no earlier time to measure from.
     assert curves['images_per_second'] == {step: pytest.approx(640, rel=1e-4) for step in at[1:]}
 
 
 def test_training_summaries__write_a_point_at_the_end_of_a_tpu_loop(config: Config, monkeypatch: Any) -> None:
     train(TrainingSummaries(config, ()), 0, [3, 3, 3, 1, 1, 9, 2], monkeypatch)
-    # The loops end with steps 2, 5, 8, 9, 10, 19 and 21; those in between have no multiple of 4.
+    # The loops end with steps 2, 5, 8, 9, 10, 19 and 21. The loops that end with 9 and 10 contain no multiple of 4.
     assert [*shown(config.model_dir)['loss']] == [2, 5, 8, 19, 21]
 
 
@@ -103,10 +106,10 @@ def test_training_summaries__void_points_beyond_the_restored_checkpoint(config: 
 
 
 def test_training_summaries__write_only_the_speed_beside_a_host_call(config: Config, monkeypatch: Any) -> None:
-    asked = dataclasses.replace(config, skip_host_call=False)
-    train(TrainingSummaries(asked, ()), 0, [1] * 9, monkeypatch)
+    with_host_call = dataclasses.replace(config, skip_host_call=False)
+    train(TrainingSummaries(with_host_call, ()), 0, [1] * 9, monkeypatch)
     make_older(f'{config.model_dir}/host')
-    train(TrainingSummaries(asked, ()), 6, [1] * 9, monkeypatch)
+    train(TrainingSummaries(with_host_call, ()), 6, [1] * 9, monkeypatch)
     assert shown(config.model_dir) == {}
     assert {tag: [*curve] for tag, curve in shown(f'{config.model_dir}/host').items()} == {
         'images_per_second': [4, 8, 12]

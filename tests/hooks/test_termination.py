@@ -1,4 +1,4 @@
-"""SIGTERM: real signals, to this process, and to a whole program."""
+"""Tests of SIGTERM with real signals, sent to this process and to a whole program."""
 
 import dataclasses
 import io
@@ -36,11 +36,11 @@ def wait_for(condition: Callable[[], bool]) -> None:
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError('it does not come')
+    raise AssertionError('the condition is not true after 60 seconds')
 
 
-class Later(threading.Thread):
-    """Does something when there is a file."""
+class WhenFileExists(threading.Thread):
+    """A thread that waits until a file exists, and half a second more, and then calls a function."""
 
     def __init__(self, path: str, action: Callable[[], None]):
         super().__init__(daemon=True)
@@ -54,7 +54,7 @@ class Later(threading.Thread):
         self._action()
 
 
-def endless(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
+def endless_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
     values = {'mode': 'train', 'train_steps': 10**6, 'learning_rate': 1e-3, **changes}
     return make_small_config(data_dir, model_dir=str(tmp_path / 'model'), **values)
 
@@ -63,10 +63,12 @@ def endless(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
 def test_termination__saves_the_last_step_and_training_resumes(
     digits_dir: str, tmp_path: Any, one_layer: None, changes: Any
 ) -> None:
-    config = endless(digits_dir, tmp_path, **changes)
+    config = endless_config(digits_dir, tmp_path, **changes)
     handler = signal.getsignal(signal.SIGTERM)
-    Later(f'{config.model_dir}/model.ckpt-0.index', terminate)
-    with Termination(lambda: pytest.fail('too early')) as termination, pytest.raises(TerminatedError) as error:
+    WhenFileExists(f'{config.model_dir}/model.ckpt-0.index', terminate)
+    with Termination(lambda: pytest.fail('ended before the step was saved')) as termination, pytest.raises(
+        TerminatedError
+    ) as error:
         Run(config, Screen(io.StringIO()), termination).execute()
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
     assert f'after step {step} of 1000000, which is saved; the same command resumes' in str(error.value)
@@ -84,18 +86,18 @@ def test_termination__ends_at_once_without_steps_to_lose() -> None:
     queue = tf.queue.FIFOQueue(1, tf.int32)
     operation, end_operation = queue.dequeue(), queue.enqueue(0)
 
-    def meanwhile() -> None:
+    def send_signal() -> None:
         terminate()
         ended_within_operation.append(ended.wait(60))
         session.run(end_operation)
 
     with Termination(ended.set) as termination, tf.compat.v1.Session() as session:
         termination.release = released.set
-        signals = threading.Timer(0.2, meanwhile)
-        signals.start()
-        # No handler of Python runs until it returns.
+        timer = threading.Timer(0.2, send_signal)
+        timer.start()
+        # Python runs no signal handler while the main thread is in this call.
         session.run(operation)
-        signals.join()
+        timer.join()
     assert ended_within_operation == [True]
     assert released.is_set() and not termination.requested
 
@@ -136,8 +138,8 @@ def test_termination__exits_with_75(digits_dir: str, tmp_path: Any) -> None:
 
 
 def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
-    config = endless(digits_dir, tmp_path, save_checkpoints_secs=1)
-    Later(f'{config.model_dir}/model.ckpt-0.index', lambda: shutil.rmtree(str(config.model_dir)))
+    config = endless_config(digits_dir, tmp_path, save_checkpoints_secs=1)
+    WhenFileExists(f'{config.model_dir}/model.ckpt-0.index', lambda: shutil.rmtree(str(config.model_dir)))
     with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):
         Run(config, Screen(io.StringIO())).execute()
     assert not os.path.exists(str(config.model_dir))

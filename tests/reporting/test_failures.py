@@ -1,4 +1,4 @@
-"""A disk that is full during a run: a small file system of its own, really filled."""
+"""Tests of explained failures: a full disk (a small file system, filled during a run), and refusals of TPUEstimator."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from inception_v3.config import ConfigError
 from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.reporting.failures import explain_disk, refusals_explained
 
-# Fills the disk when the run has its first checkpoint; makes room again, and gives the same command one step to go.
+# Fills the disk after the run's first checkpoint; then frees it, and runs the same command for one more step.
 SCRIPT = """
 mount -t tmpfs -o size=48m tmpfs "$DISK" || exit 77
 "$@" --train_steps=1000000 2>"$OUT/err" &
@@ -68,7 +68,7 @@ def test_disk_failures__name_a_full_disk_and_keep_complete_checkpoints(digits_di
     check_undamaged(tf.train.latest_checkpoint(str(tmp_path / 'again')))
 
 
-def test_refusals_explained__a_refusal_of_tpu_estimator_is_a_message(tmp_path: Any) -> None:
+def test_refusals_explained__reports_a_refusal_of_tpu_estimator(tmp_path: Any) -> None:
     tpu = tf.compat.v1.estimator.tpu
     estimator = tpu.TPUEstimator(
         lambda features, labels: None, config=tpu.RunConfig(model_dir=str(tmp_path)), use_tpu=False
@@ -78,7 +78,7 @@ def test_refusals_explained__a_refusal_of_tpu_estimator_is_a_message(tmp_path: A
         estimator.train(lambda: None, steps=-1)
 
 
-def test_refusals_explained__a_defect_of_this_program_is_not_hidden() -> None:
+def test_refusals_explained__does_not_hide_a_defect_of_this_program() -> None:
     with pytest.raises(ValueError, match='a defect') as error, refusals_explained():
         raise ValueError('a defect')
     assert type(error.value) is ValueError

@@ -1,4 +1,4 @@
-"""The introduction of a run."""
+"""Tests of the introduction of a run."""
 
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
@@ -6,7 +6,7 @@ from inception_v3.reporting.summary import introduction_of
 from inception_v3.settings.presets import PRESETS
 
 
-def test_introduction__digits() -> None:
+def test_introduction__describes_the_digits_preset() -> None:
     data_set = DatasetInfo('digits', 'scikit-learn', 1438, 359, 11, list('_0123456789'))
     assert introduction_of(Config(**PRESETS['digits']), data_set).splitlines() == [
         'network   inception_v3, 1,379,119 parameters, 75 x 75 pixels, 11 classes',
@@ -17,7 +17,7 @@ def test_introduction__digits() -> None:
     ]
 
 
-def test_introduction__devices() -> None:
+def test_introduction__names_the_device() -> None:
     def device(**changes: object) -> str:
         config = Config(model_dir='m', use_data='fake', **changes)  # type: ignore[arg-type]
         return introduction_of(config, None).splitlines()[3]

@@ -1,4 +1,4 @@
-"""Tests of TPU topologies, and of the folders that TPUs can reach."""
+"""Tests of TPU topologies, and of the check that a TPU can reach its folders."""
 
 from typing import List
 
@@ -22,7 +22,7 @@ def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() 
         (None, 'grpc://[', '', ['model_dir']),
         (None, '', '', ['model_dir']),
         ('node', '', 's3://bucket/data', ['data_dir', 'model_dir']),
-        # On this machine.
+        # The TPU is this machine.
         (None, 'grpc://127.0.0.1:8470', '/data', []),
         (None, 'grpc://localhost:8470', '/data', []),
         (None, 'grpc://[::1]:8470', '/data', []),

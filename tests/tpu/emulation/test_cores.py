@@ -15,14 +15,14 @@ from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 CORES = 8
 ALL = [list(range(CORES))]
 GROUPS = [ALL, [[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 5], [1, 4], [2, 7], [3, 6]]]
-# The means of the cores differ strongly.
-ROWS = np.random.RandomState(0).normal(size=[CORES, 4, 3, 3, 2]).astype(np.float32)
-ROWS += np.arange(CORES, dtype=np.float32).reshape([CORES, 1, 1, 1, 1])
+# Input of each core, [cores, batch, height, width, channels]. Its mean differs by 1 from core to core.
+INPUTS = np.random.RandomState(0).normal(size=[CORES, 4, 3, 3, 2]).astype(np.float32)
+INPUTS += np.arange(CORES, dtype=np.float32).reshape([CORES, 1, 1, 1, 1])
 DECAY = 0.9
 
 
 def on_cores(computation: Callable[[int], Any], times: int = 1) -> Tuple[List[Any], Dict[str, np.ndarray]]:
-    """The results of a computation on each core in its last run, and the saved variables."""
+    """Returns the result of a computation on each core in the last of `times` runs, and the variables afterwards."""
     cores = EmulatedCores(topology.emulated(f'emulated:{CORES}'))
     with cores.in_place_of_a_tpu():
         outputs = cores.replicate(computation)
@@ -42,7 +42,7 @@ def test_cross_replica_sum__is_over_the_cores_of_a_group(groups: List[List[int]]
 
 
 def test_cross_replica_sum__has_gradients_for_every_core() -> None:
-    # The cores' losses are (core + 1) * total^2 / 2, so d(their sum)/d(x of any core) = sum(core + 1) * total.
+    # The loss of a core is (core + 1) * total^2 / 2, so d(sum of losses)/dx = sum(core + 1) * total = 36 * 14.
     def computation(core: int) -> tf.Tensor:
         x = tf.constant(0.5 * core)
         total = tpu_ops.cross_replica_sum(x)
@@ -52,7 +52,7 @@ def test_cross_replica_sum__has_gradients_for_every_core() -> None:
     np.testing.assert_allclose(results, [36.0 * 14.0] * CORES)
 
 
-def test_variables__start_from_the_first_cores_and_only_those_are_kept() -> None:
+def test_variables__start_from_the_first_core_and_only_its_own_are_kept() -> None:
     def computation(core: int) -> tf.Tensor:
         variable = tf.compat.v1.get_variable('count', initializer=100.0, use_resource=True)
         before = variable.read_value()
@@ -70,16 +70,16 @@ def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
     groups: List[List[int]], update_in_place: bool
 ) -> None:
     def computation(core: int) -> Any:
-        outputs = BatchNorm(True, DECAY, update_in_place, synchronized_over=groups)(tf.constant(ROWS[core]))
+        outputs = BatchNorm(True, DECAY, update_in_place, synchronized_over=groups)(tf.constant(INPUTS[core]))
         with tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)):
             return tf.identity(outputs)
 
     results, variables = on_cores(computation)
     for group in groups:
-        mean, variance = ROWS[group].mean((0, 1, 2, 3)), ROWS[group].var((0, 1, 2, 3))
+        mean, variance = INPUTS[group].mean((0, 1, 2, 3)), INPUTS[group].var((0, 1, 2, 3))
         for core in group:
-            np.testing.assert_allclose(results[core], (ROWS[core] - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
-    first = ROWS[groups[0]].reshape([-1, 2])
+            np.testing.assert_allclose(results[core], (INPUTS[core] - mean) / np.sqrt(variance + 1e-3), atol=1e-5)
+    first = INPUTS[groups[0]].reshape([-1, 2])
     np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * first.mean(0), atol=1e-6)
     expected = DECAY + (1 - DECAY) * first.var(0, ddof=1)
     np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
@@ -87,17 +87,17 @@ def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
 
 @pytest.mark.parametrize('groups', GROUPS)
 def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: List[List[int]]) -> None:
-    weights = np.random.RandomState(1).normal(size=ROWS.shape).astype(np.float32)
+    weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(np.float32)
 
     def computation(core: int) -> tf.Tensor:
-        x = tf.constant(ROWS[core])
+        x = tf.constant(INPUTS[core])
         outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x)
         return tf.gradients(tf.reduce_sum(outputs**2 * weights[core]), x)[0]
 
     results, _ = on_cores(computation)
     for group in groups:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            x = tf.constant(ROWS[group].reshape([-1, 3, 3, 2]), tf.float64)
+            x = tf.constant(INPUTS[group].reshape([-1, 3, 3, 2]), tf.float64)
             mean, variance = tf.nn.moments(x, [0, 1, 2])
             outputs = (x - mean) / tf.sqrt(variance + 1e-3)
             loss = tf.reduce_sum(outputs**2 * weights[group].reshape([-1, 3, 3, 2]))
@@ -108,28 +108,28 @@ def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: L
 
 def test_averaged_batch_norm__keeps_the_mean_of_the_cores_statistics() -> None:
     def computation(core: int) -> tf.Tensor:
-        return BatchNorm(True, DECAY, averaged_over=ALL)(tf.constant(ROWS[core]))
+        return BatchNorm(True, DECAY, averaged_over=ALL)(tf.constant(INPUTS[core]))
 
     results, variables = on_cores(computation)
     for core in range(CORES):
-        mean, variance = ROWS[core].mean((0, 1, 2)), ROWS[core].var((0, 1, 2))
-        np.testing.assert_allclose(results[core], (ROWS[core] - mean) / np.sqrt(variance + 1e-3), atol=1e-4)
-    means = ROWS.mean((1, 2, 3))
-    variances = ROWS.reshape([CORES, -1, 2]).var(1, ddof=1)
+        mean, variance = INPUTS[core].mean((0, 1, 2)), INPUTS[core].var((0, 1, 2))
+        np.testing.assert_allclose(results[core], (INPUTS[core] - mean) / np.sqrt(variance + 1e-3), atol=1e-4)
+    means = INPUTS.mean((1, 2, 3))
+    variances = INPUTS.reshape([CORES, -1, 2]).var(1, ddof=1)
     np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * means.mean(0), rtol=1e-5)
     expected = DECAY + (1 - DECAY) * variances.mean(0)
     np.testing.assert_allclose(variables['BatchNorm/moving_variance'], expected, rtol=1e-5)
-    # The mean of the variances lacks the variance of the means, here 5.25.
-    assert np.all(ROWS.var((0, 1, 2, 3)) - variances.mean(0) > 4.0)
+    # The mean of the variances does not include the variance of the means, which is about 5.25 here.
+    assert np.all(INPUTS.var((0, 1, 2, 3)) - variances.mean(0) > 4.0)
 
 
 def test_local_batch_norm__keeps_the_first_cores_statistics() -> None:
-    _, variables = on_cores(lambda core: BatchNorm(True, DECAY)(tf.constant(ROWS[core])))
-    np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * ROWS[0].mean((0, 1, 2)), atol=1e-6)
+    _, variables = on_cores(lambda core: BatchNorm(True, DECAY)(tf.constant(INPUTS[core])))
+    np.testing.assert_allclose(variables['BatchNorm/moving_mean'], (1 - DECAY) * INPUTS[0].mean((0, 1, 2)), atol=1e-6)
 
 
 class TestEstimator:
-    """TPUEstimator's own program with one weight, whose values can be computed by hand."""
+    """TPUEstimator with a model of one weight, whose values can be computed by hand."""
 
     ITERATIONS = 3
 
@@ -185,7 +185,7 @@ class TestEstimator:
 
     @staticmethod
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
-        """The numbers 1, 2, 3 … on the first host, 101, 102, 103 … on the second, and so on."""
+        """Yields batches of the numbers 1, 2, 3 … on the first host, 101, 102, 103 … on the second, and so on."""
         _, host, _, _ = params['context'].current_input_fn_deployment()
         numbers = tf.data.Dataset.range(100 * host + 1, 100 * host + 100).map(lambda i: tf.cast(i, tf.float32))
         batches = numbers.batch(params['batch_size'], drop_remainder=True)
@@ -194,11 +194,12 @@ class TestEstimator:
     def test_training(self, tmp_path: Any) -> None:
         estimator = self.estimator(str(tmp_path), 'emulated:4x2')
         estimator.train(self.input_fn, max_steps=2 * self.ITERATIONS)
-        # Host 0 feeds 1, 2 to core 0 and 3, 4 to core 1, then 5, 6 to core 0; host 1 the same from 101 on.
+        # In the first step, host 0 feeds 1, 2 to core 0 and 3, 4 to core 1; in the second, 5, 6 to core 0. Host 1 does
+        # the same with the numbers from 101.
         steps = range(2 * self.ITERATIONS)
         fed = np.array([[[100 * h + 4 * s + n + 1 for h in (0, 1) for n in range(4)]] for s in steps], np.float32)
         assert estimator.get_variable_value('weight') == pytest.approx(-fed.mean((1, 2)).sum())
-        # The first core's sum over both loops. The sums of the other cores are not kept.
+        # The sum of the first core over both loops: only its variables are saved.
         assert estimator.get_variable_value('seen') == fed[:, 0, :2].sum()
         assert estimator.get_variable_value('global_step') == 2 * self.ITERATIONS
         lines = (tmp_path / 'outfed').read_text().splitlines()

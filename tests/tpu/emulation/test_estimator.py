@@ -1,4 +1,4 @@
-"""Compares the program on emulated cores with the program on one device."""
+"""Tests that the program gives the same results on emulated cores as on one device."""
 
 import dataclasses
 import os
@@ -25,16 +25,16 @@ from tests.support.checkpoints import saved_variables
 from tests.support.runs import ONE_LAYER, make_small_config
 
 CORES = 4
-SHARE = 8
+BATCH_PER_CORE = 8
 STEPS = 5
 LEARNING_RATE = 1e-6
 
 
 def batches(params: Dict[str, Any]) -> tf.data.Dataset:
-    """The same images in the same order for every number of cores, much brighter on some cores than on others."""
+    """Yields the same images for every number of cores; their brightness differs strongly from core to core."""
     rng = np.random.RandomState(0)
-    images = rng.uniform(-0.5, 0.5, [3 * CORES * SHARE, 75, 75, 3]).astype(np.float32)
-    images += np.repeat(np.tile(np.linspace(-1, 1, CORES), 3), SHARE)[:, np.newaxis, np.newaxis, np.newaxis]
+    images = rng.uniform(-0.5, 0.5, [3 * CORES * BATCH_PER_CORE, 75, 75, 3]).astype(np.float32)
+    images += np.repeat(np.tile(np.linspace(-1, 1, CORES), 3), BATCH_PER_CORE)[:, np.newaxis, np.newaxis, np.newaxis]
     labels = np.arange(len(images), dtype=np.int32) % 11
     dataset = tf.data.Dataset.from_tensor_slices((images.astype(np.float32), labels))
     return dataset.repeat().batch(params['batch_size'], drop_remainder=True)
@@ -42,7 +42,7 @@ def batches(params: Dict[str, Any]) -> tf.data.Dataset:
 
 @pytest.fixture
 def without_dropout(monkeypatch: Any) -> None:
-    """Removes dropout: cores draw other numbers than one device."""
+    """Removes dropout, whose masks on several cores differ from those on one device."""
     monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
 
 
@@ -55,7 +55,7 @@ def one_device(digits_dir: str, tmp_path: Any, without_dropout: None) -> Config:
     """
     config = make_small_config(
         digits_dir,
-        train_batch_size=CORES * SHARE,
+        train_batch_size=CORES * BATCH_PER_CORE,
         model_dir=str(tmp_path / 'one'),
         batch_norm='synchronized',
         depth_multiplier=0.25,
@@ -79,6 +79,7 @@ def continued(config: Config, name: str, **changes: Any) -> Dict[str, np.ndarray
 
 
 def largest_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
+    """The largest absolute difference between variables whose names end with `end`."""
     assert set(a) == set(b)
     names = [name for name in a if name.endswith(end)]
     assert names
@@ -86,7 +87,7 @@ def largest_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: 
 
 
 def typical_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
-    """The root mean square of the differences."""
+    """The root mean square of the differences between variables whose names end with `end`."""
     squares = np.concatenate([np.square(a[name] - b[name]).ravel() for name in a if name.endswith(end)])
     return float(np.sqrt(squares.mean(dtype=np.float64)))
 
@@ -106,15 +107,15 @@ def test_synchronized_cores__train_like_one_device(one_device: Config) -> None:
         assert typical_difference(alone, local, end) > 5 * difference, end
 
 
-class _InputsAreBuiltError(Exception):
-    """Raised in place of building the network."""
+class _InputsBuiltError(Exception):
+    """Stops a test after the inputs, instead of building the network."""
 
 
 def constant(tensor: tf.Tensor) -> Any:
     return tensor_util.constant_value(tensor)
 
 
-# More files than hosts, twice as many, and just as many.
+# The number of files is not a multiple of the hosts, a multiple, or equal to it.
 @pytest.mark.parametrize(
     ('hosts', 'files'),
     [
@@ -142,16 +143,16 @@ def test_hosts__read_disjoint_and_complete_shares_of_the_files(
     )
     shares: Dict[str, List[str]] = {}
 
-    def look_at_the_inputs(features: Any, labels: Any, mode: str, params: Any) -> None:
-        for shard in tf.compat.v1.get_default_graph().get_operations():
-            if shard.type == 'ShardDataset':
-                listed = constant(shard.inputs[0].op.inputs[0])
-                share = listed[constant(shard.inputs[2]) :: constant(shard.inputs[1])]
-                shares[shard.device] = [path.decode() for path in share]
-        raise _InputsAreBuiltError
+    def record_shares(features: Any, labels: Any, mode: str, params: Any) -> None:
+        for operation in tf.compat.v1.get_default_graph().get_operations():
+            if operation.type == 'ShardDataset':
+                listed = constant(operation.inputs[0].op.inputs[0])
+                share = listed[constant(operation.inputs[2]) :: constant(operation.inputs[1])]
+                shares[operation.device] = [path.decode() for path in share]
+        raise _InputsBuiltError
 
-    monkeypatch.setattr(estimator, 'inception_model_fn', look_at_the_inputs)
-    with pytest.raises(_InputsAreBuiltError):
+    monkeypatch.setattr(estimator, 'inception_model_fn', record_shares)
+    with pytest.raises(_InputsBuiltError):
         make_estimator(config).train(InputPipeline(True, config), max_steps=1)
     assert len(shares) == hosts, 'each host has its own device'
     assert sorted(path for share in shares.values() for path in share) == paths, 'disjoint and complete'
@@ -192,15 +193,15 @@ def test_emulated_hosts__evaluate_each_image_once(
 
 
 @pytest.mark.parametrize(
-    ('tpu', 'words'),
+    ('tpu', 'counts'),
     [
         ('emulated:1', '1 core on 1 host,'),
         ('emulated:8', '8 cores on 1 host,'),
         ('emulated:8x2', '8 cores on 2 hosts,'),
     ],
 )
-def test_notice__counts_cores_and_hosts(tpu: str, words: str) -> None:
-    assert f'THE TPU IS EMULATED: {words}' in notice(topology.emulated(tpu))
+def test_notice__counts_cores_and_hosts(tpu: str, counts: str) -> None:
+    assert f'THE TPU IS EMULATED: {counts}' in notice(topology.emulated(tpu))
 
 
 @pytest.mark.slow
