@@ -1,4 +1,4 @@
-"""Tests of the best checkpoint: which one is kept, interruptions, and its use as a model_dir."""
+"""Tests of the best checkpoint: its selection, interrupted replacements, and its use as a model_dir."""
 
 import dataclasses
 import glob
@@ -26,7 +26,7 @@ def test_keep__replaces_only_by_higher_accuracy(tmp_path: Any) -> None:
         offer(model_dir, evaluated(step, top_1))
         assert kept(model_dir).step == best
         assert names(model_dir) == ['checkpoint', f'step-{best}']
-    # Another checkpoint of the same step, from a run that started over.
+    # Other checkpoints of step 4, as after a restart of the run.
     for top_1 in (0.8, 0.9):
         offer(model_dir, evaluated(4, top_1))
         assert kept(model_dir).top_1 == top_1
@@ -34,17 +34,17 @@ def test_keep__replaces_only_by_higher_accuracy(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    'other',
+    'change',
     [{'weights': 'raw'}, {'images': 9}, {'fingerprint': 'f'}, {'changed': ('preprocessing: inception -> vgg',)}],
 )
-def test_keep__ignores_evaluations_that_cannot_be_compared(tmp_path: Any, caplog: Any, other: Dict[str, Any]) -> None:
+def test_keep__ignores_evaluations_that_cannot_be_compared(tmp_path: Any, caplog: Any, change: Dict[str, Any]) -> None:
     caplog.set_level('INFO')
     model_dir = str(tmp_path)
     offer(model_dir, evaluated(1, 0.5))
-    offer(model_dir, evaluated(2, 0.9, **other))
+    offer(model_dir, evaluated(2, 0.9, **change))
     assert kept(model_dir).step == 1
     assert 'step 2 cannot be compared with the best checkpoint, step 1' in caplog.text
-    assert f'{next(iter(other))}: ' in caplog.text
+    assert f'{next(iter(change))}: ' in caplog.text
 
 
 def test_keep__takes_the_tested_number_of_file_operations(tmp_path: Any, monkeypatch: Any) -> None:
@@ -75,12 +75,12 @@ def test_keep__skips_a_checkpoint_that_the_trainer_removes(tmp_path: Any, monkey
     offer(model_dir, evaluated(1, 0.5))
     copy = tf.io.gfile.copy
 
-    def overtaken(*arguments: Any, **options: Any) -> None:
+    def copy_and_remove_source(*arguments: Any, **options: Any) -> None:
         copy(*arguments, **options)
         for path in glob.glob(str(tmp_path / 'model.ckpt-2.*')):
             os.remove(path)
 
-    monkeypatch.setattr(tf.io.gfile, 'copy', overtaken)
+    monkeypatch.setattr(tf.io.gfile, 'copy', copy_and_remove_source)
     offer(model_dir, evaluated(2, 0.6))
     assert kept(model_dir).step == 1
     assert 'model.ckpt-2 was removed before it could be kept' in caplog.text
@@ -90,11 +90,11 @@ def test_keep__refuses_an_incomplete_copy(tmp_path: Any, monkeypatch: Any) -> No
     model_dir = str(tmp_path)
     offer(model_dir, evaluated(1, 0.5))
 
-    def cut_short(source: str, target: str, overwrite: bool) -> None:
+    def copy_half(source: str, target: str, overwrite: bool) -> None:
         shutil.copy(source, target)
         os.truncate(target, os.path.getsize(source) // 2)
 
-    monkeypatch.setattr(tf.io.gfile, 'copy', cut_short)
+    monkeypatch.setattr(tf.io.gfile, 'copy', copy_half)
     with pytest.raises(Exception, match=r'model\.ckpt-2.*: the copy .* is incomplete'):
         offer(model_dir, evaluated(2, 0.6))
     assert kept(model_dir).step == 1
@@ -110,7 +110,7 @@ def test_read__reports_a_damaged_evaluation_before_training(digits_dir: str, tmp
 
 
 def content(checkpoint: str) -> Dict[str, bytes]:
-    """The files of a checkpoint without its graph, which Estimator writes again when it resumes."""
+    """The contents of a checkpoint's files by name, without its graph: Estimator rewrites the graph when it resumes."""
     found = {}
     for path in [*glob.glob(f'{checkpoint}.index'), *glob.glob(f'{checkpoint}.data-*')]:
         with open(path, 'rb') as file:
@@ -131,7 +131,7 @@ def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path
     )
     summary = execute(config)
     recorded = evaluations(config)
-    # `max` returns the first of equals.
+    # Of equal accuracies, the first counts, as `max` returns it.
     best = max(recorded, key=lambda evaluation: evaluation.top_1)
     assert kept(model_dir) == best
     kept_files = content(f'{model_dir}/best/step-{best.step}/model.ckpt-{best.step}')
@@ -144,7 +144,7 @@ def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path
     assert evaluations(config) == recorded
     assert kept(model_dir) == recorded[-1]
 
-    # A follower keeps the best checkpoint, too, and does not discard an existing one.
+    # --mode=eval keeps the best checkpoint, too, and does not replace one that cannot be compared.
     follower = dataclasses.replace(config, mode='eval', moving_average=False)
     execute(follower)
     assert kept(model_dir) == recorded[-1]
@@ -155,12 +155,12 @@ def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path
     # The folder can be evaluated in place.
     in_place = dataclasses.replace(follower, model_dir=f'{model_dir}/best', keep_best=False, train_steps=1)
     execute(in_place)
-    (again,) = evaluations(in_place)
-    assert (again.step, again.top_1) == (6, kept(model_dir).top_1)
-    # Its config.json is the configuration of the training.
-    assert again.changed == ('moving_average: True -> False',)
+    (repeated,) = evaluations(in_place)
+    assert (repeated.step, repeated.top_1) == (6, kept(model_dir).top_1)
+    # The folder's config.json is the configuration of the training.
+    assert repeated.changed == ('moving_average: True -> False',)
 
-    # Training resumes in a copy of the folder, and never removes the checkpoint that it started from.
+    # Training resumes in a copy of the folder, and does not remove the best checkpoint from it.
     copied = dataclasses.replace(config, model_dir=str(tmp_path / 'copy'), train_steps=7)
     shutil.copytree(f'{model_dir}/best', str(copied.model_dir))
     execute(copied)

@@ -23,7 +23,7 @@ NAME = 'model.ckpt-{}'
 
 
 def save(model_dir: Any, *steps: int) -> None:
-    """Saves checkpoints of a model with one variable by the program's own hook."""
+    """Saves checkpoints of a model with one variable, with the program's own hook."""
     with tf.Graph().as_default():
         step = tf.compat.v1.train.get_or_create_global_step()
         tf.compat.v1.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
@@ -79,12 +79,12 @@ def values_of(checkpoint: str) -> Dict[str, bytes]:
     return {name: reader.get_tensor(name).tobytes() for name in reader.get_variable_to_shape_map()}
 
 
-@pytest.mark.parametrize(('of', 'never_read'), [(data_of, 0), (index_of, 0.5)])
+@pytest.mark.parametrize(('file_of', 'unread_fraction'), [(data_of, 0), (index_of, 0.5)])
 def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
-    tmp_path: Any, of: Any, never_read: float
+    tmp_path: Any, file_of: Any, unread_fraction: float
 ) -> None:
     save(tmp_path, 1)
-    path, checkpoint = of(tmp_path, 1), str(tmp_path / 'model.ckpt-1')
+    path, checkpoint = file_of(tmp_path, 1), str(tmp_path / 'model.ckpt-1')
     check_undamaged(checkpoint)
     expected, found, draw = values_of(checkpoint), 0, random.Random(1)
     for _ in range(60):
@@ -99,18 +99,18 @@ def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
             ) and '--skip_damaged_checkpoints' in str(error)
             found += 1
         flip(path, position, bit)
-    # The end of an index is never read: padding, and an empty list of blocks.
-    assert found >= 60 * (1 - never_read)
+    # TensorFlow never reads the end of an index file, which holds padding and an empty list of blocks.
+    assert found >= 60 * (1 - unread_fraction)
 
 
-@pytest.mark.parametrize('of', [data_of, index_of])
-@pytest.mark.parametrize('left', [0, 0.5])
-def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, of: Any, left: float) -> None:
+@pytest.mark.parametrize('file_of', [data_of, index_of])
+@pytest.mark.parametrize('fraction', [0, 0.5])
+def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, file_of: Any, fraction: float) -> None:
     save(tmp_path, 1)
-    os.truncate(of(tmp_path, 1), int(left * os.path.getsize(of(tmp_path, 1))))
+    os.truncate(file_of(tmp_path, 1), int(fraction * os.path.getsize(file_of(tmp_path, 1))))
     with pytest.raises(DamagedError):
         check_undamaged(str(tmp_path / 'model.ckpt-1'))
-    os.remove(of(tmp_path, 1))
+    os.remove(file_of(tmp_path, 1))
     with pytest.raises(DamagedError, match='files are missing'):
         check_undamaged(str(tmp_path / 'model.ckpt-1'))
 
@@ -123,16 +123,16 @@ def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog:
     assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
     assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
     assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
-    passed = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
-    passed.remove('model.ckpt-3.index')
-    assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == passed
-    told = [message for message in caplog.messages if 'skipped, and moved into' in message]
+    moved = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
+    moved.remove('model.ckpt-3.index')
+    assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == moved
+    logged = [message for message in caplog.messages if 'skipped, and moved into' in message]
     assert (
-        len(told) == 2
-        and 'model.ckpt-4: is damaged (model.ckpt-4.data-00000-of-00001: Check' in told[0]
-        and 'model.ckpt-3: is dam' in told[1]
+        len(logged) == 2
+        and 'model.ckpt-4: is damaged (model.ckpt-4.data-00000-of-00001: Check' in logged[0]
+        and 'model.ckpt-3: is dam' in logged[1]
     )
-    # Training reaches these steps again.
+    # The same steps can be saved again.
     save(tmp_path, 3, 4)
     check_undamaged(str(tmp_path / 'model.ckpt-4'))
     assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
@@ -194,11 +194,12 @@ def test_remove_leftovers__removes_only_unfinished_files(tmp_path: Any) -> None:
         (tmp_path / name).write_text('half')
     for step in (0, 3):
         (tmp_path / f'model.ckpt-{step}.meta.tmpfdd39494f2c44edea53d0c4b6d843c94').write_text('half')
-    # An unlisted but complete checkpoint, a user's file, and a listed but damaged checkpoint stay: the user decides.
+    # Three things stay for the user to decide: an unlisted, complete checkpoint, a file of the user, and a listed,
+    # damaged checkpoint.
     for path in (data_of(tmp_path, 1), index_of(tmp_path, 1)):
         shutil.copy(path, path.replace('ckpt-1.', 'ckpt-9.'))
     (tmp_path / 'notes.txt').write_text('mine')
     os.truncate(index_of(tmp_path, 2), 0)
     remove_leftovers(str(tmp_path))
-    mine = ['model.ckpt-9.data-00000-of-00001', 'model.ckpt-9.index', 'notes.txt']
-    assert sorted(os.listdir(str(tmp_path))) == sorted(kept + mine)
+    unlisted = ['model.ckpt-9.data-00000-of-00001', 'model.ckpt-9.index', 'notes.txt']
+    assert sorted(os.listdir(str(tmp_path))) == sorted(kept + unlisted)

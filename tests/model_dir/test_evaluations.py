@@ -1,4 +1,4 @@
-"""Tests of `results.jsonl`, and of the summary that is made from it."""
+"""Tests of `results.jsonl`, and of the summary of a run."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ def test_append_evaluation__adds_a_line_that_reads_back(tmp_path: Any) -> None:
     assert {'step', 'checkpoint', 'weights', 'top_1', 'top_5', 'cross_entropy', 'images'} <= set(line)
 
 
-def test_read_evaluations__skips_a_line_cut_short(tmp_path: Any) -> None:
+def test_read_evaluations__skips_a_truncated_line(tmp_path: Any) -> None:
     append_evaluation(str(tmp_path), EVALUATION)
     with open(str(tmp_path / 'results.jsonl'), 'a') as file:
         file.write('{"step": 8, "check')

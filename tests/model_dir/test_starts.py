@@ -29,7 +29,7 @@ def test_record__adds_one_line_per_command(tmp_path: Any) -> None:
     assert (start.command, start.directory) == (sys.argv, os.getcwd())
     assert start.versions['python'] == platform.python_version()
     assert start.host['cores'] == len(os.sched_getaffinity(0))
-    # A run was killed during a write.
+    # As after a kill during a write.
     with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
         file.write('{"step": 3, "check')
     StartRecorder(dataclasses.replace(config, train_steps=9), None).graph_built()
@@ -72,7 +72,7 @@ def test_source_version__has_the_git_revision_and_a_digest_of_the_files(tmp_path
     git(outer, 'init', '-q')
     monkeypatch.setattr(source, '_ROOT', project)
     version = source.version.__wrapped__
-    # The repository in the outer folder belongs to another project.
+    # The repository in the outer folder does not count: it belongs to another project.
     installed = version()
     assert (installed['revision'], installed['modified']) == (None, None)
     shutil.move(str(outer / '.git'), str(project / '.git'))

@@ -44,7 +44,7 @@ def other_process(folder: Any) -> int:
 
 @pytest.fixture(params=['flock', 'no flock'])
 def kind(request: Any, monkeypatch: Any) -> None:
-    """A file system with and without `flock`; without it, only the claim protects, as in a remote folder."""
+    """A file system with or without `flock`. Without it, as in a remote folder, only the claim file protects."""
 
     def refuse(*unused: Any) -> None:
         raise OSError('no locks available')
@@ -106,13 +106,13 @@ def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) 
         first = claim_of(tmp_path)['renewed']
         wait_for(lambda: claim_of(tmp_path)['renewed'] > first)
         lock.check()
-        # Between two renewals: one in progress would overwrite this claim.
+        # The lock prevents a renewal in progress from overwriting this claim.
         with lock._renewing:
             write_claim(tmp_path)
         wait_for(lambda: lock._overtaken_by)
         with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
             lock.check()
-    # The claim of the other trainer stays.
+    # The other trainer's claim is not removed.
     assert claim_of(tmp_path)['host'] == 'far'
 
 
@@ -133,7 +133,7 @@ def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: An
     assert os.listdir(str(tmp_path)) == []
 
 
-def test_is_claimed_elsewhere__until_the_claim_expires(tmp_path: Any) -> None:
+def test_is_claimed_elsewhere__is_true_until_the_claim_expires(tmp_path: Any) -> None:
     assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
     write_claim(tmp_path)
     assert trainer_lock.is_claimed_elsewhere(str(tmp_path))

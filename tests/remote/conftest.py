@@ -1,4 +1,4 @@
-"""Fixtures of tests with a fake Google Cloud Storage and a fake Amazon S3."""
+"""Fixtures of tests with fakes of Google Cloud Storage and Amazon S3."""
 
 import ssl
 from typing import Any, Iterator
@@ -37,14 +37,14 @@ def _moto() -> Iterator[MotoS3]:
 
 @pytest.fixture
 def gs(_gcs: Any) -> Store:
-    """A new bucket of Google Cloud Storage, without faults, with an empty log."""
+    """A new bucket in the fake Google Cloud Storage, without faults and with an empty log."""
     network, server = _gcs
     return Store('gs', server, network.inside([]), {'GOOGLE_AUTH_TOKEN_FOR_TESTING': 'x', 'NO_GCE_CHECK': 'true'})
 
 
 @pytest.fixture
 def s3(_moto: MotoS3) -> Store:
-    """A new bucket of Amazon S3, without faults, with an empty log."""
+    """A new bucket in the fake Amazon S3, without faults and with an empty log."""
     environment = {
         'S3_ENDPOINT': _moto.address,
         'S3_USE_HTTPS': '0',
@@ -57,5 +57,5 @@ def s3(_moto: MotoS3) -> Store:
 
 @pytest.fixture(params=['gs', 's3'])
 def store(request: Any) -> Store:
-    """A new bucket of each kind of store."""
+    """A new bucket; each test runs once per kind of store."""
     return request.getfixturevalue(request.param)

@@ -1,7 +1,7 @@
-"""A fake of Google Cloud Storage in memory, over HTTPS: the requests of the JSON and XML APIs that TensorFlow sends.
+"""An in-memory fake of Google Cloud Storage over HTTPS, with the requests of its APIs that TensorFlow sends.
 
-It follows the documentation of the service: status codes, generations and their preconditions, paged listings,
-resumable uploads with status 308, and ranges. It does not check credentials; errors are injected by `faults`.
+It follows the documentation of the JSON and XML APIs: status codes, generations and preconditions, paged listings,
+resumable uploads with status 308, and ranges. It does not check credentials. `faults` injects errors.
 """
 
 import json
@@ -39,7 +39,7 @@ class _Upload:
         self.lock = threading.Lock()
 
 
-class _Answer:
+class _Response:
     """The response to a request."""
 
     def __init__(self, status: int, content: bytes = b'', headers: Optional[Dict[str, str]] = None):
@@ -49,44 +49,44 @@ class _Answer:
 
 
 class _RefusedError(Exception):
-    """A request is answered with only an error status."""
+    """A request gets an error status as its response."""
 
     def __init__(self, status: int):
         super().__init__(status)
         self.status = status
 
 
-def _error(status: int) -> _Answer:
+def _error(status: int) -> _Response:
     return _json({'error': {'code': status, 'message': _REASONS.get(status, 'invalid')}}, status)
 
 
-def _refusal(status: int, operation: str) -> _Answer:
-    """The response for an injected error; that of a 403 names account and permission, as the service does."""
+def _refusal(status: int, operation: str) -> _Response:
+    """The response for an injected error. With status 403, it names account and permission, as the service does."""
     if status != 403:
         return _error(status)
     noun = 'bucket' if operation == BUCKET else 'object'
     permission = f'storage.{noun}s.{_PERMISSIONS[operation]}'
     message = f'{ACCOUNT} does not have {permission} access to the Google Cloud Storage {noun}.'
     if operation == READ:
-        # The XML API, which serves contents.
+        # Contents are read through the XML API.
         error = f'<Code>AccessDenied</Code><Message>Access denied.</Message><Details>{message}</Details>'
-        return _Answer(403, f"<?xml version='1.0' encoding='UTF-8'?><Error>{error}</Error>".encode())
+        return _Response(403, f"<?xml version='1.0' encoding='UTF-8'?><Error>{error}</Error>".encode())
     return _json({'error': {'code': 403, 'message': message, 'errors': [{'reason': 'forbidden'}]}}, 403)
 
 
-def _json(value: Any, status: int = 200, headers: Optional[Dict[str, str]] = None) -> _Answer:
-    return _Answer(status, json.dumps(value).encode(), {'Content-Type': 'application/json', **(headers or {})})
+def _json(value: Any, status: int = 200, headers: Optional[Dict[str, str]] = None) -> _Response:
+    return _Response(status, json.dumps(value).encode(), {'Content-Type': 'application/json', **(headers or {})})
 
 
 class FakeGcs:
-    """A server of buckets, with a thread for each connection.
+    """A server of buckets, with one thread per connection.
 
     Args:
       listener: a listening socket; closed by `close`.
       context: the TLS context with the server's certificate.
 
     Attributes:
-      faults: injects errors, and logs the requests.
+      faults: the injected errors, and the log of requests.
     """
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext):
@@ -114,7 +114,7 @@ class FakeGcs:
             return {name: found.content for name, found in self._buckets[bucket].items()}
 
     def put(self, bucket: str, name: str, content: bytes, query: Optional[Dict[str, str]] = None) -> Any:
-        """Creates or replaces an object, if the query's preconditions hold; returns its description."""
+        """Creates or replaces an object if the query's preconditions hold; returns the object's description."""
         with self._lock:
             objects = self._objects(bucket)
             self._check_generation(objects.get(name), query or {}, 'ifGenerationMatch')
@@ -147,14 +147,14 @@ class FakeGcs:
         return {'kind': 'storage#bucket', 'name': bucket, 'location': 'US'}
 
     def copy(self, source: Tuple[str, str], target: Tuple[str, str], query: Dict[str, str]) -> Any:
-        """Copies an object in one step."""
+        """Copies an object in a single request."""
         with self._lock:
             found = self._find(*source)
             self._check_generation(found, query, 'ifSourceGenerationMatch')
         return {'kind': 'storage#rewriteResponse', 'done': True, 'resource': self.put(*target, found.content, query)}
 
     def list(self, bucket: str, query: Dict[str, str]) -> Any:
-        """A page of the objects whose names have a prefix. Names with a delimiter after it are grouped by prefix."""
+        """A page of the objects whose names start with a prefix. A delimiter after it groups names into folders."""
         prefix, delimiter = query.get('prefix', ''), query.get('delimiter', '')
         with self._lock:
             entries = {}
@@ -189,8 +189,8 @@ class FakeGcs:
                 raise _RefusedError(404)
             return self._uploads[upload]
 
-    def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> _Answer:
-        """Receives bytes of an upload, all if there is no range; the last byte creates the object."""
+    def continue_upload(self, upload: _Upload, content_range: str, content: bytes) -> _Response:
+        """Receives bytes of an upload: those of a range, or all of them. The last byte creates the object."""
         match = _BYTES.match(content_range or f'bytes 0-0/{len(content)}')
         if not match:
             return _error(400)
@@ -202,7 +202,7 @@ class FakeGcs:
                 upload.content = upload.content[: int(start)] + content
             if total == '*' or len(upload.content) < int(total):
                 received = {'Range': f'bytes=0-{len(upload.content) - 1}'} if upload.content else {}
-                return _Answer(308, headers=received)
+                return _Response(308, headers=received)
             return _json(self.put(upload.bucket, upload.name, upload.content, upload.query))
 
     def _objects(self, bucket: str) -> Dict[str, _Object]:
@@ -228,7 +228,7 @@ class FakeGcs:
         }
 
     def _check_generation(self, found: Optional[_Object], query: Dict[str, str], condition: str) -> None:
-        """Checks a precondition on the generation, which is 0 for a missing object."""
+        """Checks a precondition on an object's generation; a missing object has generation 0."""
         if condition in query and int(query[condition]) != (found.generation if found else 0):
             raise _RefusedError(412)
 
@@ -244,17 +244,17 @@ class _Server(ThreadingHTTPServer):
         self.gcs = gcs
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # The TLS handshake runs in the thread of the connection, so a slow client does not block others.
+        # The TLS handshake runs in the connection's own thread, so that a slow client does not block other clients.
         with self.context.wrap_socket(request, server_side=True) as encrypted:
             super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores broken connections: tests kill clients."""
+        """Ignores broken connections, because tests kill clients."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
-    # Buffered output: otherwise the body of a response waits for the acknowledgement of its headers.
+    # Output is buffered: otherwise the body of a response would wait for the TCP acknowledgement of its headers.
     wbufsize = -1
     server: _Server
 
@@ -271,21 +271,21 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if refusal:
                 if upload and content:
-                    # As if the connection broke in the middle: the first half has arrived.
+                    # As if the connection broke half way: the first half of the bytes arrives.
                     gcs.continue_upload(upload, self._content_range(), content[: len(content) // 2])
-                answer = _refusal(refusal, operation)
+                response = _refusal(refusal, operation)
             else:
-                answer = self._serve(operation, path, query, upload, content)
+                response = self._serve(operation, path, query, upload, content)
         except _RefusedError as error:
-            answer = _error(error.status)
-        gcs.faults.record(operation, path, answer.status)
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
+            response = _error(error.status)
+        gcs.faults.record(operation, path, response.status)
+        self.send_response(response.status)
+        for name, value in response.headers.items():
             self.send_header(name, value)
-        if answer.status != 204:
-            self.send_header('Content-Length', str(len(answer.content)))
+        if response.status != 204:
+            self.send_header('Content-Length', str(len(response.content)))
         self.end_headers()
-        self.wfile.write(answer.content)
+        self.wfile.write(response.content)
 
     do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
 
@@ -310,7 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(
         self, operation: str, path: str, query: Dict[str, str], upload: Optional[_Upload], content: bytes
-    ) -> _Answer:
+    ) -> _Response:
         gcs = self.server.gcs
         bucket, _, name = path.partition('/')
         if operation == BUCKET:
@@ -321,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
             return _json(gcs.describe(bucket, name))
         if operation == DELETE:
             gcs.delete(bucket, name, query)
-            return _Answer(204)
+            return _Response(204)
         if operation == READ:
             return self._part(gcs.content(bucket, name))
         if upload:
@@ -338,14 +338,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _content_range(self) -> str:
         return self.headers.get('Content-Range', '')
 
-    def _part(self, content: bytes) -> _Answer:
+    def _part(self, content: bytes) -> _Response:
         match = re.match(r'bytes=(\d+)-(\d*)$', self.headers.get('Range', ''))
         if not match:
-            return _Answer(200, content)
+            return _Response(200, content)
         start, end = int(match[1]), min(int(match[2] or len(content)), len(content) - 1)
         if start >= len(content):
             return _error(416)
-        return _Answer(206, content[start : end + 1], {'Content-Range': f'bytes {start}-{end}/{len(content)}'})
+        return _Response(206, content[start : end + 1], {'Content-Range': f'bytes {start}-{end}/{len(content)}'})
 
     def _body(self) -> bytes:
         if self.headers.get('Transfer-Encoding') != 'chunked':

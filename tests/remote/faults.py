@@ -1,4 +1,4 @@
-"""Logs the requests to a fake store, and injects errors."""
+"""Log of the requests to a fake store, and injected errors."""
 
 import dataclasses
 import re
@@ -43,7 +43,7 @@ class _Rule:
 
 
 class Faults:
-    """The log of a server, and its rules for errors."""
+    """The log of a server's requests, and the rules by which requests fail."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,14 +58,14 @@ class Faults:
         after: int = 0,
         times: Optional[int] = None,
     ) -> None:
-        """Adds a rule: requests that match get an error.
+        """Adds a rule: matching requests fail.
 
         Args:
           status: the HTTP status, such as 403.
           pattern: a regular expression, searched for in `BUCKET/OBJECT`.
           operations: the operations that match.
-          after: the number of matching requests that succeed first.
-          times: the number of matching requests that fail then; None for all.
+          after: the number of matching requests that succeed before the first failure.
+          times: the number of matching requests that fail after those; None for all.
         """
         with self._lock:
             self._rules.append(_Rule(status, pattern, operations, after, times))
@@ -77,7 +77,7 @@ class Faults:
             self._log.clear()
 
     def status(self, operation: str, path: str) -> Optional[int]:
-        """The error status for a request; None if it succeeds."""
+        """The injected error status for a request; None if the request is not to fail."""
         with self._lock:
             return next((rule.status for rule in self._rules if rule.applies(operation, path)), None)
 
@@ -87,7 +87,7 @@ class Faults:
             self._log.append(Access(operation, path, status))
 
     def log(self, pattern: str = '', operation: Optional[str] = None, status: Optional[int] = None) -> List[Access]:
-        """The requests so far whose path matches, in order; only those of an operation or status, if given."""
+        """The requests whose path matches, in order; if given, only those with an operation or a status."""
         with self._lock:
             return [
                 access

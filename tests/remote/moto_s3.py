@@ -1,4 +1,4 @@
-"""A fake of Amazon S3 on this machine: moto's server, with a log and injected errors."""
+"""A local fake of Amazon S3: moto's server, with a log and injected errors."""
 
 import threading
 from typing import Any, Dict, Iterable
@@ -11,7 +11,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
 
 REGION = 'us-east-1'
-# Credentials of the usual length, without any account.
+# Credentials of the usual length; they belong to no account.
 ACCESS_KEY_ID = 'AKIATESTTESTTESTTEST'
 SECRET_ACCESS_KEY = 'secret-of-the-tests'
 
@@ -25,17 +25,17 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 class MotoS3:
-    """A server in threads of this process.
+    """An S3 server in threads of this process.
 
     Attributes:
-      faults: injects errors, and logs the requests.
+      faults: the injected errors, and the log of requests.
       address: the host and port of the server.
     """
 
     def __init__(self) -> None:
         self.faults = Faults()
         self._moto = DomainDispatcherApplication(create_backend_app, 's3')
-        # moto mixes up the bodies of simultaneous requests.
+        # moto confuses the bodies of simultaneous requests.
         self._one_at_a_time = threading.Lock()
         self._server = make_server('127.0.0.1', 0, self._serve, threaded=True, request_handler=_QuietHandler)
         self.address = f'127.0.0.1:{self._server.server_port}'
@@ -68,7 +68,7 @@ class MotoS3:
         return {name: self._client.get_object(Bucket=bucket, Key=name)['Body'].read() for name in names}
 
     def _serve(self, environ: Dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """The WSGI application: responds with an injected error, or as moto."""
+        """The WSGI application: responds with an injected error, or passes the request to moto."""
         bucket, _, name = unquote(environ['PATH_INFO'].lstrip('/')).partition('/')
         query = {key: values[0] for key, values in parse_qs(environ['QUERY_STRING']).items()}
         operation = _OPERATIONS[environ['REQUEST_METHOD']]
@@ -84,7 +84,7 @@ class MotoS3:
         if not refusal:
             with self._one_at_a_time:
                 return [*self._moto(environ, start)]
-        # Otherwise the server would take the body for the next request.
+        # An unread body would be parsed as the next request.
         environ['wsgi.input'].read(int(environ.get('CONTENT_LENGTH') or 0))
         code = _CODES.get(refusal, 'Refused')
         content = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'.encode()

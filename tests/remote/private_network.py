@@ -1,8 +1,8 @@
-"""A private network in which the names of other hosts resolve to this process.
+"""A private network in which host names of Google resolve to a server in this process.
 
-TensorFlow has no setting for the address of Google Cloud Storage. So commands run in user, mount and network namespaces
-of their own, which need no privileges unless the administrator has disabled them. There, /etc/hosts and the bundle of
-certificates are replaced, and the only network is the loopback interface.
+TensorFlow has no setting for the address of Google Cloud Storage. Therefore commands run in separate user, mount and
+network namespaces, which need no privileges unless the administrator has disabled them. In these namespaces, /etc/hosts
+and the certificate bundle are replaced, and the only network interface is loopback.
 """
 
 import array
@@ -24,7 +24,7 @@ _IFF_UP = 1
 
 
 class NotAllowedError(Exception):
-    """This machine does not allow private networks. The message is the reason."""
+    """This machine does not allow private networks, for the reason in the message."""
 
 
 class PrivateNetwork:
@@ -32,8 +32,8 @@ class PrivateNetwork:
 
     Args:
       hosts: the host names that resolve to `listener`.
-      certificates: the certificates of the trusted authorities, PEM.
-      folder: the folder for the two files.
+      certificates: the certificates of the trusted authorities, in PEM format.
+      folder: the folder in which the replacements of the two files are written.
 
     Attributes:
       listener: a listening socket on port 443 of the network.
@@ -57,18 +57,18 @@ class PrivateNetwork:
             raise NotAllowedError(str(error))
         _, rights, _, _ = self._control.recvmsg(1, socket.CMSG_SPACE(struct.calcsize('i')))
         if not rights:
-            _, complaint = self._process.communicate()
-            raise NotAllowedError(complaint.strip().splitlines()[-1])
+            _, errors = self._process.communicate()
+            raise NotAllowedError(errors.strip().splitlines()[-1])
         (descriptor,) = array.array('i', rights[0][2])
         self.listener = socket.socket(fileno=descriptor)
 
     def inside(self, command: Sequence[str]) -> List[str]:
-        """The command line that runs a command in the network, in the current folder."""
+        """Returns the command line that runs a command in the network and in the current folder."""
         namespaces = ['--user', '--mount', '--net', f'--target={self._process.pid}']
         return ['nsenter', *namespaces, f'--wd={os.getcwd()}', *command]
 
     def close(self) -> None:
-        """Ends the process, and with it the network."""
+        """Ends the process, and thereby the network."""
         self._control.close()
         self._process.communicate()
 
@@ -84,7 +84,7 @@ def _stay(control: socket.socket, hosts: str, certificates: str) -> None:
         listener.listen(128)
         rights = array.array('i', [listener.fileno()])
         control.sendmsg([b' '], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-    # Waits until the parent process closes the other end, or ends.
+    # Returns when the parent process closes its end of the socket, or exits.
     control.recv(1)
 
 

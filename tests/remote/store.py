@@ -1,4 +1,4 @@
-"""A bucket of a fake Google Cloud Storage or Amazon S3, with the same interface for both."""
+"""A bucket in the fake Google Cloud Storage or Amazon S3, with one interface for both."""
 
 import itertools
 import os
@@ -12,32 +12,32 @@ from tests.remote.fake_gcs import FakeGcs
 from tests.remote.faults import Faults
 from tests.remote.moto_s3 import MotoS3
 
-# Variables with the credentials of whoever runs the tests: the commands must not see them.
-_NOT_OURS = ('AWS_', 'S3_', 'GCS_', 'GOOGLE_', 'CLOUDSDK_', 'TF_')
+# Prefixes of environment variables with a developer's credentials and settings, which the commands must not see.
+_HIDDEN_VARIABLES = ('AWS_', 'S3_', 'GCS_', 'GOOGLE_', 'CLOUDSDK_', 'TF_')
 
 _BUCKETS = (f'bucket-{number}' for number in itertools.count(1))
 
 
 class Store:
-    """A new bucket, and commands that can reach it.
+    """A new bucket, and functions that run commands with access to it.
 
     Args:
       scheme: 'gs' or 's3'.
       server: the server of the bucket.
-      enter: the beginning of the command line, which enters the server's network.
-      environment: variables with credentials and address.
+      enter: a command line prefix that enters the server's network; may be empty.
+      environment: environment variables with the credentials and the address.
 
     Attributes:
       bucket: the name of the bucket.
       url: the address of the bucket, `gs://BUCKET` or `s3://BUCKET`.
-      who: the account that error messages name.
-      faults: injects errors, and logs the requests.
+      who: the account named in error messages.
+      faults: the injected errors, and the log of requests.
     """
 
     def __init__(self, scheme: str, server: Union[FakeGcs, MotoS3], enter: List[str], environment: Dict[str, str]):
         self._server, self._enter = server, enter
-        own = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_OURS)}
-        self._environment = {**own, **environment}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN_VARIABLES)}
+        self._environment = {**inherited, **environment}
         self.scheme = scheme
         self.who = fake_gcs.ACCOUNT if scheme == 'gs' else moto_s3.ACCESS_KEY_ID
         self.bucket = next(_BUCKETS)
@@ -62,7 +62,7 @@ class Store:
         return {name: content for name, content in found if name.startswith(prefix)}
 
     def download(self, prefix: str, folder: pathlib.Path) -> None:
-        """Downloads the objects with a prefix into a folder, under the rest of their names."""
+        """Downloads the objects with a prefix into a folder, named without the prefix."""
         for name, content in self.objects(prefix).items():
             path = folder / name[len(prefix) :].lstrip('/')
             if not name.endswith('/'):
@@ -91,7 +91,7 @@ SMALL = [
 
 
 def complaint(done: Any, code: int = 2) -> str:
-    """The error message of a command that has failed, without a traceback, with an exit code."""
+    """Returns the error message of a failed command, after checking its exit code and that there is no traceback."""
     assert done.returncode == code, done.stderr
     assert 'Traceback' not in done.stderr
     assert done.stdout == ''

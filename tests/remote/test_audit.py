@@ -1,4 +1,4 @@
-"""The audit of a data set in Google Cloud Storage and Amazon S3."""
+"""Tests of the audit of a data set in a remote store."""
 
 import json
 from typing import Any, Dict
@@ -16,29 +16,29 @@ def audited(store: Store, url: str, code: int, *flags: str) -> Dict[str, Any]:
 
 
 def test_remote_data_set__gives_the_local_report(store: Store, photo_dir: str) -> None:
-    here = audit(photo_dir, None, False, 1, lambda count: None)
+    local = audit(photo_dir, None, False, 1, lambda count: None)
     report = audited(store, store.upload(photo_dir, 'data'), 0)
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):
-        assert report[key] == here[key]
+        assert report[key] == local[key]
 
 
-def test_remote_tar_shards__give_the_local_report_and_a_denied_one_is_named(
+def test_remote_tar_shards__give_the_local_report_or_name_a_denied_shard(
     store: Store, photo_dir: str, tmp_path: Any
 ) -> None:
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, print)
-    here = audit(tar_dir, None, False, 1, lambda count: None, 'tar')
+    local = audit(tar_dir, None, False, 1, lambda count: None, 'tar')
     url = store.upload(tar_dir, 'data')
     report = audited(store, url, 0, '--data_format=tar')
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):
-        assert report[key] == here[key]
+        assert report[key] == local[key]
     store.faults.add(403, '/data/train-00000', [READ])
     (error,) = audited(store, url, 2, '--data_format=tar')['errors']
     assert 'data/train-00000-of-00002.tar, record 0: ' in error
     assert store.who in error
 
 
-def test_denied_file__is_named_and_the_others_are_read(store: Store, photo_dir: str) -> None:
+def test_denied_file__is_named_and_the_other_files_are_read(store: Store, photo_dir: str) -> None:
     store.faults.add(403, '/data/train-00000', [READ])
     report = audited(store, store.upload(photo_dir, 'data'), 2)
     (error,) = report['errors']

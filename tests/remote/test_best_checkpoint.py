@@ -13,7 +13,7 @@ from tests.support.best_checkpoints import NAMING, OPERATIONS
 _KILL = """
 import sys
 from tests.support.best_checkpoints import check_killed
-check_killed(sys.argv[1], [int(moment) for moment in sys.argv[2:]])
+check_killed(sys.argv[1], [int(operation) for operation in sys.argv[2:]])
 """
 _OFFER = """
 import json, sys
@@ -21,10 +21,10 @@ from console.errors import CommandError
 from tests.support.best_checkpoints import evaluated, kept, offer
 try:
     offer(sys.argv[1], evaluated(int(sys.argv[2]), float(sys.argv[3])))
-    said = ''
+    message = ''
 except CommandError as error:
-    said = str(error)
-print(json.dumps([kept(sys.argv[1]).step, said]))
+    message = str(error)
+print(json.dumps([kept(sys.argv[1]).step, message]))
 """
 
 
@@ -37,9 +37,9 @@ def offer(store: Store, step: int, top_1: float) -> List:
 
 @pytest.mark.slow
 def test_keep__survives_a_kill_in_any_file_operation(store: Store) -> None:
-    # Writing a file to gs:// takes a second here, so that store has only one kill: when the new version is named.
-    moments = range(OPERATIONS) if store.scheme == 's3' else [NAMING]
-    done = store.python('-c', _KILL, f'{store.url}/run', *map(str, moments))
+    # Writing a file to gs:// takes about a second, so only the decisive operation is killed there.
+    operations = range(OPERATIONS) if store.scheme == 's3' else [NAMING]
+    done = store.python('-c', _KILL, f'{store.url}/run', *map(str, operations))
     assert done.returncode == 0, done.stderr
 
 
@@ -48,8 +48,8 @@ def test_denied_write__keeps_the_old_version(s3: Store) -> None:
     assert offer(s3, 1, 0.25) == [1, '']
     before = best(s3)
     s3.faults.add(403, 'best/checkpoint', [WRITE])
-    step, said = offer(s3, 2, 0.5)
-    assert step == 1 and f'{s3.url}/run/best/checkpoint' in said
+    step, message = offer(s3, 2, 0.5)
+    assert step == 1 and f'{s3.url}/run/best/checkpoint' in message
     after = best(s3)
     assert {name: after[name] for name in before} == before
     s3.faults.clear()
@@ -58,5 +58,5 @@ def test_denied_write__keeps_the_old_version(s3: Store) -> None:
 
 
 def best(store: Store) -> Dict[str, bytes]:
-    """The files in the folder of the best checkpoint, without the entries of folders."""
+    """The contents of the files in the best checkpoint's folder, by name."""
     return {name: content for name, content in store.objects('run/best/').items() if not name.endswith('/')}

@@ -1,4 +1,4 @@
-"""The published example of streaming, small, all of it in a remote store: shards, run and best checkpoint."""
+"""Test of the published streaming example, reduced, with shards, run and best checkpoint in a remote store."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import pytest
 from tests.data.cifar10 import archives as cifar10_archives
 from tests.remote.store import SMALL, Store
 
-# The conversion, of batches of four images.
+# Converts an archive whose batches have four images.
 _CONVERT = """
 from data.cifar10 import __main__ as cifar10
 from data.cifar10 import source as cifar10_source
@@ -20,7 +20,7 @@ _COUNTS = ['--train_images=20', '--validation_images=10', '--train_shards=4', '-
 
 
 @pytest.mark.slow
-def test_stream__from_the_store_with_the_best_checkpoint_there(s3: Store, tmp_path: pathlib.Path) -> None:
+def test_cifar10_stream__trains_and_keeps_the_best_checkpoint_in_the_store(s3: Store, tmp_path: pathlib.Path) -> None:
     archive = cifar10_archives.pack(cifar10_archives.write_binary(tmp_path, cifar10_archives.cut_out(4)))
     s3.put('published/cifar-10-binary.tar.gz', archive.read_bytes())
     data_dir, model_dir = f'{s3.url}/data', f'{s3.url}/run'

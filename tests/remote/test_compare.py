@@ -10,7 +10,7 @@ from tests.support import recorded
 
 
 @pytest.mark.slow
-def test_compare(store: Store, tmp_path: pathlib.Path) -> None:
+def test_compare__reads_runs_and_writes_its_report(store: Store, tmp_path: pathlib.Path) -> None:
     folders = []
     for seed in (1, 2):
         local = tmp_path / str(seed)

@@ -34,28 +34,28 @@ class Client(NamedTuple):
     """The server, and a function that sends requests over one connection."""
 
     gcs: FakeGcs
-    ask: Callable[..., Reply]
+    request: Callable[..., Reply]
 
 
 @pytest.fixture
 def client() -> Iterator[Client]:
     authority = trustme.CA()
-    inside, outside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
-    authority.issue_cert(HOST).configure_cert(inside)
-    authority.configure_trust(outside)
+    server_context, client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert(HOST).configure_cert(server_context)
+    authority.configure_trust(client_context)
     listener = socket.socket()
     listener.bind(('127.0.0.1', 0))
     listener.listen(8)
-    gcs = FakeGcs(listener, inside)
+    gcs = FakeGcs(listener, server_context)
     gcs.create_bucket('b')
-    connection = http.client.HTTPSConnection(HOST, listener.getsockname()[1], context=outside, timeout=10)
+    connection = http.client.HTTPSConnection(HOST, listener.getsockname()[1], context=client_context, timeout=10)
 
-    def ask(method: str, path: str, body: bytes = b'', **headers: str) -> Reply:
+    def request(method: str, path: str, body: bytes = b'', **headers: str) -> Reply:
         connection.request(method, path, body, {name.replace('_', '-'): value for name, value in headers.items()})
         response = connection.getresponse()
         return Reply(response.status, dict(response.getheaders()), response.read())
 
-    yield Client(gcs, ask)
+    yield Client(gcs, request)
     connection.close()
     gcs.close()
 
@@ -65,67 +65,67 @@ def test_listing__has_pages_and_folders(client: Client) -> None:
         client.gcs.put('b', name, b'')
     names, token = [], ''
     for _ in range(4):
-        page = client.ask('GET', f'{OBJECTS}?delimiter=/&maxResults=1&pageToken={quote(token)}').json
+        page = client.request('GET', f'{OBJECTS}?delimiter=/&maxResults=1&pageToken={quote(token)}').json
         names += [item['name'] for item in page['items']] + page['prefixes']
         token = page.get('nextPageToken', '')
     assert (names, token) == (['a', 'd/', 'e/', 'f'], '')
-    below = client.ask('GET', f'{OBJECTS}?prefix=d/').json
+    below = client.request('GET', f'{OBJECTS}?prefix=d/').json
     assert [item['name'] for item in below['items']] == ['d/1', 'd/2'] and 'nextPageToken' not in below
-    assert client.ask('GET', '/storage/v1/b/other/o').status == 404
+    assert client.request('GET', '/storage/v1/b/other/o').status == 404
 
 
 def test_read__returns_the_requested_range(client: Client) -> None:
     client.gcs.put('b', 'd/x y', b'0123456789')
-    assert client.ask('GET', '/b/d/x%20y').body == b'0123456789'
-    part = client.ask('GET', '/b/d/x%20y', Range='bytes=3-5')
+    assert client.request('GET', '/b/d/x%20y').body == b'0123456789'
+    part = client.request('GET', '/b/d/x%20y', Range='bytes=3-5')
     assert (part.status, part.body, part.headers['Content-Range']) == (206, b'345', 'bytes 3-5/10')
-    assert client.ask('GET', '/b/d/x%20y', Range='bytes=8-99').body == b'89'
-    assert client.ask('GET', '/b/d/x%20y', Range='bytes=10-11').status == 416
-    assert client.ask('GET', '/b/nothing').status == 404
-    assert client.ask('GET', f'{OBJECTS}/d%2Fx%20y').json['size'] == '10'
+    assert client.request('GET', '/b/d/x%20y', Range='bytes=8-99').body == b'89'
+    assert client.request('GET', '/b/d/x%20y', Range='bytes=10-11').status == 416
+    assert client.request('GET', '/b/nothing').status == 404
+    assert client.request('GET', f'{OBJECTS}/d%2Fx%20y').json['size'] == '10'
 
 
 def test_upload__resumes(client: Client) -> None:
-    begun = client.ask('POST', f'{UPLOAD}?uploadType=resumable&name=d%2Fx')
+    begun = client.request('POST', f'{UPLOAD}?uploadType=resumable&name=d%2Fx')
     session = begun.headers['Location'].partition(HOST)[2].partition('/')[2]
     session = f'/{session}'
-    assert client.ask('PUT', session, Content_Range='bytes */10').headers.get('Range') is None
-    first = client.ask('PUT', session, b'01234567', Content_Range='bytes 0-7/10')
+    assert client.request('PUT', session, Content_Range='bytes */10').headers.get('Range') is None
+    first = client.request('PUT', session, b'01234567', Content_Range='bytes 0-7/10')
     assert (first.status, first.headers['Range']) == (308, 'bytes=0-7')
     assert client.gcs.objects('b') == {}
-    # Bytes after a gap are refused, and bytes that arrive twice are stored once.
-    assert client.ask('PUT', session, b'9', Content_Range='bytes 9-9/10').status == 400
-    assert client.ask('PUT', session, b'6789', Content_Range='bytes 6-9/10').status == 200
+    # Bytes after a gap are refused. Bytes that are sent twice are stored once.
+    assert client.request('PUT', session, b'9', Content_Range='bytes 9-9/10').status == 400
+    assert client.request('PUT', session, b'6789', Content_Range='bytes 6-9/10').status == 200
     assert client.gcs.objects('b') == {'d/x': b'0123456789'}
 
     client.gcs.faults.add(503, 'd/y', [WRITE], after=1, times=1)
-    begun = client.ask('POST', f'{UPLOAD}?uploadType=resumable&name=d%2Fy')
+    begun = client.request('POST', f'{UPLOAD}?uploadType=resumable&name=d%2Fy')
     session = '/' + begun.headers['Location'].partition(HOST)[2].partition('/')[2]
-    assert client.ask('PUT', session, b'0123', Content_Range='bytes 0-3/4').status == 503
-    assert client.ask('PUT', session, Content_Range='bytes */4').headers['Range'] == 'bytes=0-1'
+    assert client.request('PUT', session, b'0123', Content_Range='bytes 0-3/4').status == 503
+    assert client.request('PUT', session, Content_Range='bytes */4').headers['Range'] == 'bytes=0-1'
 
 
 def test_preconditions__refuse_another_generation(client: Client) -> None:
     upload = f'{UPLOAD}?uploadType=media&name=x'
-    assert client.ask('POST', f'{upload}&ifGenerationMatch=0', b'1').status == 200
-    assert client.ask('POST', f'{upload}&ifGenerationMatch=0', b'2').status == 412
-    generation = client.ask('GET', f'{OBJECTS}/x').json['generation']
-    assert client.ask('POST', f'{upload}&ifGenerationMatch={generation}', b'3').status == 200
-    assert client.ask('DELETE', f'{OBJECTS}/x?ifGenerationMatch={generation}').status == 412
+    assert client.request('POST', f'{upload}&ifGenerationMatch=0', b'1').status == 200
+    assert client.request('POST', f'{upload}&ifGenerationMatch=0', b'2').status == 412
+    generation = client.request('GET', f'{OBJECTS}/x').json['generation']
+    assert client.request('POST', f'{upload}&ifGenerationMatch={generation}', b'3').status == 200
+    assert client.request('DELETE', f'{OBJECTS}/x?ifGenerationMatch={generation}').status == 412
     copy = f'{OBJECTS}/x/rewriteTo/b/b/o/y'
-    assert client.ask('POST', f'{copy}?ifSourceGenerationMatch={generation}').status == 412
-    assert client.ask('POST', copy).json['done']
-    assert client.ask('DELETE', f'{OBJECTS}/x').status == 204
-    assert client.ask('DELETE', f'{OBJECTS}/x').status == 404
+    assert client.request('POST', f'{copy}?ifSourceGenerationMatch={generation}').status == 412
+    assert client.request('POST', copy).json['done']
+    assert client.request('DELETE', f'{OBJECTS}/x').status == 204
+    assert client.request('DELETE', f'{OBJECTS}/x').status == 404
     assert client.gcs.objects('b') == {'y': b'3'}
 
 
 def test_faults__apply_to_matching_requests_and_are_logged(client: Client) -> None:
     client.gcs.put('b', 'x', b'1')
     client.gcs.faults.add(403, '^b/x$', [READ], after=1, times=2)
-    replies = [client.ask('GET', '/b/x') for _ in range(4)]
+    replies = [client.request('GET', '/b/x') for _ in range(4)]
     assert [reply.status for reply in replies] == [200, 403, 403, 200]
     assert f'{ACCOUNT} does not have storage.objects.get access'.encode() in replies[1].body
-    assert client.ask('GET', f'{OBJECTS}/x').status == 200
+    assert client.request('GET', f'{OBJECTS}/x').status == 200
     assert len(client.gcs.faults.log('x', READ)) == 4
     assert len(client.gcs.faults.log(status=403)) == 2

@@ -1,4 +1,4 @@
-"""ImageNet from folders in a remote store to record files in it, as on a cluster."""
+"""Test of the conversion of ImageNet from folders to record files, both in a remote store."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ from tests.remote.store import Store
 
 
 @pytest.mark.slow
-def test_remote_folders_become_remote_record_files(store: Store, tmp_path: pathlib.Path) -> None:
+def test_remote_folders__are_converted_to_remote_record_files(store: Store, tmp_path: pathlib.Path) -> None:
     archives = imagenet_archives.make(tmp_path / 'in', per_class=3, validation=4)
     archives.extract(tmp_path / 'images')
     files = [
@@ -39,9 +39,9 @@ def test_remote_folders_become_remote_record_files(store: Store, tmp_path: pathl
     assert done.returncode == 0, done.stderr
     assert 'bounding boxes: 12 written' in done.stderr
     store.download('records', tmp_path / 'records')
-    convert(archives, tmp_path / 'here', bounding_boxes=[str(boxes)])
-    assert files_of(tmp_path / 'records') == files_of(tmp_path / 'here')
-    left = {name for name in store.objects('records') if 'conversion/' in name}
-    assert not left
+    convert(archives, tmp_path / 'local', bounding_boxes=[str(boxes)])
+    assert files_of(tmp_path / 'records') == files_of(tmp_path / 'local')
+    # No intermediate files are left.
+    assert not {name for name in store.objects('records') if 'conversion/' in name}
     again = store.python('-m', 'data.imagenet', *arguments)
     assert (again.returncode, again.stderr) == (0, f'{store.url}/records: already finished\n')

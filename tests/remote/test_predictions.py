@@ -23,7 +23,7 @@ print([*codes, evaluate_report.main([f'{url}/run', '--mistakes=3'])])
 
 
 @pytest.mark.slow
-def test_remote_run__predict_and_evaluate_report(store: Store, digits_dir: str, tmp_path: Any) -> None:
+def test_remote_run__can_be_used_by_predict_and_evaluate_report(store: Store, digits_dir: str, tmp_path: Any) -> None:
     data = store.upload(digits_dir, 'data')
     flags = ('--preset=digits', f'--data_dir={data}', '--train_steps=2', '--eval_total_size=64')
     done = store.main(*flags, f'--model_dir={store.url}/run', f'--export_dir={store.url}/export')
@@ -34,9 +34,9 @@ def test_remote_run__predict_and_evaluate_report(store: Store, digits_dir: str, 
     by_checkpoint, by_saved_model, *_, codes = done.stdout.splitlines()
     assert codes == '[0, 0, 2, 0]', done.stderr
     assert f'--model={store.url}/none: ' in done.stderr
-    for mine, other in zip(json.loads(by_checkpoint)['predictions'], json.loads(by_saved_model)['predictions']):
-        assert (mine['class'], mine['name']) == (other['class'], other['name'])
-        assert mine['probability'] == pytest.approx(other['probability'], rel=1e-5)
+    for one, other in zip(json.loads(by_checkpoint)['predictions'], json.loads(by_saved_model)['predictions']):
+        assert (one['class'], one['name']) == (other['class'], other['name'])
+        assert one['probability'] == pytest.approx(other['probability'], rel=1e-5)
     report = store.objects('run/evaluation_report')
     assert {name.rpartition('/')[2] for name in report} >= {'report.html', 'report.json', 'confusion.png'}
     (line,) = store.objects('run/results.jsonl').values()

@@ -1,4 +1,4 @@
-"""Tests of the messages for denied access, missing files and failing stores."""
+"""Tests of the messages for denied access, missing folders and unavailable stores."""
 
 from typing import List, Sequence
 
@@ -38,7 +38,7 @@ def test_denied_access__names_account_operation_and_path(
     message = complaint(store.main(*arguments))
     for part in [*parts, '{url}', store.who]:
         assert part.format(url=store.url) in message, message
-    # The message has advice, and no secret.
+    # The message names the role or permission to grant, and no secret.
     assert 'roles/storage.object' in message if store.scheme == 'gs' else 's3:' in message
     assert 'secret-of-the-tests' not in message
 
@@ -79,7 +79,7 @@ def test_denied_access_during_a_run__names_the_file_and_the_kept_checkpoint(
     store: Store, photo_dir: str, mode: str
 ) -> None:
     arguments = flags(store, photo_dir)
-    # The first file is checked before training, the second is read during it.
+    # The first file is checked before training; the second is read only during training.
     split = {'train': 'train', 'eval': 'validation'}[mode]
     store.faults.add(403, f'/data/{split}-00001', [READ])
     message = complaint(store.main(*arguments))
@@ -89,7 +89,7 @@ def test_denied_access_during_a_run__names_the_file_and_the_kept_checkpoint(
 
 
 @pytest.mark.slow
-def test_denied_write_of_a_checkpoint__keeps_the_one_before(store: Store, photo_dir: str) -> None:
+def test_denied_write_of_a_checkpoint__keeps_the_previous_checkpoint(store: Store, photo_dir: str) -> None:
     arguments = flags(store, photo_dir)
     store.faults.add(403, 'model.ckpt-4', [WRITE])
     message = complaint(store.main(*arguments))
@@ -97,7 +97,8 @@ def test_denied_write_of_a_checkpoint__keeps_the_one_before(store: Store, photo_
     assert 'The checkpoint of step 2 is kept, and the same command resumes from it.' in message
     assert b'"step": 2' in store.objects()['model/results.jsonl']
 
-    # Next, the result of an evaluation cannot be written. The checkpoint is kept, and the third command evaluates it.
+    # The second command cannot write the result of an evaluation. It keeps the checkpoint, and the third command
+    # evaluates that.
     store.faults.clear()
     store.faults.add(403, 'results.jsonl', [WRITE])
     message = complaint(store.main(*arguments))

@@ -1,4 +1,4 @@
-"""Tests of whole runs with data, model and export in a remote store."""
+"""Test of a whole run with its data, model and export in a remote store."""
 
 import json
 import pathlib
@@ -17,7 +17,7 @@ from tests.support.saved_models import classify
 IMAGES = 359
 SMALL = [
     *('--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.01', '--num_parallel_calls=2'),
-    # At the default rate, a few steps lead to probabilities of 0 in float32, and to an infinite cross-entropy.
+    # At the default rate, a few steps lead to probabilities of 0 in float32 and an infinite cross-entropy.
     *('--train_batch_size=8', '--eval_batch_size=64', '--learning_rate=0.0001', '--moving_average_decay=0.5'),
     *('--batch_norm_decay=0.1', '--train_steps_per_eval=2', '--skip_host_call=False', '--save_summary_steps=1'),
 ]
@@ -30,8 +30,8 @@ def lines(content: bytes) -> List[Dict[str, Any]]:
 @pytest.mark.slow
 def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str, tmp_path: pathlib.Path) -> None:
     data_dir = store.upload(digits_dir, 'data')
-    places = [f'--data_dir={data_dir}', f'--model_dir={store.url}/run/model']
-    # Transient errors: some requests of each kind fail twice, at the beginning of the run and later.
+    folders = [f'--data_dir={data_dir}', f'--model_dir={store.url}/run/model']
+    # Transient errors: requests of each kind fail twice, at the start of the run and later.
     for operation, pattern in (
         (READ, 'data/train-00003'),
         (READ, 'data/validation-00001'),
@@ -41,14 +41,14 @@ def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str
         (WRITE, 'results.jsonl'),
     ):
         store.faults.add(503, pattern, [operation], times=2)
-    first = store.main(*SMALL, *places, '--train_steps=3')
+    first = store.main(*SMALL, *folders, '--train_steps=3')
     assert first.returncode == 0, first.stderr
     assert '359 images, average weights of step 3' in first.stdout
     assert {access.operation for access in store.faults.log(status=503)} == {READ, LIST, STAT, WRITE}
     assert len(store.faults.log(status=503)) == 12
     before = store.objects('run/model/')
 
-    second = store.main(*SMALL, *places, '--train_steps=4', f'--export_dir={store.url}/run/export')
+    second = store.main(*SMALL, *folders, '--train_steps=4', f'--export_dir={store.url}/run/export')
     assert second.returncode == 0, second.stderr
     assert f'resuming from {store.url}/run/model/model.ckpt-3' in second.stderr
     objects = store.objects('run/model/')
@@ -60,7 +60,7 @@ def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str
     # No temporary files are left.
     assert not [name for name in objects if 'unfinished' in name or 'probe' in name or '_temp' in name]
 
-    # The same checkpoint gives the same results from a local folder, and again from the store.
+    # The same checkpoint gives the same results from a local folder and from the store.
     model_dir = tmp_path / 'model'
     store.download('run/model', model_dir)
     (model_dir / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
@@ -68,11 +68,11 @@ def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str
     evaluation = ['--train_steps=4', '--mode=eval']
     local = store.main(*SMALL, f'--data_dir={digits_dir}', f'--model_dir={model_dir}', *evaluation)
     assert local.returncode == 0, local.stderr
-    remote = store.main(*SMALL, *places, *evaluation)
+    remote = store.main(*SMALL, *folders, *evaluation)
     assert remote.returncode == 0, remote.stderr
-    (locally,) = lines((model_dir / 'results.jsonl').read_bytes())
-    *_, trained, again = lines(store.objects()['run/model/results.jsonl'])
-    for line in (locally, again):
+    (local_result,) = lines((model_dir / 'results.jsonl').read_bytes())
+    *_, trained, remote_result = lines(store.objects()['run/model/results.jsonl'])
+    for line in (local_result, remote_result):
         for name in ('step', 'images', 'top_1', 'top_5', 'cross_entropy'):
             assert line[name] == pytest.approx(trained[name], rel=1e-5), name
 

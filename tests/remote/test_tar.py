@@ -1,4 +1,4 @@
-"""Runs from tar shards in a remote store, as commands."""
+"""Tests of runs from tar shards in a remote store."""
 
 import json
 import pathlib
@@ -21,15 +21,15 @@ def tar_dir(photo_dir: str, tmp_path_factory: Any) -> str:
 
 def flags(store: Store, tar_dir: str) -> List[str]:
     data_dir = store.upload(tar_dir, 'data')
-    # At the default rate, a few steps give likelihoods of 0 in float32, and infinite cross-entropies.
+    # At the default rate, a few steps lead to probabilities of 0 in float32 and an infinite cross-entropy.
     settings = ['--data_format=tar', '--num_classes=6', '--learning_rate=0.0001', '--batch_norm_decay=0.1']
     return [*SMALL, *settings, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
 
 
 @pytest.mark.slow
-def test_a_run_trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir: str, tmp_path: pathlib.Path) -> None:
+def test_run__trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir: str, tmp_path: pathlib.Path) -> None:
     arguments = flags(store, tar_dir)
-    # A transient failure: the shard is read again.
+    # After a transient error, the shard is read again.
     store.faults.add(503, 'data/train-00001', [READ], times=2)
     first = store.main(*arguments, '--train_steps=2')
     assert first.returncode == 0, first.stderr
@@ -61,8 +61,8 @@ def test_denied_first_shard__is_named(store: Store, tar_dir: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize('split', ['train', 'validation'])
-def test_shard_denied_half_way__is_not_a_shorter_shard(store: Store, tar_dir: str, split: str) -> None:
-    # --max_bad_records must not hide the failure either.
+def test_shard_denied_during_a_run__is_not_treated_as_a_shorter_shard(store: Store, tar_dir: str, split: str) -> None:
+    # --max_bad_records must not hide the error.
     arguments = [*flags(store, tar_dir), '--max_bad_records=4']
     store.faults.add(403, f'/data/{split}-00001', [READ])
     message = complaint(store.main(*arguments))

@@ -1,4 +1,4 @@
-"""Each kind of bad record, and the problem that the checker reports for it."""
+"""Kinds of bad records, and the messages that report them."""
 
 from typing import Any, Callable, Dict, Tuple
 
@@ -7,29 +7,30 @@ import tensorflow as tf
 from tests.support.photos import CORNERS, set_boxes
 
 
-def of_label(example: tf.train.Example, *labels: int) -> None:
+def set_labels(example: tf.train.Example, *labels: int) -> None:
     example.features.feature['image/class/label'].int64_list.value[:] = labels
 
 
-def of_image(example: tf.train.Example, *images: bytes) -> None:
+def set_images(example: tf.train.Example, *images: bytes) -> None:
     example.features.feature['image/encoded'].bytes_list.value[:] = images
 
 
-def of_whole_number_boxes(example: tf.train.Example) -> None:
+def set_integer_boxes(example: tf.train.Example) -> None:
     for corner in CORNERS:
         example.features.feature[f'image/object/bbox/{corner}'].int64_list.value[:] = [1]
 
 
 Damage = Callable[[tf.train.Example], Any]
 
+# By kind: a function that damages a record, and a regular expression found in its message.
 DAMAGES: Dict[str, Tuple[Damage, str]] = {
-    'no image': (lambda e: of_image(e), 'no image: image/encoded'),
-    'an empty image': (lambda e: of_image(e, b''), 'no image: image/encoded'),
-    'two images': (lambda e: of_image(e, b'1', b'2'), 'no image: image/encoded'),
-    'no label': (lambda e: of_label(e), 'no label: image/class/label'),
-    'two labels': (lambda e: of_label(e, 1, 2), 'no label: image/class/label'),
-    'a label too high': (lambda e: of_label(e, 6), r'label 6 is not in 0 to 5 \(--num_classes=6\)'),
-    'a label below 0': (lambda e: of_label(e, -1), 'label -1 is not in 0 to 5'),
+    'no image': (lambda e: set_images(e), 'no image: image/encoded'),
+    'an empty image': (lambda e: set_images(e, b''), 'no image: image/encoded'),
+    'two images': (lambda e: set_images(e, b'1', b'2'), 'no image: image/encoded'),
+    'no label': (lambda e: set_labels(e), 'no label: image/class/label'),
+    'two labels': (lambda e: set_labels(e, 1, 2), 'no label: image/class/label'),
+    'a label too high': (lambda e: set_labels(e, 6), r'label 6 is not in 0 to 5 \(--num_classes=6\)'),
+    'a label below 0': (lambda e: set_labels(e, -1), 'label -1 is not in 0 to 5'),
     'uneven boxes': (
         lambda e: set_boxes(e, ymin=[0.1, 0.2], xmin=[0.1], ymax=[0.5], xmax=[0.6]),
         'missing corners: image/object/bbox',
@@ -38,10 +39,10 @@ DAMAGES: Dict[str, Tuple[Damage, str]] = {
         lambda e: e.features.feature['image/object/bbox/xmax'].Clear(),
         'missing corners: image/object/bbox',
     ),
-    'boxes in whole numbers': (of_whole_number_boxes, 'image/object/bbox'),
+    'boxes in whole numbers': (set_integer_boxes, 'image/object/bbox'),
     'a JPEG cut short': (
-        lambda e: of_image(e, e.features.feature['image/encoded'].bytes_list.value[0][:5000]),
+        lambda e: set_images(e, e.features.feature['image/encoded'].bytes_list.value[0][:5000]),
         r'the image \(5000 bytes\) cannot be decoded',
     ),
-    'random bytes': (lambda e: of_image(e, b'not a JPEG'), r'the image \(10 bytes\) cannot be decoded'),
+    'random bytes': (lambda e: set_images(e, b'not a JPEG'), r'the image \(10 bytes\) cannot be decoded'),
 }

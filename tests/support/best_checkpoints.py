@@ -1,4 +1,4 @@
-"""Kills the replacement of the best checkpoint within each of its file operations."""
+"""Helpers of tests of the best checkpoint: kills during its replacement, at each file operation."""
 
 import os
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
@@ -14,18 +14,18 @@ from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 
 
-def evaluated(step: int, top_1: float, **others: Any) -> Evaluation:
-    return EVALUATION._replace(step=step, checkpoint=f'model.ckpt-{step}', top_1=top_1, **others)
+def evaluated(step: int, top_1: float, **changes: Any) -> Evaluation:
+    return EVALUATION._replace(step=step, checkpoint=f'model.ckpt-{step}', top_1=top_1, **changes)
 
 
 def offer(model_dir: str, evaluation: Evaluation) -> None:
-    """Writes a checkpoint, and keeps it if it is the best."""
+    """Saves a checkpoint of the evaluation's step, and offers it as the best one."""
     save_step(model_dir, evaluation.step)
     best_checkpoint.keep(model_dir, os.path.join(model_dir, evaluation.checkpoint), evaluation)
 
 
 def kept(model_dir: str) -> Evaluation:
-    """The evaluation of the kept checkpoint, after TensorFlow has read the checkpoint."""
+    """Returns the evaluation of the best checkpoint, after checking that TensorFlow finds and reads the checkpoint."""
     best = best_checkpoint.read(model_dir)
     assert best is not None
     assert tf.train.latest_checkpoint(os.path.join(model_dir, 'best')) == best.checkpoint
@@ -34,15 +34,16 @@ def kept(model_dir: str) -> Evaluation:
 
 
 def names(model_dir: str) -> List[str]:
+    """The names in the folder of the best checkpoint, sorted."""
     return sorted(name.rstrip('/') for name in tf.io.gfile.listdir(os.path.join(model_dir, 'best')))
 
 
 class Killed(BaseException):
-    """Ends the code under test as a kill would: nothing more is written."""
+    """Raised to stop the code under test, like a kill: no handler catches it."""
 
 
 class FileOperations:
-    """Counts file operations of `tf.io.gfile` that write; does half of number `fatal`, and then raises `Killed`."""
+    """Counts writing operations of `tf.io.gfile`; interrupts operation `fatal` half way, and raises `Killed`."""
 
     def __init__(self, patch: Any, fatal: Optional[int]):
         self.count = 0
@@ -75,7 +76,7 @@ class FileOperations:
             file.write(content[: len(content) // 2])
 
     def _rename_half(self, source: str, target: str, overwrite: bool) -> None:
-        # Remote stores cannot rename: TensorFlow copies the file, and removes the original.
+        # Remote stores have no rename: TensorFlow copies the file, and then removes the original.
         if remote.is_remote(source):
             self._copy(source, target, overwrite)
 
@@ -88,7 +89,7 @@ class FileOperations:
 
 
 class Outcome(NamedTuple):
-    """The state after a kill: the step of the best checkpoint, and its folder then and after the next replacement."""
+    """The best checkpoint's step after a kill, and the names in its folder after the kill and the next replacement."""
 
     step: int
     left: List[str]
@@ -96,7 +97,7 @@ class Outcome(NamedTuple):
 
 
 def killed(model_dir: str, fatal: int, patch: Any) -> Outcome:
-    """Kills the replacement of the best checkpoint in one of its operations, and then keeps the next checkpoint."""
+    """Kills a replacement of the best checkpoint in operation `fatal`, and then replaces it by a better one."""
     offer(model_dir, evaluated(1, 0.25))
     save_step(model_dir, 2)
     operations = FileOperations(patch, fatal)
@@ -111,21 +112,21 @@ def killed(model_dir: str, fatal: int, patch: Any) -> Outcome:
     return Outcome(best.step, left, names(model_dir))
 
 
-# makedirs, a copy of each of two files, write and rename of the evaluation, write and rename of the list, rmtree.
+# In order: makedirs, two copies, write and rename of the evaluation, write and rename of the list, rmtree.
 OPERATIONS = 8
 
-# The rename of the list, which names the new version.
+# The index of the list's rename, from which on the list names the new version.
 NAMING = 6
 
 
-def check_killed(root: str, moments: Sequence[int]) -> None:
-    """Kills a replacement in each of some operations in turn, and checks what is left."""
+def check_killed(root: str, fatal_operations: Sequence[int]) -> None:
+    """Kills a replacement in each of the given operations, and checks the files afterwards."""
     with pytest.MonkeyPatch.context() as patch:
-        for fatal in moments:
+        for fatal in fatal_operations:
             outcome = killed(os.path.join(root, str(fatal)), fatal, patch)
-            # In a remote store, the second half of a rename removes the original: the new name exists already.
+            # In a remote store, half a rename has already created the new file.
             named = fatal > NAMING or (fatal == NAMING and remote.is_remote(root))
             assert outcome.step == (2 if named else 1), outcome
-            # The next replacement removes what the kill left behind.
+            # The next replacement removes the leftovers of the kill.
             assert fatal == 0 or len(outcome.left) > 2, outcome
             assert outcome.afterwards == ['checkpoint', 'step-3'], outcome

@@ -1,4 +1,4 @@
-"""A real browser without a window, for tests of pages."""
+"""Headless Chromium for tests of pages."""
 
 import base64
 import contextlib
@@ -12,7 +12,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-_SECONDS = 60
+_TIMEOUT = 60
 _KEYS: Dict[str, Dict[str, Any]] = {
     'Tab': {'code': 'Tab', 'windowsVirtualKeyCode': 9},
     'Enter': {'code': 'Enter', 'windowsVirtualKeyCode': 13, 'text': '\r'},
@@ -29,9 +29,9 @@ class Browser:
     def open(self, path: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Opens a local file in a window of a size in pixels, with a dark or light colour scheme."""
         size = {'width': width, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
-        self._tell('Emulation.setDeviceMetricsOverride', size)
+        self._send('Emulation.setDeviceMetricsOverride', size)
         scheme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
-        self._tell('Emulation.setEmulatedMedia', {'features': [scheme]})
+        self._send('Emulation.setEmulatedMedia', {'features': [scheme]})
         self._driver.get(f'file://{path}')
 
     def run(self, script: str, *arguments: Any) -> Any:
@@ -42,20 +42,20 @@ class Browser:
         """Presses keys, `Tab`, `Enter` or a space, in the focused element."""
         for key in keys:
             for kind in ('keyDown', 'keyUp'):
-                self._tell('Input.dispatchKeyEvent', {'type': kind, 'key': key, **_KEYS[key]})
+                self._send('Input.dispatchKeyEvent', {'type': kind, 'key': key, **_KEYS[key]})
 
     def type(self, text: str) -> None:
         """Types text into the focused element."""
-        self._tell('Input.insertText', {'text': text})
+        self._send('Input.insertText', {'text': text})
 
     def point_at(self, x: float, y: float) -> None:
         """Moves the mouse to a position in the window, in pixels."""
         for offset in (-3, 0):
-            self._tell('Input.dispatchMouseEvent', {'type': 'mouseMoved', 'x': x + offset, 'y': y})
+            self._send('Input.dispatchMouseEvent', {'type': 'mouseMoved', 'x': x + offset, 'y': y})
 
     def screenshot(self, path: str) -> None:
         """Writes a screenshot of the window as a PNG file."""
-        taken = self._tell('Page.captureScreenshot', {'format': 'png'})
+        taken = self._send('Page.captureScreenshot', {'format': 'png'})
         with open(path, 'wb') as file:
             file.write(base64.b64decode(taken['data']))
 
@@ -68,33 +68,33 @@ class Browser:
         messages = [json.loads(entry['message'])['message'] for entry in self._driver.get_log('performance')]
         return [each['params']['request']['url'] for each in messages if each['method'] == 'Network.requestWillBeSent']
 
-    def _tell(self, command: str, values: Dict[str, Any]) -> Any:
+    def _send(self, command: str, values: Dict[str, Any]) -> Any:
         return self._driver.execute_cdp_cmd(command, values)
 
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """Opens a browser, and closes it afterwards. Without Chromium, the test is skipped, or fails in CI."""
+    """Opens a browser, and closes it at the end. Without Chromium, the test is skipped, or fails if CI=true."""
     programs = {name: shutil.which(name) or '' for name in ('chromium', 'chromedriver')}
     missing = [name for name, path in programs.items() if not path]
     if missing:
-        told = f'{" and ".join(missing)} not on PATH (Debian: apt-get install chromium chromium-driver)'
+        message = f'{" and ".join(missing)} not on PATH (Debian: apt-get install chromium chromium-driver)'
         if os.environ.get('CI') == 'true':
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(message)
+        pytest.skip(message)
     options = webdriver.ChromeOptions()
     options.binary_location = programs['chromium']
-    # Containers have no sandbox, and little shared memory.
+    # Containers do not allow Chromium's sandbox, and have little shared memory.
     for argument in ('--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--hide-scrollbars'):
         options.add_argument(argument)
     options.set_capability('goog:loggingPrefs', {'browser': 'ALL', 'performance': 'ALL'})
-    # A session of its own, so that all its processes can be killed together.
+    # A separate process session, so that all processes of Chromium can be killed together.
     service = Service(programs['chromedriver'], popen_kw={'start_new_session': True})
     driver = webdriver.Chrome(service=service, options=options)
     group = service.process.pid
     try:
-        driver.set_page_load_timeout(_SECONDS)
-        driver.set_script_timeout(_SECONDS)
+        driver.set_page_load_timeout(_TIMEOUT)
+        driver.set_script_timeout(_TIMEOUT)
         yield Browser(driver)
     finally:
         try:

@@ -1,4 +1,4 @@
-"""Checkpoints: writing a minimal one, and reading its variables."""
+"""Writing minimal checkpoints, and reading the variables of checkpoints."""
 
 import os
 from typing import Dict

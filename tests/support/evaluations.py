@@ -1,4 +1,4 @@
-"""An evaluation and a data set to record."""
+"""An example of an evaluation, and of a data set's description."""
 
 from data.dataset_info import DatasetInfo
 from inception_v3.model_dir.evaluations import Evaluation

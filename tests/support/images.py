@@ -1,4 +1,4 @@
-"""Real images, bounding boxes, and resizing computed with NumPy to compare TensorFlow with."""
+"""Real images, bounding boxes, and bilinear resizing in NumPy as a reference for TensorFlow."""
 
 import numpy as np
 import skimage.data
@@ -25,5 +25,5 @@ def resize_bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def coordinates(height: int, width: int) -> np.ndarray:
-    """Returns an image whose pixels are their own coordinates: (row, column, 0)."""
+    """Returns an int32 image whose pixels contain their coordinates: (row, column, 0)."""
     return np.stack([*np.indices([height, width]), np.zeros([height, width], int)], -1).astype(np.int32)

@@ -1,7 +1,7 @@
-"""Observations of a run: each builds a part of the program from a configuration, and returns what it does.
+"""Observations of a run: each builds a part of the program from a configuration, and returns a property of it.
 
 `tests/test_flag_effects.py` makes each observation twice: with the default, and with another value of one flag. `patch`
-is pytest's monkeypatch, for the observations that stop the program before it takes minutes or needs a TPU.
+is pytest's monkeypatch; observations use it to replace parts that take minutes or need a TPU.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ MODES = tf.estimator.ModeKeys
 FAST_COLOR_DRAWS = ('brightness', 'cb', 'cr')
 
 
-# The estimator, and the TPU that it asks for.
+# The estimator, and the requested TPU.
 
 
 def run_config(name: str) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def batch_size(name: str) -> Callable[..., Any]:
 
 
 def on_tpu(config: Config, **changes: Any) -> Any:
-    """The estimator of the same run on a TPU. It sends the TPU nothing before it is used."""
+    """The estimator of the same run on a TPU. Creating it does not contact the TPU."""
     folders = {'data_dir': 'gs://bucket/data', 'model_dir': 'gs://bucket/run'}
     changes = {'use_tpu': True, 'master': config.master or 'grpc://worker:8470', **folders, **changes}
     return make_estimator(dataclasses.replace(config, **changes))
@@ -83,19 +83,19 @@ def cores(config: Config, patch: Any) -> int:
 
 
 def cluster(config: Config, patch: Any) -> List[Any]:
-    """Name, zone and project with which the TPU's address is looked up; the answer is made up."""
-    asked: List[Any] = []
+    """The name, zone and project in the lookup of the TPU's address; the response is made up."""
+    requested: List[Any] = []
     resolver = estimator.tf.distribute.cluster_resolver.TPUClusterResolver
 
     def look_up(self: Any) -> Any:
-        asked.extend([self._tpu.decode(), self._zone, self._project])
+        requested.extend([self._tpu.decode(), self._zone, self._project])
         return {'state': 'READY', 'health': 'HEALTHY', 'networkEndpoints': [{'ipAddress': '127.0.0.1', 'port': 8470}]}
 
     patch.setattr(resolver, '_fetch_cloud_tpu_metadata', look_up)
-    asked_with = {'tpu': 'node', 'tpu_zone': 'near', 'gcp_project': 'ours'}
-    named = on_tpu(config, master='', **{name: getattr(config, name) or value for name, value in asked_with.items()})
+    fallbacks = {'tpu': 'node', 'tpu_zone': 'near', 'gcp_project': 'ours'}
+    named = on_tpu(config, master='', **{name: getattr(config, name) or value for name, value in fallbacks.items()})
     assert named.config.master == 'grpc://127.0.0.1:8470'
-    return asked[:3]
+    return requested[:3]
 
 
 # The input pipeline.
@@ -110,7 +110,7 @@ def pipeline(config: Config) -> tf.compat.v1.GraphDef:
 
 
 def nodes(config: Config, kind: str) -> List[Tuple[Any, List[Any]]]:
-    """The training pipeline's operations of a kind, in its functions too, and the constants that each is given."""
+    """The operations of a kind in the training pipeline and its functions, each with its constant inputs."""
     definition = pipeline(config)
     found = []
     for scope in [definition.node, *[function.node_def for function in definition.library.function]]:
@@ -133,7 +133,7 @@ def has_operation(kind: str) -> Callable[..., bool]:
 
 
 def operations_on_tpu(kind: str) -> Callable[..., Any]:
-    """As `operations`, on the host of a TPU, whose cores are not this machine's."""
+    """Like `operations`, on the host of a TPU, where the number of this machine's cores does not matter."""
     on_cpu = operations(kind)
     return lambda config, patch: on_cpu(dataclasses.replace(config, use_tpu=True, num_shards=1), patch)
 
@@ -154,11 +154,11 @@ def shuffle_buffers(config: Config, patch: Any) -> List[int]:
 def crop_range(name: str) -> Callable[..., Any]:
     """A range from which random crops are drawn."""
 
-    def look(config: Config, patch: Any) -> List[float]:
+    def observe(config: Config, patch: Any) -> List[float]:
         ((node, _),) = nodes(config, 'SampleDistortedBoundingBoxV2')
         return [round(bound, 4) for bound in node.attr[name].list.f]
 
-    return look
+    return observe
 
 
 def batch(config: Config, is_training: bool, size: int = 4) -> Tuple[Any, np.ndarray]:
@@ -175,7 +175,7 @@ def training_batch_layout(config: Config, patch: Any) -> Any:
 
 
 def sent_types(config: Config, patch: Any) -> Any:
-    """The types of what is sent to the device for a training batch."""
+    """The dtypes of the tensors sent to the device for a training batch."""
     with tf.Graph().as_default():
         features, _ = InputPipeline(True, config)({'batch_size': 4}).element_spec
     return tf.nest.map_structure(lambda spec: spec.dtype.name, features)
@@ -207,7 +207,7 @@ def evaluated_with_a_bad_record(config: Config, patch: Any) -> Any:
 
 
 def evaluated_beside_tar_files(config: Config, patch: Any) -> int:
-    """The number of images where TFRecord files have 5, and tar files beside them 2."""
+    """The number of images read from a folder with 5 images in TFRecord files and 2 in tar files."""
     folder = f'{config.model_dir}-{config.data_format}'
     shutil.copytree(config.data_dir, folder)
     with tf.Graph().as_default():
@@ -220,7 +220,7 @@ def evaluated_beside_tar_files(config: Config, patch: Any) -> int:
 
 
 def uniform_ranges(config: Config, patch: Any) -> Dict[str, float]:
-    """The ranges that the fast colour distortion draws from: the only ones here on both sides of zero."""
+    """The ranges of the fast colour distortion, recognized as the only symmetric ones."""
     ranges: List[float] = []
 
     def uniform(shape: Any, minval: Any = 0, maxval: Any = None, *rest: Any, **options: Any) -> tf.Tensor:
@@ -233,7 +233,7 @@ def uniform_ranges(config: Config, patch: Any) -> Dict[str, float]:
 
 
 def crop_boxes(config: Config, patch: Any) -> Any:
-    """The shape of the boxes that the crop of an image with seven annotated boxes is drawn around."""
+    """The shape of the boxes passed to the random crop, for an image with seven annotated boxes."""
     shapes: List[Any] = []
     original = tf.image.sample_distorted_bounding_box
 
@@ -255,7 +255,7 @@ def training_step(config: Config, size: int = 75) -> Any:
 
 
 def variable_kinds(config: Config, patch: Any) -> Set[str]:
-    """The kinds of variables that a training step has besides the network's."""
+    """The kinds of variables in a training step besides those of the network."""
     training_step(config)
     kinds = {variable.op.name.rpartition('/')[2] for variable in tf.compat.v1.global_variables()}
     return kinds - {'weights', 'beta', 'biases', 'moving_mean', 'moving_variance', 'global_step'}
@@ -287,7 +287,7 @@ def prints(config: Config, patch: Any) -> int:
 
 
 def cross_entropies(config: Config, patch: Any) -> int:
-    """The number of classifiers in the loss, where the network has one beside its logits if it is asked to."""
+    """The number of classifiers in the loss, for a network with an optional auxiliary head."""
 
     def build(images: tf.Tensor, num_classes: int, is_training: bool, auxiliary_head: bool, **others: Any) -> Any:
         logits, _ = one_layer_network(images, num_classes, is_training, **others)
@@ -299,7 +299,7 @@ def cross_entropies(config: Config, patch: Any) -> int:
 
 
 def loss(config: Config, patch: Any) -> float:
-    """The loss of two classes, the right one with a logit of 1 and the wrong one of 0, and a weight of 2."""
+    """The loss for the logits 1 (the right class) and 0, and a single weight of 2."""
     tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.WEIGHTS, tf.constant([2.0]))
     value = evaluate(total_loss(tf.constant([[1.0, 0.0]]), None, tf.constant([0]), config))
     return round(float(value), 4)
@@ -317,16 +317,16 @@ def trained(config: Config, *names: str) -> List[Tuple[np.ndarray, np.ndarray]]:
 
 
 def kept_of_the_variance(config: Config, patch: Any) -> float:
-    """The moving variance after a step whose variance is 0, as a fraction of that before."""
+    """The ratio of the moving variance after a step to that before it; the batch's variance is 0."""
     ((before, after),) = trained(config, 'Layer/BatchNorm/moving_variance')
     return round(float((after / before)[0]), 4)
 
 
 def kept_of_the_average(config: Config, patch: Any) -> float:
-    """The decay of a weight's average in the first step: the average begins as the weight."""
+    """The decay of a weight's moving average in the first step; the average starts at the weight's initial value."""
     name = 'Logits/biases'
-    (begun, weight), (_, average) = trained(config, name, f'{name}/ExponentialMovingAverage')
-    return round(float(((average - weight) / (begun - weight))[0]), 2)
+    (initial, weight), (_, average) = trained(config, name, f'{name}/ExponentialMovingAverage')
+    return round(float(((average - weight) / (initial - weight))[0]), 2)
 
 
 def initial_weights(config: Config, patch: Any) -> float:
@@ -346,7 +346,7 @@ def repeats_itself(config: Config, patch: Any) -> bool:
 
 
 def sums_over_cores(config: Config, patch: Any) -> List[List[List[int]]]:
-    """The groups of cores of the sums in the batch normalization of a training step."""
+    """The groups of cores over which the batch normalization of a training step sums."""
     training_step(config)
     return [
         tf.make_ndarray(operation.inputs[1].op.get_attr('value')).tolist()
@@ -369,7 +369,7 @@ def channels(config: Config, patch: Any) -> int:
 
 
 def convolutions(config: Config, patch: Any) -> int:
-    """The convolutions of a RevNet's training step, but for those of its gradients."""
+    """The number of Conv2D operations in a RevNet's training step, without the convolutions of gradients."""
     small = REVNET_38._replace(units=(2, 1, 1))
     patch.setitem(NETWORKS, 'revnet38', NETWORKS['revnet38']._replace(build=functools.partial(revnet, small)))
     training_step(dataclasses.replace(config, network='revnet38', height=32, width=32), size=32)
@@ -377,7 +377,7 @@ def convolutions(config: Config, patch: Any) -> int:
 
 
 def last_scale(config: Config, patch: Any) -> float:
-    """The initial scale after the last convolution of ResNet-50's first block."""
+    """The initial batch normalization scale after the last convolution of ResNet-50's first block."""
     scopes(dataclasses.replace(config, height=32, width=32), patch)
     return float(evaluate(variables()['ResNet50/stage_1/block_1/conv_3/BatchNorm/gamma'])[0])
 
@@ -386,7 +386,7 @@ def last_scale(config: Config, patch: Any) -> float:
 
 
 def rates(config: Config, patch: Any) -> List[float]:
-    """The learning rate of the first 16 epochs, of five steps each, in units of that of a batch of 256."""
+    """The learning rates of the first 16 epochs, of five steps each, scaled to a batch of 256."""
     return [round(learning_rate(5 * epoch, config) / (8 / 256), 4) for epoch in range(16)]
 
 
@@ -395,7 +395,7 @@ def first_rate(config: Config, patch: Any) -> float:
 
 
 def first_decay(config: Config, patch: Any) -> float:
-    """The rate after the first decay, as a fraction of that before."""
+    """The ratio of the rate after the first decay to that before it."""
     return rates(config, patch)[3] / rates(config, patch)[0]
 
 
@@ -408,7 +408,7 @@ def epochs_with_steps(config: Config, patch: Any) -> int:
 
 
 def last_rate(config: Config, patch: Any) -> float:
-    """The rate at the end of the run."""
+    """The learning rate at the end of the run, scaled to a batch of 256."""
     return round(learning_rate(config.train_steps, config) / (8 / 256), 5)
 
 
@@ -424,7 +424,7 @@ def highest_epoch(config: Config, patch: Any) -> int:
 
 
 def course(config: Config, patch: Any) -> List[Any]:
-    """The parts of a whole run, in order; those that take minutes are left out."""
+    """The parts of a whole run, in order. Parts that take minutes are replaced."""
     done: List[Any] = []
     step = [0]
 
@@ -462,7 +462,7 @@ def following(config: Config, patch: Any) -> List[Any]:
 
 
 def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
-    """What a cycle of training is started with: arguments of its hooks, and images that are drawn."""
+    """Arguments of the hooks of a training cycle, and the number of images that it draws."""
     found: Dict[str, Any] = {'step lines': False}
 
     def hook(model_dir: str, save_secs: int, steps_per_run: int, writes_graph: bool) -> tf.estimator.SessionRunHook:

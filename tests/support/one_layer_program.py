@@ -1,4 +1,4 @@
-"""Runs the program with a network of one layer: a run takes seconds, most of them to start."""
+"""Runs the program with a network of one layer, so that a run takes seconds."""
 
 import sys
 

@@ -1,11 +1,18 @@
-"""Parses HTML pages and checks that they need no other file."""
+"""Parsing of HTML pages, and a check that they load no other file."""
 
 import html.parser
 from typing import Any, List
 
 
 class Page(html.parser.HTMLParser):
-    """The text of a page, its embedded images, and the addresses of other files that it loads."""
+    """A parsed page.
+
+    Attributes:
+      images: its embedded images, as data: URLs.
+      fetched: the addresses of other files that it loads or links to.
+      open: the elements without an end tag.
+      text: its text, in pieces.
+    """
 
     def __init__(self, text: str):
         super().__init__()
@@ -31,6 +38,7 @@ class Page(html.parser.HTMLParser):
 
 
 def read_page(path: Any) -> Page:
+    """Parses a page, and checks that it loads no other file and that all its elements are closed."""
     with open(str(path), encoding='utf-8') as file:
         content = file.read()
     page = Page(content)

@@ -1,4 +1,4 @@
-"""Photographs as records, with boxes."""
+"""Photographs as records with bounding boxes."""
 
 from typing import List, NamedTuple
 
@@ -15,7 +15,14 @@ def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
 
 
 class Photo(NamedTuple):
-    """A photograph in a record: pixels before encoding, uint8 [height, width, 3]; JPEG file; label; boxes."""
+    """A photograph.
+
+    Attributes:
+      pixels: uint8 [height, width, 3], before encoding.
+      encoded: the JPEG file.
+      label: the class number.
+      boxes: float32 [boxes, 4]: ymin, xmin, ymax, xmax as fractions of the image.
+    """
 
     pixels: np.ndarray
     encoded: bytes
@@ -37,5 +44,6 @@ CORNERS = ['ymin', 'xmin', 'ymax', 'xmax']
 
 
 def set_boxes(example: tf.train.Example, **corners: List[float]) -> None:
+    """Replaces the coordinates of a record's boxes: the values of all boxes by corner name."""
     for corner, values in corners.items():
         example.features.feature[f'image/object/bbox/{corner}'].float_list.value[:] = values

@@ -30,7 +30,7 @@ def labels_of(batches: List[Batch]) -> List[int]:
 
 
 class Host:
-    """The part of TPUEstimator's context that tells an input pipeline its share of the files."""
+    """The part of TPUEstimator's context from which an input pipeline gets its host's index and the number of hosts."""
 
     def __init__(self, index: int, hosts: int):
         self._share = index, hosts

@@ -1,4 +1,4 @@
-"""Shell programs in place of trials, and waiting for them."""
+"""Shell scripts that stand in for trials, and waiting for conditions."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60) -> Any:
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f'not true after {seconds} seconds')
+    raise AssertionError(f'the condition is not true after {seconds} seconds')
 
 
 def text_of(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Makes recorded runs without training: the same files, written by the program's own functions."""
+"""Runs without training: their files, written by the program's own functions, and their values in a report."""
 
 import os
 from typing import Any, List, Mapping, Optional, Sequence
@@ -38,7 +38,7 @@ def run(
     losses: Optional[Sequence[float]] = None,
     **changes: Any,
 ) -> Run:
-    """A run with an evaluation every 100 steps, and a loss every 10 steps at 101, 102, … images/s."""
+    """A run of a report, with an evaluation every 100 steps, and a loss every 10 steps at 101, 102, … images/s."""
     points = [
         TrainingPoint(10 * index, loss, 0.1, 100.0 + index if index else None)
         for index, loss in enumerate(losses if losses is not None else [3 - 0.05 * index for index in range(30)])
@@ -58,7 +58,7 @@ def run(
 
 
 def case(name: str, finals: Sequence[float], **changes: Any) -> Case:
-    """A case with one run for each final top-1."""
+    """A case of a report, with one run per final top-1 accuracy."""
     runs = [
         run(f'{name}/seed-{seed}', [0.1, final / 2, final], seed, **changes) for seed, final in enumerate(finals, 1)
     ]
@@ -66,7 +66,7 @@ def case(name: str, finals: Sequence[float], **changes: Any) -> Case:
 
 
 def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> None:
-    """Writes the files of a run."""
+    """Writes config.json, starts.jsonl and results.jsonl of a run."""
     tf.io.gfile.makedirs(model_dir)
     write_whole(os.path.join(model_dir, CONFIG_FILE), config.to_json())
     started = starts.this_start(config, None)._asdict()
@@ -76,7 +76,7 @@ def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> 
 
 
 def write_events(model_dir: str, suffix: str, first: float, steps: Sequence[int], losses: Sequence[float]) -> str:
-    """Writes the summaries of a training session, one per second and step; returns the path of the file."""
+    """Writes the loss summaries of a training session, one second apart from `first` on; returns the file's path."""
     events = [tf.compat.v1.Event(wall_time=first, step=steps[0], session_log=_START)]
     for index, (step, loss) in enumerate(zip(steps, losses)):
         value = [tf.compat.v1.Summary.Value(tag='loss', simple_value=loss)]

@@ -1,4 +1,4 @@
-"""Record files: writing, reading, and framing by hand."""
+"""Writing, reading and manual framing of record files."""
 
 import os
 import struct
@@ -27,7 +27,7 @@ def write_records(data_dir: Any, split: str, contents: List[bytes]) -> None:
 
 
 def masked_crc32c(content: bytes) -> int:
-    """The masked CRC-32C of TFRecord files, by polynomial division: another method than the program's."""
+    """The masked CRC-32C of TFRecord files, by polynomial division: independent of the program's method."""
     bits = ''.join(f'{byte:08b}'[::-1] for byte in content)
     number = int(bits, 2) << 32 ^ 0xFFFFFFFF << len(bits)
     for at in range(len(bits) + 31, 31, -1):

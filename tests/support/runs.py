@@ -1,4 +1,4 @@
-"""Small configurations, a network of one layer, and whole runs in this process."""
+"""A small configuration, a network of one layer, and whole runs in this process."""
 
 import dataclasses
 import glob
@@ -17,7 +17,7 @@ from inception_v3.networks.registry import NETWORKS
 
 
 def make_small_config(data_dir: str, **changes: Any) -> Config:
-    """A configuration of the smallest program: up to 16 channels per layer, 75 pixels, the digits, on the CPU."""
+    """A configuration for fast tests: the digits on the CPU, with 75 x 75 pixels and at most 16 channels per layer."""
     config = Config(
         use_tpu=False,
         data_dir=data_dir,
@@ -45,7 +45,7 @@ def one_layer_network(
     return tf.squeeze(net, [1, 2]), None
 
 
-# Replaces Inception v3 in the registry, with the same limits.
+# A replacement for Inception v3 in the registry, with the same limits.
 ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
 
 

@@ -1,4 +1,4 @@
-"""A small sweep as a process of its own."""
+"""A small sweep in a separate process."""
 
 import json
 import pathlib
@@ -12,6 +12,7 @@ FLAGS = {'train_steps': 6, 'train_steps_per_eval': 6, 'train_batch_size': 8, 'ev
 
 
 def study_file(folder: pathlib.Path, axes: str, seeds: int = 1, **flags: Any) -> str:
+    """Writes a study of short runs; returns its path."""
     path = folder / 'rates.yaml'
     flags = {**FLAGS, **flags}
     path.write_text(f'preset: digits\nquestion: Which?\nseeds: {seeds}\naxes: {axes}\nflags: {json.dumps(flags)}\n')
@@ -19,7 +20,7 @@ def study_file(folder: pathlib.Path, axes: str, seeds: int = 1, **flags: Any) ->
 
 
 class WholeSweep:
-    """A sweep that runs in a process of its own."""
+    """A sweep in a separate process."""
 
     _MAIN = f'import sys; from studies.sweep import __main__ as sweep; sys.exit(sweep.main(sys.argv, {PROGRAM!r}))'
 
@@ -29,6 +30,7 @@ class WholeSweep:
         )
 
     def end(self) -> Tuple[int, str]:
+        """Waits for the end; returns the exit code and the text written to stdout and stderr."""
         output, errors = self.process.communicate(timeout=300)
         assert 'Traceback' not in errors
         return self.process.returncode, output + errors

@@ -1,4 +1,4 @@
-"""Tar files of given members."""
+"""Writing of tar files."""
 
 import io
 import tarfile
