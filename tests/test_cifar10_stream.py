@@ -44,6 +44,8 @@ def small(data_dir: str, model_dir: pathlib.Path, **changes: Any) -> Config:
     """The preset on a CPU, with the network of the fixture `one_layer`; an epoch has 2.5 steps."""
     flags = {
         **{'use_tpu': False, 'network': 'inception_v3', 'height': 75, 'width': 75, 'num_parallel_calls': 2},
+        # The fixture replaces inception_v3, which has no such scale.
+        'zero_init_last_scale': False,
         **{'data_dir': data_dir, 'model_dir': str(model_dir), 'num_train_images': 20, 'num_eval_images': 10},
         **{'train_batch_size': 8, 'eval_batch_size': 8, 'train_steps': 5, 'train_steps_per_eval': 3},
         # At the preset's rate, the cross-entropy is infinite after so few steps.
