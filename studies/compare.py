@@ -71,7 +71,7 @@ def compare(model_dirs: Sequence[str]) -> Comparison:
         raise ConfigError('RUN: must be the model_dir of a run; it is empty.')
     of_path: Dict[str, str] = {}
     for model_dir in model_dirs:
-        # A run that counted twice would make the spread too small.
+        # A run must not count twice: the spread would be too small.
         of_path.setdefault(_real_path(model_dir), model_dir.rstrip('/') or '/')
     folders = [*of_path.values()]
     problems = [problem for problem in map(_problem_of, folders) if problem]

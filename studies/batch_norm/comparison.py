@@ -31,7 +31,7 @@ class Differences(NamedTuple):
 
 
 class Published(NamedTuple):
-    """The published differences; of "same weights", only those of inference."""
+    """The published differences; for "same weights", only that of the inference outputs."""
 
     per_replica: Differences = Differences(1.4629, 0.0932, 3.1e-9, 0.0199)
     synchronized: Differences = Differences(1.9e-6, 7.2e-7, 4.4e-9, 3.0e-7)
@@ -84,8 +84,8 @@ def largest_difference(one: np.ndarray, other: np.ndarray) -> float:
 def without_bessel(config: Config, trained: Trained, batches: np.ndarray) -> Trained:
     """The results of `train_and_infer` if the moving variance averaged biased variances.
 
-    The moving variance is linear in the variances of the batches. The remainder of its initial value, 1, stays; the
-    rest is divided by Bessel's factor n / (n - 1), where n is the number of rows that a variance is computed from.
+    The moving variance is linear in the variances of the batches. The contribution of its initial value, 1, is kept;
+    the rest is divided by Bessel's factor n / (n - 1), where n is the number of rows in a variance.
     """
     initial = config.batch_norm_decay ** (len(batches) - 1)
     rows = batches.shape[1] // config.replicas

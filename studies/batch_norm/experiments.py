@@ -13,7 +13,7 @@ class Settings(NamedTuple):
 
     Attributes:
       steps: training batches of the published experiment.
-      draws: repetitions of it in NumPy, which show how far its figures depend on chance.
+      draws: repetitions of that experiment in NumPy, which show its random variation.
       response_steps: steps of the response to constant rows.
       noise_steps: steps on noisy rows.
       noise_channels: channels of the noisy rows.
@@ -34,9 +34,9 @@ class Results(NamedTuple):
     Attributes:
       settings: the size of the experiments.
       equal: the published experiment.
-      unequal: the same where the rows of replica r have the mean r.
+      unequal: the same experiment with rows of mean r on replica r.
       readings: the experiment by its equations, for several decays, with biased and unbiased variance.
-      recovery: the recovered variance of the first batch, of equal and of unequal replicas.
+      recovery: the recovered variance of the first batch, with equal and with unequal replicas.
       decay: the decay of one replica in eight.
     """
 

@@ -120,7 +120,7 @@ def _moving_statistics() -> List[tf.Variable]:
 
 @contextlib.contextmanager
 def _new_session(config: Config, graph: tf.Graph) -> Iterator[tf.compat.v1.Session]:
-    """A session with initialized variables; one thread per operation makes its sums repeatable."""
+    """A session with initialized variables; one intra-op thread makes its sums repeatable."""
     devices = topology.emulated(str(config.tpu)).devices if config.is_emulated else 1
     options = tf.compat.v1.ConfigProto(device_count={'CPU': devices}, intra_op_parallelism_threads=1)
     with graph.as_default():

@@ -13,7 +13,7 @@ from studies.batch_norm.layer import REPLICAS, Statistics
 
 
 class Range(NamedTuple):
-    """The least and the greatest of several values."""
+    """The minimum and the maximum of several values."""
 
     least: float
     greatest: float

@@ -64,8 +64,9 @@ def _published(equal: Comparison) -> Section:
     ]
     notes = (
         'biased: the moving variance without the correction n / (n - 1), which the published experiment probably lacks',
-        '  (table 2). Its outputs per replica are of replicas that use their own statistics: compare them with',
-        '  "local, biased". Its moving statistics are means over the replicas: compare them with "averaged, biased".',
+        '  (table 2). The published outputs per replica use the own statistics of each replica: compare them with',
+        '  "local, biased". The published moving statistics are means over the replicas: compare them with',
+        '  "averaged, biased".',
     )
     return Section('1. The published experiment: standard-normal rows', ['', *_KINDS], rows, notes=notes)
 
@@ -96,7 +97,7 @@ def _readings(readings: Sequence[Reading], draws: int) -> Section:
         for reading in readings
     ]
     return Section(
-        f'2. The experiment by its equations, with other settings: least and greatest of {draws} draws',
+        f'2. The experiment by its equations, with other settings: minimum and maximum of {draws} draws',
         ['decay, variance', 'training', 'inference, own', 'inference, averaged', 'moving variance, averaged'],
         [['published', *(number(figure) + ' ' for figure in compared)], *rows],
         notes=(f'* the range contains the published figure. The published decay is {DECAY}, the default of Keras.',),
@@ -121,7 +122,7 @@ def _recovery(recovery: Dict[str, Recovery]) -> Section:
         for rows, found in recovery.items()
     ]
     return Section(
-        '5. The variance of the means, recovered: means over the channels of the first batch',
+        '5. Variance of the first batch, recovered from the moments of the replicas: means over the channels',
         ['', 'mean of variances', '+ variance of means', '= sum', 'one device', 'largest error'],
         rows,
         notes=('largest error: relative, over the channels; the precision of float32 is 1.2e-7.',),
@@ -145,7 +146,7 @@ def _decay(results: Results) -> Section:
     ]
     step = f'step {settings.response_steps}'
     notes = (
-        'step, error: all rows are 1; the largest difference from 1 - α^(8 · step) = 1 - β^step over all steps.',
+        'step, error: all rows are 1; the error is the largest difference from 1 - α^(8 · step), over all steps.',
         f'noisy: rows of mean 1 and variance 1, {settings.noise_steps} steps, {settings.noise_channels} channels.',
         'Memory and expected value are exactly the same, but the noise is not. Expected deviations relative to the',
         f'  sequential updates: {one / sequential:.2f} for one replica in eight, which sees an eighth of the rows, and',

@@ -1,4 +1,4 @@
-"""Functions that the figures of all studies share; the figures are matplotlib's."""
+"""Functions for the matplotlib figures of all studies."""
 
 import io
 from typing import Any, List, Sequence
@@ -18,12 +18,12 @@ def lay_out(axes: Any) -> None:
 
 
 def dashes(sign: Sign) -> Any:
-    """The line style of a sign, as matplotlib takes it."""
+    """The line style of a sign, in matplotlib's format."""
     return (0, sign.dash) if sign.dash else '-'
 
 
 def bars(spreads: Sequence[Spread]) -> List[List[float]]:
-    """Error bars from the least to the greatest value, as matplotlib takes them: distances from the medians."""
+    """Error bars from the minimum to the maximum, in matplotlib's format: distances from the medians."""
     return [
         [values.median - values.least for values in spreads],
         [values.greatest - values.median for values in spreads],

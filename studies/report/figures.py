@@ -79,7 +79,7 @@ def schedule_and_speed(found: Findings) -> bytes:
             rates,
             drawstyle='steps-post',
             color=sign.light,
-            # Wider than the equal schedules that are drawn over it.
+            # Wider than equal schedules drawn over it, so that all are visible.
             linewidth=min(1.8 + 2.2 * same, 10),
             linestyle=dashes(sign),
         )
@@ -248,7 +248,7 @@ def _width(text: str) -> float:
 
 
 def _note_if_empty(axes: Any) -> None:
-    """Writes a note into axes that have neither a row nor a curve of a case."""
+    """Writes a note into empty axes."""
     curves = [line for line in axes.lines if line.get_color() not in (GRID, FAINT)]
     if not curves and not axes.containers:
         axes.text(0.5, 0.5, 'no data yet', transform=axes.transAxes, ha='center', va='center', color=FAINT)

@@ -12,7 +12,7 @@ from studies.report import statistics
 from studies.report.runs import Case, Comparison, Run, TrainingPoint
 from studies.report.statistics import Difference, Summary
 
-# The most points of a run's loss curve: more would overlap in the figure, and make the page large.
+# Maximum number of points in a run's loss curve: more would overlap in the figure, and make the page large.
 LOSS_POINTS = 300
 # Steps at which a schedule is sampled; between two that differ, a bisection finds the step of the change.
 _SCHEDULE_STEPS = 1000

@@ -1,4 +1,4 @@
-"""Tables in Markdown, in the dialect of code hosts."""
+"""Tables in GitHub-flavoured Markdown."""
 
 from typing import Sequence
 
@@ -17,7 +17,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> s
 
 
 def escaped(text: str) -> str:
-    """Text on one line that Markdown shows literally: no new column, HTML tag, link or emphasis."""
+    """Escapes text so that Markdown shows it literally, on one line: no new column, HTML tag, link or emphasis."""
     for sign, instead in (
         ('\\', '\\\\'),
         ('<', '&lt;'),

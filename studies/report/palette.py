@@ -1,4 +1,4 @@
-"""The signs of cases in figures: colour, line and mark together, so that colour alone never distinguishes them."""
+"""The signs of cases in figures: colour, line style and marker together; colour is never the only difference."""
 
 from dataclasses import dataclass
 from typing import Tuple

@@ -1,4 +1,4 @@
-"""Runs, read from their model_dirs, and the cases that they repeat."""
+"""Runs, read from their model_dirs, and the cases that group them."""
 
 import os
 import re

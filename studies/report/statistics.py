@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-# With fewer runs, resampled means take hardly any other values than the runs themselves.
+# With fewer runs, resampled means take hardly any values besides those of the runs.
 FEWEST_RUNS = 3
 RESAMPLES = 9999
 # Coverage of the interval by the number of runs, paired and unpaired: how often it contains the true difference.
@@ -76,9 +76,9 @@ def difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Optio
     the images, crops and dropout, so that runs of one seed are not independent; pairing also narrows the interval if
     they are correlated.
 
-    With few runs the interval is too narrow. With three pairs it reaches from the least to the greatest difference, and
-    contains the true one in only 75 % of all studies, for any symmetric distribution. With fewer than three runs there
-    is no interval; see `coverage`.
+    With few runs the interval is too narrow. With three pairs it reaches from the smallest to the largest difference,
+    and contains the true one in only 75 % of all studies, for any symmetric distribution. With fewer than three runs
+    there is no interval; see `coverage`.
 
     Args:
       first: values of the first case, by seed or another key of the run.

@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     Attributes:
       trainings: the plain trainings; each is measured together with its reversible counterpart.
       repeats: rounds of time.
-      steps: least number of steps in a round.
+      steps: minimum number of steps in a round.
       searches: searches for largest batches.
     """
 
@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     add('--units', type=numbers_of(int, 1), default='1,2,4,8,16,32', help=units_help)
     add('--batch_sizes', type=numbers_of(int, 1), default='16,32', help='images in a step (default 16,32)')
     add('--repeats', type=number_of(int, 1), default=3, help='rounds of time (default 3)')
-    add('--steps', type=number_of(int, 1), default=1, help='least number of steps in a round (default 1)')
+    add('--steps', type=number_of(int, 1), default=1, help='minimum number of steps in a round (default 1)')
     memory_help = 'memory limit in GB of the search for the largest batch; 0: no search (default 1)'
     add('--memory_gb', type=number_of(float, 0), default=1.0, help=memory_help)
     add('--memory_units', type=number_of(int, 1), default=8, help='blocks in each stage for that search (default 8)')
@@ -188,7 +188,7 @@ def _measure_and_report(arguments: argparse.Namespace, screen: Screen) -> int:
     try:
         perform(plan, found, screen, lambda: write_json(os.path.join(out, JSON_FILE), to_dict(found, settings)))
     finally:
-        # Also after an interruption, and if the measurements cannot be written.
+        # Also after an interruption, and if the JSON file cannot be written.
         screen.clear()
         if found.measured or found.failed:
             sections.show(report.tables(found))

@@ -54,7 +54,7 @@ def measure(
 
     Args:
       trainings: the trainings.
-      steps: least number of steps in a round; more if they fit into 1.5 seconds.
+      steps: minimum number of steps in a round; more if they fit into 1.5 seconds.
       repeats: rounds of time, in which the trainings take turns.
       failed: receives the trainings that failed, with the reason; the others are measured nevertheless.
     """
@@ -159,7 +159,12 @@ def largest_batch(peak_of: Callable[[int], Optional[float]], limit_mb: float, fi
 
 
 def _next_batch(fitting: Sequence[Tuple[int, float]], limit_mb: float, fits: int, too_many: Optional[int]) -> int:
-    """The next batch to try: just below the line's prediction, just above it, then beyond; else double or halve."""
+    """The next batch to try.
+
+    A line through two fitting batches predicts the largest batch. The next one is just below this prediction, else just
+    above it, else a sixteenth larger than the largest that fits. Without a line it is twice the largest that fits, or
+    halfway to the smallest that does not.
+    """
     halfway = 2 * fits if too_many is None else (fits + too_many) // 2
     if len(fitting) < 2:
         return halfway

@@ -44,7 +44,7 @@ class Usage(NamedTuple):
 
 
 class Watched:
-    """A process that stops at marks: it prints a line, `mark`, and waits for a line. A context manager.
+    """A context manager for a process that stops at marks: it prints the line `mark`, and waits for a line of input.
 
     Args:
       command: the command to run.
@@ -100,7 +100,7 @@ class Watched:
                 return self.usage()
             if not printed:
                 raise MeasurementError(self._reason())
-        raise MeasurementError(f'ended: not done after {_TIMEOUT} seconds')
+        raise MeasurementError(f'timed out after {_TIMEOUT} seconds')
 
     def until_mark(self, line: str) -> Usage:
         """Sends a line, waits for the next mark, and returns the resources used until then."""
@@ -122,7 +122,7 @@ class Watched:
         return Usage(memory['VmRSS'], memory['VmHWM'], ticks / os.sysconf('SC_CLK_TCK'), clock)
 
     def _check_memory(self) -> None:
-        # A process that is ending has no memory any more.
+        # The kernel reports no memory for a process that is ending.
         peak = self._memory().get('VmHWM', 0)
         if self._limit is not None and peak > self._limit:
             raise OutOfMemoryError(f'more than {self._limit / 1e6:,.0f} MB: {peak / 1e6:,.0f} MB')

@@ -49,8 +49,8 @@ def _steps(rows: Sequence[Row]) -> Section:
     notes = (
         'step: peak of a step beyond the memory held between steps; process: peak of the process, including '
         'TensorFlow, graph and weights.',
-        'overhead: CPU time of a reversible step over a plain step in the same round, minus 1: median (least to '
-        f'greatest). Published: {_percent(PUBLISHED_OVERHEAD)}.',
+        'overhead: CPU time of a reversible step over a plain step in the same round, minus 1: median (minimum '
+        f'to maximum). Published: {_percent(PUBLISHED_OVERHEAD)}.',
     )
     return Section('Memory and time of a step', header, cells, 2, notes)
 
@@ -207,7 +207,7 @@ def _draw_overhead(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def _draw_spreads(axes: Any, points: Sequence[Tuple[int, Spread]], **style: Any) -> None:
-    """Draws medians against depth, with bars from the least to the greatest value."""
+    """Draws medians against depth, with bars from the minimum to the maximum."""
     axes.errorbar(
         [units for units, _ in points],
         [values.median for _, values in points],

@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """The memory that one more block in each stage takes, from the least to the greatest depth, in MB."""
+    """Memory per additional block in each stage, in MB, between the smallest and the largest depth."""
 
     step_mb: float
     held_mb: float

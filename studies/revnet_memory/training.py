@@ -22,8 +22,8 @@ from inception_v3.networks.registry import NETWORKS
 
 MARK = b'mark\n'
 KEEP = 'keep'
-# Parameters of mallopt(3), with values: without them, pages are fetched from the system again for each large tensor,
-# which costs half as much CPU time again.
+# Parameters of mallopt(3), with values that keep freed memory. Without them, each large tensor gets new pages from the
+# system, which takes half as much CPU time again.
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = (-4, 0), (-1, 2**31 - 1)
 
 
@@ -86,7 +86,7 @@ def config_of(training: Training, model_dir: str) -> Config:
         height=training.size,
         width=training.size,
         num_classes=PUBLISHED[training.network].num_classes,
-        # As the paper trains.
+        # The paper's optimizer.
         optimizer='momentum',
         moving_average=False,
         mode='train',

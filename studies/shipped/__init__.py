@@ -1,4 +1,4 @@
-"""The shipped studies: each asks a question, and defines the runs that answer it.
+"""The shipped studies: a question each, and the runs that answer it.
 
 At full size a study trains on ImageNet on a TPU; the sweep's command line names the data set and the TPU. The small
 version trains on the digits, with a tenth of the network's channels, for five epochs: minutes on a CPU. It shows how a

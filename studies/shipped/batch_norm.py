@@ -1,8 +1,8 @@
-"""Does it change top-1 that each core normalizes its own share of a batch?
+"""Does top-1 change if each core normalizes its own share of a batch?
 
 `local` keeps one core's moving statistics, `averaged` keeps their mean over the cores, and `synchronized` normalizes
-with the moments of the whole batch. The effect grows with fewer images per core. Here there are 32, a quarter of the
-documented number, as in the published experiment on the layer itself; `python -m studies.batch_norm` repeats that
+with the moments of the whole batch. The effect is larger with fewer images per core. Here a core has 32, a quarter of
+the documented number, as in the published experiment on the layer itself; `python -m studies.batch_norm` repeats that
 experiment. The small version has 2 emulated cores with 8 images each.
 """
 

@@ -2,7 +2,7 @@
 
 The documented decay of 0.9976 is 0.9997⁸: one core sees an eighth of the batch, and one of its updates stands for
 eight. A decay nearer to 1 averages over more steps: less noise, but the statistics lag behind the weights. A short run
-needs a smaller decay, because a share decayⁿ of the initial values remains after n steps.
+needs a smaller decay, because decayⁿ is the weight of the initial values after n steps.
 """
 
 from studies.shipped import DIGITS, STEP_MS

@@ -2,7 +2,7 @@
 
 Published, with the fast colour distortion: more than 78.1 % at global batches of 1,024 to 16,384. Every batch size
 trains for the same number of epochs, on 8 cores for every 1,024 images. The small version has batches of 32 and 128 for
-eight epochs; in the first four, the warm-up's learning rate is below the plain one.
+eight epochs; in the first four, the learning rate with warm-up is below the plain one.
 """
 
 from studies.shipped import DIGITS, STEP_MS

@@ -2,8 +2,8 @@
 
 Repeats a published comparison: training images are read from single files in random order (A), from local tar shards
 (B), and from tar shards in a remote store (C); also from TFRecord files. The store runs on this machine, and TensorFlow
-reads it as s3://. It can delay each request as a network does: the study shows the remaining images per second, and
-how much reading several files at a time regains.
+reads it as s3://. It can delay each request as a network does: the study measures the images per second under this
+latency, and how much reading several files at a time helps.
 
 It prints tables, and writes them as Markdown with a figure, and all numbers as JSON. studies/README.md discusses the
 results. There is no training step: the study measures what the input pipeline alone can deliver.
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     shard_help = 'images in each tar or TFRecord file (default 32)'
     add('--images_per_shard', type=number_of(int, 1), default=32, help=shard_help)
     add('--repeats', type=number_of(int, 1), default=3, help='rounds of measurements (default 3)')
-    seconds_help = 'least duration of each measurement, in seconds (default 1.5)'
+    seconds_help = 'minimum duration of each measurement, in seconds (default 1.5)'
     add('--seconds', type=number_of(float, 0.01), default=1.5, help=seconds_help)
     add(
         '--latencies',

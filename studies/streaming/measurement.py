@@ -38,7 +38,7 @@ BATCH_SIZE = 8
 _DISK_BLOCK = 512
 # Smaller than the program's default of 1,000 records, which would delay the first batch, but no later one.
 _SHUFFLE_BUFFER = 64
-# Seconds beyond the planned ones after which a measurement counts as hung.
+# Seconds beyond its planned duration after which a measurement counts as hung.
 _TIMEOUT = 300
 
 
@@ -203,7 +203,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     Args:
       reading: the way to read images.
       data: the stored images.
-      seconds: least duration; a measurement ends with a batch.
+      seconds: minimum duration; a measurement ends with a batch.
       store: address of the object store, if it is read; the environment variables must lead to it.
 
     Raises:
@@ -214,7 +214,7 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
     def tally() -> Tally:
         return object_store.tally(store) if store else Tally()
 
-    # Reading a whole file blocks a thread for operations. TensorFlow has one per core; a TPU's host has many.
+    # Reading a whole file blocks an inter-op thread. TensorFlow has one per core; a TPU's host has many.
     threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
     with tf.Graph().as_default(), tf.compat.v1.Session(config=threads) as session:
         dataset = pipeline(reading, data)({'batch_size': BATCH_SIZE})
@@ -264,7 +264,7 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
         stack.callback(process.kill)
         sender.close()
         if not receiver.poll(seconds + _TIMEOUT):
-            raise MeasurementError(f'ended: not done after {seconds + _TIMEOUT:.0f} seconds')
+            raise MeasurementError(f'timed out after {seconds + _TIMEOUT:.0f} seconds')
         try:
             outcome: Union[Measurement, str] = receiver.recv()
         except EOFError:
@@ -276,10 +276,10 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
 
 
 def _send(sender: Connection, reading: Reading, data: DataSet, seconds: float, environment: Dict[str, str]) -> None:
-    """The measuring process: sends a measurement, or the reason of a failure as a string."""
-    # The parent receives Ctrl-C, too, and ends this process.
+    """The measuring process: sends a measurement, or the reason for a failure as a string."""
+    # The parent also receives Ctrl-C, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # TensorFlow's s3:// logs each refused request, and there is one at the end of each file.
+    # TensorFlow's s3:// logs each refused request; the last request of each file is refused.
     with open(os.devnull, 'w') as nowhere:
         os.dup2(nowhere.fileno(), sys.stderr.fileno())
     os.environ.update(environment)

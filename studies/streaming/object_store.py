@@ -3,7 +3,7 @@
 python -m studies.streaming.object_store FOLDER [--latency_ms=50]
 
 The store answers requests to list and to read, each after a delay, and counts them. It prints its address, and serves
-until its standard input ends, so that it ends with the process that started it. It needs no authentication.
+until its standard input is closed, so that it ends with the process that started it. It needs no authentication.
 """
 
 import json
@@ -276,7 +276,7 @@ def main() -> None:
     try:
         sys.stdin.read()
     except KeyboardInterrupt:
-        # Ctrl-C reaches the parent process, too, which then closes this standard input.
+        # The parent process also receives Ctrl-C, and then closes this standard input.
         sys.stdin.read()
 
 

@@ -64,7 +64,7 @@ class Results:
         return spread(values) if values and values[0] is not None else None
 
     def text(self, reading: Reading, field: str, digits: int) -> str:
-        """The spread as text: median (least–greatest)."""
+        """The spread as text: median (minimum–maximum)."""
         found = self.spread(reading, field)
         # No spaces inside the brackets: a narrow table breaks lines at spaces.
         return '{:,.{d}f} ({:,.{d}f}–{:,.{d}f})'.format(*found, d=digits) if found else _NOTHING
@@ -153,7 +153,7 @@ def markdown(results: Results, conditions: str, figure_file: str) -> str:
     """
     parts = ['# Streaming: single files, tar shards and TFRecord files, local and remote', conditions]
     parts.append(
-        'Medians, with least and greatest; gains compare two measurements in the same round. CPU time and disk reads '
+        'Medians (minimum–maximum); gains compare two measurements in the same round. CPU time and disk reads '
         'are those of the reading process alone. The object store runs on the same cores and has a column of its own; '
         'a remote store would take no CPU time of this machine. Before each measurement the files are dropped from '
         'the page cache.'
@@ -193,7 +193,7 @@ def _draw_compared(axes: Any, results: Results) -> None:
     axes.set_yticks(range(len(COMPARED)))
     axes.set_yticklabels([*COMPARED])
     axes.invert_yaxis()
-    axes.set_xlabel('images/s: median, least and greatest')
+    axes.set_xlabel('images/s: median, minimum and maximum')
     axes.set_title(f'No latency, {_READ_AHEAD} files at a time', fontsize=11)
 
 

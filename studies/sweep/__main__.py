@@ -12,11 +12,11 @@ Words after -- are flags of the program for every trial: the data set, the TPU, 
 --emit=gke runs nothing. It prints a Google Kubernetes Engine job for each trial; the jobs write to
 --out=gs://BUCKET/FOLDER. Afterwards, python -m studies.compare draws the report.
 
-A trial uses all cores of its machine, whatever --workers is. The number of threads decides the last bits of its
-results, and a trial must give the same results as its command line run alone. With --workers above 1, set the flag
-intra_op_threads=1 in the study so that trials share the cores well.
+Each trial uses all cores of its machine, regardless of --workers: the number of threads affects the last bits of its
+results, and these must be the same as when its command line is run alone. With --workers above 1, set the flag
+intra_op_threads=1 in the study, so that trials share the cores well.
 
-A trial that fails ends the sweep with exit code 1: the same command runs it again.
+If a trial fails, the other trials still run, and the sweep ends with exit code 1. The same command retries it.
 """
 
 from studies import extras
@@ -99,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
         help='run the trials on a Ray cluster, HOST:PORT or auto; its nodes must share --out and the working directory',
     )
     parser.add_argument('--emit', choices=['gke'], help='print a Kubernetes job for each trial; run nothing')
-    parser.add_argument('--image', metavar='IMAGE', help='container image of these jobs, built by deploy/Dockerfile')
+    parser.add_argument(
+        '--image', metavar='IMAGE', help='container image of the Kubernetes jobs, built by deploy/Dockerfile'
+    )
     return parser
 
 
@@ -148,14 +150,14 @@ def _run(arguments: argparse.Namespace, planned: Plan, program: Sequence[str]) -
     with contextlib.ExitStack() as running:
         place = running.enter_context(_place(arguments, program, planned.out))
         plan.check_tpus([p.trial for p in selected if p.state is not State.DONE], place.slots)
-        # After the connection to Ray, which sets a handler of its own for SIGTERM.
+        # Opened after the connection to Ray, which sets a SIGTERM handler of its own.
         stopping = running.enter_context(Stopping())
         with Display(sys.stderr, all_progress) as display:
 
             def write_report() -> None:
                 try:
                     report_files.write(planned.out, comparison_of(planned, all_progress, program))
-                # A defect of the report must not end the trials.
+                # An error in the report must not end the trials.
                 except Exception as error:
                     display.say(f'the report cannot be written: {type(error).__name__}: {error}')
 

@@ -21,7 +21,7 @@ _READ_INTERVAL = 1.0
 # Lines of a terminal that the table's frame and the lines below it take.
 _OTHER_LINES = 7
 _COLOURS = {State.DONE: 'green', State.FAILED: 'bold red', State.RUNNING: 'cyan', State.STOPPED: 'yellow'}
-# The order in which trials get the lines of a terminal with too few.
+# The states whose trials are shown first if the terminal has too few lines for all.
 _PRIORITY = [State.RUNNING, State.FAILED, State.STOPPED, State.WAITING, State.DONE]
 
 
@@ -39,7 +39,7 @@ class Progress:
       status: the last status line of its training; None before the first.
       evaluation: the evaluation of its highest step with the training settings; None if there is none.
       reason: why it failed or was stopped; else empty.
-      seconds: seconds since its start, or that it took; None if this sweep has not started it.
+      seconds: seconds since its start, or its duration; None if this sweep has not started it.
     """
 
     def __init__(self, trial: Trial, state: State):
@@ -75,7 +75,7 @@ class Progress:
                 self.status, self._status_at, self.activity = status, time.monotonic(), 'training'
             elif 'preparing to train' in line:
                 self.activity = 'training'
-                # The last status line is of the training before the evaluation; its time left is out of date.
+                # The last status line is from before the evaluation; its time left is out of date.
                 self.status = self.status and self.status._replace(seconds_left=None)
             elif 'preparing to evaluate' in line:
                 self.activity = 'evaluating'

@@ -106,7 +106,7 @@ def lock(folder: int, out: str) -> None:
 
 
 def check_folder(plan: Plan) -> None:
-    """Refuses a folder of another study, or of this study with other flags; names trials that the study lacks.
+    """Refuses a folder of another study, or of this study with other flags; prints trials that are not in the study.
 
     Raises:
       StudyError: the folder cannot be used.
@@ -122,12 +122,13 @@ def check_folder(plan: Plan) -> None:
     unknown = trials.folders_of_other_trials(plan.out, plan.all_trials)
     if unknown:
         print(
-            f'{len(unknown)} folders hold trials that the study lacks; not touched: {_listed(unknown)}', file=sys.stderr
+            f'{len(unknown)} folders hold trials that are not in the study; left unchanged: {_listed(unknown)}',
+            file=sys.stderr,
         )
 
 
 def prepare_data(plan: Plan) -> None:
-    """Checks that the trials' data sets exist, and makes the digits before several trials make them at a time.
+    """Checks that the trials' data sets exist, and makes the digits once, before several trials would do so at a time.
 
     Raises:
       StudyError: a data set is missing or does not fit its trial.

@@ -164,7 +164,7 @@ def _run(trial: Trial, program: Sequence[str], directory: str, study: str) -> Ou
     if not _sees(directory, study):
         return trials.not_run(f'{study} or {directory} is missing on this node; all nodes must share them')
     os.chdir(directory)
-    # Ray sets this variable; without it the trial computes what it computes when run alone.
+    # Ray sets this variable. Without it, the results are the same as those of the trial run alone.
     os.environ.pop('OMP_NUM_THREADS', None)
     # A trial on a dead node left its claim to the folder behind; wait until the claim is stale.
     until = time.monotonic() + trainer_lock.STALE_AFTER

@@ -13,7 +13,7 @@ from studies.sweep.trials import State
 
 
 def comparison_of(plan: Plan, all_progress: Sequence[Progress], program: Sequence[str]) -> runs.Comparison:
-    """The comparison of all cases: what their trials have left so far, and the commands of those that have not run."""
+    """The comparison of all cases: the results of their trials so far, and the commands of trials that have not run."""
     failures = {p.trial.name: p.reason for p in all_progress if p.state is State.FAILED}
     cases = []
     for case in plan.study.cases():

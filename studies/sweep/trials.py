@@ -155,7 +155,7 @@ def trials_of(study: Study, out: str) -> List[Trial]:
 
 
 def cost_of(study: Study, trials: Iterable[Trial]) -> Cost:
-    """The cost of training; the time of a step is taken to be proportional to its batch size."""
+    """The cost of training; assumes that the time of a step is proportional to its batch size."""
     configs = [trial.config for trial in trials]
     hours = None
     if study.step_ms is not None:
@@ -199,7 +199,7 @@ def last_evaluation(trial: Trial) -> Optional[Evaluation]:
 
 
 def state_of(trial: Trial) -> State:
-    """The state of a trial that is not running. A trial is done when its last step has been evaluated, too."""
+    """The state of a trial that is not running. A trial is done once its last step has been evaluated."""
     outcome = outcome_of(trial)
     if not outcome:
         return State.STOPPED if recorded_config(trial.model_dir) else State.WAITING
@@ -213,7 +213,7 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
     """Checks that the trials' folders hold runs with the trials' current flags.
 
     Raises:
-      StudyError: a folder holds a run with other flags; to resume it would mix two experiments.
+      StudyError: a folder holds a run with other flags; resuming it would mix two experiments.
     """
     changed: Dict[str, List[str]] = {}
     for trial in trials:
@@ -252,7 +252,7 @@ def _folders_in(folder: str) -> List[str]:
 
 
 def reason_in(log: str) -> str:
-    """The reason of a failure, from the printed text: the last error message, or else the last line."""
+    """The reason for a failure, from the printed text: the last error message, or else the last line."""
     errors = re.findall(r'^error: (.*)$', log, re.MULTILINE)
     lines = [line for line in log.splitlines() if line.strip()]
     return errors[-1] if errors else lines[-1].strip() if lines else ''

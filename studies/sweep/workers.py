@@ -69,8 +69,8 @@ class Place(abc.ABC):
 class ThisMachine(Place):
     """This machine, with trials as processes.
 
-    Trials are not pinned to cores: the number of threads decides the last bits of a trial's results, and only its
-    command line may decide those.
+    Trials are not pinned to cores: this would change their number of threads, and with it the last bits of their
+    results, which may depend on the command line only.
 
     Args:
       workers: the number of trials at a time.
@@ -91,14 +91,14 @@ class ThisMachine(Place):
         return Process(trial, self._program)
 
     def close(self) -> None:
-        """Does nothing: there are only the trials."""
+        """Does nothing: there is nothing to release."""
 
 
 class Process(Running):
     """A running trial, as a process of this machine.
 
     The process has a session of its own, so that Ctrl-C at a terminal does not reach it. The kernel kills it when the
-    thread that started it ends: a leftover process would block the sweep that resumes.
+    thread that started it ends: a leftover process would block a resumed sweep.
 
     Args:
       trial: the trial.
@@ -160,7 +160,7 @@ class Process(Running):
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """The first call in a new process: asks the kernel to kill it when the thread that started it ends."""
+    """A `preexec_fn` that asks the kernel to kill the new process when the thread that started it ends."""
 
     def prepare() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

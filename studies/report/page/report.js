@@ -109,7 +109,7 @@
     const same = (one, other) => JSON.stringify(one.schedule) === JSON.stringify(other.schedule);
     const traces = cases.filter((each) => each.schedule.steps.length).map((each, index, drawn) => ({
       x: along(each, each.schedule.steps), y: each.schedule.values, name: each.name, mode: 'lines',
-      // Wider than the equal schedules that are drawn over it.
+      // Wider than equal schedules drawn over it, so that all are visible.
       line: {
         shape: 'hv', color: ofCase(each),
         width: Math.min(2.5 + 3 * drawn.slice(index + 1).filter((later) => same(later, each)).length, 14),

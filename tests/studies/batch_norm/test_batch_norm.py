@@ -19,7 +19,7 @@ from studies.batch_norm import comparison, decay, experiments, layer, readings, 
 from studies.batch_norm.experiments import Results, Settings
 from studies.batch_norm.layer import AVERAGED, LOCAL, MODES, SYNCHRONIZED, Statistics
 
-# Large enough for a figure, small enough for seconds.
+# Large enough for a figure, small enough to take seconds.
 SETTINGS = Settings(steps=3, draws=2, response_steps=5, noise_steps=3, noise_channels=16)
 DECAY = layer.DECAY
 BATCHES = comparison.made_unequal(comparison.normal_rows(4, seed=7))

@@ -21,7 +21,7 @@ from tests.support import recorded
 PICTURES = ('finals.png', 'curves.png', 'schedule.png')
 
 # Viénot, Brettel and Mollon, "Digital video colourmaps for checking the legibility of displays by dichromats": maps
-# linear red, green and blue to the colour that people without one kind of cones see.
+# linear red, green and blue to the colour seen by people who lack one kind of cone.
 COLOUR_BLIND = {
     'protanope': [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
     'deuteranope': [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],

@@ -17,7 +17,7 @@ from tests.support import recorded
 
 
 def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
-    """Every number is one that the program has written."""
+    """All numbers equal those in the files that the program wrote."""
     model_dir = f'{tmp_path}/model'
     flags = ['--train_steps=3', '--eval_total_size=64', '--save_summary_steps=1', '--seed=3', '--num_train_images=64']
     flags += ['--learning_rate_decay_epochs=1', f'--data_dir={digits_dir}', '--export_dir=']

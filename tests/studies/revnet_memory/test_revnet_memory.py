@@ -244,7 +244,7 @@ def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path,
         assert revnet_memory.main([f'--out={tmp_path}', argument]) == 2
     except SystemExit as ended:  # argparse
         assert ended.code == 2
-    # The program's configuration refuses the size, under the names of its own flags.
+    # The program's configuration refuses the size, and names its own flags.
     assert argument.partition('=')[0] in capsys.readouterr().err.replace('--height=3', '--size')
 
 
@@ -271,7 +271,7 @@ def test_memory__grows_with_depth_only_if_activations_are_kept(tmp_path: pathlib
     assert len(content['measurements']) == 4 and not content['failed']
     step_mb = {(each['units'], each['is_reversible']): each['step_mb'] for each in content['measurements']}
     plain, reversible = (step_mb[4, is_reversible] - step_mb[1, is_reversible] for is_reversible in (False, True))
-    # Three more blocks in a stage of 32 x 32 x 32 hold 6 tensors of 16 images each at the very least.
+    # Three more blocks in a stage of 32 x 32 x 32 hold at least 6 tensors of 16 images each.
     assert plain > 3 * 6 * 16 * 32 * 32 * 32 * 4 / 2 / MB
     assert abs(reversible) < plain / 4
     # Earlier measurements are kept.

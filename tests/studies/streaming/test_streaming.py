@@ -333,7 +333,7 @@ def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path,
 
 
 def check_files(out: pathlib.Path, stdout: str, readings: int, repeats: int) -> Dict[str, Any]:
-    """Compares a run's files with its numbers, and returns these."""
+    """Compares a run's report with its JSON file, and returns the content of the JSON file."""
     content: Dict[str, Any] = json.loads((out / streaming.JSON_FILE).read_text(encoding='utf-8'))
     markdown = (out / streaming.MARKDOWN_FILE).read_text(encoding='utf-8')
     assert content['published'] == {'B over A': 0.112, 'C over A': 0.0}

@@ -33,7 +33,7 @@ RayCluster(sys.argv[1], 1, ['true'], sys.argv[2])
 
 @pytest.fixture
 def cluster(monkeypatch: Any) -> Iterator[Cluster]:
-    # Otherwise Ray replaces 127.0.0.1 by another address of this machine.
+    # Otherwise Ray replaces 127.0.0.1 with another address of this machine.
     monkeypatch.setenv('RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER', '0')
     monkeypatch.setenv('RAY_USAGE_STATS_ENABLED', '0')
     cluster = Cluster(
