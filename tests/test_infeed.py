@@ -1,4 +1,4 @@
-"""Tests of the infeed: images sent as bytes and finished on the device are those of the host, but for rounding."""
+"""Tests of the infeed: images sent as bytes and finished on the device equal the host's, but for rounding."""
 
 import dataclasses
 from typing import Any, Dict, List
@@ -17,7 +17,7 @@ from tests.support.photos import Photo
 CAT = (
     skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3
 )  # 96 x 103: 29,664 bytes, a whole number of words
-# 75 x 77: 17,325 bytes, so the last word holds only one.
+# 75 x 77: 17,325 bytes, so the last word of four bytes holds only one.
 CHESS = np.indices([75, 77]).sum(axis=0)[:, :, np.newaxis] % 2 * [255.0, 200.6, 0.4]
 CHESS[:, 70:] = 99.5
 CONFIG = Config(use_tpu=False, transfer='uint8', height=96, width=103)

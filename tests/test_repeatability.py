@@ -53,7 +53,7 @@ def photo_config(photo_dir: str, tmp_path: Any) -> Config:
 
 
 def in_another_folder(config: Config, **changes: Any) -> Config:
-    """Returns the configuration in another folder, with changes if there are any."""
+    """Returns the configuration with another model_dir, and with other changes."""
     return dataclasses.replace(config, **{'model_dir': f'{config.model_dir}-other', **changes})
 
 

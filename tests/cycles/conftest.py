@@ -19,7 +19,7 @@ def _of_one_layer(one_layer: None) -> None:
 
 @pytest.fixture(scope='session')
 def finished(digits_dir: str, tmp_path_factory: Any) -> Tuple[Config, str]:
-    """A finished run, for reading only, and its summary. It has three cycles, which end at the steps 2, 4 and 5."""
+    """A finished run, for reading only, and its summary. It has three cycles, which end at steps 2, 4 and 5."""
     folder = tmp_path_factory.mktemp('finished')
     config = make_small_config(
         digits_dir,
@@ -33,7 +33,7 @@ def finished(digits_dir: str, tmp_path_factory: Any) -> Tuple[Config, str]:
         skip_host_call=False,
         save_summary_steps=2,
     )
-    # A fixture of a session starts before those of a test, which replace the network.
+    # The fixture `one_layer` does not apply here: session fixtures are set up before the fixtures of tests.
     with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
         return config, execute(config)
 

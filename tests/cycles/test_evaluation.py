@@ -131,7 +131,7 @@ def test_follow__obeys_min_eval_interval_and_eval_timeout(copied: Config, monkey
 def test_follow__skips_a_checkpoint_that_vanishes(copied: Config, monkeypatch: Any) -> None:
     def checkpoints_iterator(model_dir: str, **options: Any) -> Iterator[str]:
         yield os.path.join(model_dir, 'model.ckpt-3')
-        # The trainer has removed one of the checkpoint's two files.
+        # The trainer has removed the data file, but not yet the index.
         path = os.path.join(model_dir, 'model.ckpt-4')
         for data in glob.glob(f'{path}.data*'):
             os.remove(data)

@@ -38,8 +38,8 @@ def test_cycles__resume_at_the_last_checkpoint(copied: Config) -> None:
     execute(copied)
     assert evaluated_steps(copied) == [2, 4, 5]
     assert all_steps(copied)[-1] == 5
-    # Training resumed with the saved weights and RMSProp accumulators. In a new run, the accumulators start at 1; here
-    # they decay by a factor of 0.9 per step.
+    # Training resumed with the saved weights and RMSProp accumulators. The accumulators of a new run start at 1, and
+    # each step keeps at least 0.9 of them: after three steps, none would be below 0.9**3.
     resumed = tf.train.load_checkpoint(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
     assert np.abs(resumed.get_tensor('Logits/weights') - saved.get_tensor('Logits/weights')).max() < 0.1
     mean_square = 'Layer/weights/RMSProp'

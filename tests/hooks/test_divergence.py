@@ -87,8 +87,8 @@ def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
 def test_checkpoint_hook__never_lists_weights_that_are_not_finite(
     digits_dir: str, tmp_path: Any, one_layer: None
 ) -> None:
-    # The loss of the only step is computed with the initial weights. A batch of 1024 multiplies the rate by 4: it
-    # overflows float32.
+    # The loss of the only step is computed with the initial weights. A batch of 1024 multiplies the rate by 4, and
+    # 4e38 overflows float32.
     config = make_config(digits_dir, tmp_path, learning_rate=1e38, train_batch_size=1024, train_steps=1)
     with pytest.raises(TrainingError, match=r'The weights are not finite any more in step 0'):
         Run(config, Screen(io.StringIO())).execute()

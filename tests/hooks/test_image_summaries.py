@@ -88,7 +88,7 @@ def test_draw__shows_the_input_of_the_network(config: Config, changes: Dict[str,
     expected = images + VGG_MEANS if config.preprocessing == 'vgg' else (images + 1) * 127.5
     for name, image in zip(names, expected):
         shown = found[f'{kind}/{name}, {stage}'].astype(np.float64)
-        # The drawn image is rounded, halves up or down.
+        # Drawing rounds the pixels, and so does the transfer of bytes. A half may be rounded up or down.
         np.testing.assert_allclose(shown, image, rtol=0, atol=0.5 + 1e-3)
 
 

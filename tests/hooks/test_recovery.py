@@ -71,7 +71,7 @@ def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> N
                 self.count += 1
                 raise tf.errors.UnavailableError(None, None, 'Socket closed')
 
-    # Two at each of five steps; the limit of three is per step.
+    # Two interruptions at each of five steps: the limit of three applies to each step alone.
     transient = Transient([])
     assert train(tmp_path, transient) == 5
     assert transient.count == 10

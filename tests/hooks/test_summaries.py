@@ -44,9 +44,9 @@ def shown(folder: Any) -> Dict[str, Dict[int, float]]:
 
 
 def make_older(folder: str) -> None:
-    """Renames the event files in a folder, so that the next command does not use the same names.
+    """Renames the event files in a folder as if an earlier command had written them.
 
-    Their names contain the time in whole seconds: a test may write both within a second.
+    File names contain the time in whole seconds, and a test may write two files within one second.
     """
     for path in glob.glob(os.path.join(folder, 'events.*')):
         os.rename(path, path.replace('tfevents.', 'tfevents.0'))

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.remote.faults import BUCKET, DELETE, LIST, READ, STAT, WRITE, Faults
 
 HOSTS = ('storage.googleapis.com', 'www.googleapis.com')
-# The account that error messages name.
+# The account named in error messages.
 ACCOUNT = 'tester@example.iam.gserviceaccount.com'
 _PAGE = 1000
 _REASONS = {401: 'authError', 404: 'notFound', 412: 'conditionNotMet', 503: 'backendError'}
@@ -114,7 +114,7 @@ class FakeGcs:
             return {name: found.content for name, found in self._buckets[bucket].items()}
 
     def put(self, bucket: str, name: str, content: bytes, query: Optional[Dict[str, str]] = None) -> Any:
-        """Creates or replaces an object if the query's preconditions hold; returns the object's description."""
+        """Creates or replaces an object if the query's preconditions hold; returns the object's metadata."""
         with self._lock:
             objects = self._objects(bucket)
             self._check_generation(objects.get(name), query or {}, 'ifGenerationMatch')
@@ -135,13 +135,13 @@ class FakeGcs:
             return self._find(bucket, name).content
 
     def describe(self, bucket: str, name: str) -> Any:
-        """The description of an object."""
+        """The metadata of an object."""
         with self._lock:
             self._find(bucket, name)
             return self._description(bucket, name)
 
     def describe_bucket(self, bucket: str) -> Any:
-        """The description of a bucket."""
+        """The metadata of a bucket."""
         with self._lock:
             self._objects(bucket)
         return {'kind': 'storage#bucket', 'name': bucket, 'location': 'US'}

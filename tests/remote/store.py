@@ -29,7 +29,7 @@ class Store:
 
     Attributes:
       bucket: the name of the bucket.
-      url: the address of the bucket, `gs://BUCKET` or `s3://BUCKET`.
+      url: the URL of the bucket, `gs://BUCKET` or `s3://BUCKET`.
       who: the account named in error messages.
       faults: the injected errors, and the log of requests.
     """
@@ -47,7 +47,7 @@ class Store:
         self.faults.clear()
 
     def upload(self, folder: str, name: str) -> str:
-        """Uploads the files of a folder, and returns the address of the copy."""
+        """Uploads the files of a folder, and returns the URL of the copy."""
         for path in pathlib.Path(folder).iterdir():
             self._server.put(self.bucket, f'{name}/{path.name}', path.read_bytes())
         return f'{self.url}/{name}'

@@ -40,7 +40,7 @@ def test_run__trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir
     recorded = [json.loads(line) for line in store.objects()['model/results.jsonl'].decode().splitlines()]
     assert [(line['step'], line['images']) for line in recorded] == [(2, 5), (4, 5)]
 
-    # The same checkpoint gives the same metrics from the record files that the shards were made from.
+    # The same checkpoint gives the same metrics from the record files, which the shards were converted from.
     store.download('model', tmp_path)
     (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
     (tmp_path / 'results.jsonl').unlink()

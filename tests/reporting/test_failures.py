@@ -54,7 +54,7 @@ def test_disk_failures__name_a_full_disk_and_keep_complete_checkpoints(digits_di
         timeout=240,
     )
     if done.returncode and not (tmp_path / 'code').exists():
-        pytest.skip(f'no file system can be mounted here: {done.stderr.decode()}')
+        pytest.skip(f'no file system can be mounted on this machine: {done.stderr.decode()}')
     error = (tmp_path / 'err').read_text()
     assert (tmp_path / 'code').read_text() == '2\n', error
     assert f'--model_dir={tmp_path}/disk/model: cannot be written to: no space left on device; ' in error

@@ -56,7 +56,7 @@ class FileOperations:
         self._replace('rmtree', self._remove_half)
         self._replace('GFile', self._write_half, lambda path, mode: mode in ('w', 'a'))
 
-    def _replace(self, name: str, half: Callable, counts: Callable = lambda *unused, **others: True) -> None:
+    def _replace(self, name: str, half: Callable, counts: Callable = lambda *unused, **unused_options: True) -> None:
         original = getattr(tf.io.gfile, name)
 
         def counted(*arguments: Any, **options: Any) -> Any:
@@ -115,7 +115,7 @@ def killed(model_dir: str, fatal: int, patch: Any) -> Outcome:
 # In order: makedirs, two copies, write and rename of the evaluation, write and rename of the list, rmtree.
 OPERATIONS = 8
 
-# The index of the list's rename, from which on the list names the new version.
+# The index of the rename of the list. After it, the list names the new version.
 NAMING = 6
 
 

@@ -64,7 +64,7 @@ class Browser:
         return [entry['message'] for entry in self._driver.get_log('browser')]
 
     def requests(self) -> List[str]:
-        """The addresses of requests since the last call."""
+        """The URLs of requests since the last call."""
         messages = [json.loads(entry['message'])['message'] for entry in self._driver.get_log('performance')]
         return [each['params']['request']['url'] for each in messages if each['method'] == 'Network.requestWillBeSent']
 

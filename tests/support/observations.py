@@ -289,8 +289,8 @@ def prints(config: Config, patch: Any) -> int:
 def cross_entropies(config: Config, patch: Any) -> int:
     """The number of classifiers in the loss, for a network with an optional auxiliary head."""
 
-    def build(images: tf.Tensor, num_classes: int, is_training: bool, auxiliary_head: bool, **others: Any) -> Any:
-        logits, _ = one_layer_network(images, num_classes, is_training, **others)
+    def build(images: tf.Tensor, num_classes: int, is_training: bool, auxiliary_head: bool, **options: Any) -> Any:
+        logits, _ = one_layer_network(images, num_classes, is_training, **options)
         return logits, logits if auxiliary_head else None
 
     patch.setitem(NETWORKS, 'inception_v3', NETWORKS['inception_v3']._replace(build=build))

@@ -9,7 +9,7 @@ class Page(html.parser.HTMLParser):
 
     Attributes:
       images: its embedded images, as data: URLs.
-      fetched: the addresses of other files that it loads or links to.
+      fetched: the URLs of other files that it loads or links to.
       open: the elements without an end tag.
       text: its text, in pieces.
     """

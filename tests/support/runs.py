@@ -35,7 +35,7 @@ def make_small_config(data_dir: str, **changes: Any) -> Config:
 
 
 def one_layer_network(
-    images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **others: Any
+    images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **unused: Any
 ) -> Any:
     """A network of one layer and the logits, with 4 trainable variables."""
     with tf.compat.v1.variable_scope('Layer'):

@@ -115,7 +115,7 @@ def constant(tensor: tf.Tensor) -> Any:
     return tensor_util.constant_value(tensor)
 
 
-# The number of files is not a multiple of the hosts, a multiple, or equal to it.
+# The number of files is a multiple of the number of hosts, or not, or equal to it.
 @pytest.mark.parametrize(
     ('hosts', 'files'),
     [
