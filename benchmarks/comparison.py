@@ -91,7 +91,8 @@ class Row(NamedTuple):
     Attributes:
       subject: the subject.
       measurements: measurements of its whole pipeline.
-      phases: CPU time per image of each phase, in milliseconds: the difference of two pipelines that end at it.
+      phases: CPU time per image of each phase, in milliseconds: the time of the pipeline that ends after the phase,
+        minus the time of the pipeline that ends before it.
       naive_ratio: CPU time of the naive pipeline divided by that of this one.
       decode_ratio: CPU time of this pipeline divided by that of decoding alone.
     """

@@ -90,7 +90,7 @@ def _splits(own: Dict[str, Any]) -> List[str]:
 
 @contextlib.contextmanager
 def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
-    """Context manager that provides enough training files for a sweep of files, as links to the existing files.
+    """Context manager that yields a configuration with enough training files for a sweep, as links to existing files.
 
     Remote storage has no links, so a remote data set is used unchanged.
     """

@@ -19,8 +19,8 @@ _LIST = 'checkpoint'
 _NAME = re.compile(rf'{re.escape(PREFIX)}-(\d+)(?=\.(index|meta|data-\d+-of-\d+)$)')
 _KEPT = 5
 
-# A file that exists only during a save. It names the checkpoint being written and the checkpoints to remove. Those that
-# are not in the list are incomplete.
+# A file that exists only during a save. It names the checkpoint being written and the checkpoints to remove. After
+# a crash, those that are not in the list are removed.
 _NOTE = 'saving.unfinished'
 
 # The folder in model_dir for checkpoints that were skipped.

@@ -25,7 +25,7 @@ class Start(NamedTuple):
       checkpoint: the path of the checkpoint that was resumed, relative to model_dir; empty at step 0.
       time: UTC, ISO 8601.
       command: the program and its arguments.
-      directory: the working directory; relative paths start there.
+      directory: the working directory, the base of relative paths.
       config: the fields of the configuration that differ from their defaults.
       data_set: the name of the data set in `dataset.json`; empty without that file.
       fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.

@@ -72,7 +72,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     config = read_config(os.path.dirname(path))
     if not config:
         beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
-        raise ConfigError(f'{beside}: is missing or empty. Restore it: it has the settings of the run.')
+        raise ConfigError(f'{beside}: is missing or empty. Restore the file: it has the settings of the run.')
     here = dataclasses.replace(
         config,
         use_tpu=False,

@@ -34,7 +34,7 @@ _HELP = f"""{__doc__}
 
 If an image cannot be read, the exit code is {FIX}.
 """
-# Columns of text output that is not a terminal.
+# Columns of text if the output is not a terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
 _PROGRESS_BAR = 16

@@ -17,7 +17,7 @@ ESTIMATE = (
     'the recomputation and other layouts that the compiler chooses when memory is short. An estimate above the memory '
     'is therefore a warning, and an error only if the tensors without padding exceed one and a half times the memory.'
 )
-# XLA can recompute some activations that do not fit, but not if the estimate exceeds this many times the memory.
+# XLA recomputes activations that do not fit, but cannot save enough if the estimate exceeds this many times the memory.
 HOPELESS = 1.5
 
 _BACKWARD = re.compile(r'(^|/)gradients(_\d+)?/')

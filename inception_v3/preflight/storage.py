@@ -97,7 +97,7 @@ def _read(config: Config, split: str, path: str, report: Report) -> None:
         bad = [*itertools.islice(checker.search([path], lambda text: None), at_most)]
     add = report.error if len(bad) > config.max_bad_records else report.warn
     for record in bad[:_NAMED_AT_MOST]:
-        add(f'{record} Repair the data. The run may skip --max_bad_records={config.max_bad_records} bad records.')
+        add(f'{record} Repair the data. A run skips at most {config.max_bad_records} records (--max_bad_records).')
 
 
 def check_folders(config: Config, unchecked: Container[str], report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Compiles a training step with XLA for this CPU. Operations that XLA rejects here, it also rejects on a TPU."""
+"""Compiles a training step with XLA for this CPU. An operation that fails to compile here also fails on a TPU."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ from inception_v3.model_fn import inception_model_fn
 
 # With XLA's default optimization, compiling the network at 299 pixels for a CPU takes far too long.
 _FAST_COMPILATION = '--xla_backend_optimization_level=0'
-# One image is too few: if the last feature map has one pixel, batch normalization has no variance.
+# One image is too few: a last feature map of one pixel would give batch normalization a variance of 0.
 BATCH_SIZE = 2
 
 
