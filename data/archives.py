@@ -1,4 +1,4 @@
-"""Reads published tar archives with `tarfile`, and detects damage that it takes for the end of an archive."""
+"""Reads published tar archives with `tarfile`, and detects damage that `tarfile` treats as the end."""
 
 import io
 import tarfile
@@ -7,12 +7,12 @@ from typing import Any, BinaryIO, Callable, Iterator, Tuple
 from console.messages import shown
 
 _BLOCK = 512
-# The largest file that is read whole, in bytes: over twice the largest such file in a published archive.
+# The largest file that `files_in` reads, in bytes: over twice the largest such file in a published archive.
 _LARGEST_FILE = 1 << 26
 
 
 class _Header(tarfile.TarInfo):
-    """A header that must be valid.
+    """A header whose parsing fails if it is invalid.
 
     `tarfile` silently ends an archive at an invalid header, and loops forever at a negative size.
     """
@@ -52,14 +52,14 @@ def opened(file: BinaryIO, mode: str) -> tarfile.TarFile:
 
 
 def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yields the members of an archive of `opened`, in order, up to the zeros at its end.
+    """Yields the members of an archive from `opened`, in order, up to the zeros at its end.
 
     Raises:
       OSError: the file cannot be read.
       Exception: the archive is damaged or truncated; `tarfile` raises errors of any type for it.
     """
     for member in iter(archive.next, None):
-        archive.members.clear()  # type: ignore[attr-defined]  # It keeps all members otherwise.
+        archive.members.clear()  # type: ignore[attr-defined]  # Otherwise, `tarfile` keeps all members in memory.
         # An extension header may change the size.
         _check_size(member, member.offset)
         if archive.offset <= member.offset:

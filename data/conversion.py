@@ -1,4 +1,4 @@
-"""Long conversions to a data set: one at a time in a folder, resumable after any interruption."""
+"""Runs long conversions: one at a time in a folder, resumable after any interruption."""
 
 import contextlib
 import fcntl
@@ -22,7 +22,7 @@ WORK_FOLDER = 'conversion'
 # The file that describes a finished conversion, beside the files of the data set.
 REPORT_NAME = 'conversion.json'
 
-# The message of an interrupted conversion, after the reason.
+# The end of the message about an interrupted conversion.
 RESUMABLE = 'the same command resumes and keeps finished files'
 
 # A conversion, or a part of one, shows no progress before it has taken this long.
@@ -51,7 +51,7 @@ def settings_in(path: str) -> Optional[Dict[str, str]]:
 
 
 def check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -> None:
-    """Checks that a conversion is resumed with the settings that it began with.
+    """Checks that a conversion is resumed with the settings that it was started with.
 
     Raises:
       DataError: a setting differs.
@@ -63,8 +63,8 @@ def check_same(data_dir: str, begun: Dict[str, str], settings: Dict[str, str]) -
     ]
     if changed:
         raise DataError(
-            f'{data_dir}: was begun with other settings: {"; ".join(changed)}. Resume with the same settings, or name '
-            'a new folder.'
+            f'{data_dir}: was started with other settings: {"; ".join(changed)}. Resume with the same settings, or '
+            'name a new folder.'
         )
 
 
@@ -147,7 +147,7 @@ def progress() -> Iterator[StartProgress]:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Interrupts the block at SIGTERM in the same way as at Ctrl-C.
+    """Makes SIGTERM interrupt the block as Ctrl-C does.
 
     Raises:
       TerminatedError: SIGTERM was received.
@@ -157,7 +157,7 @@ def resumable() -> Iterator[None]:
     def interrupt(*_: Any) -> None:
         nonlocal is_terminated
         is_terminated = True
-        # Not an Exception: the code for damaged files catches all of these.
+        # Not an Exception: code that reads damaged files catches every Exception.
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

@@ -14,7 +14,7 @@ from data.records import DataError
 FILE_NAME = 'dataset.json'
 # The largest number that a run's configuration allows.
 _IMAGES_AT_MOST = 2**31 - 1
-# Characters of a reason in a message.
+# The longest reason in a message, in characters.
 _LONGEST_REASON = 200
 
 
@@ -41,7 +41,7 @@ class DatasetInfo:
     fingerprint: str = ''
 
     def problem(self) -> Optional[str]:
-        """The reason why `read` would refuse the description; None if it is valid."""
+        """The reason why `read` rejects the description; None if it is valid."""
         try:
             for field in dataclasses.fields(self):
                 value = getattr(self, field.name)
@@ -51,7 +51,7 @@ class DatasetInfo:
             for name in (self.name, self.source, *self.class_names):
                 if not isinstance(name, str):
                     return f'a name is {shown(repr(name))}'
-                # Python represents bytes of file names that are not UTF-8 by surrogates.
+                # In file names, Python represents bytes that are not UTF-8 by surrogates.
                 name.encode('utf-8', 'surrogateescape')
         except UnicodeEncodeError as error:
             return shown(error, _LONGEST_REASON)

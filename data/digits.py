@@ -1,6 +1,6 @@
 """Converts the handwritten digits that come with scikit-learn to a data set in ImageNet's layout.
 
-1,797 real images of 8 x 8 pixels in 17 grey levels (Alpaydin & Kaynak, "Optical Recognition of Handwritten
+The source has 1,797 images of 8 x 8 pixels in 17 grey levels (Alpaydin & Kaynak, "Optical Recognition of Handwritten
 Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on.
 """
 
@@ -26,7 +26,7 @@ TRAIN_SHARDS = 8
 VALIDATION_SHARDS = 4
 VALIDATION_FRACTION = 0.2
 
-# Each of the 8 x 8 pixels becomes a square of this side, a block of JPEG.
+# Each of the 8 x 8 pixels becomes a square with this side: a block of JPEG.
 _PIXEL_SIDE = 8
 # The black margin, in pixels. Evaluation crops an eighth of the image, which must not touch the digit.
 _MARGIN = 8
@@ -103,7 +103,7 @@ def main() -> int:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('data_dir', help='the folder to make')
+    parser.add_argument('data_dir', help='new folder for the data set')
     arguments = parser.parse_args()
 
     def command(screen: Screen) -> None:

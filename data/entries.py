@@ -1,4 +1,4 @@
-"""The records of a file for the audit: the content and the problems of each, in any format."""
+"""Reads the content and the problems of each record of a file, in any format, for the audit."""
 
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
       fields: the names of its fields.
       claimed: the `format`, `height` and `width` that it claims for its image.
       problem: the reason why it cannot be used, apart from the image and the boxes; None if there is none.
-      box_problem: the reason why its boxes cannot be used, if there is no other; None if they can.
+      box_problem: the reason why its boxes cannot be used; None if they can, or if `problem` is set.
       prefix: the beginning of messages about it.
     """
 
@@ -57,7 +57,7 @@ def of_records(path: str, num_classes: int) -> Iterator[Entry]:
     read_bytes = 0
     _check_is_file(path)
     try:
-        # On s3://, TensorFlow takes a file for empty if access to it is denied.
+        # On s3://, TensorFlow treats a file as empty if access to it is denied.
         remote.check_readable(path)
         size = remote.size(path)
         with remote.explained(path, remote.READ):
@@ -113,7 +113,7 @@ def _claimed(feature: Any) -> Dict[str, Union[int, str]]:
 
 
 def of_tar(path: str, num_classes: int) -> Iterator[Entry]:
-    """Yields the samples of a tar shard. Their fields are the extensions, one for all images; they have no boxes.
+    """Yields the samples of a tar shard. The fields of a sample are its extensions; it has no boxes.
 
     Raises:
       DataError: the shard cannot be read to its end, or is too large for the input pipeline.

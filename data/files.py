@@ -1,4 +1,4 @@
-"""Reads and writes small text files, local or remote: whole texts, and JSON objects a line each."""
+"""Reads and writes small text files, local or remote: plain text, and a JSON object per line."""
 
 import contextlib
 import json
@@ -28,15 +28,15 @@ def append_line(path: str, values: Dict[str, Any]) -> None:
     # A process that was killed during a write leaves half a line.
     if before and not before.endswith('\n'):
         line = '\n' + line
-    # Remote files cannot be appended to: TensorFlow reads and rewrites them. On s3:// it takes denied access for the
-    # end of the file.
+    # TensorFlow appends to a remote file by reading and rewriting it. On s3://, it treats a denied read as the end of
+    # the file.
     mode, text = ('w', before + line) if remote.is_remote(path) else ('a', line)
     with remote.explained(path, remote.WRITE), tf.io.gfile.GFile(path, mode) as file:
         file.write(text)
 
 
 def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
-    """The records in a file of JSON objects, a line each. Damaged lines are skipped and logged.
+    """The records in a file with a JSON object per line. Damaged lines are skipped and logged.
 
     Args:
       path: the path of the file; a missing file is empty.
@@ -48,7 +48,7 @@ def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
         with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):
             found.append(record_of(json.loads(line)))
     if len(found) < len(lines):
-        logger.info('%s: %d of %d lines are damaged, and skipped', path, len(lines) - len(found), len(lines))
+        logger.info('%s: skipped %d of %d lines, which are damaged', path, len(lines) - len(found), len(lines))
     return found
 
 

@@ -18,7 +18,7 @@ class SplitFingerprint(NamedTuple):
     total: int = 0
 
     def with_image(self, label: int, encoded: bytes) -> 'SplitFingerprint':
-        """The fingerprint with one more image, of a label and the bytes of its file."""
+        """The fingerprint after adding an image, given its label and the bytes of its file."""
         digest = hashlib.sha256(b'%d %s' % (label, encoded)).digest()
         return self + SplitFingerprint(1, int.from_bytes(digest, 'big'))
 

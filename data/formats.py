@@ -12,7 +12,7 @@ from data.tar.shard import SampleChecker
 
 
 class Format(NamedTuple):
-    """The functions for a format of files.
+    """The functions for a file format.
 
     Attributes:
       shard_path: (folder, split, number, count) → the path of a file.

@@ -1,7 +1,7 @@
-"""Converts a folder of class folders of JPEG and PNG images to record files.
+"""Converts JPEG and PNG images, in a folder per class, to record files.
 
-The images are in FOLDER/CLASS/, or, if they are divided already, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/
-(or FOLDER/val/CLASS/). Classes are numbered from 1 on, by name; 0 is the background.
+The images are in FOLDER/CLASS/, or, if they are already split, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or
+FOLDER/val/CLASS/). Classes are numbered from 1, in the order of their names; 0 is the background.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from preprocessing.decoding import decode_image
 EXTENSIONS = ('.jpg', '.jpeg', '.png')
 _NAMED_AT_MOST = 10
 
-# The folders of divided images; the second may have either name.
+# The folders of images that are already split; the validation folder may have either name.
 _TRAIN_FOLDER = 'train'
 _VALIDATION_FOLDERS = ('validation', 'val')
 
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     Attributes:
       images: the images.
       unused: other files and folders.
-      empty: class folders without images that are not among the unused ones.
+      empty: class folders without images, except those in `unused`.
     """
 
     images: List[ImageFile]
@@ -111,9 +111,9 @@ def import_folder(
     """Converts a folder of class folders to a data set.
 
     Args:
-      folder: the images, divided into train/ and validation/ or not.
-      data_dir: the folder to make; it must not exist, or be empty.
-      validation_fraction: the share of each class that becomes validation images, if they are not divided.
+      folder: the images, split into train/ and validation/ or not.
+      data_dir: the folder for the data set, which must be missing or empty.
+      validation_fraction: the share of each class that becomes validation images, if the images are not split.
       train_shards: the number of training files.
       validation_shards: the number of validation files.
       skip_unreadable: leave out images that cannot be decoded, instead of stopping.
@@ -140,7 +140,7 @@ def import_folder(
         if not part:
             raise records.DataError(
                 f'{folder}: no {name} images are left; each split needs some. --validation_fraction='
-                f'{validation_fraction:g} is taken of the different images of each class, to the nearest whole number.'
+                f'{validation_fraction:g} is the share of the distinct images of each class, rounded to a whole number.'
             )
     info = DatasetInfo(
         name=os.path.basename(os.path.abspath(folder)),
@@ -162,7 +162,7 @@ def import_folder(
 
 
 def _find_all(folder: str, say: Say) -> List[List[ImageFile]]:
-    """The images of the training and the validation folder, or all images if they are not divided."""
+    """The images of the training and the validation folder, or all images if they are not split."""
     folders = _divided_folders(folder) or [folder]
     all_found = [find_images(part_folder) for part_folder in folders]
     unused = [path for found in all_found for path in found.unused]
@@ -181,7 +181,7 @@ def _find_all(folder: str, say: Say) -> List[List[ImageFile]]:
 
 
 def _divided_folders(folder: str) -> Optional[List[str]]:
-    """The training and the validation folder of divided images; None if they are not divided."""
+    """The training and the validation folder; None if the images are not split."""
     train = os.path.join(folder, _TRAIN_FOLDER)
     for name in _VALIDATION_FOLDERS:
         if os.path.isdir(train) and os.path.isdir(os.path.join(folder, name)):
@@ -290,7 +290,7 @@ class _ImageReader:
         except OSError as error:
             raise records.DataError(f'{path} ({error.strerror})')
         except tf.errors.InvalidArgumentError:
-            raise records.DataError(f'{path} (damaged, or not of the format that its name says)')
+            raise records.DataError(f'{path} (damaged, or not in the format of its extension)')
         return encoded, int(height), int(width)
 
     def example(self, image: ImageFile, label: int) -> tf.train.Example:
@@ -315,7 +315,7 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument('folder', help='the images, in a folder per class')
-    parser.add_argument('data_dir', help='the folder to make, for the record files')
+    parser.add_argument('data_dir', help='new folder for the record files')
     parser.add_argument(
         '--validation_fraction', type=float, default=0.1, help='share of each class for validation (default 0.1)'
     )

@@ -1,4 +1,4 @@
-"""Image files that a user names by path, folder or pattern, and the reasons why a file cannot be decoded."""
+"""Finds image files by path, folder or pattern, and explains why a file cannot be decoded."""
 
 import glob
 import os
@@ -39,7 +39,7 @@ def find(names: Sequence[str]) -> Found:
     """Finds the image files that arguments name.
 
     A folder stands for all image files below it, chosen by extension; hidden files and folders are skipped. A file
-    that is named itself, or matches a pattern, is used whatever its extension.
+    that is named directly, or matches a pattern, is used regardless of its extension.
 
     Args:
       names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
@@ -90,7 +90,7 @@ def read(path: str) -> bytes:
     """Reads an image file.
 
     Raises:
-      UnreadableError: the file cannot be read, is no regular file, or is too large for an image.
+      UnreadableError: the file cannot be read, is not a regular file, or is too large for an image.
     """
     try:
         status = os.stat(path)

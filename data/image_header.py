@@ -58,12 +58,12 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
         if encoded.startswith(_PNG_SIGNATURE):
             return _png(encoded)
         if encoded.startswith(b'GIF8'):
-            # Only GIFs of one picture can be used. Decoding shows it.
+            # Only GIFs with one frame can be used; only decoding counts the frames.
             width, height = struct.unpack_from('<HH', encoded, 6)
             return ImageHeader('GIF', (), width, height, False)
         match = re.match(ppm.HEADER.encode(), encoded[: ppm.HEADER_BYTES])
         if match:
-            # PPM images can be used in tar shards alone. Decoding shows it.
+            # PPM images can be used only in tar shards; decoding fails elsewhere.
             return ImageHeader('PPM', (), int(match.group(1)), int(match.group(2)), False)
     except (IndexError, struct.error):
         return None

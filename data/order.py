@@ -1,9 +1,9 @@
-"""The order of training records for a seed: the same on every machine, from any position on.
+"""Orders the training records by a seed, in the same way on every machine, starting at any position.
 
 In each epoch the files are shuffled and divided into groups. The records of a group's files are interleaved, and
-shuffled in a buffer. A group depends only on (seed, epoch, number of the group). To begin at a position, whole groups
-before it are therefore skipped without being read. Only the group of the position is read, but not decoded, from its
-beginning.
+shuffled in a buffer. A group depends only on (seed, epoch, number of the group). When a run starts at a
+position, whole groups before it are therefore skipped without being read. Only the group that contains the position is
+read from its beginning; its skipped records are not decoded.
 """
 
 import itertools
@@ -11,9 +11,10 @@ from typing import Callable, List, NamedTuple, Sequence
 
 import tensorflow as tf
 
-# Files whose records are interleaved: enough to mix similar neighbours in a file, and to hide the latency of one.
+# The number of files whose records are interleaved: enough to separate similar neighbours in a file, and to hide the
+# latency of one file.
 GROUP_FILES = 8
-# The numbers in the keys of an epoch's draws for files and buffers. Those of records are 0 and up.
+# The numbers in the keys that shuffle an epoch's files, and its buffers (-2 and below). Records have numbers from 0.
 _FILES, _BUFFERS = -1, -2
 # The number of epochs per seed in keys: more than any run has.
 _EPOCHS = 1 << 31
@@ -26,7 +27,7 @@ class File(NamedTuple):
 
     Attributes:
       path: of the file.
-      size: its size in bytes, or 0, of `records.expected_sizes`.
+      size: its size from `records.expected_sizes`: in bytes, or 0.
       records: the number of its records.
       first: the position of its first record among all records of the data set.
     """
@@ -81,7 +82,7 @@ def ordered(
       start: int64 scalar, the number of records to skip.
       file_buffer: files that are shuffled with each other.
       record_buffer: records in the buffer that shuffles a group.
-      files_ahead: files that are read at a time; those beyond one group belong to the next groups.
+      files_ahead: files that are read at the same time; those beyond one group belong to the next groups.
 
     Returns:
       A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations.
@@ -106,7 +107,7 @@ def ordered(
         group_files = (columns.paths, columns.sizes, columns.firsts)
         dataset = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, members) for column in group_files))
         dataset = dataset.apply(_interleave(numbered, GROUP_FILES, 0))
-        # Without a seed of the graph, which the buffer would combine with its own.
+        # Removes the graph's seed, which the buffer would combine with its own.
         tf.compat.v1.set_random_seed(None)
         buffer_seed = tf.random.stateless_uniform(
             [], key_of(seed, epoch, _BUFFERS - group), minval=0, maxval=tf.int64.max, dtype=tf.int64
@@ -133,11 +134,11 @@ def _groups(
       file_buffer: files that are shuffled with each other.
 
     Returns:
-      A data set of (epoch, number of the group, indices of its files filled up with -1, number of records to skip).
+      A data set of (epoch, number of the group, indices of its files padded with -1, number of records to skip).
     """
     groups = -(-files // GROUP_FILES)
     draw = tf.random.stateless_uniform([files], key_of(seed, epoch, tf.constant(_FILES, tf.int64)), dtype=tf.float64)
-    # Random within a buffer, and the buffers in order.
+    # Random within each buffer of files; the buffers stay in order.
     order = tf.argsort(tf.cast(tf.range(files) // file_buffer, tf.float64) + draw)
     padding = [[0, groups * GROUP_FILES - files]]
     members = tf.reshape(tf.pad(order, padding, constant_values=-1), [groups, GROUP_FILES])

@@ -108,7 +108,7 @@ class RecordChecker:
     def problem(self, serialized: bytes) -> Optional[str]:
         """The problem of a serialized record; None if there is none."""
         try:
-            # TensorFlow decides: it can parse some damaged records that Python cannot, and the reverse.
+            # TensorFlow decides: it can parse some damaged records that Python cannot, and vice versa.
             parsed = self._session.run(self._parsed, {self._serialized: serialized})
         except tf.errors.InvalidArgumentError:
             example = parse_example(serialized)
@@ -139,7 +139,7 @@ class RecordChecker:
             yield functools.partial(self.problem, serialized)
 
     def search(self, paths: Iterable[str], progress: Callable[[str], None]) -> Iterator[BadRecord]:
-        """Yields the bad records of files, in order; calls `progress` with a message now and then."""
+        """Yields the bad records of files, in order; calls `progress` with a message at intervals."""
         checked = 0
         for path in paths:
             position = -1
@@ -155,7 +155,7 @@ class RecordChecker:
                 yield BadRecord(path, position + 1, f'the file is damaged or truncated from here on: {error.message}.')
 
     def problem_at(self, path: str, position: int) -> BadRecord:
-        """Describes the bad record at the position where the pipeline met one."""
+        """Describes the record at a position where the input pipeline failed."""
         with contextlib.suppress(tf.errors.OpError):
             for index, find_problem in enumerate(self.problems(path)):
                 if index == position:

@@ -1,6 +1,6 @@
-"""The files of a data set by name: `train-00000-of-01024 …` and `validation-00000-of-00128 …`, as in ImageNet's layout.
+"""Finds the files of a data set: `train-00000-of-01024 …` and `validation-00000-of-00128 …`, as in ImageNet's layout.
 
-`data.tfrecord` reads them as TFRecord files. `data.tar` has the same for tar shards.
+`data.tfrecord` reads them as TFRecord files. `data.tar` finds and reads tar shards.
 """
 
 import concurrent.futures
@@ -50,8 +50,8 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
     Args:
       data_dir: the folder.
       split: `TRAIN` or `VALIDATION`.
-      pattern: regular expression for the rest of a file's name. Its group must be equal in all files of a data set.
-      example: such a name, for messages.
+      pattern: regular expression for the part of a file's name after the split. Its group must be equal in all files.
+      example: a name that matches, for messages.
 
     Raises:
       DataError, RemoteError: as `find_shards`.
@@ -62,7 +62,7 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
         raise DataError(f'--data_dir={data_dir}: cannot be listed: {error.message}')
     if names is None:
         raise DataError(f'--data_dir={data_dir}: no such folder. It must hold the files of a data set.')
-    # The pattern excludes backups and incomplete copies, which would supply their images a second time.
+    # The pattern excludes backups and incomplete copies, which would duplicate images.
     found = {name: match.group(1) for name in names for match in [re.match(split + pattern, name)] if match}
     if not found:
         present = sorted({re.sub(r'-\d{5,}(-of-\d{5,})?', '-*', name) for name in names})
@@ -110,7 +110,7 @@ def check_enough_for(hosts: int, data_dir: Optional[str], split: str, files: int
 
 
 def check_more_than(skipped: int, paths: Sequence[str], count_first: Callable[[str, int], int]) -> None:
-    """Checks that files have more records than may be skipped. Otherwise, a pipeline that repeats them never yields.
+    """Checks that files have more records than may be skipped. Otherwise, a pipeline that repeats them loops forever.
 
     Args:
       skipped: the number of records that may be skipped.
@@ -152,7 +152,7 @@ def check_are_files(paths: Sequence[str]) -> None:
 
 
 def irregular_kind(path: str) -> Optional[str]:
-    """The kind of a local path that is not a regular file, for messages; None for others, and for a missing one."""
+    """The kind of a local path that is not a regular file, for messages; None for a regular, remote or missing file."""
     if remote.is_remote(path) or os.path.isfile(path) or not os.path.lexists(path):
         return None
     if os.path.isdir(path):
@@ -203,5 +203,5 @@ def count_each(paths: Sequence[str], count: Callable[[str], int]) -> List[int]:
 
 @functools.lru_cache(maxsize=None)
 def _cached_count(count: Callable[[str], int], path: str, size: int) -> int:
-    """The size is part of the cache's key: a file of another size is another file."""
+    """Counts records; the size is part of the cache's key, so that a file whose size changes is counted again."""
     return count(path)

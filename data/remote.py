@@ -1,9 +1,9 @@
 """Files in Google Cloud Storage (`gs://`) and Amazon S3 (`s3://`), with error messages that name the cause.
 
 TensorFlow reads and writes both, and retries transient failures: on gs:// ten times in 90 seconds, on s3:// ten times
-in 25 seconds. But it hides some errors. On gs:// and s3://, a folder that may not be listed seems not to exist. On
-s3://, a file that may not be read seems not to exist, or to be empty. The functions of this module check such a result
-with a second, different request.
+in 25 seconds. But it hides some errors. On gs:// and s3://, a folder that may not be listed appears not to exist. On
+s3://, a file that may not be read appears to be missing or empty. The functions of this module check such a result with
+a second, different request.
 """
 
 import configparser
@@ -97,7 +97,7 @@ def explain_if_remote(error: tf.errors.OpError, model_dir: str) -> Optional[str]
     """A message about a failure during a run; None if it is not a remote one.
 
     Args:
-      error: any error of TensorFlow. An error of s3:// that names no path is of a write: reads fail in other ways.
+      error: any error of TensorFlow. An s3:// error without a path comes from a write: reads fail in other ways.
       model_dir: the folder that the run writes to.
     """
     of_s3 = model_dir.startswith(S3) and any(s.search(_first_line(error)) for s in (_S3_REFUSED, _S3_FAILING))
@@ -106,7 +106,7 @@ def explain_if_remote(error: tf.errors.OpError, model_dir: str) -> Optional[str]
 
 @contextlib.contextmanager
 def explained(path: str, action: str) -> Iterator[None]:
-    """Replaces an error of a remote file by one with a clear message. Errors of local files are not changed.
+    """Replaces TensorFlow's errors about a remote file by clear messages. Errors about local files are not changed.
 
     Raises:
       RemoteError: the block raised an error of TensorFlow.
@@ -132,8 +132,8 @@ def names_in(folder: str) -> Optional[List[str]]:
         except tf.errors.NotFoundError:
             if not is_remote(folder):
                 return None
-            # listdir also ends here if listing is denied, and then glob raises an error. And if only the description
-            # of the bucket is denied, glob can list it.
+            # listdir also raises this error if listing is denied; glob then raises the right one. If only access to
+            # the bucket's description is denied, glob can list the folder.
             return sorted(os.path.basename(path) for path in tf.io.gfile.glob(os.path.join(folder, '*'))) or None
 
 
@@ -242,7 +242,7 @@ def _refused_by_s3(path: str, action: str, reason: str) -> str:
 
 def _hidden(path: str) -> str:
     return (
-        f'{path}: exists and cannot be read: either {_s3_credentials()} may not read it, or S3 does not answer. '
+        f'{path}: exists, but cannot be read: either {_s3_credentials()} may not read it, or S3 does not answer. '
         f'TensorFlow does not distinguish the two. {_s3_advice(path, READ)}'
     )
 

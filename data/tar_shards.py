@@ -29,11 +29,11 @@ from data.tar.layout import LABEL_EXTENSION, Sample
 from data.tar.shard import SampleChecker, Shard
 from preprocessing.decoding import decode_image
 
-# The file of a sample with the fields of a record other than its image and label, for the conversion back.
+# The extension of the file with a record's fields other than image and label, for the conversion back.
 _FIELDS_EXTENSION = 'json'
 _EXTENSIONS_BY_MAGIC = {b'\xff\xd8': 'jpg', b'\x89PNG': 'png'}
 _ENCODED, _LABEL = 'image/encoded', 'image/class/label'
-# The limit for a source without a description: each class becomes a name in `dataset.json`.
+# The limit for a source without `dataset.json`: the new `dataset.json` has a name for each class.
 _CLASSES_AT_MOST = 1_000_000
 
 
@@ -41,9 +41,9 @@ class _Images:
     """Checks images, counts those that are left out, and makes Examples of images.
 
     Args:
-      num_classes: labels must be below it; None if the source has no description.
+      num_classes: the number of classes; labels must be lower; None if the source has no description.
       max_bad_records: the number of images that may be left out.
-      say: called with a message about each.
+      say: called with a message about each image that is left out.
     """
 
     def __init__(self, num_classes: Optional[int], max_bad_records: int, say: Callable[[str], None]):
@@ -73,7 +73,7 @@ class _Images:
         )
 
     def is_usable(self, path: str, position: int, problem: Optional[str]) -> bool:
-        """Whether an image has no problem. A problem is reported, and counted.
+        """Whether an image has no problem. Otherwise, reports and counts the image.
 
         Raises:
           DataError: there is a problem, and no more images may be left out.
@@ -110,7 +110,7 @@ def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Exampl
             labels = example.features.feature[_LABEL].int64_list.value if example else ()
             problem = images.label_problem(max(labels, default=0)) or images.of_records.problem(serialized)
             if not problem and not example:
-                # Of some damaged records, TensorFlow can read the image and label, and Python cannot.
+                # TensorFlow can read the image and label of some damaged records that Python cannot parse.
                 problem = record_checker.UNREADABLE
             if example and not problem and not _extension_of(_label_and_image(example)[1]):
                 problem = 'not a JPEG or PNG image, the formats of tar shards.'
@@ -139,7 +139,7 @@ def _kept_fields(shard: Shard, sample: Sample) -> Optional[tf.train.Example]:
     """The fields of a record that `_add_to_tar` kept besides its image and label; None if there are none."""
     for member in sample.members:
         if member.extension == _FIELDS_EXTENSION:
-            # A file of this name by another program may have any content.
+            # A file with this extension from another program may have any content.
             with contextlib.suppress(ValueError, json_format.ParseError):
                 fields = json.loads(shard.read(member.start, member.size).decode())
                 if isinstance(fields, dict) and [*fields] == ['features']:
@@ -200,7 +200,7 @@ def _write(examples: Iterator[tf.train.Example], path: str, to_tar: bool, first:
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Turns an error of the system while a file is written into a message."""
+    """Turns errors of the operating system or TensorFlow while a file is written into clear messages."""
     try:
         yield
     except OSError as error:
@@ -218,7 +218,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
 
     Args:
       source: folder of the files.
-      target: folder to make.
+      target: folder for the new files, which must be missing or empty.
       max_bad_records: the number of unusable images that may be left out.
       say: called with messages about the progress.
 
@@ -234,7 +234,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
         (records.find_shards, _examples_of_records) if to_tar else (tar_files.find_shards, _examples_of_tar)
     )
     path_of = tar_files.shard_path if to_tar else records.shard_path
-    # If there is neither split, looking for one raises the usual error.
+    # If neither split is present, `find` raises the usual error.
     splits = [s for s in all_splits if any(name.startswith(f'{s}-') for name in names)]
     paths = {split: find(source, split) for split in splits or [records.TRAIN]}
     for of_split in paths.values():
@@ -254,7 +254,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
             totals[split] = total
             say(f'{total.images:,} {split} images in {len(of_split):,} {"tar" if to_tar else "TFRecord"} files')
         if len(totals) < 2 or not all(total.images for total in totals.values()):
-            say(f'no {dataset_info.FILE_NAME}, which describes data sets with training and validation images')
+            say(f'no {dataset_info.FILE_NAME} was written: it needs both training and validation images')
         else:
             _description(source, info, totals, largest).write(unfinished)
 
@@ -262,7 +262,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
 def _description(
     source: str, info: Optional[DatasetInfo], totals: Dict[str, SplitFingerprint], largest: int
 ) -> DatasetInfo:
-    """The description of a converted data set; `largest` is the largest label.
+    """The description of a converted data set with the largest label `largest`.
 
     Raises:
       DataError: it would not be valid.
@@ -326,11 +326,11 @@ def main() -> int:
     commands = parser.add_subparsers(dest='command', required=True)
     write = commands.add_parser('write', help='convert TFRecord files to tar shards, or tar shards to TFRecord files')
     write.add_argument('source', help='folder of train-* and validation-* files')
-    write.add_argument('target', help='folder to make')
+    write.add_argument('target', help='new folder for the converted files')
     write.add_argument(
         '--max_bad_records', type=int, default=0, help='unusable images that may be left out (default 0)'
     )
-    listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if one cannot be used')
+    listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if a sample cannot be used')
     listing.add_argument('shards', nargs='+', metavar='SHARD')
     arguments = parser.parse_args()
     if arguments.command == 'write' and arguments.max_bad_records < 0:

@@ -10,8 +10,8 @@ CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')
 
 # The beginning of TensorFlow's error for a record that is not an Example.
 UNPARSABLE = 'Could not parse example input'
-# TensorFlow quotes the record in that error as a Python text, and the process crashes if the record is not UTF-8.
-# These bytes before the record end the quotation at their zero. Protocol buffers read them as an unknown field.
+# TensorFlow quotes the record in that error as a Python string, and the process crashes if the record is not UTF-8.
+# These bytes, put before the record, end the quotation at their zero byte; protocol buffers read an unknown field.
 _QUOTATION_END = b'\x10\0'
 
 # The first bytes of images that are not JPEG, whatever their file name.
@@ -49,7 +49,7 @@ def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
 
     Args:
       serialized: a string scalar, the record.
-      with_boxes: parse its bounding boxes, which takes longer than everything else. Otherwise, there are none.
+      with_boxes: parse the bounding boxes, which takes longer than everything else. If False, `bbox` is empty.
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, for a record that is not an Example, or has no image or no label.

@@ -16,9 +16,9 @@ from data.records import DataError, check_more_than, count_each
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.
 _LENGTH_BYTES = 8
 FRAME_BYTES = _LENGTH_BYTES + 4 + 4
-# The limit of protocol buffers: no Example is as long.
+# The size limit of protocol buffers: every Example is shorter.
 _TOO_LONG = 2**31
-# The largest data set, in bytes, whose record lengths are checked before a run: that takes seconds.
+# The largest data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
 _LARGEST_CHECKED = 16 << 30
 _THREADS = 32
 
@@ -48,8 +48,8 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
 def _check_lengths(paths: Sequence[str]) -> None:
     """Checks the record lengths of a local data set of moderate size, for two faults that the input pipeline misses.
 
-    TensorFlow allocates the memory that a record's length claims, and the process ends if that fails. And TensorFlow
-    takes a truncated length for the end of the file.
+    TensorFlow allocates the memory that a record's length claims, and the process ends if the allocation fails. It also
+    treats a truncated length as the end of the file.
 
     Raises:
       DataError: a record's length is impossible or truncated; or a file cannot be read.
@@ -109,11 +109,11 @@ def serialized_in(path: str) -> Iterator[bytes]:
     """Yields the serialized records of a file.
 
     Raises:
-      tf.errors.OpError: the file cannot be read; a tf.errors.DataLossError: it is damaged from that record on.
+      tf.errors.OpError: the file cannot be read. tf.errors.DataLossError: it is damaged from the next record on.
     """
     place = 0
     with contextlib.ExitStack() as stack:
-        # Lengths are checked in local files alone: a request per length would take longer than reading the records.
+        # Lengths are checked only in local files: a request per length would take longer than reading the records.
         frames = stack.enter_context(open(path, 'rb', buffering=0)) if os.path.isfile(path) else None
         serialized = tf.compat.v1.io.tf_record_iterator(path)
         while True:
@@ -139,10 +139,10 @@ def count_records(paths: Sequence[str]) -> List[int]:
 
 def _count(path: str) -> int:
     size, place, count = remote.size(path), 0, 0
-    # Python's own files take a tenth of the time of TensorFlow's.
+    # Reading with Python takes a tenth of the time of TensorFlow.
     opener = functools.partial(tf.io.gfile.GFile if remote.is_remote(path) else io.FileIO, path, 'rb')
     with remote.explained(path, remote.READ), opener() as file:
-        # A truncated record is counted, too: reading finds it and names it.
+        # A truncated record is counted, too; reading it raises an error that names it.
         while place < size:
             file.seek(place)
             place += FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
@@ -166,10 +166,9 @@ def reader(data_dir: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], 
 
 
 def read_to_the_end(serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-    """The same records, with an error at the end if they are shorter than their file.
+    """The same records, with an error at the end if they have fewer bytes than their file.
 
-    On s3://, TensorFlow takes a read that is denied half-way for the end of the file, and a denied file for an empty
-    one.
+    On s3://, TensorFlow treats a read that is denied half-way as the end of the file, and an unreadable file as empty.
 
     Args:
       serialized: data set of the serialized records, string scalars.

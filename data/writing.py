@@ -14,7 +14,7 @@ from data.records import DataError, shard_path
 
 
 def check_can_be_made(data_dir: str) -> None:
-    """Checks that a data set can be written to a folder: a local one that does not exist yet, or is empty.
+    """Checks that a folder for a new data set is local, and is missing or empty.
 
     Raises:
       DataError: it is remote, or not empty.
@@ -58,7 +58,7 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
 def write_shards(
     data_dir: str, split: str, examples: Sequence[Callable[[], tf.train.Example]], shards: int
 ) -> SplitFingerprint:
-    """Writes examples to `shards` record files, in order. The files' numbers of examples differ by at most one.
+    """Writes examples to `shards` record files, in order. The numbers of examples per file differ by at most one.
 
     Args:
       data_dir: the folder, which must exist.

@@ -1,1 +1,1 @@
-"""Auditing a data set: every record is read, and a report says whether training can use the data set."""
+"""Audits a data set: reads every record, and reports whether training can use the data set."""

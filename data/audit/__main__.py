@@ -1,7 +1,7 @@
 """Audits a data set: reads every record, and reports the content, all problems, and whether training can use it.
 
 By default, only the headers of images and the checksums of PNGs are read, and an image is decoded if its header is
-unusual or its end is missing. Damage inside an image is found with --decode alone, which decodes every image.
+unusual or its end is missing. To find damage inside images, pass --decode, which decodes every image.
 --data_format=tar audits tar shards. Exit code 2 means that training would fail, or that there is no data set.
 """
 
@@ -21,7 +21,7 @@ from data.formats import FORMATS
 
 
 def _progress(screen: Screen, total: Optional[int]) -> Callable[[int], None]:
-    """A function that shows a number of records as progress, on a terminal."""
+    """Returns a function that shows the number of records read, if standard error is a terminal."""
     if not sys.stderr.isatty():
         return lambda count: None
     of_total = f' of {total:,}' if total else ''
@@ -50,12 +50,12 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument('--json', action='store_true', help='print the complete report as JSON')
     parser.add_argument(
-        '--decode', action='store_true', help='decode every image, which is the only way to find damage inside it'
+        '--decode', action='store_true', help='decode every image: the only way to find damage inside an image'
     )
     parser.add_argument(
         '--num_classes',
         type=int,
-        help=f"labels must be below it (default: as in dataset.json, or ImageNet's {DOCUMENTED_CLASSES})",
+        help=f"labels must be less than this (default: as in dataset.json, or ImageNet's {DOCUMENTED_CLASSES})",
     )
     parser.add_argument(
         '--processes', type=int, default=cores, help=f'processes that read files (default: one per core, {cores} here)'

@@ -16,9 +16,10 @@ def find_duplicates(paths: Dict[str, List[str]], images: Dict[str, Sequence[np.n
       images: their images, an array of `shard.IMAGE` per file.
 
     Returns:
-      For the report, by split: the number of images in it beyond the first of equal ones; 'between': the validation
-      images that are also training images; 'of_several_labels': the different images with more than one label;
-      'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the gravest first.
+      For the report, by split: the number of its images that are copies of an earlier image; 'between': the number of
+      validation images that are also training images; 'of_several_labels': the number of distinct images that have
+      more than one label; 'first': the positions of up to `LISTED_AT_MOST` groups of equal images, the most serious
+      problems first.
     """
     all_paths = [path for of_split in paths.values() for path in of_split]
     arrays = [array for of_split in images.values() for array in of_split]

@@ -1,4 +1,4 @@
-"""The audit of a data set: reads all files in parallel, and reports their content."""
+"""Reads all files of a data set in parallel, and reports their content and problems."""
 
 import collections
 import concurrent.futures
@@ -46,7 +46,7 @@ def audit(
 
     Args:
       data_dir: the local or remote folder of the files.
-      num_classes: labels must be below it; None: as in `dataset.json`, or 1001.
+      num_classes: the number of classes; labels must be lower; None: as in `dataset.json`, or 1001.
       decode: decode every image.
       processes: the largest number of processes.
       progress: called repeatedly with the number of records that have been read.
@@ -129,7 +129,7 @@ def _other_files(data_dir: str, paths: Dict[str, List[str]]) -> List[str]:
 def _read(
     paths: Sequence[str], arguments: Tuple[str, int, bool], processes: int, progress: Callable[[int], None]
 ) -> Dict[str, ShardAudit]:
-    """The content of each file; `arguments` are the first ones of `ShardAuditor`."""
+    """The content of each file; `arguments` are the first arguments of `ShardAuditor`."""
     # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server
     # loads it once, and starts no threads.
     context = multiprocessing.get_context('forkserver')

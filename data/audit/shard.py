@@ -15,11 +15,11 @@ from data.image_header import ImageHeader, read_header
 from data.split import digest
 from preprocessing.decoding import decode_image
 
-# Bad records of a kind that are listed; the others are only counted.
+# The largest number of bad records listed for each kind of problem; the others are only counted.
 LISTED_AT_MOST = 1000
 # The format of an image without a known header.
 UNKNOWN = 'unknown'
-# In the place of the shared number of records: stop reading.
+# Stored in the shared number of records to stop all processes.
 STOP = -1
 
 # A coordinate above this is a number of pixels, not an imprecise fraction of the image.
@@ -27,8 +27,8 @@ _PIXELS_FROM = 2.0
 # Records between two updates of the progress.
 _PROGRESS_EVERY = 100
 
-# Stored for each image that has a label: 64 bits of its digest (the probability that two of 14 million images share
-# them by chance is 1 in 180,000), its position in the file, its label, its size in pixels (0: unknown), its bytes.
+# Stored for each image that has a label: 64 bits of its digest (two of 14 million images share them by chance with a
+# probability of 1 in 180,000), its position in the file, its label, its size in pixels (0: unknown), its bytes.
 IMAGE = np.dtype([('digest', 'u8'), ('position', 'i8'), ('label', 'i8'), ('size', 'i8', 2), ('bytes', 'i8')])
 
 
@@ -37,7 +37,7 @@ class BoxCounts(NamedTuple):
 
     Attributes:
       boxes: all boxes.
-      in_pixels: boxes with corners far outside the image, which are not fractions of it.
+      in_pixels: boxes with coordinates that are pixels instead of fractions of the image.
       empty: boxes without area inside the image.
       out_of_range: boxes that extend beyond the image's edge, and are clipped there.
     """
@@ -111,11 +111,11 @@ NOTHING = ShardAudit(
 
 
 class ShardAuditor:
-    """Reads files and records their content.
+    """Audits files, one at a time.
 
     Args:
       data_format: the format of the files, of `data.formats.FORMATS`.
-      num_classes: labels must be below it.
+      num_classes: the number of classes; labels must be lower.
       decode: decode every image, instead of only those with an unusual header or without an end.
       progress: a number shared by the processes, incremented by the records that have been read.
     """
@@ -204,7 +204,7 @@ def contradiction_of(claimed: Dict[str, Union[int, str]], header: ImageHeader) -
 
 
 def count_boxes(boxes: np.ndarray) -> BoxCounts:
-    """Counts the good and the bad ones among boxes, float [boxes, 4], each ymin, xmin, ymax, xmax."""
+    """Counts boxes and the bad ones among them; `boxes`: float [boxes, 4], each ymin, xmin, ymax, xmax."""
     if not len(boxes):
         return BoxCounts()
     in_pixels = (np.abs(boxes) > _PIXELS_FROM).any(axis=1)

@@ -10,7 +10,7 @@ from rich.table import Table
 from data import records
 from data.audit.findings import NAMED_AT_MOST
 
-# The largest number of rows for classes. Of more classes, those with the fewest and the most images are shown.
+# The largest number of rows for classes. If there are more, those with the fewest and the most images are shown.
 _CLASSES_SHOWN = 24
 _BAR_WIDTH = 24
 # The width of the output if it is not a terminal.
@@ -34,7 +34,7 @@ def print_report(report: Report) -> None:
         console.print(f'{label:<12}{escape(value)}', soft_wrap=True)
     for kind, colour in (('error', 'red'), ('warning', 'yellow')):
         for text in report[f'{kind}s']:
-            # Without line breaks in a long path, so that it can be copied.
+            # Without line breaks, so that a long path can be copied.
             console.print(f'[{colour}]{kind:<8}[/{colour}] {escape(text)}', soft_wrap=True)
     _print_places(console, report['splits'])
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
@@ -59,7 +59,7 @@ def _splits(splits: Report) -> Table:
         'width, px: min, median, max': [_spread(s['width']) for s in splits.values()],
         'height, px': [_spread(s['height']) for s in splits.values()],
         'image, kB': [_spread(s['encoded_bytes'], 1000) for s in splits.values()],
-        'images in all, MB': [f'{s["encoded_bytes"]["total"] / 1e6:,.1f}' for s in splits.values()],
+        'all images, MB': [f'{s["encoded_bytes"]["total"] / 1e6:,.1f}' for s in splits.values()],
     }
     for kind in sorted({kind for s in splits.values() for kind in s['formats']}):
         rows[kind] = [f'{s["formats"].get(kind, 0):,}' for s in splits.values()]

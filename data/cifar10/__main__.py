@@ -1,15 +1,15 @@
 """Converts CIFAR-10 to the tar shards of the published streaming example.
 
-They are 640 shards with 1,280,000 training images, and 50 with 50,000 validation images:
+Writes 640 shards with 1,280,000 training images, and 50 with 50,000 validation images:
 
   python -m data.cifar10 cifar-10-binary.tar.gz --data_dir=cifar10
 
 The source is an archive as published, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, or the folder that it unpacks
-to. Both versions give the same shards, byte for byte. Classes are numbered from 1 on; 0 is the background.
+to. Both versions give the same shards, byte for byte. Classes are numbered from 1; 0 is the background.
 
-The published data set has more images than CIFAR-10, called upsampled. Here the 50,000 training images are repeated
-25.6 times, and the 10,000 test images 5 times. Each repetition has another order. The last, partial one has the same
-number of images of each class.
+The published data set, called upsampled, has more images than CIFAR-10. This command repeats the 50,000 training
+images 25.6 times, and the 10,000 test images 5 times, each time in a different order. The last, partial repetition has
+the same number of images of each class.
 
 Images stay 32 x 32 pixels, in lossless PNG files, about 5 GB in all; the input pipeline resizes its crops. The
 published speed, 1,522 images/s on each core of a TPU v3, is for small images. --size=224, or another size, upsamples
@@ -45,7 +45,7 @@ from data.tar_shards import add_sample
 
 IMAGES = {records.TRAIN: 1280000, records.VALIDATION: 50000}
 SHARDS = {records.TRAIN: 640, records.VALIDATION: 50}
-# Larger upsampled images would only take disk space, and memory for 50,000 of them.
+# Larger images would only take more disk space, and more memory for 50,000 of them.
 LARGEST_SIZE = 512
 _JPEG_QUALITY = 95
 # Images per call of TensorFlow.
@@ -63,9 +63,9 @@ def repeated(labels: np.ndarray, count: int) -> np.ndarray:
       count: the number of images.
 
     Returns:
-      int64 [count], the indices of the originals: all of them in each repetition, in another order that mixes the
-      classes, and some in the last one, where the classes' numbers differ by less than two. The result is always the
-      same.
+      int64 [count], the indices of the originals. Each repetition has all originals, in its own order that mixes the
+      classes. In a partial last repetition, the numbers of images per class differ by at most one. The result is
+      deterministic.
     """
     rounds, rest = divmod(count, len(labels))
     orders = [np.random.RandomState(number).permutation(len(labels)) for number in range(rounds + 1)]
@@ -85,7 +85,7 @@ def convert(
 
     Args:
       source: the data set.
-      data_dir: a local or remote folder: new, empty, or of an unfinished conversion.
+      data_dir: a local or remote folder: new, empty, or with an unfinished conversion.
       size: height and width of the images, in pixels: `SIDE` for the original ones.
       images: the number of images of each split.
       shards: the number of shards of each split, at most the number of images.
@@ -207,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument('source', help='the archive, or the folder that it unpacks to; local, gs:// or s3://')
-    parser.add_argument('--data_dir', required=True, help='the folder to make, for the shards; local, gs:// or s3://')
+    parser.add_argument('--data_dir', required=True, help='new folder for the shards; local, gs:// or s3://')
     parser.add_argument(
         '--size',
         type=int,

@@ -103,7 +103,7 @@ def read(source: str) -> Cifar10:
 
 
 def _files(source: str) -> Dict[str, bytes]:
-    """The contents of the files of both versions that are present, by name without folder."""
+    """The contents of those files of either version that are present, by name without folder."""
     endings = (_BINARY, _PYTHON)
     batches = [name for of_split in _BATCHES.values() for name in of_split]
     wanted = {name + ending for ending, _ in endings for name in batches} | {_META + ending for _, ending in endings}
@@ -140,15 +140,15 @@ def _batch(content: bytes, where: str, is_binary: bool) -> Images:
         if pixels is None or not sound:
             raise DataError(
                 f'{where}: not a batch of CIFAR-10: it must be a dictionary with "data", {_BATCH_IMAGES:,} rows of '
-                f'{_IMAGE_BYTES:,} bytes, and "labels", as many whole numbers. {_ADVICE}'
+                f'{_IMAGE_BYTES:,} bytes, and "labels", {_BATCH_IMAGES:,} integers. {_ADVICE}'
             )
         # Clipped, so that wrong labels of any size fit into 64 bits.
         labels, flat = np.array([min(max(n, -1), CLASSES) for n in numbers or ()], np.int64), pixels
     wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES))
     if len(wrong):
         raise DataError(
-            f'{where}: the label of image {wrong[0]:,} (of {_BATCH_IMAGES:,}) is not in 0 to {CLASSES - 1}, '
-            f'and neither are {len(wrong) - 1:,} others. {_ADVICE}'
+            f'{where}: {len(wrong):,} of {_BATCH_IMAGES:,} labels are not in 0 to {CLASSES - 1} (first: image '
+            f'{wrong[0]:,}). {_ADVICE}'
         )
     planes = flat.reshape(_BATCH_IMAGES, 3, SIDE, SIDE)
     return Images(planes.transpose(0, 2, 3, 1), labels)
@@ -174,7 +174,7 @@ def _entry(pickled: Any, key: str) -> Any:
 
 
 class _Stored:
-    """Stands for an array or its type when a pickle is read, and only stores its arguments and state."""
+    """A placeholder for an array or its type in a pickle, which only stores its arguments and state."""
 
     def __init__(self, *arguments: Any):
         self._arguments = arguments
@@ -184,7 +184,7 @@ class _Stored:
         self._state = state
 
     def content(self, shape: List[int]) -> Any:
-        """The values of an array of bytes, uint8 of a shape; None if this is not such an array."""
+        """The values of an array of bytes, uint8, in the given shape; None if this is not such an array."""
         if not isinstance(self._state, tuple) or len(self._state) != 5:
             return None
         _, own_shape, dtype, is_transposed, content = self._state
@@ -196,18 +196,18 @@ class _Stored:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads numbers, texts, containers and arrays. Any other class or function in a pickle could run code."""
+    """Reads numbers, strings, containers and arrays. Any other class or function in a pickle could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _ARRAY_TYPES:
             return _Stored
         if (module, name) == ('_codecs', 'encode'):
             return _bytes_of
-        raise DataError(f'refers to {module}.{name}, which could run code, and is in no file of CIFAR-10')
+        raise DataError(f'refers to {module}.{name}, which could run code, and which CIFAR-10 does not use')
 
 
 def _bytes_of(letters: str, encoding: str) -> bytes:
-    """The bytes that Python 3 pickled for Python 2, as a text with a letter per byte."""
+    """Decodes bytes that Python 3 pickled for Python 2, as a string with one character per byte."""
     if encoding != 'latin1':
         raise ValueError(f'bytes in {encoding}')
     return letters.encode('latin1')
@@ -215,9 +215,9 @@ def _bytes_of(letters: str, encoding: str) -> bytes:
 
 def _unpickled(content: bytes, where: str) -> Any:
     try:
-        # Python 2 wrote the published files; its texts are bytes.
+        # Python 2 wrote the published files; its strings are bytes.
         return _Unpickler(io.BytesIO(content), encoding='bytes').load()
     except DataError as error:
-        raise DataError(f'{where}: {shown(error, 200)}. It was not read. {_ADVICE}')
+        raise DataError(f'{where}: {shown(error, 200)}. The file was not loaded. {_ADVICE}')
     except Exception as error:  # A damaged pickle raises errors of any type.
         raise DataError(f'{where}: damaged, or not a pickle ({shown(error) or type(error).__name__}). {_ADVICE}')

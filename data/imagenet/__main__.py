@@ -3,9 +3,9 @@ r"""Converts ImageNet-2012 to record files with Apache Beam: 1,024 for training 
   python -m data.imagenet --train=ILSVRC2012_img_train.tar --validation=ILSVRC2012_img_val.tar \
       --validation_labels=ILSVRC2012_devkit_t12.tar.gz --bounding_boxes=ILSVRC2012_bbox_train_v2.tar.gz imagenet
 
-Archives are read in place. Classes are numbered from 1 on, by synset; 0 is the background. JPEG files are copied byte
-for byte; a CMYK image, or a PNG or GIF image with a JPEG name, becomes an RGB JPEG file of quality 100. An image's
-record file depends only on the images' names, and mixes the classes.
+Archives are not unpacked. Classes are numbered from 1, in the order of their synsets; 0 is the background. JPEG files
+are copied byte for byte; a CMYK image, or a PNG or GIF image with a JPEG name, becomes an RGB JPEG file of quality
+100. The order of the images depends only on their names, and mixes the classes.
 
 An interrupted conversion resumes with the same command: finished files are kept. On a cluster, add --runner=RUNNER and,
 after --, Beam's own options; all folders must be at gs:// or s3://.
@@ -58,8 +58,8 @@ def convert(
     """Converts ImageNet to record files, or resumes a conversion.
 
     Args:
-      source: the paths of its parts.
-      data_dir: a local or remote folder: new, empty, or of an unfinished conversion.
+      source: the paths of ImageNet's parts.
+      data_dir: a local or remote folder: new, empty, or with an unfinished conversion.
       shards: the number of record files of each split, reduced to the number of images if that is lower.
       expected: the number of images of each split.
       run: called with the names of shards, `data_dir` and a work folder; runs `shards.convert` on each shard.
@@ -120,7 +120,7 @@ def _reports(plan: Plan, data_dir: str, work_dir: str) -> Dict[str, ShardReport]
 
 
 def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected: Dict[str, int], say: Say) -> None:
-    """Checks the number of images that were written, and describes the data set.
+    """Checks the number of images that were written, and writes the description of the data set.
 
     Raises:
       DataError: a shard or an image is missing.
@@ -128,7 +128,7 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
     missing = sorted(set(plan.shards) - set(reports))
     if missing:
         raise DataError(
-            f'{data_dir}: {len(missing)} record files were not made: {_listed(missing)}. Run the same command again.'
+            f'{data_dir}: {len(missing)} record files were not written: {_listed(missing)}. Run the same command again.'
         )
     totals = {
         split: sum((reports[shard].fingerprint for shard in plan.of_split(split)), SplitFingerprint())
@@ -146,8 +146,8 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         if total.images != expected[split]:
             undecodable = f': {len(unreadable):,} cannot be decoded, {_listed(unreadable)}' if unreadable else ''
             raise DataError(
-                f'{data_dir}: {total.images:,} {split} images were written, and not {expected[split]:,}{undecodable}. '
-                'Repair them and run the same command again, or accept this number with '
+                f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected{undecodable}'
+                '. Repair them and run the same command again, or accept this number with '
                 f'--{split}_images={total.images}. Finished files are kept.'
             )
     if unreadable:
@@ -188,7 +188,7 @@ def _listed(names: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _watching(plan: Plan, pending: Sequence[str], work_dir: str, progress: Callable) -> Iterator[None]:
-    """Shows the progress of the conversion during the block, wherever Beam runs: it counts the reports of shards."""
+    """Shows progress during the block by counting the reports of shards, on whatever machines Beam runs."""
     move = progress('converting images', sum(plan.shards[shard] for shard in pending))
     stopped = threading.Event()
 
@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('data_dir', help='the folder to make, for the record files; local, gs:// or s3://')
+    parser.add_argument('data_dir', help='new folder for the record files; local, gs:// or s3://')
     parser.add_argument(
         '--train',
         required=True,
@@ -278,7 +278,7 @@ def main() -> int:
     if min(*shards.values(), *expected.values()) < 1:
         parser.error('--train_shards, --validation_shards, --train_images and --validation_images: must be at least 1.')
     if arguments.processes is not None and (arguments.processes < 1 or arguments.runner != DIRECT_RUNNER):
-        parser.error(f'--processes={arguments.processes}: must be at least 1, and --runner={DIRECT_RUNNER}.')
+        parser.error(f'--processes={arguments.processes}: must be at least 1, and requires --runner={DIRECT_RUNNER}.')
     if arguments.runner == DIRECT_RUNNER:
         processes = arguments.processes or _cores()
         of_beam += ['--direct_running_mode=multi_processing', f'--direct_num_workers={processes}']

@@ -1,4 +1,4 @@
-"""Runs Apache Beam in a process group of its own, which ends with the conversion, silently.
+"""Runs Apache Beam in its own process group, which is killed when the conversion ends.
 
 Otherwise, Beam's local processes outlive a killed program for a while, and show tracebacks when they are interrupted.
 """
@@ -28,7 +28,7 @@ class BeamError(RetryableError):
 
 
 def check(runner: str, options: Sequence[str]) -> None:
-    """Checks that Beam is installed and knows its options, before the conversion begins.
+    """Checks that Beam is installed and knows its options, before the conversion starts.
 
     Args:
       runner: the name of Beam's runner.
@@ -109,7 +109,7 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
 
 
 def main() -> None:
-    """Runs the pipeline that is requested on standard input, until that is closed."""
+    """Runs the pipeline requested on standard input; kills it when standard input is closed."""
     runner, options, shards, data_dir, work_dir = json.loads(sys.stdin.readline())
 
     def end_with_parent() -> None:
@@ -122,7 +122,7 @@ def main() -> None:
     from apache_beam.runners.portability import local_job_service
 
     class Worker(local_job_service.SubprocessSdkWorker):
-        """A local process whose crash ends the pipeline: Beam would wait for it forever."""
+        """A local worker whose crash ends the pipeline; Beam itself would wait for it forever."""
 
         def run(self) -> None:
             try:

@@ -1,4 +1,4 @@
-"""The plan of a conversion of ImageNet: the record file, label and boxes of each image, stored before it begins."""
+"""The plan of a conversion of ImageNet: the record file, label and boxes of each image."""
 
 import collections
 import dataclasses
@@ -47,10 +47,10 @@ class Source(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The plan of a conversion. The images of each shard are in a file of its own, for `shards.convert`.
+    """The plan of a conversion. The images of each shard are in a separate file, for `shards.convert`.
 
     Attributes:
-      settings: the parts and options that it was made from, by flag.
+      settings: the inputs and options of the conversion, by flag.
       shards: the number of images, by the name of the record file.
       class_names: the names by label; the first is the background's.
       boxes: the numbers of bounding boxes that are written, changed and left out.
@@ -81,7 +81,7 @@ def read(work_dir: str) -> Optional[Plan]:
 
 
 def settings_of(source: Source, shards: Dict[str, int]) -> Dict[str, str]:
-    """The identities of everything that a plan depends on, by flag. A conversion resumes only with equal ones.
+    """Identifies all inputs and options of a plan, by flag. A conversion resumes only if these values are the same.
 
     Raises:
       DataError: a file does not exist, or cannot be read.
@@ -120,7 +120,7 @@ def make(
       shards: the number of record files of each split, reduced to the number of images if that is lower.
       expected: the number of images of each split.
       work_dir: the folder for the plans of the shards.
-      progress: called with the kind of items that are being found; returns a function for their number.
+      progress: called with a kind of items; returns a function to call with the number found so far.
 
     Raises:
       DataError: a part is missing, damaged or not as expected.
@@ -208,10 +208,7 @@ def _check_once(images: Iterable[Image], where: str) -> None:
         if (image.filename, image.synset) == (following.filename, following.synset):
             paths = ' and '.join(sorted({image.path, following.path}))
             among = f' among the images of {image.synset}' if image.synset else ''
-            raise DataError(
-                f'{where}: {image.filename} exists more than once{among}: in {paths}. Keep one, in a folder or an '
-                'archive without the others.'
-            )
+            raise DataError(f'{where}: {image.filename} exists more than once{among}: in {paths}. Keep only one.')
 
 
 def clean(boxes: Iterable[AnnotatedBox], synset: str, counts: Counter[str]) -> List[Box]:
@@ -250,7 +247,7 @@ def _labelled(images: List[Image], source: Source) -> List[Image]:
         if source.validation_labels:
             raise DataError(
                 f'--validation_labels={source.validation_labels}: the images of --validation={source.validation} '
-                'are in a folder per class already. Leave --validation_labels out.'
+                'are already in a folder per class. Omit --validation_labels.'
             )
         return images
     if in_folders:
@@ -270,17 +267,17 @@ def _class_names(synsets: Sequence[str], source: Source) -> Dict[str, str]:
     names = imagenet_source.read_class_names(path)
     missing = [synset for synset in synsets if synset not in names]
     if missing:
-        raise DataError(f'{path}: {len(missing)} classes have no name in it: {", ".join(missing[:5])}.')
+        raise DataError(f'{path}: has no name for {len(missing)} classes: {", ".join(missing[:5])}.')
     return names
 
 
 def _random_order(image: Image) -> bytes:
-    """A sort key that mixes the classes, and is always the same."""
+    """A deterministic sort key that mixes the classes."""
     return hashlib.sha256(f'{image.synset}/{image.filename}'.encode(errors='surrogateescape')).digest()
 
 
 def _counted(items: Iterable, progress: Progress) -> Iterator:
-    """The items; calls `progress` with their number in between and at the end."""
+    """Yields the items, and calls `progress` with the number so far."""
     count = 0
     for count, item in enumerate(items, 1):
         if count % _PROGRESS_EVERY == 0:

@@ -108,9 +108,10 @@ def raise_failure(work_dir: str) -> None:
 
 
 def convert(shard: str, data_dir: str, work_dir: str) -> None:
-    """Writes a record file and its report. The file gets its name only when both are complete.
+    """Writes a record file and its report. The file gets its final name only when both are complete.
 
-    The first failure is stored for `raise_failure`, and ends the conversion. Beam would show a traceback for each.
+    The first failure is stored for `raise_failure`, and ends the conversion, because Beam would show a traceback for
+    each failure.
 
     Args:
       shard: the file's name.
@@ -120,7 +121,7 @@ def convert(shard: str, data_dir: str, work_dir: str) -> None:
     failure = os.path.join(work_dir, _FAILURE_NAME)
     if tf.io.gfile.exists(failure):
         return
-    # A unique name: another process may convert the same shard, one thought dead, or a cluster's backup of a slow one.
+    # A unique name: a process presumed dead, or a cluster's backup of a slow one, may convert the same shard.
     unfinished = os.path.join(work_dir, f'{shard}.{uuid.uuid4().hex}.unfinished')
     try:
         report = _write_records(unfinished, _read_plan(work_dir, shard))
@@ -132,7 +133,7 @@ def convert(shard: str, data_dir: str, work_dir: str) -> None:
         with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(unfinished)
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
-        write_json(failure, [isinstance(error, remote.UnreachableError), f'{shard} was not made: {message}'])
+        write_json(failure, [isinstance(error, remote.UnreachableError), f'{shard} was not written: {message}'])
 
 
 def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:

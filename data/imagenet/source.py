@@ -28,7 +28,8 @@ _GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
 _META = 'data/meta.mat'
 _CSV_COLUMNS = ['filename', *Box._fields]
 _CSV_LINE = ','.join(_CSV_COLUMNS)
-# The largest distance of a corner in a CSV file from the image, in images; larger coordinates are probably pixels.
+# The largest distance of a corner in a CSV file from the image, in widths or heights of the image; larger coordinates
+# are probably pixels.
 _FARTHEST_CORNER = 1.0
 
 
@@ -181,7 +182,7 @@ def read_file(path: str) -> bytes:
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')
     if not content:
-        # On s3://, a denied file seems empty.
+        # On s3://, a file whose read is denied appears to be empty.
         remote.check_readable(path)
     return content
 
@@ -202,7 +203,7 @@ def label_validation(images: List[Image], path: str) -> List[Image]:
         try:
             numbers = _devkit_file(path, _GROUND_TRUTH).decode().split()
         except UnicodeDecodeError:
-            raise DataError(f'{path}: {_GROUND_TRUTH} in it is not a text with a number per image. Download it again.')
+            raise DataError(f'{path}: {_GROUND_TRUTH} in it is not text with a number per image. Download it again.')
         unknown = sorted({number for number in numbers if number not in wordnet_ids})
         if unknown:
             raise DataError(
@@ -222,8 +223,8 @@ def label_validation(images: List[Image], path: str) -> List[Image]:
         match = _VALIDATION_NAME.fullmatch(image.filename)
         if not match or int(match.group(1)) != number:
             raise DataError(
-                f'{image.path}: {image.filename} is in the place of ILSVRC2012_val_{number:08d}.JPEG. The labels are '
-                'in the order of images 1, 2, 3 …: none may be missing or have another name.'
+                f'{image.path}: {image.filename} was found instead of ILSVRC2012_val_{number:08d}.JPEG. The labels are '
+                'in the order of images 1, 2, 3 …: none may be missing or renamed.'
             )
     if len(images) != len(synsets):
         raise DataError(f'{path}: has labels for {len(synsets):,} images; there are {len(images):,}.')
@@ -276,7 +277,7 @@ def _devkit_file(path: str, name: str) -> bytes:
 
 
 def _archived_files(path: str, ending: str) -> Iterator[Tuple[str, bytes]]:
-    """Yields the names and contents of the files with an ending, in either case, in a small archive."""
+    """Yields the names and contents of the files with an ending, ignoring case, in a small archive."""
     try:
         yield from archives.files_in(read_file(path), lambda name: name.lower().endswith(ending.lower()))
     except tarfile.ReadError as error:
@@ -304,8 +305,8 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
     """Yields bounding boxes, each with the name of its image without the ending.
 
     Args:
-      path: an archive of XML annotations at any depth, a folder of them or of a folder per class, or a CSV file with a
-        line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image.
+      path: an archive with XML annotations at any depth; a folder with annotations, or with a folder of them per class;
+        or a CSV file with a line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image.
       bad: the names of invalid annotations, with the reasons, are appended to it.
 
     Raises:
@@ -325,7 +326,7 @@ def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
             # LookupError: of an unknown encoding.
             bad.append(f'{name} ({error})')
             continue
-        # From the name of the annotation's file: some annotations themselves name '%s'.
+        # From the name of the annotation's file: some annotations contain '%s' as the name of their image.
         stem = os.path.splitext(os.path.basename(name))[0]
         yield from ((stem, box) for box in boxes)
     if not found:
@@ -342,7 +343,7 @@ def _xml_files(folder: str) -> Iterator[Tuple[str, bytes]]:
 
 
 def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
-    """The boxes of an annotation in PASCAL VOC's layout. Its corners are in pixels of the size in the annotation."""
+    """The boxes of an annotation in PASCAL VOC's layout. Its corners are in pixels of the annotated image size."""
     root = xml.etree.ElementTree.fromstring(content)
     width, height = (float(root.findtext(f'size/{side}')) for side in ('width', 'height'))  # type: ignore[arg-type]
     if not (width > 0 and height > 0):

@@ -1,1 +1,1 @@
-"""Tar shards in the layout of the webdataset package: finding, checking and reading them."""
+"""Finds, checks and reads tar shards in the layout of the webdataset package."""

@@ -1,4 +1,4 @@
-"""Operations on texts and numbers in tensors of bytes."""
+"""Operations on strings and numbers in tensors of bytes."""
 
 import functools
 from typing import Tuple, Union
@@ -17,9 +17,9 @@ def number(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
     Returns:
       The values, int64 [numbers], 0 if there are only blanks; bool [numbers], whether the text is a number or blank;
-      and bool [numbers], whether it is not blank.
+      and bool [numbers], whether the text is not blank.
     """
-    # Unsigned, letters below '0' wrap around to values above 9.
+    # In unsigned arithmetic, letters below '0' wrap around to values above 9.
     digits = text - ord('0')
     is_digit = digits < base
     counted = tf.cast(is_digit, tf.int64)
@@ -34,7 +34,7 @@ def number(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 def texts(raw: tf.Tensor, starts: tf.Tensor, lengths: tf.Tensor, width: int) -> tf.Tensor:
-    """Copies pieces of bytes, uint8 [bytes], into rows, uint8 [pieces, width], filled up with zeros."""
+    """Copies pieces of `raw`, uint8 [bytes], into rows, uint8 [pieces, width], padded with zeros."""
     letters = tf.range(width, dtype=tf.int64)[tf.newaxis]
     text = tf.gather(raw, tf.clip_by_value(starts[:, tf.newaxis] + letters, 0, size(raw) - 1))
     return select(letters < lengths[:, tf.newaxis], text, 0)
@@ -47,17 +47,17 @@ def until_zero(text: tf.Tensor) -> tf.Tensor:
 
 
 def is_one_of(values: tf.Tensor, allowed: bytes) -> tf.Tensor:
-    """Whether each byte is one of some bytes: bool, in the shape of the values, uint8."""
+    """Whether each byte of `values`, uint8, is in `allowed`: bool, in the shape of `values`."""
     return tf.gather([byte in allowed for byte in range(256)], tf.cast(values, tf.int32))
 
 
 def all_of(*conditions: tf.Tensor) -> tf.Tensor:
-    """The conjunction of conditions."""
+    """The logical AND of conditions."""
     return functools.reduce(tf.logical_and, conditions)
 
 
 def any_of(*conditions: tf.Tensor) -> tf.Tensor:
-    """The disjunction of conditions."""
+    """The logical OR of conditions."""
     return functools.reduce(tf.logical_or, conditions)
 
 

@@ -1,4 +1,4 @@
-"""The tar shards of a data set: `train-00000.tar …` and `validation-00000.tar …`."""
+"""Finds the tar shards of a data set: `train-00000.tar …` and `validation-00000.tar …`."""
 
 import itertools
 import os
@@ -49,13 +49,13 @@ def size_problem(size: int) -> Optional[str]:
     if size <= _LARGEST_SHARD:
         return None
     return (
-        f'{size:,} bytes, and the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into several '
+        f'{size:,} bytes; the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into several '
         'shards, or convert it to a TFRecord file with python -m data.tar_shards write.'
     )
 
 
 def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
-    """Checks that shards have more samples than may be skipped, and can be read by the input pipeline.
+    """Checks that shards have more samples than may be skipped, and that the input pipeline can read them.
 
     Raises:
       DataError, RemoteError: as `data.records.check_more_than`; or a shard is too large.
@@ -76,7 +76,7 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
 
 
 def count_samples(paths: Sequence[str]) -> List[int]:
-    """The number of samples in each shard, including unusable ones; errors as of `data.records.count_each`."""
+    """The number of samples in each shard, including unusable ones; raises errors as `data.records.count_each`."""
     return records.count_each(paths, _count)
 
 

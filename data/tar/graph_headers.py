@@ -1,7 +1,7 @@
 """Finding the headers of a tar shard with TensorFlow operations.
 
-A block of 512 bytes may be a header if it has the checksum of one, and then it determines the position of the next
-header. The headers are the blocks on the chain of these positions from the first block on.
+A block of 512 bytes may be a header if it has the checksum of one. It then gives the position of the next header. The
+headers are the blocks that are reached by following these positions from the first block.
 """
 
 from typing import NamedTuple, Tuple
@@ -24,7 +24,7 @@ class Candidates(NamedTuple):
       is_zero: bool, whether it is all zeros, as at the end of a shard.
       type: uint8, the type of the member.
       size: int64, the size of the member's content; -1 if it is invalid.
-      is_extended: bool, whether a sparse file's blocks of positions precede the content.
+      is_extended: bool, whether blocks with the positions of a sparse file's pieces precede the content.
     """
 
     place: tf.Tensor
@@ -37,13 +37,13 @@ class Candidates(NamedTuple):
 def find_candidates(blocks: tf.Tensor) -> Candidates:
     """Finds the blocks that have the checksum of a header or are all zeros, wherever they are.
 
-    Blocks are examined in pieces. Their int32 copies and intermediate values take many times their own memory, and in
-    shards of small images most blocks are examined.
+    Blocks are examined in groups of `_PIECE`. The int32 copies and intermediate values take many times the memory of
+    the blocks, and in shards of small images most blocks are examined.
 
     Args:
       blocks: uint8 [blocks, 512].
     """
-    # Few blocks of image data have one of these bytes here, so that few are examined further.
+    # Few blocks of image data have one of these bytes here, so few are examined further.
     places = tf.where(is_one_of(blocks[:, 257], MAGIC_BEGINS))[:, 0]
     count = byte_tensors.size(places)
 
@@ -74,7 +74,7 @@ def find_candidates(blocks: tf.Tensor) -> Candidates:
 def _has_checksum(rows: tf.Tensor) -> tf.Tensor:
     """Whether blocks, uint8 [blocks, 512], have the checksum of a header, bool [blocks]."""
     numbers = tf.cast(rows, tf.int32)
-    # The checksum's own field counts as blanks.
+    # In the sum, the checksum's own field counts as blanks.
     total = tf.reduce_sum(numbers, 1) + tf.reduce_sum(ord(' ') - numbers[:, 148:156], 1)
     checksum, is_number, _ = byte_tensors.number(rows[:, 148:156], 8)
     return tf.logical_and(is_number, tf.equal(tf.cast(total, tf.int64), checksum))
@@ -93,7 +93,7 @@ def _size_field(rows: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
 def content_begins(blocks: tf.Tensor, candidates: Candidates) -> tf.Tensor:
     """The index of the block where the content of each candidate begins, int64 [candidates]."""
     places = candidates.place
-    # The blocks of positions end with the first block that announces no other, or with the shard.
+    # The last block of positions is the first that announces no other block; there may be none in a truncated shard.
     ends = tf.where(tf.equal(blocks[:, SPARSE_BLOCK_EXTENDED], 0))[:, 0] + 1
     count = byte_tensors.size(blocks) // BLOCK
     end = tf.gather(tf.concat([ends, [count]], 0), tf.searchsorted(ends, places + 2, out_type=tf.int64))
@@ -107,14 +107,14 @@ def chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 
     Args:
       places: int64 [candidates], the positions of the candidates.
-      after: int64 [candidates], the position of the next header if a candidate is one.
+      after: int64 [candidates], the position of the next header, provided that the candidate is a header.
       count: int64 scalar, the number of positions.
 
     Returns:
       int64 [headers], the headers in order, as indices of `places`.
     """
     candidates = byte_tensors.size(places)
-    # The candidate at each position, and the successor of each candidate; `candidates` stands for none.
+    # The candidate at each position, and the successor of each candidate; the value `candidates` means none.
     at = tf.tensor_scatter_nd_update(tf.fill([count + 1], candidates), places[:, tf.newaxis], tf.range(candidates))
     jump = tf.concat([tf.gather(at, tf.minimum(after, count)), [candidates]], 0)
 

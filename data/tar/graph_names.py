@@ -9,7 +9,7 @@ from data.tar.byte_tensors import all_of, is_one_of, select, until_zero
 from data.tar.graph_pax import Pax
 from data.tar.layout import BLOCK, DIRECTORY, EXTENSIONS, LONG_NAME, NAME_BYTES, PAX, POSIX_MAGIC
 
-# Letters of an extension that are compared: those of the longest known one, and one to recognize longer ones.
+# Letters of an extension that are compared: one more than the longest known one has, to recognize longer ones.
 _EXTENSION_LETTERS = 5
 
 
@@ -21,28 +21,28 @@ class Names(NamedTuple):
     length: tf.Tensor
 
     def gather(self, indices: tf.Tensor) -> 'Names':
-        """Some of the names."""
+        """The names at some indices."""
         return Names(self.letters, tf.gather(self.start, indices), tf.gather(self.length, indices))
 
 
 def find_names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: Pax) -> Names:
-    """The names of members. In total, they are no longer than the shard, however long one of them is.
+    """The names of members. They are not padded, so that they are no longer than the shard even if one is very long.
 
     Args:
       raw: uint8 [bytes], the shard.
       places: int64 [members], the indices of their headers' blocks.
       rows: uint8 [members, 512], these blocks.
       sizes: int64 [members], the sizes of their contents.
-      pax: the contents of those that are pax headers.
+      pax: the contents of the pax headers among the members.
     """
     types = rows[:, 156]
     is_extension = is_one_of(types, EXTENSIONS)
-    # POSIX splits a long name over two fields, to be joined by a slash. Others use the second field for other values.
+    # POSIX splits a long name over two fields, to be joined by a slash. Elsewhere, the second field has other values.
     prefix = until_zero(rows[:, 345:500])
     prefix = select(tf.reduce_all(tf.equal(rows[:, 257:263], [*POSIX_MAGIC]), axis=1), prefix, 0)
     start = places * BLOCK
     length = prefix + tf.cast(prefix > 0, tf.int64) + until_zero(rows[:, :100])
-    # The last extension header before a member that contains its name.
+    # For each member, the last extension header before it that contains its name.
     is_long_name = is_one_of(types, LONG_NAME)
     own_length = select(is_long_name, sizes, select(is_one_of(types, PAX), pax.name_length, 0))
     own_start = select(is_long_name, start + BLOCK, pax.name_start)
@@ -71,7 +71,7 @@ def find_names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Ten
 
 
 def is_folder(types: tf.Tensor, names: Names) -> tf.Tensor:
-    """Whether members are folders. In the oldest archives, only a slash at the end of the name shows it."""
+    """Whether members are folders. In the oldest archives, only a slash at the end of the name marks a folder."""
     last = tf.gather(names.letters, tf.maximum(names.start + names.length - 1, 0))
     slash = tf.logical_and(names.length > 0, tf.equal(last, ord('/')))
     return tf.logical_or(is_one_of(types, DIRECTORY), tf.logical_and(tf.equal(types, 0), slash))
@@ -96,12 +96,12 @@ def key_and_extension(names: Names) -> Tuple[tf.Tensor, tf.Tensor]:
 
 
 def packed(extension: str) -> int:
-    """The letters of an extension as the digits of one number, for comparisons."""
+    """The bytes of an extension as one integer, for comparisons."""
     return int.from_bytes(extension.encode(), 'little')
 
 
 def same_key(names: Names, key: tf.Tensor, has_key: tf.Tensor) -> tf.Tensor:
-    """Whether each name but the first has the key of its predecessor, bool [names - 1].
+    """Whether each name except the first has the same key as the name before it, bool [names - 1].
 
     Args:
       names: the names.

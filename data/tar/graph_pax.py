@@ -14,7 +14,7 @@ _LENGTH_DIGITS = 7
 
 
 class Pax(NamedTuple):
-    """The contents of pax headers, each field int64 [candidates] of the candidates for headers.
+    """The contents of pax headers; each field is int64 [candidates], for the candidates for headers.
 
     Attributes:
       name_start: the position in the shard of the next member's name.
@@ -62,7 +62,7 @@ def parse(raw: tf.Tensor, headers: Candidates) -> Pax:
         is_it = tf.logical_and(matches, tf.equal(records.key_length, len(keyword)))
         order = tf.range(byte_tensors.size(is_it))
         last = tf.math.unsorted_segment_max(select(is_it, order, -1), records.owner, byte_tensors.size(owners))
-        # An additional place is for the headers without the keyword.
+        # Headers without the keyword refer to an additional element.
         safe = select(last >= 0, last, byte_tensors.size(is_it))
         start, length = (
             tf.gather(tf.concat([values, [0]], 0), safe) for values in (records.value_start, records.value_length)
@@ -74,7 +74,7 @@ def parse(raw: tf.Tensor, headers: Candidates) -> Pax:
     size_start, size_length = find(b'size')
     value, is_number, is_not_blank = byte_tensors.number(texts(raw, size_start, size_length, LABEL_BYTES), 10)
     has_size = all_of(size_length <= LABEL_BYTES, is_number, is_not_blank)
-    # The index of the next header, if that is a candidate; an additional place is for the others.
+    # The index of the next header, if it is a candidate; otherwise, the index of an additional element.
     after = blocks + 1 + (sizes + BLOCK - 1) // BLOCK
     index = tf.searchsorted(places, after, out_type=tf.int64)
     is_candidate = tf.equal(tf.gather(tf.concat([places, [-1]], 0), index), after)
@@ -92,7 +92,7 @@ def parse(raw: tf.Tensor, headers: Candidates) -> Pax:
 
 
 def _find_records(text: tf.Tensor, owner: tf.Tensor, splits: tf.Tensor) -> _Records:
-    """Finds the records, `LENGTH KEYWORD=VALUE` and a line feed, of each header up to its first invalid one.
+    """Finds the records, `LENGTH KEYWORD=VALUE` and a line feed, of each header up to its first invalid record.
 
     Args:
       text: uint8 [letters], the contents of all headers.
@@ -102,7 +102,7 @@ def _find_records(text: tf.Tensor, owner: tf.Tensor, splits: tf.Tensor) -> _Reco
     count = byte_tensors.size(text)
     is_first = tf.not_equal(owner, tf.concat([[-1], owner], 0)[:-1])
     follows_line = tf.equal(tf.concat([[0], tf.cast(text, tf.int32)], 0)[:-1], ord('\n'))
-    # The candidates for the beginning of a record. The lengths are followed from the first one on, as with headers.
+    # The candidates for the beginning of a record. As with headers, the lengths are followed from the first one.
     may_begin = tf.logical_or(is_first, all_of(text - ord('0') < 10, follows_line))
     begin = tf.where(may_begin)[:, 0]
     limit = tf.gather(splits, tf.gather(owner, begin) + 1)

@@ -1,7 +1,7 @@
-"""The layout of tar shards: the one of the webdataset package.
+"""The layout of tar shards, as in the webdataset package.
 
-The files of a sample are adjacent and share a key, their name up to the first dot of its last part: `000123.jpg`,
-`000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background. Other files
+The files of a sample are adjacent and share a key: their path up to the first dot of the file name, as in `000123.jpg`
+and `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background. Other files
 with the same key are ignored. A link, a device or a file without a key is a sample that cannot be used.
 
 `data.tar.shard` reads shards in Python, for checks and conversions; `data.tar.reader` in the input pipeline.
@@ -17,7 +17,7 @@ IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')
 LABEL_EXTENSION = 'cls'
 # The longest label with its white space, in bytes.
 LABEL_BYTES = 18
-# The part of a longer name that is used, in bytes.
+# The longest name, in bytes; longer names are cut off.
 NAME_BYTES = 4096
 # The longest content of an extension header.
 EXTENSION_BYTES = 1 << 20
@@ -44,7 +44,7 @@ BLANKS = b'\0\t\n\r '
 
 
 class Problem(enum.IntEnum):
-    """The reason why a sample cannot be used; of several reasons, the one with the lowest number except 0."""
+    """The reason why a sample cannot be used. Of several reasons, the lowest number other than 0 is reported."""
 
     NONE = 0
     TRUNCATED = 1
@@ -54,7 +54,7 @@ class Problem(enum.IntEnum):
     NO_LABEL = 5
     LABELS = 6
     BAD_LABEL = 7
-    # Problems of a shard, reported in the place of the sample after the last readable one.
+    # Problems of a shard, reported as one more sample after the last readable one.
     DAMAGED = 8
     NO_END = 9
     AFTER_END = 10
@@ -70,11 +70,11 @@ class Problem(enum.IntEnum):
 
 _DESCRIPTIONS = {
     Problem.NONE: '',
-    Problem.TRUNCATED: 'the shard is truncated within it.',
-    Problem.FOREIGN: 'belongs to no sample: not a file, or a name without an extension such as .jpg or .cls.',
-    Problem.NO_IMAGE: f'no image: there must be one file, not empty, of {", ".join(IMAGE_EXTENSIONS)}.',
+    Problem.TRUNCATED: 'the shard is truncated within this sample.',
+    Problem.FOREIGN: 'belongs to no sample: it is not a file, or its name has no extension such as .jpg or .cls.',
+    Problem.NO_IMAGE: f'no image: there must be one file, not empty, with the extension {", ".join(IMAGE_EXTENSIONS)}.',
     Problem.IMAGES: 'several images.',
-    Problem.NO_LABEL: f'no label: there must be a file {LABEL_EXTENSION}.',
+    Problem.NO_LABEL: f'no label: there must be a file with the extension {LABEL_EXTENSION}.',
     Problem.LABELS: 'several labels.',
     Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION} must hold one whole number in ASCII.',
     Problem.DAMAGED: 'the shard is damaged: there is no valid header of a file here. The rest cannot be used.',
@@ -88,7 +88,7 @@ class Member(NamedTuple):
 
     Attributes:
       name: its path in the shard.
-      key: the name up to the first dot of its last part; None if the name has no such part, or this is not a file.
+      key: the path up to the first dot of the file name; None if there is no key, or this is not a file.
       start: the position of its content in the shard, in bytes.
       size: the size of its content, in bytes.
     """

@@ -1,6 +1,6 @@
 """Reading tar shards in the input pipeline, with TensorFlow operations alone: a TPU's hosts have no Python.
 
-A shard is loaded into memory whole, and its headers are parsed together. `data.tar.layout` defines a sample and its
+A whole shard is loaded into memory, and its headers are parsed together. `data.tar.layout` defines a sample and its
 problems.
 """
 
@@ -30,13 +30,13 @@ _LABEL_DIGITS = 20
 
 
 class _Members(NamedTuple):
-    """The files of a shard, and whatever is in their place. The fields but the last are [members].
+    """The files of a shard, and other members in the place of files. All fields except the last are [members].
 
     Attributes:
       start: int64, the position of the content in the shard, in bytes.
       size: int64, its size in bytes.
       has_key: bool, whether it is a file whose name has a key.
-      is_first: bool, whether a sample begins with it.
+      is_first: bool, whether it is the first member of a sample.
       extension: int64, as of `graph_names.packed`.
       is_truncated: bool, whether the shard ends within its content.
       shard_problem: int64 scalar, the `Problem` of the shard after the last member.
@@ -63,18 +63,18 @@ class _Samples(NamedTuple):
 def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
     """The samples of a shard in order, string scalars for `parse`, including unusable ones.
 
-    The shard stays in memory while it is read, and is there twice at the beginning.
+    The shard stays in memory while its samples are read; at first, there are two copies.
 
     Args:
       path: string scalar, the shard.
       size: int64 scalar, its size in bytes; 0 if the store reports every denied access.
     """
-    # Read in the thread that requests it. The inter-op threads, one per core, are shared by all operations, and a few
+    # The shard is read in the thread that requests it. All operations share the inter-op threads, one per core; a few
     # reads that wait for a remote store would block them all.
     content = dataset_ops.MapDataset(
         tf.data.Dataset.from_tensors(path), tf.io.read_file, use_inter_op_parallelism=False
     )
-    # On s3://, a denied read yields no element. The empty one in its place fails the check of the size.
+    # On s3://, a denied read yields no element. The empty element then takes its place, and fails the size check.
     content = content.concatenate(tf.data.Dataset.from_tensors(''))
     return content.take(1).flat_map(lambda content: _serialize(content, _find_samples(_whole(content, path, size))))
 
@@ -103,7 +103,7 @@ def parse(serialized: tf.Tensor) -> ParsedRecord:
     Raises:
       tf.errors.InvalidArgumentError: at run time, for a sample that cannot be used.
     """
-    # For an unusable sample, this is the beginning of its problem: not a number, and quoted by the error.
+    # For an unusable sample, this is the beginning of its problem: not a number, so that the error quotes it.
     label = tf.strings.to_number(tf.strings.substr(serialized, 0, _LABEL_DIGITS), tf.int64)
     with tf.control_dependencies([label]):
         encoded = tf.strings.substr(serialized, _LABEL_DIGITS, tf.strings.length(serialized))
@@ -114,7 +114,7 @@ def _find_samples(content: tf.Tensor) -> _Samples:
     """Finds the samples of a shard in its content, a string scalar."""
     raw = tf.io.decode_raw(content, tf.uint8)
     members = _find_members(raw)
-    # The members from a first one to the next are a sample.
+    # A sample is a first member and all others before the next first one.
     sample = tf.cumsum(tf.cast(members.is_first, tf.int64)) - 1
     count = tf.reduce_sum(tf.cast(members.is_first, tf.int64))
 
@@ -216,7 +216,7 @@ def _shard_problem(has_end: tf.Tensor, has_more: tf.Tensor, is_inside: tf.Tensor
       has_end: bool scalar, whether a block of zeros follows the last member.
       has_more: bool scalar, whether other bytes than zeros follow the last member.
       is_inside: bool scalar, whether a whole block follows the last member.
-      is_truncated: bool scalar, whether the shard ends within a member, which then has the problem itself.
+      is_truncated: bool scalar, whether the shard ends within a member; the problem is then that member's.
     """
     problem = tf.zeros([], tf.int64)
     # The last of these conditions that holds determines the problem.

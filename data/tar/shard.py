@@ -28,7 +28,7 @@ from data.tar.layout import (
 
 # The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
-# Whole names pass through Python's str in this way, whatever their encoding.
+# Keeps all bytes of a name in Python's str, whatever the encoding of the name.
 _CODEC = ('utf-8', 'surrogateescape')
 _EXTENSION_TYPES = [bytes([kind]) for kind in EXTENSIONS]
 _REGULAR_TYPES = [bytes([kind]) for kind in REGULAR]
@@ -37,7 +37,7 @@ _OCTAL = re.compile(rb'[%b]*[0-7]*[%b]*' % (BLANKS, BLANKS))
 
 
 class _ShardEndError(Exception):
-    """The place in a shard where its members end.
+    """Raised at the end of a shard's members.
 
     Attributes:
       place: in bytes.
@@ -52,7 +52,7 @@ class _ShardEndError(Exception):
 class _Header(tarfile.TarInfo):
     """A header of a shard, with the checks of `data.tar.reader`.
 
-    `tarfile` silently ends an archive at a damaged header, and accepts headers that the input pipeline refuses.
+    `tarfile` silently ends an archive at a damaged header, and accepts headers that the input pipeline rejects.
     """
 
     # The size that the header itself claims. For a sparse file, `tarfile` replaces it by the size with holes.
@@ -89,7 +89,7 @@ class _Header(tarfile.TarInfo):
         return header._proc_builtin(archive) if is_solaris else header._proc_member(archive)
 
     def _apply_pax_info(self, pax_headers: Any, encoding: str, errors: str) -> None:
-        # `tarfile` takes a size that is not a number for 0.
+        # `tarfile` treats a size that is not a number as 0.
         if not pax_headers.get('size', '0').strip().isdigit():
             del pax_headers['size']
         super()._apply_pax_info(pax_headers, encoding, errors)  # type: ignore[misc]
@@ -116,7 +116,7 @@ def _is_strict(block: bytes) -> bool:
 def _has_whole_records(content: bytes) -> bool:
     """Whether a pax header consists of records `LENGTH KEYWORD=VALUE` and a line feed.
 
-    `tarfile` reads a record that ends elsewhere, too, and may find another name for a file than the input pipeline.
+    `tarfile` also accepts a record that ends elsewhere, and may then name a file differently than the input pipeline.
     """
     while content:
         match = _PAX_RECORD.match(content)
@@ -128,7 +128,7 @@ def _has_whole_records(content: bytes) -> bool:
 
 
 class Shard:
-    """A shard that is read from its beginning to its end: a context manager.
+    """A context manager for a shard that is read from its beginning to its end.
 
     Args:
       path: of the shard.
@@ -137,8 +137,8 @@ class Shard:
       size: its size in bytes.
 
     Raises:
-      RemoteError: by any method: access to it is denied, or the store cannot be reached.
-      tf.errors.OpError: by any method: a local shard cannot be read.
+      RemoteError: in any method: access to it is denied, or the store cannot be reached.
+      tf.errors.OpError: in any method: a local shard cannot be read.
     """
 
     def __init__(self, path: str):
@@ -163,7 +163,7 @@ class Shard:
                 self._file.seek(start)
                 self._content, self._start = self._file.read(ahead), start
             if len(self._content) < ahead:
-                # s3:// shows a denied read as the end of the file: this names who is denied.
+                # s3:// shows a denied read as the end of the file: this check names the access key.
                 remote.check_readable(self._path)
                 until = start + len(self._content)
                 raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self.size}.')
@@ -199,7 +199,7 @@ class Shard:
         return Sample(members, Problem.NONE, int(content.strip(BLANKS)), images[0])
 
     def _members(self) -> Iterator[Tuple[Member, Problem]]:
-        """Yields the files, in order, each with its problem; at last, the problem of the rest, if there is one."""
+        """Yields the files, in order, each with its problem; finally, the problem of the rest, if there is one."""
         file: Any = _File(self)
         try:
             with tarfile.open(
@@ -221,7 +221,7 @@ class Shard:
     def _members_of(self, archive: Any) -> Iterator[Tuple[Member, Problem]]:
         header: Any
         for header in iter(archive.next, None):
-            archive.members.clear()  # It keeps all members otherwise.
+            archive.members.clear()  # Otherwise, `tarfile` keeps all members in memory.
             member = _member(header)
             if header.offset_data + header.stored() > self.size:
                 yield member, Problem.TRUNCATED
@@ -229,7 +229,7 @@ class Shard:
             if not header.isdir():
                 yield member, Problem.FOREIGN if member.key is None else Problem.NONE
             if archive.offset > self.size:
-                # The content is whole, but not the zeros after it.
+                # The content is complete, but not the zeros after it.
                 raise _ShardEndError(self.size, Problem.NO_END)
 
     def _has_data_from(self, place: int) -> bool:

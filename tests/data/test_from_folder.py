@@ -168,7 +168,7 @@ def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
     message = refusal(folder)
     assert message.startswith('4 images cannot be read: ')
     for path in spoilt[:3]:
-        assert f'{path} (damaged, or not of the format that its name says)' in message
+        assert f'{path} (damaged, or not in the format of its extension)' in message
     assert f'{spoilt[3]} (No such file or directory)' in message
     assert '--skip_unreadable' in message
     assert not (folder.parent / 'records').exists()

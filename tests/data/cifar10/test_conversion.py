@@ -176,7 +176,7 @@ def test_folder_with_content__is_not_changed(
     [
         (
             '{"settings": {"--train": "x"}}',
-            'was begun with other settings: CIFAR-10 was not given, and is that of SHA-256 ',
+            'was started with other settings: CIFAR-10 was not given, and is that of SHA-256 ',
         ),
         ('{}', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
         ('[', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),

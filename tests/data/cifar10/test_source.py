@@ -164,8 +164,16 @@ LABELS = [0] * BATCH
         ('python', pickled('data_batch_1', [1, 2]), ['data_batch_1: not a batch of CIFAR-10']),
         ('python', pickled('data_batch_1', {'data': ROWS, 'labels': LABELS[1:]}), ['data_batch_1: not a batch']),
         ('python', pickled('data_batch_1', {'data': ROWS, 'labels': [0.5, *LABELS[1:]]}), ['not a batch']),
-        ('python', pickled('data_batch_1', {'data': ROWS, 'labels': [2**70, *LABELS[1:]]}), ['the label of image 0']),
-        ('python', pickled('data_batch_1', {'data': ROWS, 'labels': [*LABELS[1:], -1]}), ['the label of image 59']),
+        (
+            'python',
+            pickled('data_batch_1', {'data': ROWS, 'labels': [2**70, *LABELS[1:]]}),
+            ['labels are not in 0 to 9 (first: image 0)'],
+        ),
+        (
+            'python',
+            pickled('data_batch_1', {'data': ROWS, 'labels': [*LABELS[1:], -1]}),
+            ['labels are not in 0 to 9 (first: image 59)'],
+        ),
         ('python', pickled('data_batch_1', {'data': ROWS.astype(np.int32), 'labels': LABELS}), ['not a batch']),
         ('python', pickled('data_batch_1', {'data': ROWS[1:], 'labels': LABELS}), ['not a batch']),
         ('python', pickled('data_batch_1', {'data': ROWS.tobytes(), 'labels': LABELS}), ['not a batch']),

@@ -66,7 +66,7 @@ def test_resuming__refuses_other_settings(archives: Archives, tmp_path: pathlib.
     with pytest.raises(KeyboardInterrupt):
         convert(archives, tmp_path / 'out', run=some_of)
     message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 5, records.VALIDATION: 2})
-    assert f'{tmp_path / "out"}: was begun with other settings: --train_shards was 3, and is 5.' in message
+    assert f'{tmp_path / "out"}: was started with other settings: --train_shards was 3, and is 5.' in message
     assert '--validation_labels was ' in refusal(archives, tmp_path / 'out', validation_labels='synsets.txt')
     # A file of the same length, and one of another length.
     labels = archives.folder / 'synsets.txt'
@@ -82,7 +82,7 @@ def test_unreadable_images__named_and_repairable(archives: Archives, tmp_path: p
     path.write_bytes(content[: len(content) // 2])
     options: Dict[str, Any] = {'train': 'train', 'validation': 'val'}
     message = refusal(archives, tmp_path / 'out', **options)
-    assert '23 train images were written, and not 24: ' in message and '--train_images=23' in message
+    assert '23 train images were written; 24 are expected: ' in message and '--train_images=23' in message
     assert f': 1 cannot be decoded, {path}. Repair' in message
     assert len(files_of(tmp_path / 'out')) == 5
     # Either accept the lower number ...
@@ -111,7 +111,9 @@ def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, 
         convert_here(shards, data_dir, work_dir)
 
     message = refusal(archives, tmp_path / 'out', train='train', validation='val', run=without)
-    assert re.search(rf'validation-0000\d-of-00002 was not made: {archives.folder}/val/{name}: cannot be read', message)
+    assert re.search(
+        rf'validation-0000\d-of-00002 was not written: {archives.folder}/val/{name}: cannot be read', message
+    )
     assert len(files_of(tmp_path / 'out')) in (3, 4)
     (archives.folder / name).rename(archives.folder / 'val' / name)
     convert(archives, tmp_path / 'out', train='train', validation='val')
@@ -129,7 +131,7 @@ def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archiv
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 1, records.VALIDATION: 8}, run=limited)
-    assert message.startswith('train-00000-of-00001 was not made: ') and 'File too large' in message
+    assert message.startswith('train-00000-of-00001 was not written: ') and 'File too large' in message
     assert not [name for name in os.listdir(tmp_path / 'out' / 'conversion') if name.endswith('unfinished')]
     convert(archives, tmp_path / 'out', shards={records.TRAIN: 1, records.VALIDATION: 8})
     assert len(stored(tmp_path / 'out', records.TRAIN)) == 24

@@ -184,7 +184,7 @@ def flipped(content: bytes, place: int) -> bytes:
         (
             GROUND_TRUTH,
             lambda numbers: b'\xff\xfe' + numbers,
-            'is not a text with a number per image. Download it again.',
+            'is not text with a number per image. Download it again.',
         ),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_damaged_development_kit_is_refused(
 def test_a_gap_among_the_validation_images_is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
     fewer = archives._replace(validation=[image for image in archives.validation if '003' not in image[0]]).write()
     message = refusal(fewer, tmp_path / 'out')
-    assert 'ILSVRC2012_val_00000004.JPEG is in the place of ILSVRC2012_val_00000003.JPEG' in message
+    assert 'ILSVRC2012_val_00000004.JPEG was found instead of ILSVRC2012_val_00000003.JPEG' in message
 
 
 def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
@@ -215,15 +215,14 @@ def test_duplicate_image__is_refused(archives: Archives, tmp_path: pathlib.Path)
     twice = archives._replace(train={**archives.train, 'n01440764': [*images, (name, images[4][1])]}).write()
     path = archives.folder / 'ILSVRC2012_img_train.tar'
     assert refusal(twice, tmp_path / 'out') == (
-        f'--train={path}: {name} exists more than once among the images of n01440764: in {path}. Keep one, in a '
-        'folder or an archive without the others.'
+        f'--train={path}: {name} exists more than once among the images of n01440764: in {path}. Keep only one.'
     )
     # An archive beside its unpacked files.
     archives.write().extract(archives.folder)
     beside = archives.folder / 'train' / 'n01440764.tar'
     beside.write_bytes(imagenet_archives.tar([images[3]]))
     message = refusal(archives, tmp_path / 'out', train='train', validation='val')
-    assert f'in {beside} and {archives.folder / "train" / "n01440764" / name}. Keep one' in message
+    assert f'in {beside} and {archives.folder / "train" / "n01440764" / name}. Keep only one.' in message
     # The same name in another class is another image.
     of_two = {'n01440764': [('1.JPEG', images[3][1])], 'n02123045': [('1.JPEG', images[4][1])]}
     of_two = {synset: [*archives.train[synset], *of_two.get(synset, [])] for synset in archives.train}

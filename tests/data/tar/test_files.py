@@ -75,7 +75,7 @@ def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: path
 def test_shards_of_two_gibibytes_are_refused_by_run_and_audit(tar_dir: str, tmp_path: pathlib.Path) -> None:
     small, path = tar_files.find_shards(tar_dir, 'train')[0], str(tmp_path / 'train-00000.tar')
     shutil.copy(small, path)
-    message = r'2,147,483,648 bytes, and the input pipeline reads shards of up to 2,147,483,647\.'
+    message = r'2,147,483,648 bytes; the input pipeline reads shards of up to 2,147,483,647\.'
     # A shard may end in any number of zeros, and these take no disk space.
     os.truncate(path, (1 << 31) - 1)
     assert next(entries.of_tar(path, 11)).problem is None
