@@ -146,8 +146,8 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         if total.images != expected[split]:
             undecodable = f': {len(unreadable):,} cannot be decoded, {_listed(unreadable)}' if unreadable else ''
             raise DataError(
-                f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected{undecodable}'
-                '. Repair them and run the same command again, or accept this number with '
+                f'{data_dir}: {total.images:,} {split} images were written; {expected[split]:,} are expected'
+                f'{undecodable}. Repair them and run the same command again, or accept this number with '
                 f'--{split}_images={total.images}. Finished files are kept.'
             )
     if unreadable:

@@ -1,4 +1,4 @@
-"""Data sets of several test files: a folder of images, and the digits as tar shards."""
+"""Data sets for several test files: a folder of images, and the digits as tar shards."""
 
 import pathlib
 from typing import Any
@@ -11,7 +11,7 @@ from tests.data.tar_shards_command import tar_shards
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Five classes of ten images each, not divided."""
+    """Five classes of ten images each, not split."""
     for photo in PHOTOS:
         save_class(tmp_path / 'images', photo, range(10))
     return tmp_path / 'images'

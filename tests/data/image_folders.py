@@ -1,4 +1,4 @@
-"""Folders of class folders with photographs, and the data sets made from them."""
+"""Folders of photographs, with a folder per class, and the data sets made from them."""
 
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -31,7 +31,7 @@ def save(path: pathlib.Path, photo: str, number: int) -> None:
 
 
 def save_class(folder: pathlib.Path, photo: str, numbers: Sequence[int]) -> None:
-    """Writes JPEG and PNG files in turn, with all endings, some of them in a subfolder."""
+    """Writes JPEG and PNG files alternately, with all extensions, some of them in a subfolder."""
     for number in numbers:
         ending = ['.jpg', '.png', '.jpeg', '.JPG'][number % 4]
         save(folder / photo / ('deeper' if number % 5 == 4 else '') / f'{photo} {number}{ending}', photo, number)

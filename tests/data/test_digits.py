@@ -41,7 +41,7 @@ class Stored(NamedTuple):
 
 @pytest.fixture(scope='module')
 def stored(digits_dir: str) -> Dict[str, List[Stored]]:
-    """All records, by split."""
+    """All records with their decoded images, by split."""
     found: Dict[str, List[Stored]] = {}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         encoded = tf.compat.v1.placeholder(tf.string, [])
@@ -64,7 +64,7 @@ def small(image: Stored) -> np.ndarray:
 def test_the_description_counts_the_images(digits_dir: str, stored: Dict[str, List[Stored]]) -> None:
     info = dataset_info.read(digits_dir)
     assert info is not None
-    # 1,797 images: UCI's test set of the digits. A fifth of each class, rounded, makes 359.
+    # 1,797 images: UCI's test set of digits. One fifth of each class, rounded, adds up to 359.
     assert (info.train_images, info.validation_images) == (1438, 359)
     assert [len(stored[split]) for split in SPLITS] == [1438, 359]
     assert (info.name, info.num_classes) == ('digits', 11)
@@ -110,7 +110,7 @@ def test_the_classes_are_mixed_within_the_files(stored: Dict[str, List[Stored]])
     for split in SPLITS:
         labels = [image.label() for image in stored[split]]
         repeats = np.mean([label == after for label, after in zip(labels, labels[1:])])
-        assert repeats < 0.2  # a tenth, if the order is as good as random
+        assert repeats < 0.2  # a tenth if the order is random
 
 
 def test_records_are_in_imagenets_layout(stored: Dict[str, List[Stored]]) -> None:
@@ -176,7 +176,7 @@ def run_digits(*arguments: str, largest_file: int = -1) -> 'subprocess.Completed
 
 
 def test_the_command_builds_the_same_files_byte_for_byte(digits_dir: str, tmp_path: pathlib.Path) -> None:
-    # In another process, where sets and maps have another order.
+    # In another process, where sets and maps are ordered differently.
     data_dir = str(tmp_path / 'digits')
     done = run_digits(data_dir)
     assert (done.returncode, done.stdout) == (0, f'1438 training and 359 validation images in {data_dir}\n')

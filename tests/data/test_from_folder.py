@@ -1,4 +1,4 @@
-"""Folders of class folders as data sets."""
+"""Data sets from folders of images, with a folder per class."""
 
 import hashlib
 import os

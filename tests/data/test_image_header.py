@@ -84,7 +84,7 @@ def chunks_of(png: bytes) -> Iterator[bytes]:
 
 
 def rearranged(png: bytes, *kinds: bytes) -> bytes:
-    """A PNG with only the chunks of these kinds, in that order."""
+    """A PNG with only the chunks of the given kinds, in the given order."""
     return png[:8] + b''.join(chunk for kind in kinds for chunk in chunks_of(png) if chunk[4:8] == kind)
 
 

@@ -93,7 +93,7 @@ def test_buffers__shuffle_within_their_size() -> None:
     assert sorted(set(_files(records[:first_group]))) == [file for file in range(8) if COUNTS[file]]
     for file, count in enumerate(COUNTS):
         assert [r for r in records if r.startswith(f'{file}:')] == [f'{file}:{place}' for place in range(count)]
-    # Each file of the buffer is the first one in some epoch.
+    # In some epoch, each file of the buffer comes first.
     first = {_files(take(1, epoch * RECORDS, record_buffer=1)[0])[0] for epoch in range(40)}
     assert first == {file for file, count in enumerate(COUNTS) if count}
 
@@ -105,7 +105,7 @@ def test_hosts_read_shares_of_their_own() -> None:
 
 
 def test_buffer__positions_are_uniform() -> None:
-    # One file in a buffer of its size: positions are uniform, by a chi-squared test at a level of 1 in 10,000.
+    # One file in a buffer of its size: a chi-squared test of uniform positions, at a level of 1 in 10,000.
     one = [FILES[3]]
     counts = np.zeros([11, 11], int)
     records, _ = take(11 * 400, record_buffer=16, files=one)

@@ -1,4 +1,4 @@
-"""Bad records: their problems in words, and the search for them."""
+"""Bad records: descriptions of their problems, and the search for bad records."""
 
 import os
 import pathlib

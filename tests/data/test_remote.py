@@ -1,4 +1,4 @@
-"""Messages about failures of remote files, from TensorFlow's texts. `tests/remote` has real failures."""
+"""Messages about failures of remote files, for TensorFlow's error messages. `tests/remote` tests real failures."""
 
 import json
 from typing import Any

@@ -12,7 +12,7 @@ Image = Tuple[bytes, int]
 
 
 def images(*class_sizes: int) -> List[Image]:
-    """Different contents, of a given number per class."""
+    """Different contents, a given number per class."""
     return [
         (b'%d of class %d' % (index, label), label) for label, size in enumerate(class_sizes) for index in range(size)
     ]
@@ -54,7 +54,7 @@ def test_copies_stay_together_and_count_once() -> None:
 def test_the_division_does_not_depend_on_the_order() -> None:
     generator = random.Random(0)
     for _ in range(200):
-        # Few different contents, so that many images are equal, some of them in several classes.
+        # Few different contents, so that many images are equal, and some of these have several classes.
         several = [(bytes([generator.randrange(8)]), generator.randrange(3)) for _ in range(15)]
         fraction = generator.random()
         one, other = split(several, fraction), split(generator.sample(several, len(several)), fraction)

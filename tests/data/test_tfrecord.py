@@ -17,7 +17,7 @@ def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> Non
     writing.write_shards(str(tmp_path), 'photos', [functools.partial(photo_example, photo) for photo in photos], 1)
     photos_path = records.shard_path(str(tmp_path), 'photos', 0, 1)
     assert tfrecord.count_records([*paths, photos_path]) == [3, 0, 1000, len(photos)]
-    # A new file of the same name is counted again.
+    # A new file with the same name is counted again.
     assert tfrecord.count_records(written(tmp_path, records.TRAIN, [4, 0, 1000])) == [4, 0, 1000]
 
 

@@ -17,7 +17,7 @@ from tests.support.tar_files import write_tar
 
 @pytest.fixture(scope='module')
 def pieces(photos: List[Photo]) -> List[Photo]:
-    """Twenty different pieces of the photographs, labelled 1 to 5 in turn, each of at least 96 x 64 pixels."""
+    """Twenty different pieces of photographs, at least 96 x 64 pixels each, labelled 1, 2, 3, 4, 5, 1 and so on."""
     found = []
     for index in range(20):
         photo = photos[index % 5]
@@ -38,7 +38,7 @@ def good(good_dir: pathlib.Path) -> Report:
 
 @pytest.fixture(scope='module')
 def bad_dir(photos: List[Photo], pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
-    """A training file of ten good pieces, one of each kind of `DAMAGES`, a non-Example, and two PNGs damaged inside."""
+    """A training file: ten good pieces, one piece per kind of `DAMAGES`, a non-Example, and two PNGs damaged inside."""
     data_dir = written(tmp_path_factory.mktemp('bad') / 'data', pieces[:10], pieces[15:])
     for path in records.find_shards(str(data_dir), records.TRAIN):
         os.remove(path)
@@ -66,7 +66,7 @@ def tar_dir(good_dir: pathlib.Path, tmp_path_factory: Any) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def bad_tar_dir(pieces: List[Photo], tmp_path_factory: Any) -> pathlib.Path:
-    """Training files: one of good samples and samples with each problem, one not a tar file, one truncated."""
+    """Three training files: good samples and one with each problem; not a tar file; truncated."""
     data_dir = tmp_path_factory.mktemp('tar') / 'bad'
     data_dir.mkdir()
     jpeg, ppm = pieces[0].encoded, ppm_of(pieces[1])

@@ -51,7 +51,7 @@ def written(data_dir: pathlib.Path, train: Sequence[Photo], validation: Sequence
 
 
 def broken_inside(photo: Photo, checksum: bool) -> bytes:
-    """A PNG with one changed byte in its pixels, with a valid checksum or not. TensorFlow decodes most such JPEGs."""
+    """A PNG with a changed byte in its pixels, and a valid checksum or not. TensorFlow decodes most such JPEGs."""
     file = io.BytesIO()
     PIL.Image.fromarray(photo.pixels[:64, :64]).save(file, 'PNG')
     png = bytearray(file.getvalue())

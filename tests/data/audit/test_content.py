@@ -146,7 +146,7 @@ def test_copies_within_and_between_splits_are_found(pieces: List[Photo], tmp_pat
 def test_duplicates__are_listed_with_telling_places(
     pieces: List[Photo], tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
-    # There are more duplicates than are listed, and the one with another label comes last.
+    # There are more copies than the audit lists, and the copy with another label comes last.
     monkeypatch.setattr(duplicates, 'LISTED_AT_MOST', 8)
     train = [pieces[0]] * 30 + [pieces[0]._replace(label=3)]
     data_dir = written(tmp_path, train, [pieces[0]._replace(label=2), *pieces[15:], pieces[15]])
@@ -168,7 +168,7 @@ def test_duplicates__are_listed_with_telling_places(
 def test_bad_boxes_are_counted_by_kind(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
     data_dir = written(tmp_path, pieces[:15], pieces[15:])
     boxes = {
-        # In pixels; swapped corners; a line; outside; beyond the edge; good.
+        # In pixels; swapped corners; without area; outside; beyond the edge; good.
         'ymin': [10.0, 0.6, 0.1, 1.1, -0.01, 0.0],
         'xmin': [20.0, 0.1, 0.2, 0.2, 0.50, 0.0],
         'ymax': [60.0, 0.2, 0.1, 1.2, 0.50, 1.0],

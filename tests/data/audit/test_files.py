@@ -1,4 +1,4 @@
-"""The audit of files: damaged, missing and foreign ones, and the description."""
+"""The audit of damaged, missing and foreign files, and of the description."""
 
 import os
 import pathlib

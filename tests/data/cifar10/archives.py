@@ -22,7 +22,7 @@ class Originals(NamedTuple):
 
 
 def cut_out(batch_images: int) -> Dict[str, Originals]:
-    """Images of both splits, of balanced classes, in batches of a size; different until the photographs are used up."""
+    """Cuts images of balanced classes for both splits, all different until the photographs are used up."""
     photographs = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
     pieces = np.array(
         [
@@ -35,7 +35,7 @@ def cut_out(batch_images: int) -> Dict[str, Originals]:
     found = {}
     for split, batches, first in ((records.TRAIN, 5, 0), (records.VALIDATION, 1, 5)):
         numbers = np.arange(first * batch_images, (first + batches) * batch_images)
-        # Neighbours are of the same photograph, but of different classes.
+        # Neighbours come from the same photograph, but have different classes.
         labels = np.random.RandomState(first).permutation(numbers % 10)
         found[split] = Originals(pieces[numbers % len(pieces)], labels)
     return found
@@ -51,7 +51,7 @@ _Pickler: Any = pickle.__dict__['_Pickler']
 
 
 class _Python2Pickler(_Pickler):
-    """Writes texts and bytes as Python 2 does, which has one type for both."""
+    """Writes strings and bytes as Python 2 does, which has one type for both."""
 
     def save(self, value: Any, save_persistent_id: bool = True) -> None:
         # Other packages change the way that Python's pickler writes arrays.
@@ -73,7 +73,7 @@ class _Python2Pickler(_Pickler):
 
 
 def write_pickle(path: pathlib.Path, value: Any) -> None:
-    """A file as Python 2 pickled it."""
+    """Pickles a value to a file as Python 2 does."""
     with path.open('wb') as file:
         _Python2Pickler(file, 2).dump(value)
 
@@ -82,7 +82,7 @@ def _batches(images: Dict[str, Originals]) -> List[Any]:
     train, test = images[records.TRAIN], images[records.VALIDATION]
     parts = zip(np.split(train.pixels, 5), np.split(train.labels, 5))
     named = [(f'data_batch_{number}', *part) for number, part in enumerate(parts, 1)]
-    # The planes of red, green and blue, in this order.
+    # The red, green and blue planes, in this order.
     return [
         (name, pixels.transpose(0, 3, 1, 2).reshape(len(pixels), 3072), labels)
         for name, pixels, labels in [*named, ('test_batch', *test)]
@@ -90,7 +90,7 @@ def _batches(images: Dict[str, Originals]) -> List[Any]:
 
 
 def write_binary(folder: pathlib.Path, images: Dict[str, Originals]) -> pathlib.Path:
-    """The folder of the binary version."""
+    """Writes the folder of the binary version."""
     folder = folder / 'cifar-10-batches-bin'
     folder.mkdir()
     for name, planes, labels in _batches(images):
@@ -101,7 +101,7 @@ def write_binary(folder: pathlib.Path, images: Dict[str, Originals]) -> pathlib.
 
 
 def write_python(folder: pathlib.Path, images: Dict[str, Originals]) -> pathlib.Path:
-    """The folder of the Python version."""
+    """Writes the folder of the Python version."""
     folder = folder / 'cifar-10-batches-py'
     folder.mkdir()
     for name, planes, labels in _batches(images):
@@ -116,7 +116,7 @@ WRITERS: Dict[str, Callable[..., pathlib.Path]] = {'binary': write_binary, 'pyth
 
 
 def pack(folder: pathlib.Path) -> pathlib.Path:
-    """The archive of a folder, beside it."""
+    """Packs a folder into an archive beside it."""
     path = folder.parent / f'{folder.name}.tar.gz'
     with tarfile.open(path, 'w:gz', compresslevel=1) as archive:
         archive.add(str(folder), folder.name)

@@ -7,7 +7,7 @@ from typing import Any, Dict, NamedTuple, Tuple
 from data.cifar10 import __main__ as cifar10
 from tests.data.cifar10.archives import Originals
 
-# In the place of 10,000. One test uses the real number.
+# Instead of 10,000. One test uses the real number.
 BATCH = 60
 
 

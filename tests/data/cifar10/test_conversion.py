@@ -24,7 +24,7 @@ from tests.data.cifar10.archives import NAMES
 from tests.data.cifar10.conversions import Published, make
 
 
-# AutoGraph would take seconds to find nothing to convert.
+# Without AutoGraph, which would take seconds although there is nothing to convert.
 @tf.autograph.experimental.do_not_convert
 def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, np.ndarray]]:
     """The labels and pixels of a split, read by the input pipeline's reader."""
@@ -116,7 +116,7 @@ def test_upsampled_images_are_smooth(
     for _, pixels in found:
         assert pixels.shape == (80, 80, 3)
         differences = [np.abs(pixels - reference).mean() for reference in references]
-        # The loss of JPEG. Any other image differs by more.
+        # The loss of JPEG; any other image differs more.
         assert min(differences) < 3 < sorted(differences)[1]
 
 
@@ -132,7 +132,7 @@ def test_interrupted_conversion__resumes(
             raise KeyboardInterrupt
         write_whole(path, *others)
 
-    # From here on the binary version, which must give the same shards.
+    # Converts the binary version, which must give the same shards as the Python version.
     source = published.paths['binary.tar.gz']
     with monkeypatch.context() as patch:
         patch.setattr(conversion, 'write_whole', stop_at_the_fourth_shard)

@@ -36,7 +36,7 @@ def test_read__each_form_bit_for_bit(form: str, published: Published) -> None:
 
 
 def renamed(pickled: Any, to: Callable[[str], Any]) -> Any:
-    """A pickled value with converted texts."""
+    """A pickled value with converted strings."""
     if isinstance(pickled, dict):
         return {to(key): renamed(value, to) for key, value in pickled.items()}
     if isinstance(pickled, list):
@@ -125,7 +125,7 @@ def size_below_nothing(path: pathlib.Path) -> None:
 
 
 def flipped(content: bytes) -> bytes:
-    """Flips a bit in the checksum of the index after the compressed data. Damaged data itself is often readable."""
+    """Flips bits in the checksum of the index after the compressed data. Damaged data itself is often readable."""
     changed = bytearray(content)
     changed[-16] ^= 0x55
     return bytes(changed)
@@ -237,7 +237,7 @@ def test_harmful_pickle__is_refused_and_not_run(
     assert code == 2 and err.count('\n') == 1
     assert f'{source}, data_batch_5: refers to ' in err and 'could run code' in err
     assert not (tmp_path / 'harm').exists()
-    # Without the check, it runs code.
+    # Without the check, the pickle runs code.
     pickle.loads(content)
     assert (tmp_path / 'harm').exists()
 

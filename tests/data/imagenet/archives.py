@@ -11,7 +11,8 @@ import scipy.io
 import skimage.data
 
 PHOTOS = [skimage.data.chelsea(), skimage.data.astronaut(), skimage.data.coffee(), skimage.data.rocket()]
-# By ILSVRC2012_ID, from 1 on, which is not the order of the synsets. The last has no images, like those above 1,000.
+# In the order of ILSVRC2012_ID, from 1, which differs from that of the synsets. The last one has no images, like the
+# real ones above 1,000.
 SYNSETS = ['n02123045', 'n01440764', 'n04266014', 'n07920052', 'n00001740']
 WORDS = ['tabby, tabby cat', 'tench, Tinca tinca', 'space shuttle', 'espresso', 'entity']
 CLASSES = SYNSETS[:4]
@@ -47,7 +48,7 @@ def tar(files: Iterable[Tuple[str, bytes]], mode: str = 'w') -> bytes:
 
 
 def with_size(archive: bytes, place: int, size: int) -> bytes:
-    """The archive with another size in the header at a position, in binary and with a valid checksum."""
+    """An archive with a new size in the header at a position, in binary and with a valid checksum."""
     header = bytearray(archive[place : place + 512])
     header[124:136] = (size % 2**96).to_bytes(12, 'big') if size < 0 else b'\x80' + size.to_bytes(11, 'big')
     header[148:156] = b' ' * 8
@@ -120,7 +121,7 @@ class Archives(NamedTuple):
         return self
 
     def extract(self, folder: pathlib.Path) -> None:
-        """Writes the images as folders, train/n01440764/ and so on and val/."""
+        """Writes the images to folders: train/n01440764/ and so on, and val/."""
         for synset, images in self.train.items():
             (folder / 'train' / synset).mkdir(parents=True)
             for name, content in images:

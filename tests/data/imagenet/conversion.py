@@ -17,7 +17,7 @@ def files_of(data_dir: pathlib.Path) -> Dict[str, bytes]:
 
 
 def convert_here(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
-    """Stands for Beam: converts the shards in this process, in order."""
+    """Replaces Beam: converts the shards in this process, in order."""
     for shard in shards:
         imagenet_shards.convert(shard, data_dir, work_dir)
 

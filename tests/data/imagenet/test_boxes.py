@@ -20,7 +20,7 @@ def test_boxes_are_ordered_clipped_and_of_the_class(archives: Archives, tmp_path
     annotation = imagenet_archives.annotation
     train = [
         (f'n01440764/{first}.xml', annotation('n01440764', [(8, 6, 40, 30), (40, 45, 20, 15), (-8, 6, 100, 60)])),
-        # Some annotations of dogs have a word in the place of the synset.
+        # Some annotations of dogs have a word instead of the synset.
         (f'n01440764/{second}.xml', annotation('tench', [(0, 0, 40, 60), (20, 5, 20, 30), (90, 5, 99, 30)])),
         (f'n01440764/{third}.xml', annotation('n02123045', [(0, 0, 40, 60)])),
         ('n01440764/n01440764_99999.xml', annotation('n01440764', [(0, 0, 40, 60)])),

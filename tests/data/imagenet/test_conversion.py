@@ -50,7 +50,8 @@ def test_conversion__reencoded_images_look_like_the_originals(archives: Archives
         image = PIL.Image.open(io.BytesIO(found[name].encoded))
         assert (image.format, image.mode) == ('JPEG', 'RGB')
         before = np.array(PIL.Image.open(io.BytesIO(archives.images[name])).convert('RGB'), np.float32)
-        # Tolerances. PNG: the loss of JPEG of quality 100 with subsampled chroma; CMYK: also two conversions to RGB.
+        # Tolerances: for PNG, the loss of JPEG at quality 100 with subsampled chroma; for CMYK, also that of two
+        # conversions to RGB.
         assert np.abs(np.array(image, np.float32) - before).mean() < 3
     grey = archives.train['n02123045'][2][0]
     assert PIL.Image.open(io.BytesIO(found[grey].encoded)).mode == 'L'

@@ -185,7 +185,7 @@ def test_killed_worker_of_beam__ends_the_command(tmp_path: pathlib.Path) -> None
     (beam,) = children(process.pid)
     shells = children(beam)
     assert len(shells) == 2
-    # The shell may have replaced itself by the worker.
+    # The shell may have replaced itself with the worker.
     os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 1

@@ -26,7 +26,7 @@ def test_unexpected_number_of_images__is_refused(archives: Archives, tmp_path: p
         f'--train={archives.folder}/ILSVRC2012_img_train.tar: has 24 images; 1,281,167 are expected. If this number '
         'is right, pass --train_images=24.'
     )
-    # The refusal leaves nothing that prevents another try.
+    # The refused conversion leaves nothing that prevents a retry.
     convert(archives, tmp_path / 'out')
 
 
@@ -79,7 +79,7 @@ def test_impossible_member_size__is_damage(archives: Archives, tmp_path: pathlib
 
 
 def with_pax(size: int) -> bytes:
-    """An archive of annotations. A pax header gives a size to its second member."""
+    """An archive of annotations with a pax header that gives a size for the second member."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode='w', format=tarfile.PAX_FORMAT) as archive:
         for number in range(3):
@@ -98,7 +98,7 @@ def cut_at_a_header(archive: bytes) -> bytes:
 
 
 def with_another_corner(archive: bytes) -> bytes:
-    """A compressed archive with one changed digit in the middle, which only the checksum shows."""
+    """A compressed archive with one changed digit in the middle, which only the checksum reveals."""
     stored = gzip.compress(archive, 0)
     return stored.replace(b'<xmin>3</xmin>', b'<xmin>9</xmin>')
 

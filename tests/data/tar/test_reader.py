@@ -1,4 +1,4 @@
-"""Tar shards of tarfile, webdataset and GNU tar, read by the input pipeline and in Python with equal results."""
+"""Tar shards written by tarfile, webdataset and GNU tar: the input pipeline and Python read the same samples."""
 
 import io
 import os
@@ -211,7 +211,7 @@ def pax(**said: str) -> bytes:
 @pytest.mark.parametrize(
     ('extension', 'name'),
     [
-        # Text within a record is not a record, and a size that is not a number is ignored.
+        # A record's value that looks like a record is not one, and a size that is not a number is ignored.
         (pax(comment='a\n14 path=9.jpg\n'), '1.jpg'),
         (pax(comment=' path=9.jpg\n'), '1.jpg'),
         (pax(size='  '), '1.jpg'),
@@ -267,7 +267,7 @@ def test_truncated_shard__yields_its_complete_samples(
 
 
 def test_sparse_files__are_foreign_and_skipped(reader: Reader, tmp_path: pathlib.Path) -> None:
-    # A header has room for four pieces, and each following block for 21: these files have none, one and two blocks.
+    # A header has room for four pieces, and each further block for 21: these files have no, one and two such blocks.
     for name, pieces in (('1', 3), ('2', 20), ('3', 40)):
         with open(str(tmp_path / f'{name}.jpg'), 'wb') as file:
             for piece in range(pieces):
@@ -285,7 +285,7 @@ def test_sparse_files__are_foreign_and_skipped(reader: Reader, tmp_path: pathlib
     assert len(content) < 100_000 and content.count(b'ustar  \0') == 8
     each = [bad(Problem.NO_IMAGE), bad(Problem.FOREIGN)]
     assert both(reader, path) == [*each, *each, *each, fine(4, b'four')]
-    # Truncated in the blocks of the second file's pieces.
+    # Truncated in the blocks that list the second file's pieces.
     second = content.index(b'2.jpg')
     for blocks in (1, 1.5, 2):
         cut = tmp_path / 'cut.tar'
@@ -324,7 +324,7 @@ def test_memory__of_a_shard_of_small_images(photos: List[Photo], tmp_path: pathl
         'print(peak_bytes() - before)\n'
     )
     done = subprocess.run([sys.executable, '-c', program, path], stdout=subprocess.PIPE, check=True, text=True)
-    # This includes twice the shard itself.
+    # This includes two copies of the shard.
     assert int(done.stdout) < 240_000_000
 
 
@@ -343,7 +343,7 @@ def test_ppm_images_are_decoded(head: bytes, photos: List[Photo]) -> None:
     height, width, _ = pixels.shape
     content = head % (width, height) + pixels.tobytes()
     np.testing.assert_array_equal(evaluate(decode_image(ppm.as_png(tf.constant(content)))), pixels)
-    # Pixels with the values of white space and digits.
+    # Pixels whose bytes are white space and digits.
     np.testing.assert_array_equal(
         evaluate(decode_image(ppm.as_png(tf.constant(b'P6 2 1 255\n \n9 \t5')))), [[[32, 10, 57], [32, 9, 53]]]
     )

@@ -56,7 +56,7 @@ SMALL = [
 
 
 def spoil(tar_dir: str, folder: pathlib.Path) -> str:
-    """The shards, with one validation shard truncated within its last sample, and two damaged labels in another."""
+    """Copies the shards, truncates one validation shard within its last sample, and damages two labels in another."""
     shutil.copytree(tar_dir, str(folder))
     shards = tar_files.find_shards(str(folder), records.VALIDATION)
     with Shard(shards[0]) as shard:
