@@ -64,7 +64,7 @@ def _published(equal: Comparison) -> Section:
     ]
     notes = (
         'biased: the moving variance without the correction n / (n - 1), which the published experiment probably lacks',
-        '  (table 2). The published outputs per replica use the own statistics of each replica: compare them with',
+        '  (table 2). In the published outputs, each replica uses its own statistics: compare them with',
         '  "local, biased". The published moving statistics are means over the replicas: compare them with',
         '  "averaged, biased".',
     )

@@ -23,7 +23,7 @@ from inception_v3.networks.registry import NETWORKS
 MARK = b'mark\n'
 KEEP = 'keep'
 # Parameters of mallopt(3), with values that keep freed memory. Without them, each large tensor gets new pages from the
-# system, which takes half as much CPU time again.
+# system, which adds half the CPU time.
 _M_MMAP_MAX, _M_TRIM_THRESHOLD = (-4, 0), (-1, 2**31 - 1)
 
 

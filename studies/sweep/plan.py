@@ -128,7 +128,7 @@ def check_folder(plan: Plan) -> None:
 
 
 def prepare_data(plan: Plan) -> None:
-    """Checks that the trials' data sets exist, and makes the digits once, before several trials would do so at a time.
+    """Checks that the trials' data sets exist, and makes the digits once, before several trials would do so at once.
 
     Raises:
       StudyError: a data set is missing or does not fit its trial.
