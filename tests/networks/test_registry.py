@@ -26,7 +26,7 @@ def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
     return inception_model_fn(tf.constant(images), labels, mode, {'config': config})
 
 
-# All other tests use inception_v3. The large networks are slow.
+# Other tests cover inception_v3. The two large RevNets are slow.
 @pytest.mark.parametrize(
     'name',
     [
