@@ -154,7 +154,11 @@ LABELS = [0] * BATCH
             ['data_batch_3.bin: 181,307 bytes; 60 images have 184,380'],
         ),
         ('binary', cut('test_batch.bin', 0), ['test_batch.bin: 0 bytes']),
-        ('binary', replace_at('data_batch_2.bin', 3073 * 7, 10), ['data_batch_2.bin: the label of image 7']),
+        (
+            'binary',
+            replace_at('data_batch_2.bin', 3073 * 7, 10),
+            ['data_batch_2.bin: 1 of 60 labels are not in 0 to 9 (first: image 7)'],
+        ),
         ('binary', remove('data_batch_4.bin', 'batches.meta.txt'), ['batches.meta.txt, data_batch_4.bin missing']),
         ('binary', cut('batches.meta.txt', 20), ['batches.meta.txt: does not hold the names of 10 classes']),
         ('binary', replace_at('batches.meta.txt', 0, 0xFF), ['batches.meta.txt: does not hold the names']),
