@@ -55,7 +55,7 @@ class Run:
         self._training = Training(config, self._estimator, self._data_set, screen, self._lock, self._termination)
         self._evaluating = Evaluating(config, self._estimator, self._data_set, screen, self._bad_records)
         check_data(config)
-        for note in (introduction_of(config, self._data_set), *notes_of(config)):
+        for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
             logger.info(note)
 
     def execute(self) -> str:
