@@ -20,7 +20,7 @@ class CommandError(app.UsageError):
     """A failure whose message tells the user what to do; the traceback adds nothing.
 
     Attributes:
-      exit_code: the exit code of a command that ends with it.
+      exit_code: the exit code of a command that ends with this error.
     """
 
     exit_code = FIX

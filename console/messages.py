@@ -7,7 +7,7 @@ _CHARACTERS = 80
 
 
 def shown(value: Any, at_most: int = _CHARACTERS) -> str:
-    """A value on one line in printable characters; only beginning and end if it is longer than `at_most`."""
+    """A value on one line, in printable characters; a longer value than `at_most` is shortened in its middle."""
     text = value.decode(errors='surrogateescape') if isinstance(value, bytes) else str(value)
     if len(text) > at_most:
         text = f'{text[: at_most // 2]}...{text[-at_most // 2 :]}'

@@ -11,7 +11,7 @@ from absl import app
 from console.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
 from console.screen import Screen, failure, set_up_logging
 
-# A command: shows its progress on the screen, raises what fails, and returns its exit code; None is 0.
+# A command: shows its progress on the screen, raises its errors, and returns its exit code; None means 0.
 Command = Callable[[Screen], Optional[int]]
 
 

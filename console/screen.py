@@ -99,8 +99,8 @@ def set_up_logging(screen: Screen, verbose: bool) -> None:
         shown.propagate = False
     logger.setLevel(logging.INFO)
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO if verbose else tf.compat.v1.logging.FATAL)
-    # To warn about deprecated arguments, TensorFlow inspects a function's signature at every call: a fifth of the time
-    # to build a graph.
+    # To warn about deprecated arguments, TensorFlow inspects a function's signature at every call, which takes a fifth
+    # of the time to build a graph.
     deprecation._PRINT_DEPRECATION_WARNINGS = verbose
     if not verbose:
         warnings.simplefilter('ignore')

@@ -16,6 +16,6 @@ warnings.filterwarnings('ignore', 'Python 3.7 is no longer supported')
 os.environ.setdefault('TF_XLA_FLAGS', '--tf_xla_clustering_fuel=0')
 
 # The C library requests the memory of large tensors, such as batches, from the system page by page, and returns it
-# after each use: half a millisecond per image of the input pipeline. TensorFlow's BFC allocator keeps the memory
-# instead.
+# after each use. This costs the input pipeline half a millisecond per image. TensorFlow's BFC allocator keeps the
+# memory instead.
 os.environ.setdefault('TF_CPU_ALLOCATOR_USE_BFC', '1')

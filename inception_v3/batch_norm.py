@@ -38,7 +38,7 @@ def description(config: Config) -> str:
 
 
 def _groups(config: Config) -> List[List[int]]:
-    """The groups of cores that share moments, of neighbouring numbers."""
+    """The groups of cores that share moments; the numbers of a group are consecutive."""
     size = config.batch_norm_group_size or config.replicas
     return [list(range(first, first + size)) for first in range(0, config.replicas, size)]
 

@@ -19,7 +19,7 @@ from preprocessing.preprocessings import PREPROCESSINGS
 
 
 class ConfigError(CommandError, ValueError):
-    """A value, or a combination of values, that a run cannot have."""
+    """A value, or a combination of values, that is not allowed."""
 
 
 def _setting(group: str, default: Any, help: str, **limits: Any) -> Any:
@@ -50,8 +50,8 @@ class Settings:
     iterations: int = _cluster(100, 'training steps that a TPU runs before it returns to its host', lower=1)
     intra_op_threads: int = _cluster(
         0,
-        'CPU threads per operation; results depend on it in their last bits; 0: one per core, and with --seed as many '
-        'as when the run started',
+        'CPU threads per operation, which affect the last bits of results; 0: one per core, or with --seed as many as '
+        'when the run started',
         lower=0,
     )
     log_device_placement: bool = _cluster(False, 'log the device of each operation')
@@ -106,7 +106,7 @@ class Settings:
         0.05, 'smallest area of a random crop, as a fraction of the image (inception)', above=0, upper=1
     )
     crop_aspect_ratio_max: float = _preprocessing(
-        4 / 3, 'largest width / height of a random crop; the smallest is 1 / this (inception)', lower=1, upper=100
+        4 / 3, 'largest width / height of a random crop; the smallest is its reciprocal (inception)', lower=1, upper=100
     )
     random_flip: bool = _preprocessing(True, 'flip half of the training images left to right')
     fast_mode: bool = _preprocessing(
@@ -184,7 +184,7 @@ class Settings:
         0.94, 'factor on the learning rate at each decay (exponential, step)', above=0, upper=1
     )
     learning_rate_decay_epochs: int = _schedule(3, 'epochs between decays (exponential)', lower=1)
-    step_epochs: str = _schedule('30,60,80', 'epochs at whose start the learning rate decays, rising (step)')
+    step_epochs: str = _schedule('30,60,80', 'epochs, increasing; the learning rate decays at the start of each (step)')
     use_learning_rate_warmup: bool = _schedule(False, 'start with a low learning rate; meant for large batches')
     cold_epochs: int = _schedule(2, 'first epochs of a warm-up, at a tenth of the rate (exponential)', lower=0)
     warmup_epochs: int = _schedule(7, 'epochs in which the learning rate of a warm-up rises', lower=0)
@@ -194,9 +194,9 @@ class Settings:
     export_dir: Optional[str] = _run(None, 'folder for a SavedModel of the last checkpoint; default: no export')
     train_steps: int = _run(213000, 'training steps in total', lower=1)
     train_steps_per_eval: int = _run(2000, 'training steps between evaluations (train_and_eval)', lower=1)
-    min_eval_interval: int = _run(180, 'shortest time between evaluations, in seconds (eval)', lower=0)
+    min_eval_interval: int = _run(180, 'minimum time between evaluations, in seconds (eval)', lower=0)
     eval_timeout: Optional[int] = _run(
-        None, 'longest wait for a new checkpoint, in seconds (eval); default: no limit', lower=0
+        None, 'maximum wait for a new checkpoint, in seconds (eval); default: no limit', lower=0
     )
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
     keep_best: bool = _run(False, 'keep the checkpoint with the best top-1 in model_dir/best (eval, train_and_eval)')
@@ -204,7 +204,7 @@ class Settings:
         False, 'resume from the newest intact checkpoint and list the damaged ones; False: fail if one is damaged'
     )
     seed: Optional[int] = _run(
-        None, 'seed of all random numbers; the same seed repeats a run bit by bit; default: random', lower=0
+        None, 'seed of all random numbers; the same seed repeats a run bit for bit; default: random', lower=0
     )
     skip_host_call: bool = _run(
         True,

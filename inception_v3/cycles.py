@@ -1,4 +1,4 @@
-"""The course of a run: training and evaluation in cycles, either alone, or following another run's checkpoints."""
+"""A run: training and evaluation in cycles, training alone, or evaluation of another run's checkpoints."""
 
 import contextlib
 import time
@@ -24,7 +24,7 @@ from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
 from inception_v3.settings.data_set import check_data, description_of, splits_of
 from inception_v3.training import Training
 
-# Seconds between checks that the list of checkpoints can still be read, while a new checkpoint is waited for.
+# While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
 _CHECK_INTERVAL = 60
 
 
@@ -118,7 +118,7 @@ class Run:
             self._training.train(self._config.train_steps)
 
     def _train_and_evaluate(self) -> Optional[Evaluation]:
-        """Trains `--train_steps_per_eval` steps and evaluates, in turn, from wherever an earlier command ended."""
+        """Trains `--train_steps_per_eval` steps and evaluates, in turn, starting where an earlier command ended."""
         config, evaluation = self._config, None
         step = checkpoints.latest_step(self._model_dir)
         if self._training.is_finished() or (step and step % config.train_steps_per_eval == 0):
@@ -162,7 +162,7 @@ class Run:
             evaluation = self._evaluate_if_there(checkpoint) or evaluation
             if evaluation and evaluation.step >= config.train_steps:
                 return evaluation
-            logger.info('waiting for a later checkpoint, until that of step %d (--train_steps)', config.train_steps)
+            logger.info('waiting for the next checkpoint; the last is at step %d (--train_steps)', config.train_steps)
         text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
         if not evaluation:
             raise checkpoints.CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')
@@ -178,7 +178,7 @@ class Run:
             if not checkpoints.is_complete(checkpoint):
                 # The trainer keeps the newest five, and has removed this one.
                 self._screen.clear()
-                logger.info('%s vanished before it was evaluated: %s', checkpoint, error)
+                logger.info('%s was removed before it was evaluated: %s', checkpoint, error)
             elif self._config.skip_damaged_checkpoints and isinstance(error, checkpoints.DamagedError):
                 logger.info('skipped: %s', error)
             else:

@@ -19,12 +19,12 @@ def make_estimator(
 
     Args:
       config: of the run.
-      class_names: the class names by label, for printed predictions and exports; without any, these have numbers only.
-      writes: let TensorFlow save checkpoints and write summaries; otherwise hooks have to.
+      class_names: the class names by label, for printed predictions and exports; if empty, these have numbers only.
+      writes: let TensorFlow save checkpoints and write summaries; False: hooks do this.
 
     Raises:
-      ConfigError: the run names no model_dir; or it needs a TPU and names none, or one whose address cannot be looked
-        up, or one that cannot reach the run's folders.
+      ConfigError: no model_dir is given; or the run needs a TPU, and no TPU is given, its address cannot be looked up,
+        or it cannot reach the run's folders.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -77,8 +77,8 @@ def arguments_of(
             num_shards=config.num_shards if config.use_tpu else None,
             # Each host builds the input pipeline once, and feeds each of its batches to one core.
             per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
-            # On several hosts TPUEstimator evaluates only so: the first host's pipeline makes the batches of all cores,
-            # and therefore reads every file and evaluates each image once.
+            # On several hosts, TPUEstimator supports only this input for evaluation: the first host's pipeline makes
+            # the batches of all cores. It therefore reads every file, and each image is evaluated once.
             eval_training_input_configuration=(
                 tpu.InputPipelineConfig.SLICED if config.hosts > 1 else tpu.InputPipelineConfig.PER_HOST_V1
             ),

@@ -91,7 +91,8 @@ class Evaluating:
 
         Args:
           checkpoint: its path.
-          began_at: the step at which this command began to train, to tell a diverged checkpoint from a given one.
+          began_at: the step at which this command began to train; tells whether this command's training diverged or the
+            checkpoint existed before.
 
         Raises:
           DataError: no validation image could be used.
@@ -132,7 +133,7 @@ class Evaluating:
     def _check(self, evaluation: Evaluation, checkpoint: str, began_at: Optional[int]) -> None:
         config = self._config
         if not evaluation.images:
-            raise records.DataError(f'--data_dir={config.data_dir}: not one validation image could be used.')
+            raise records.DataError(f'--data_dir={config.data_dir}: no validation image can be used.')
         if math.isfinite(evaluation.cross_entropy):
             return
         if config.mode == 'eval':
@@ -173,7 +174,7 @@ class Evaluating:
 
 
 def most_accurate(model_dir: str, last: Evaluation) -> Evaluation:
-    """The first recorded evaluation with the best top-1, of those that can be compared with the last one."""
+    """The first recorded evaluation with the best top-1 among those that can be compared with the last one."""
     recorded = read_evaluations(model_dir)
     comparable = [each for each in recorded if not best_checkpoint.differences_of_kind(last, each)]
     return max(comparable, key=lambda each: each.top_1, default=last)

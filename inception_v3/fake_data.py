@@ -1,4 +1,4 @@
-"""Generated images for `--use_data=fake`: they take the place of storage and of decoding, crop and resize."""
+"""Generated images for `--use_data=fake`: they replace storage, decoding, crop and resize."""
 
 from typing import Tuple
 
@@ -14,7 +14,7 @@ from preprocessing.stateless import seeded_uniform
 
 @tf.autograph.experimental.do_not_convert
 def fake_images(is_training: bool, config: Config, start: tf.Tensor, parallel_calls: int) -> tf.data.Dataset:
-    """Generates a different random image for each number of an epoch, labelled with all classes in turn.
+    """Generates a different random image for each position in an epoch; the labels cycle through all classes.
 
     Args:
       is_training: repeat without end and distort the images; otherwise one pass.

@@ -23,9 +23,9 @@ from preprocessing.stateless import Uniform, seeded_uniform
 
 # Upper limit of the bytes that are read ahead, over all files.
 _READ_AHEAD_LIMIT = 256 << 20
-# Batches that are ready before the step asks: with two, one batch may be late without delaying a step.
+# Batches to prefetch: with two, one batch may be late without delaying a step.
 _BATCHES_AHEAD = 2
-# Records that are tried as a group when bad records may be skipped. A larger group costs less per record, but about
+# Records that are processed as a group when bad records may be skipped. A larger group costs less per record, but about
 # three groups are held in memory.
 _GROUP_RECORDS = 128
 
@@ -40,9 +40,9 @@ class InputPipeline:
     """The `input_fn` of training or of evaluation.
 
     Args:
-      is_training: give training records, shuffled, repeated and distorted; otherwise every validation record once.
+      is_training: return training records, shuffled, repeated and distorted; False: every validation record once.
       config: the run's configuration.
-      with_places: give (labels, paths, positions) in place of labels, to find records again; for evaluation on the CPU.
+      with_places: return (labels, paths, positions) instead of labels, to locate records; for evaluation on the CPU.
     """
 
     def __init__(self, is_training: bool, config: Config, with_places: bool = False):
@@ -209,7 +209,7 @@ class InputPipeline:
     def transfer(self, dataset: tf.data.Dataset, batch_size: int, parts: int = 1) -> tf.data.Dataset:
         """Batches preprocessed images, and prefetches batches so that infeed overlaps the step.
 
-        Memory: the batches that are ready, one that is being filled and one that is in use.
+        Memory: the prefetched batches, one being filled and one in use.
 
         Args:
           dataset: of (features, label).
@@ -239,7 +239,7 @@ class InputPipeline:
 
 
 def _records_taken(config: Config, hosts: int) -> tf.Tensor:
-    """Returns the number of records that each of `hosts` has given to the completed steps, int64 scalar.
+    """Returns the number of records that each of `hosts` has supplied to the completed steps, int64 scalar.
 
     With a seed the pipeline resumes there. The step is that of the checkpoint: a session restores it before it
     initializes its iterators. Without a seed the number is 0.
@@ -307,21 +307,22 @@ def _map_or_skip(
 ) -> tf.data.Dataset:
     """Preprocesses records; skips and names those that cannot be used.
 
-    A graph cannot catch the failure of an operation, but a data set can ignore it. TensorFlow takes the time of several
-    images to set up such a data set, and processes only one at a time: hence one for each group of records.
+    A graph cannot catch the failure of an operation, but a data set can ignore it. Setting up such a data set takes as
+    long as several images, and only one data set is processed at a time. Therefore a data set handles a group of
+    records.
 
     Args:
       dataset: of (path, position, record).
       preprocess: converts a path, a position and the record there to (features, label).
       parallel_calls: records to preprocess at a time.
-      name_bad: is called with the paths, string [records], and the positions, int64 [records], of bad records.
+      name_bad: called with the paths, string [records], and the positions, int64 [records], of bad records.
     """
 
     def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Tuple[infeed.Features, _Label]:
         tries = tf.data.Dataset.from_tensor_slices((paths, positions, serialized)).enumerate()
         tries = tries.map(lambda index, record: (index, *preprocess(*record)), parallel_calls)
         usable = tries.apply(tf.data.experimental.ignore_errors()).batch(_GROUP_RECORDS)
-        # An empty batch stands in if no record of the group is usable.
+        # If no record of the group is usable, the result is an empty batch.
         usable = usable.concatenate(_zeros_like(usable)).take(1)
         indices, features, labels = tf.data.experimental.get_single_element(usable)
         bad, _ = tf.compat.v1.setdiff1d(tf.range(tf.size(positions, out_type=tf.int64)), indices)

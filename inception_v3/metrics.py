@@ -4,7 +4,7 @@ from typing import Any, Dict, Sequence, Tuple
 
 import tensorflow as tf
 
-# The label of an example that fills up the last batch; all metrics ignore it.
+# The label of the examples that pad the last batch; all metrics ignore them.
 PADDING_LABEL = -1
 
 Metric = Tuple[tf.Tensor, tf.Operation]

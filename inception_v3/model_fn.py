@@ -29,7 +29,7 @@ def inception_model_fn(
     """Builds the graph of a training step, an evaluation step or a prediction.
 
     Args:
-      features: a batch of what the input pipeline sends; for prediction, images as `infeed.received` returns them.
+      features: a batch from the input pipeline; for prediction, images as `infeed.received` returns them.
       labels: int32 [batch], in evaluation `metrics.PADDING_LABEL` for padding; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
       params: `config` is the run's `Config`; `class_names`, optional, are the names of the classes by label.

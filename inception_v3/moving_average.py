@@ -13,9 +13,9 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
     """Updates the averages: average -= (1 - d) * (average - weight).
 
     d is min(moving_average_decay, (1 + step) / (10 + step)), so that averages follow the fast changes of early
-    training. Averaged are the trainable variables and the collection MOVING_AVERAGE_VARIABLES, but not the moving mean
-    and variance of batch normalization, which are averages already. An average is stored under the variable's name
-    plus `/ExponentialMovingAverage`.
+    training. The trainable variables and the collection MOVING_AVERAGE_VARIABLES have averages. The moving mean and
+    variance of batch normalization have none, because they are averages already. An average is stored under the
+    variable's name plus `/ExponentialMovingAverage`.
 
     Args:
       config: of the run.
@@ -27,7 +27,7 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
 
 
 def averaging_saver() -> tf.compat.v1.train.Saver:
-    """A saver that restores the variables of the graph, from their averages where they have one."""
+    """A saver that restores the variables of the graph, from their averages if these exist."""
     # Only the names are needed; they do not depend on the decay.
     averages = tf.train.ExponentialMovingAverage(decay=0.0)
     return tf.compat.v1.train.Saver(averages.variables_to_restore())

@@ -1,4 +1,4 @@
-"""The effects of `--seed` besides the data: initial weights, dropout, and repeatable arithmetic."""
+"""Effects of `--seed` other than on the data: initial weights, dropout, and repeatable arithmetic."""
 
 import zlib
 from typing import Any, Callable
@@ -38,7 +38,7 @@ def _number_for(name: str, config: Config) -> int:
 def variable_getter(config: Config) -> Callable:
     """A getter for `tf.compat.v1.variable_scope`: initial values follow from the seed and the variable's name.
 
-    TensorFlow's own depend on the rest of the graph, too.
+    TensorFlow's own initial values also depend on the rest of the graph.
     """
 
     def get(getter: Callable, name: str, *arguments: Any, initializer: Any = None, **options: Any) -> tf.Variable:

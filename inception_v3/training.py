@@ -50,7 +50,7 @@ class Training:
       estimator: of the run.
       data_set: the description of its data set.
       screen: shows the progress.
-      lock: the right to train in model_dir.
+      lock: the lock of model_dir.
       termination: may end training early.
 
     Attributes:
@@ -101,7 +101,8 @@ class Training:
         """Whether the newest checkpoint has all steps.
 
         Raises:
-          CheckpointError: the checkpoint does not fit the network. No training graph is built that would show it.
+          CheckpointError: the checkpoint does not fit the network. Training checks this itself, but no training follows
+            here.
         """
         config = self._config
         checkpoint = latest_checkpoint(self._model_dir)
@@ -138,9 +139,7 @@ class Training:
                 raise
             done = divergence.steps_before
             last = min(done + self._config.iterations, until_step) - 1
-            raise diverged(
-                DivergedError('The weights are not finite any more', last, done), self._config, self.began_at
-            )
+            raise diverged(DivergedError('The weights are no longer finite', last, done), self._config, self.began_at)
         finally:
             self._termination.steps_to_lose(False)
             self._summaries.flush()
@@ -161,7 +160,7 @@ class Training:
             )
 
     def _hooks(self, divergence: DivergenceWatcher, writes_graph: bool) -> List[tf.estimator.SessionRunHook]:
-        """The hooks of a cycle. A session calls them in this order at each of its moments."""
+        """The hooks of a cycle. A session calls them in this order at each event."""
         config = self._config
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint:
@@ -192,7 +191,7 @@ class Training:
                 steps_per_run=config.iterations if config.use_tpu else 1,
                 writes_graph=writes_graph,
             ),
-            # Last: there are steps to lose only when everything above has begun.
+            # Last: there are steps to lose only after all hooks above have begun.
             self._termination.hook(),
         ]
 

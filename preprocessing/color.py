@@ -31,7 +31,7 @@ class FullColor(NamedTuple):
     """The four numbers of the full colour distortion: float32 scalars, or float32 [images] for a batch.
 
     Attributes:
-      brightness: is added to pixels in [0, 1].
+      brightness: added to pixels in [0, 1].
       saturation: a factor.
       hue: a rotation, in turns.
       contrast: a factor.
@@ -118,7 +118,7 @@ def apply_full_color(image: tf.Tensor, color: FullColor, operations: str) -> tf.
 
 
 def _per_image(image: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """Numbers [images], reshaped to broadcast over a batch; the number of a single image as it is."""
+    """Reshapes numbers [images] to broadcast over a batch; returns the number of a single image unchanged."""
     return number[:, tf.newaxis, tf.newaxis, tf.newaxis] if image.shape.ndims == 4 else number
 
 

@@ -62,7 +62,7 @@ def sample_crop(
     begins = tf.floor(position * (sides - sizes))
 
     if np.array_equal(tf.get_static_value(bbox), [[[0, 0, 1, 1]]]):
-        # With the whole image as the only box, the covered fraction takes a quarter fewer operations.
+        # If the whole image is the only box, the covered fraction is computed with a quarter fewer operations.
         covers = area / (height * width) >= min_object_covered
     else:
         covers = _covers(begins, begins + sizes, _in_pixels(bbox, sides), min_object_covered)

@@ -15,8 +15,9 @@ _PNG_SIZE_OFFSET = 16
 _GIF_SIGNATURE = b'GIF'
 _GIF_SIZE_OFFSET = 6
 
-# The second bytes of frame markers (T.81, table B.1): a frame header holds the size of a JPEG. Headers are searched in
-# this many bytes. In real files they come earlier; a later header is noticed only after memory was allocated for it.
+# The second bytes of frame markers (T.81, table B.1): a frame header holds the size of a JPEG. Only this many first
+# bytes of a file are searched for headers. In real files, headers come earlier; a later header is noticed only after
+# memory has been allocated for the image.
 _IS_FRAME = [byte in {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC} for byte in range(256)]
 _FRAME_SEARCH_BYTES = 1 << 14
 # A frame header (B.2.2) consists of the marker, the header's length in two bytes, the bits per sample in one byte,

@@ -38,7 +38,7 @@ def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, t
 
 def _resize(image: tf.Tensor, height: int, width: int, method: tf.image.ResizeMethod) -> tf.Tensor:
     def resize(image: tf.Tensor) -> tf.Tensor:
-        # TensorFlow returns an image that has the right size already unchanged, so integers remain integers.
+        # If an image already has the right size, TensorFlow returns it unchanged, so integers remain integers.
         return tf.cast(tf.compat.v1.image.resize(image, [height, width], method), tf.float32)
 
     def convert_and_resize() -> tf.Tensor:

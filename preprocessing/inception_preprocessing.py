@@ -122,7 +122,7 @@ def draw_distortion(
 ) -> Distortion:
     """Draws the random numbers of one training image.
 
-    A seed promises the same numbers in every version, so the order of the draws must not change.
+    A seed must give the same numbers in every version, so the order of the draws must not change.
 
     Args:
       image_shape: int32 [3], height, width and channels of the image.
@@ -250,7 +250,7 @@ def distort_color(image: tf.Tensor, color_ordering: int = 0, fast_mode: bool = T
       image: float [height, width, 3], pixels in [0, 1].
       color_ordering: in fast mode, 0 applies brightness first and any other number saturation first; otherwise an
         index into `FULL_ORDERINGS`, 0 to 3.
-      fast_mode: leave hue and contrast alone.
+      fast_mode: do not change hue and contrast.
 
     Returns:
       The same shape and dtype, in [0, 1].
@@ -283,8 +283,8 @@ def preprocess_for_train(
       width: width of the result, in pixels.
       bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. The crop covers a tenth of at
         least one box; if there are no boxes, a tenth of the image.
-      fast_mode: resize bilinearly and leave hue and contrast alone. Otherwise one of four resize methods and one of
-        four orders of the colour operations are drawn.
+      fast_mode: resize bilinearly and do not change hue and contrast. Otherwise draw one of four resize methods and one
+        of four orders of the colour operations.
       use_fast_color_distort: distort colour as a shift in YCbCr, in either mode.
       cb_distortion_range: largest shift of Cb, for pixels in [0, 1].
       cr_distortion_range: largest shift of Cr, for pixels in [0, 1].

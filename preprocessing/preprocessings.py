@@ -86,7 +86,7 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     @abc.abstractmethod
     def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        """Does what `finish` does, for a batch on the device.
+        """Finishes a batch on the device, like `finish` with the unpacked numbers.
 
         Args:
           images: float32 [batch, height, width, 3], in [0, 255].
@@ -97,7 +97,7 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
         """
 
     def visible(self, images: tf.Tensor) -> tf.Tensor:
-        """Converts finished images [..., 3] back to pixels for people: uint8, rounded to the nearest integers."""
+        """Converts finished images [..., 3] back to viewable pixels: uint8, rounded to the nearest integers."""
         pixels = self._unscaled(tf.cast(images, tf.float32))
         return tf.cast(tf.clip_by_value(pixels, 0.0, _WHITE) + 0.5, tf.uint8)
 
@@ -123,7 +123,7 @@ class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _
 
     @property
     def fits_bytes(self) -> bool:
-        """Whether the mode is fast.
+        """Whether `fast_mode` is on.
 
         Bytes cannot hold the values below black and above white that bicubic resizing gives, and a batch on the device
         has one order of the colour operations.

@@ -65,7 +65,7 @@ def draw_distortion(
 ) -> Distortion:
     """Draws the random numbers of one training image.
 
-    A seed promises the same numbers in every version, so the order of the draws must not change.
+    A seed must give the same numbers in every version, so the order of the draws must not change.
 
     Args:
       resize_side_min: lower end of the range of the smaller side, in pixels.

@@ -21,7 +21,7 @@ class DivergenceWatcher(Watcher):
       num_classes: the number of classes among which a network guesses.
 
     Attributes:
-      steps_before: the number of steps done when the loss was last fine, or when the session began.
+      steps_before: the number of steps done when the loss was last within the limit, or when the session began.
     """
 
     def __init__(self, num_classes: int):
@@ -29,7 +29,7 @@ class DivergenceWatcher(Watcher):
         self.steps_before = 0
 
     def session_began(self, session: tf.compat.v1.Session, begin: int, now: float) -> None:
-        """Takes the first checkpoint as fine."""
+        """Assumes that the restored checkpoint is good."""
         self.steps_before = begin
 
     def step_done(self, session: tf.compat.v1.Session, done: Step) -> None:
@@ -39,7 +39,7 @@ class DivergenceWatcher(Watcher):
           DivergedError: it is not finite, or too large.
         """
         if not math.isfinite(done.loss):
-            raise DivergedError('The loss is not a number any more', done.step - 1, self.steps_before)
+            raise DivergedError('The loss is no longer finite', done.step - 1, self.steps_before)
         if done.loss > self._limit:
             what = f'The loss has exploded to {done.loss:.3g} (training stops above {self._limit:,.0f})'
             raise DivergedError(what, done.step - 1, self.steps_before)

@@ -1,4 +1,4 @@
-"""Images for TensorBoard: the records' images, and the network's view of them."""
+"""Images for TensorBoard: the records' images, and the network's inputs made from them."""
 
 import contextlib
 import dataclasses
@@ -44,7 +44,7 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
       tf.errors.InvalidArgumentError, tf.errors.DataLossError: a record cannot be used, as in the input pipeline.
     """
     if config.seed is None:
-        # Any records will do; a full shuffle buffer would read a thousand records to give a few.
+        # Any records will do. Filling the usual shuffle buffer would read a thousand records to show a few.
         config = dataclasses.replace(config, followup_shuffle_buffer_size=config.image_summaries)
     # The first session of a process fixes the number of threads for all sessions. This one uses the training's number,
     # so that the results of a training that starts later keep their bits.

@@ -39,8 +39,8 @@ class Status(NamedTuple):
       images_per_second: None before it is known.
       seconds_left: None before it is known.
       device: the device whose loss is shown; None outside of the lines of `--step_lines`.
-      epoch: the current epoch, counted from 1; None likewise.
-      global_rate: images per second since the epoch began, as `StepLines` counts them; None likewise.
+      epoch: the current epoch, counted from 1; None if `device` is None.
+      global_rate: images per second since the epoch began, as `StepLines` counts them; None if `device` is None.
     """
 
     step: int
@@ -127,7 +127,7 @@ class StepLines:
 
     def visit(self, status: Status, now: float) -> None:
         """Logs a session call that ended at `now`, in seconds."""
-        # The step falls back if the session was lost and restored from a checkpoint.
+        # The step decreases if the session was lost and restored from a checkpoint.
         self._images += max(0, status.step - self._step) * self._batch_size
         self._seconds += now - self._time
         ended_before, ended = (step * self._batch_size // self._epoch_images for step in (self._step, status.step))
@@ -147,7 +147,7 @@ class StepLines:
 class TrainingProgress(Watcher):
     """Shows step, loss, images/s and the time left.
 
-    Away from a terminal, each cycle logs at least two such lines: the first that knows the time left, and the last.
+    Without a terminal, each cycle logs at least two such lines: the first one with the time left, and the last one.
 
     Args:
       screen: the screen to show them on.

@@ -13,7 +13,8 @@ from inception_v3.model_dir import digests, first_steps, starts
 class StartRecorder(Watcher):
     """Records the configuration and the start of training in model_dir, once for all cycles of a command.
 
-    It waits until the training graph is built: a command that fails before leaves both files as they were.
+    It waits until the training graph is built: a command that fails earlier leaves `config.json` and `starts.jsonl`
+    unchanged.
 
     Args:
       config: of the run.

@@ -22,10 +22,10 @@ class CheckpointFitsHook(tf.estimator.SessionRunHook):
 
 
 class CheckpointHook(tf.estimator.CheckpointSaverHook):
-    """Saves checkpoints, and lists each only after it has been read back: a kill leaves a whole newest checkpoint.
+    """Saves checkpoints, and lists each only after reading it back, so that a kill leaves an intact newest checkpoint.
 
-    Unlike TensorFlow's own hook it does not save the checkpoint again that a session begins with: TensorFlow empties
-    the index of that checkpoint before it writes it anew, and a kill in between loses it.
+    Unlike TensorFlow's own hook, it does not save a restored checkpoint again. TensorFlow empties the index of that
+    checkpoint before rewriting it, and a kill in between would lose the checkpoint.
 
     Args:
       model_dir: the folder for the checkpoints.
@@ -50,7 +50,7 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         self._timer.update_last_triggered_step(step)
 
     def _save(self, session: tf.compat.v1.Session, step: int) -> bool:
-        """Saves a checkpoint; returns whether training is to end, which saving never asks for."""
+        """Saves a checkpoint; returns False, because saving does not end training."""
         saver, path = self._get_saver(), self._save_path
         try:
             checkpoints.save(
@@ -58,5 +58,5 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
             )
         except checkpoints.NotFiniteError:
             # The loss of this step was finite: it was computed from the weights before the step.
-            raise DivergedError('The weights are not finite any more', step - 1, step)
+            raise DivergedError('The weights are no longer finite', step - 1, step)
         return False

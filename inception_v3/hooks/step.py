@@ -1,4 +1,4 @@
-"""Reads step, loss and time once after each training step, for all that watch training."""
+"""Reads step, loss and time once after each training step, for all watchers of training."""
 
 import time
 from typing import Any, NamedTuple, Sequence
@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
 
 class Watcher:
-    """Watches training; subclasses override the moments that they need."""
+    """Watches training; subclasses override the methods that they need."""
 
     def graph_built(self) -> None:
         """Called when the graph is complete, before the session exists."""
@@ -46,7 +46,7 @@ class StepHook(tf.estimator.SessionRunHook):
     """Calls watchers, in their order, with one reading of step, loss and time for all.
 
     Args:
-      watchers: called in this order at each moment; an error of one keeps the later ones from being called.
+      watchers: called in this order at each event; if one raises an error, the later ones are not called.
     """
 
     def __init__(self, watchers: Sequence[Watcher]):
@@ -70,7 +70,7 @@ class StepHook(tf.estimator.SessionRunHook):
         return tf.estimator.SessionRunArgs(self._loss)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Reads the step in a call of its own: fetched with the loss, it might be the one before the update."""
+        """Reads the step in a separate call: fetched with the loss, it might be the step before the update."""
         session = run_context.session
         done = Step(int(session.run(self._step)), float(run_values.results), time.monotonic())
         for watcher in self._watchers:

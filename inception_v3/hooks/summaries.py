@@ -24,9 +24,9 @@ IMAGES_PER_SECOND = 'images_per_second'
 
 _DESCRIPTIONS = {
     **DESCRIPTIONS,
-    IMAGES_PER_SECOND: 'Training images per second, of all cores together, since the point before.',
-    'top_1': 'Fraction of the validation images whose label is the likeliest class.',
-    'top_5': 'Fraction of the validation images whose label is among the five likeliest classes.',
+    IMAGES_PER_SECOND: 'Training images per second, of all cores together, since the previous point.',
+    'top_1': 'Fraction of the validation images whose label is the most likely class.',
+    'top_5': 'Fraction of the validation images whose label is among the five most likely classes.',
     'cross_entropy': 'Mean over the validation images, in nats, without label smoothing.',
 }
 
@@ -36,8 +36,8 @@ _START = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
 class TrainingSummaries(Watcher):
     """Writes training's curves: a point every `save_summary_steps` steps, on a TPU at the end of that step's loop.
 
-    A point of step i shows the loss of the weights after i steps, and so stands where an evaluation of these weights
-    stands. Points of an earlier command beyond the checkpoint that the session restores are declared void.
+    A point at step i shows the loss of the weights after i steps, so it is at the same step as an evaluation of these
+    weights. TensorBoard discards points that an earlier command wrote beyond the restored checkpoint.
 
     With a host call, the TPU writes everything but the speed, and the speed goes into the folder `HOST_FOLDER`.
 
@@ -116,8 +116,8 @@ class TrainingSummaries(Watcher):
 class EvaluationSummaries:
     """Writes the curves of the evaluations: the last evaluation of each step in `results.jsonl`.
 
-    If an earlier command may have written the same step, the points from that step on are declared void and written
-    again, so that no point appears twice.
+    If an earlier command may have written the same step, TensorBoard discards the points from that step on, and they
+    are written again, so that no point appears twice.
 
     Args:
       config: of the run.

@@ -1,7 +1,7 @@
-"""Handles SIGTERM, which a machine sends before it is preempted.
+"""Handles SIGTERM, which processes receive before their machine is preempted.
 
 During training, the current step is finished (on a TPU, the loop of `--iterations` steps) and its checkpoint saved.
-At any other time the process ends at once: the last checkpoint has everything that it needs to resume.
+At any other time the process ends at once: the last checkpoint has everything needed to resume.
 """
 
 import os
@@ -17,7 +17,7 @@ from console.log import logger
 # Seconds in which a second signal counts as the same request: a script may forward a signal that its whole process
 # group has received.
 _SAME_REQUEST = 5.0
-# Seconds to wait for `release`: a remote store may not answer.
+# Maximum seconds to wait for `release`: a remote store may not answer.
 _RELEASE_WITHIN = 5.0
 
 
@@ -28,8 +28,8 @@ class Termination:
     thread that reads the signal from a pipe does not wait.
 
     Args:
-      end_at_once: ends the process. It is called if there are no steps to lose, and by a second signal that is too late
-        to be the same request.
+      end_at_once: ends the process. Called if there are no steps to lose, or if another signal comes more than 5
+        seconds after the first.
 
     Attributes:
       requested: whether SIGTERM came while there were steps to lose.

@@ -1,8 +1,8 @@
 """Inception v3.
 
 Szegedy, Vanhoucke, Ioffe, Shlens & Wojna, "Rethinking the Inception Architecture for Computer Vision", table 1 and
-figures 4 to 8. Variables have the names and shapes of TF-Slim's `InceptionV3`, so that checkpoints pass between
-the two in both directions.
+figures 4 to 8. Variables have the names and shapes of TF-Slim's `InceptionV3`, so that each can read the other's
+checkpoints.
 """
 
 from typing import NamedTuple, Optional, Sequence, Tuple, Union

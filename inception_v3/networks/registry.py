@@ -56,13 +56,13 @@ NETWORKS: Dict[str, Network] = {
 
 
 def count_parameters(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> int:
-    """Counts the trainable parameters of a network in a fraction of a second: layers give shapes, and make no variable.
+    """Counts the trainable parameters of a network from the shapes of its layers, in a fraction of a second.
 
     Args:
-      name: of the network.
-      height: of its images, in pixels.
-      width: of its images, in pixels.
-      num_classes: background included.
+      name: name of the network.
+      height: height of the images, in pixels.
+      width: width of the images, in pixels.
+      num_classes: classes, background included.
       options: the options that `build` is called with.
     """
     count = 0
@@ -82,7 +82,7 @@ def count_parameters(name: str, height: int, width: int, num_classes: int, optio
         count += int(inputs.shape[-1]) * (1 if scale_initializer is None else 2)
         return inputs
 
-    # Reversible blocks would look for their variables.
+    # Reversible blocks would need their variables, which are not created here.
     without_blocks = {**options, 'rebuild_activations': False} if 'rebuild_activations' in options else options
     with tf.Graph().as_default():
         images = tf.zeros([1, height, width, 3])

@@ -32,7 +32,8 @@ def on_grid(x: tf.Tensor) -> Any:
 
     Float32 represents all multiples between -64 and 64 exactly, so their sums are exact and a subtraction undoes an
     addition. Without this, recomputed activations drift, the arguments of some ReLUs change their sign, and gradients
-    differ by about 1e-3 of a variable's largest. Beyond 64 this still happens. A convolution rounds as much.
+    differ by about 1e-3 of a variable's largest. Beyond 64 this still happens. The rounding is about as large as that
+    of a convolution.
     """
     bits = {tf.float32: 24, tf.float64: 53}[x.dtype]
     steps = 2.0**bits / EXACT_BELOW
@@ -46,7 +47,7 @@ def forward(block: Block, x1: tf.Tensor, x2: tf.Tensor) -> Tuple[tf.Tensor, tf.T
 
 
 def inverse(block: Block, y1: tf.Tensor, y2: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-    """Computes x2 = y2 - G(y1) and x1 = y1 - F(x2), equation 7: inverts `forward`, exactly where sums are."""
+    """Computes x2 = y2 - G(y1) and x1 = y1 - F(x2), equation 7: the inverse of `forward`, exact if the sums are."""
     x2 = y2 - on_grid(block.g(y1, True))
     return y1 - on_grid(block.f(x2, True)), x2
 

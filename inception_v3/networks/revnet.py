@@ -16,7 +16,7 @@ EXPANSION = 4
 
 
 class Architecture(NamedTuple):
-    """A row of the table.
+    """A row of table 2.
 
     Attributes:
       units: the number of units per stage. Every stage but the first halves height and width.

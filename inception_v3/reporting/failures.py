@@ -1,4 +1,4 @@
-"""Failures of a run: their causes in a user's words, the checkpoint that is kept, and the command that resumes."""
+"""Explanations of a run's failures: the cause, the checkpoint that is kept, and the command that resumes."""
 
 import contextlib
 import itertools
@@ -50,8 +50,8 @@ class DivergedError(Exception):
     Args:
       what: the evidence, as the beginning of a sentence.
       step: the step that showed it, counted from 0.
-      steps_before: the number of steps that were done when the loss was last fine. A checkpoint of this many steps may
-        itself be the cause: its own loss is the bad one, or was never seen.
+      steps_before: the number of steps that were done when the loss was last within its limit. A checkpoint of this
+        many steps may itself be the cause: the loss of its weights is the bad one, or was never read.
     """
 
     def __init__(self, what: str, step: int, steps_before: int):
@@ -159,7 +159,7 @@ def refusals_explained() -> Iterator[None]:
 def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[None]:
     """Names the record that made the input pipeline fail.
 
-    The failed operation does not say which record it read; a search of the files does.
+    The failed operation does not say which record it read, so the files are searched for it.
 
     Args:
       config: of the run.
@@ -183,7 +183,7 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
         if not found:
             raise
         lines = [
-            f'--max_bad_records={config.max_bad_records}: more records than that cannot be used:',
+            f'--max_bad_records={config.max_bad_records}: more bad records than allowed:',
             *[str(bad_record) for bad_record in found[:_LISTED_AT_MOST]],
             *(['and more.'] if len(found) > _LISTED_AT_MOST else []),
             'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped. The checkpoints '
@@ -212,7 +212,7 @@ def check_reachable(config: Config) -> None:
 
 
 def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> TrainingError:
-    """The error that ends a run that has diverged. Sets its newest checkpoint aside if that may be the cause.
+    """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
 
     Args:
       error: the evidence.
@@ -235,9 +235,9 @@ def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> T
 
 
 def _may_be_the_cause(step: int, config: Config, began_at: Optional[int]) -> bool:
-    """Whether the newest checkpoint is of this step, may be what made the loss bad, and has an older one before it.
+    """Whether the newest checkpoint is of this step, may have caused the divergence, and has a predecessor.
 
-    A TPU shows only the loss of a loop's last step. So a checkpoint that this command began with is not blamed there.
+    A TPU shows only the loss of a loop's last step. So there the checkpoint that this command began with is kept.
     """
     newest = latest_checkpoint(str(config.model_dir))
     return (

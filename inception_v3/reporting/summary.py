@@ -1,4 +1,4 @@
-"""A run on the screen: the notes at its start, and the summary at its end."""
+"""Texts about a run for its user: the notes at its start, and the summary at its end."""
 
 import os
 from typing import Iterator, Optional
@@ -118,7 +118,7 @@ def summary_of(
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
     """The name and the beginning of the fingerprint of a run's data set."""
     if config.use_data == 'fake':
-        return 'made up'
+        return 'random images'
     if not data_set:
         return config.data_dir
     return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name

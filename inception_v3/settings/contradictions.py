@@ -1,4 +1,4 @@
-"""The combinations of values that no run can have: one rule per function, with the message that mends it."""
+"""Combinations of values that are not allowed: one rule per function, with a message that says what to change."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ def contradictions(config: 'Config') -> Iterable[str]:
     """Messages about values that contradict each other, a line each.
 
     Args:
-      config: of which each value alone is allowed.
+      config: a configuration whose values are each allowed.
     """
     for rule in _RULES:
         yield from rule(config)
@@ -44,7 +44,7 @@ def _address(config: 'Config') -> Iterable[str]:
     if config.master and not config.master.startswith('grpc://'):
         yield f'--master={config.master}: must be an address that begins with grpc://.'
     if config.master and config.tpu and not topology.is_emulated(config.tpu):
-        yield f'--master={config.master}: takes the place of a name; leave out --tpu={config.tpu}.'
+        yield f'--master={config.master}: replaces --tpu; leave out --tpu={config.tpu}.'
 
 
 def _emulated_tpu(config: 'Config') -> Iterable[str]:
@@ -90,7 +90,7 @@ def _warm_up(config: 'Config') -> Iterable[str]:
 def _step_epochs(config: 'Config') -> Iterable[str]:
     is_list = _STEP_EPOCHS.fullmatch(config.step_epochs)
     if not is_list or [*config.steps_down] != sorted({*config.steps_down}):
-        yield f'--step_epochs={shown(config.step_epochs)}: must be whole epochs from 1 on, rising, such as 30,60,80.'
+        yield f'--step_epochs={shown(config.step_epochs)}: must be increasing epochs from 1, such as 30,60,80.'
 
 
 def _image_size(config: 'Config') -> Iterable[str]:
@@ -101,7 +101,7 @@ def _image_size(config: 'Config') -> Iterable[str]:
 
 
 def _network_options(config: 'Config') -> Iterable[str]:
-    """A network without an option accepts its default, and False: both are what the network does anyway."""
+    """A network without an option accepts the option's default and False, because neither changes the network."""
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for name in sorted({*OPTIONS} & {*defaults} - NETWORKS[config.network].options):
         value = getattr(config, name)
@@ -117,7 +117,7 @@ def _transfer(config: 'Config') -> Iterable[str]:
     if config.transfer == 'uint8' and not preprocessing_for(config).fits_bytes:
         yield (
             '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
-            'which bytes cannot hold; and on the device a batch has one order of colour operations.'
+            'which bytes cannot hold; and all images of a batch on the device share one order of colour operations.'
         )
 
 
@@ -145,8 +145,8 @@ def _bad_records(config: 'Config') -> Iterable[str]:
         yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
     if config.max_bad_records and config.seed is not None and config.mode != 'eval':
         yield (
-            f'--max_bad_records={config.max_bad_records}: not with --seed, because a repeatable run counts every '
-            'record. List bad records with python -m data.audit and remove them from the data set.'
+            f'--max_bad_records={config.max_bad_records}: cannot be combined with --seed: a repeatable run counts '
+            'every record. List bad records with python -m data.audit and remove them from the data set.'
         )
 
 

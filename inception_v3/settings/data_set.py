@@ -1,4 +1,4 @@
-"""Checks a run's data set, and takes its sizes and classes into the configuration."""
+"""Checks a run's data set, and copies its sizes and number of classes into the configuration."""
 
 import dataclasses
 import os
@@ -32,7 +32,7 @@ def splits_of(config: Config) -> List[str]:
 
 
 def check_data(config: Config) -> None:
-    """Finds the record files of a run's splits, checks that each host can use some, and logs what is not read.
+    """Finds the record files of a run's splits, checks that each host has some, and logs files that are not read.
 
     Raises:
       DataError, RemoteError: as `check_files`.
@@ -89,7 +89,7 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
 def fit_to_data_set(command_line: CommandLine) -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set's description.
 
-    Flags that were given win over the description. The digits preset makes its data set first, unless `--data_dir`
+    Flags that were given override the description. The digits preset makes its data set first, unless `--data_dir`
     names another.
 
     Raises:

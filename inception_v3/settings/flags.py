@@ -17,10 +17,10 @@ from inception_v3.settings.setting import TYPE_NAMES, plain_type, setting_of
 from inception_v3.tpu import topology
 
 _HELP_WIDTH = 100
-# No message about a flag is longer, unless it quotes a long value.
+# Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 300
 _SEE_HELP = '--help lists the flags.'
-# Flags that print something and do nothing else, and what they print.
+# Flags that only print something, with a description of the output.
 _HELP_FLAGS = {
     'help': 'this list; with --preset=NAME, the defaults of that preset',
     'helpshort': 'the purpose, the exit codes, the presets and the flags of this command alone',
@@ -70,7 +70,7 @@ class CommandLine(NamedTuple):
 
     Attributes:
       config: the preset, changed by the flags that were given.
-      given: the names of the fields that flags set; they win over the sizes in a data set's description.
+      given: the names of the fields that flags set; these override the sizes in a data set's description.
       preset: as in `Given`.
       verbose: as in `Given`.
       help: as in `Given`; if it is not empty, `config` is the default.
@@ -198,7 +198,7 @@ def with_preset(given: Given) -> Dict[str, Any]:
 
 
 def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
-    """The fields that a named TPU implies: that it is used, and the number of cores of an emulated one."""
+    """The fields that `tpu` and `master` imply: `use_tpu`, and `num_shards` for an emulated TPU."""
     implied: Dict[str, Any] = {}
     if given.get('tpu') or given.get('master'):
         implied['use_tpu'] = True
@@ -214,7 +214,7 @@ def help_text(program: str, purpose: str, asked: Union[Given, CommandLine], own_
 
     Args:
       program: its name after `python -m`.
-      purpose: a sentence, and what else the user should know first.
+      purpose: a sentence, and other text to print first.
       asked: the command line, with the help flag and the preset.
       own_flags: the command's own flags, by name.
     """

@@ -7,7 +7,7 @@ from typing import Any, Iterable, NamedTuple, Optional, Tuple, get_type_hints
 
 from console.messages import shown
 
-TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a text'}
+TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a string'}
 
 # TensorFlow's integers and floats have 32 bits; a Linux path has at most 4,096 bytes.
 _LARGEST_INT = 2**31 - 1
@@ -101,11 +101,11 @@ def _technical_limit(value: Any) -> Optional[str]:
     if isinstance(value, int) and value > _LARGEST_INT:
         return f'at most {_LARGEST_INT}'
     if isinstance(value, float) and value and not _SMALLEST_FLOAT <= abs(value) <= _LARGEST_FLOAT:
-        return f'a number of 32 bits, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
+        return f'a 32-bit number, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
-        return f'a text of at most {_LONGEST_TEXT:,} characters'
+        return f'a string of at most {_LONGEST_TEXT:,} characters'
     if isinstance(value, str) and any(unicodedata.category(character) in ('Cc', 'Cs') for character in value):
-        return 'a text in UTF-8, without control characters'
+        return 'a UTF-8 string without control characters'
     return None
 
 

@@ -69,7 +69,7 @@ def test_evaluation__does_not_record_a_diverged_result(copied: Config) -> None:
     )
     with pytest.raises(
         TrainingError,
-        match=r'(weights are not finite any more|cross-entropy of the validation images is nan) in step 0',
+        match=r'(weights are no longer finite|cross-entropy of the validation images is nan) in step 0',
     ):
         execute(diverging)
     assert evaluations(diverging) == []

@@ -107,6 +107,6 @@ def test_divergence__stops_the_run_with_advice(copied: Config) -> None:
     config = dataclasses.replace(copied, learning_rate=1e30, train_steps=50, train_steps_per_eval=50)
     with pytest.raises(
         TrainingError,
-        match=r'not a number any more in step \d+, at a learning rate of .* of step 5 is kept.*--learning_rate',
+        match=r'no longer finite in step \d+, at a learning rate of .* of step 5 is kept.*--learning_rate',
     ):
         execute(config)

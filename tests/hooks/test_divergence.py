@@ -90,7 +90,7 @@ def test_checkpoint_hook__never_lists_weights_that_are_not_finite(
     # The loss of the only step is computed with the initial weights. A batch of 1024 multiplies the rate by 4, and
     # 4e38 overflows float32.
     config = make_config(digits_dir, tmp_path, learning_rate=1e38, train_batch_size=1024, train_steps=1)
-    with pytest.raises(TrainingError, match=r'The weights are not finite any more in step 0'):
+    with pytest.raises(TrainingError, match=r'The weights are no longer finite in step 0'):
         Run(config, Screen(io.StringIO())).execute()
     assert steps_listed(config) == [0]
     assert not [name for name in os.listdir(str(config.model_dir)) if name.startswith('model.ckpt-1')]

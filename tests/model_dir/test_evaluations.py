@@ -102,7 +102,7 @@ def test_summary__names_the_data_set() -> None:
     unnumbered = dataclasses.replace(DIGITS, fingerprint='')
     assert summary_of(config, unnumbered, None, None, None, None).startswith('data set  digits\n')
     fake = dataclasses.replace(config, use_data='fake')
-    assert summary_of(fake, None, None, None, None, None).startswith('data set  made up\n')
+    assert summary_of(fake, None, None, None, None, None).startswith('data set  random images\n')
 
 
 def test_read_evaluations__accepts_lines_without_a_data_set(tmp_path: Any) -> None:

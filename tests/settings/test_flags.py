@@ -74,7 +74,7 @@ def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> No
         (['--nouse_tpu=1'], ['--nouse_tpu=1', '--help']),
         (['--train_steps=3000000000'], ['--train_steps=3000000000: must be at most 2147483647']),
         (['--train_batch_size=1' + '0' * 99], ['--train_batch_size=1000', 'must be at most 2147483647']),
-        (['--data_dir=\udcff'], [r'--data_dir=\udcff: must be a text in UTF-8']),
+        (['--data_dir=\udcff'], [r'--data_dir=\udcff: must be a UTF-8 string']),
         (['--optimizer=a\nb'], [r'--optimizer=a\nb: must be sgd']),
         (['--tpu=emulated:1000000'], ['--tpu=emulated:1000000: must have at most 2,048 cores']),
     ],

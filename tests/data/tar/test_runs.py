@@ -79,7 +79,7 @@ def test_run__counts_and_names_skipped_samples_or_stops(
     flags = [*SMALL, f'--data_dir={data_dir}', f'--model_dir={tmp_path / "model"}', '--train_steps=2']
     assert main.main(['main', *flags]) == 2
     said = capsys.readouterr().err
-    assert '--max_bad_records=0: more records than that cannot be used:' in said
+    assert '--max_bad_records=0: more bad records than allowed:' in said
     assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is truncated', said)
     assert re.search(r'validation-00001-of-00004.tar, record 3: \d{8}: no label: the file cls must hold', said)
     assert main.main(['main', *flags, '--max_bad_records=2']) == 2
