@@ -6,13 +6,12 @@ import platform
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from console.log import logger
-from data import remote
 from data.dataset_info import DatasetInfo
-from data.files import append_line, read_lines, text_of, write_whole
+from data.files import append_line, read_lines, write_whole
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.model_dir import source
 from inception_v3.model_dir.checkpoints import latest_checkpoint, step_of
-from inception_v3.model_dir.files import CONFIG_FILE, now, recorded_config
+from inception_v3.model_dir.files import CONFIG_FILE, now, read_config, recorded_config
 
 STARTS_FILE = 'starts.jsonl'
 
@@ -117,18 +116,14 @@ def record(config: Config, data_set: Optional[DatasetInfo]) -> None:
       config: the configuration of the run.
       data_set: the description of the data set, if it has one.
     """
-    path = os.path.join(str(config.model_dir), CONFIG_FILE)
-    if remote.exists(path):
-        _log_differences(path, config)
-    write_whole(path, config.to_json())
-    append_line(os.path.join(str(config.model_dir), STARTS_FILE), this_start(config, data_set)._asdict())
-
-
-def _log_differences(path: str, config: Config) -> None:
+    model_dir = str(config.model_dir)
+    path = os.path.join(model_dir, CONFIG_FILE)
     try:
-        changed = differences(Config.from_json(text_of(path)), config)
+        old = read_config(model_dir)
+        changed = differences(old, config) if old else []
+        if changed:
+            logger.info('the configuration differs from %s: %s', path, '; '.join(changed))
     except ConfigError as error:
-        logger.info('replacing %s, which is damaged: %s', path, error)
-        return
-    if changed:
-        logger.info('the configuration differs from %s: %s', path, '; '.join(changed))
+        logger.info('replacing a damaged file: %s', error)
+    write_whole(path, config.to_json())
+    append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set)._asdict())

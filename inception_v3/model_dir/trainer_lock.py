@@ -39,7 +39,7 @@ def _machine() -> str:
     return ''
 
 
-def _birth(process: int) -> Optional[str]:
+def _birth(process: Optional[int]) -> Optional[str]:
     """The start of a process in ticks since boot; None if it has ended. Distinguishes processes with the same PID."""
     try:
         with open(f'/proc/{process}/stat') as file:
@@ -133,7 +133,8 @@ class TrainerLock:
     def _refuse_unless_expired(self, claim: Dict[str, Any]) -> None:
         if claim.get('machine') == self._claim['machine']:
             # A file lock on a local folder has already excluded all other trainers, also in the same process.
-            if self._descriptor is not None or _birth(claim['process']) != claim['birth']:
+            birth = claim.get('birth')
+            if self._descriptor is not None or not birth or _birth(claim.get('process')) != birth:
                 return
             raise LockedError(self._in_use(claim))
         left = claim.get('renewed', 0) + STALE_AFTER - time.time()

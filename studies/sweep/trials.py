@@ -226,8 +226,9 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
         if found:
             changed[trial.folder] = found
     if changed:
+        more = len(changed) - 1
         first, found = next(iter(changed.items()))
-        others = f', and so were {len(changed) - 1} other trials' if len(changed) > 1 else ''
+        others = f' ({more} more trial{"s" if more > 1 else ""} likewise)' if more else ''
         raise StudyError(
             f'{first}: was run with other flags than the study has now ({"; ".join(found)}){others}. '
             'Name another folder with --out, or remove the folders of the trials to run again.'

@@ -53,7 +53,7 @@ def test_record__logs_a_changed_configuration_and_replaces_it(tmp_path: Any, cap
     assert Config.from_json(path.read_text()) == second
     path.write_text('{broken')
     StartRecorder(second, None).graph_built()
-    assert 'config.json, which is damaged' in caplog.text
+    assert f'replacing a damaged file: {path}: ' in caplog.text
     assert Config.from_json(path.read_text()) == second
 
 
