@@ -56,7 +56,7 @@ def test_read_evaluations__skips_bytes_that_are_not_utf_8(tmp_path: Any, caplog:
     checkpoint = str(tmp_path / 'model.ckpt-7')
     assert changed_since_training(config, checkpoint) == ()
     record(config, None)
-    assert 'config.json, which is damaged' in caplog.text
+    assert 'replacing a damaged file: ' in caplog.text
 
 
 def test_changed_since_training__names_only_settings_that_change_the_result(tmp_path: Any) -> None:
