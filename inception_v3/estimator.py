@@ -95,7 +95,7 @@ def arguments_of(
     }
 
 
-def _cluster(config: Config) -> 'tf.distribute.cluster_resolver.ClusterResolver':
+def _cluster(config: Config) -> 'Optional[tf.distribute.cluster_resolver.ClusterResolver]':
     """The resolver of the TPU's address; None without a TPU, since a resolver would search for one."""
     if not config.use_tpu or config.is_emulated or config.master:
         return None

@@ -156,7 +156,8 @@ class Evaluating:
         if evaluation.changed:
             logger.info('settings that differ from those of the training: %s', '; '.join(evaluation.changed))
         if evaluation.images + self._bad_records.count(records.VALIDATION) != self._config.eval_images:
-            logger.info('%d images were expected (--num_eval_images)', self._config.eval_images)
+            flag = 'eval_total_size' if self._config.eval_total_size else 'num_eval_images'
+            logger.info('%d images were expected (--%s)', self._config.eval_images, flag)
 
     def keep_if_best(self, checkpoint: str, evaluation: Evaluation) -> None:
         """With `--keep_best`, keeps the checkpoint if it has the best top-1 so far."""
