@@ -329,7 +329,7 @@ def test_data__first_files_are_read(
     with open(os.path.join(data_dir, 'dataset.json'), 'w') as file:
         file.write('{}')
     (error,) = errors_of(capsys, *flags, '--mode=train')
-    assert 'dataset.json: not the description' in error
+    assert 'dataset.json: not a valid description' in error
 
 
 def test_data__bad_boxes_are_an_error_if_used(
