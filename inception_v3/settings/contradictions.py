@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from inception_v3.config import Config
 
 _GLOB_CHARACTERS = '*?['
+# Characters of a name or path that a message shows: all that a setting may have.
+_LONGEST = 4096
 _STEP_EPOCHS = re.compile('[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*')
+
+
+def _text(value: object) -> str:
+    """A name or path in printable characters."""
+    return shown(value, _LONGEST)
 
 
 def contradictions(config: 'Config') -> Iterable[str]:
@@ -42,9 +49,9 @@ def _batch_sizes(config: 'Config') -> Iterable[str]:
 
 def _address(config: 'Config') -> Iterable[str]:
     if config.master and not config.master.startswith('grpc://'):
-        yield f'--master={config.master}: must be an address that begins with grpc://.'
+        yield f'--master={_text(config.master)}: must be an address that begins with grpc://.'
     if config.master and config.tpu and not topology.is_emulated(config.tpu):
-        yield f'--master={config.master}: replaces --tpu; leave out --tpu={config.tpu}.'
+        yield f'--master={_text(config.master)}: replaces --tpu; leave out --tpu={_text(config.tpu)}.'
 
 
 def _emulated_tpu(config: 'Config') -> Iterable[str]:
@@ -53,12 +60,12 @@ def _emulated_tpu(config: 'Config') -> Iterable[str]:
     try:
         cores = topology.emulated(str(config.tpu)).cores
     except ValueError as error:
-        yield f'--tpu={config.tpu}: {error}.'
+        yield f'--tpu={_text(config.tpu)}: {error}.'
         return
     if config.use_tpu and config.num_shards != cores:
-        yield f'--num_shards={config.num_shards}: --tpu={config.tpu} has {cores} cores.'
+        yield f'--num_shards={config.num_shards}: --tpu={_text(config.tpu)} has {cores} cores.'
     if config.master:
-        yield f'--master={config.master}: an emulated TPU, --tpu={config.tpu}, has no address.'
+        yield f'--master={_text(config.master)}: an emulated TPU, --tpu={_text(config.tpu)}, has no address.'
 
 
 def _batch_norm_groups(config: 'Config') -> Iterable[str]:
@@ -125,9 +132,9 @@ def _folders(config: 'Config') -> Iterable[str]:
     if not config.model_dir:
         return
     if {*config.model_dir} & {*_GLOB_CHARACTERS}:
-        yield f'--model_dir={config.model_dir}: must not contain any of the characters * ? [.'
+        yield f'--model_dir={_text(config.model_dir)}: must not contain any of the characters * ? [.'
     if config.data_dir and os.path.normpath(config.model_dir) == os.path.normpath(config.data_dir):
-        yield f'--model_dir={config.model_dir}: must not be --data_dir; keep checkpoints apart from the records.'
+        yield f'--model_dir={_text(config.model_dir)}: must not be --data_dir; keep checkpoints apart from the records.'
 
 
 def _bounding_boxes(config: 'Config') -> Iterable[str]:

@@ -169,3 +169,12 @@ def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
 def test_flags__an_unknown_flag_with_a_long_name_is_refused_in_one_message() -> None:
     with pytest.raises(ConfigError, match='not a flag'):
         flags.parse(['main', f'--{"x" * 5000}=1'])
+
+
+@pytest.mark.parametrize('flag', ['master', 'tpu', 'model_dir'])
+def test_flags__a_message_has_printable_characters_only(flag: str) -> None:
+    # An unassigned character. Each value is refused for another reason, too.
+    value = {'master': '\ud7fc', 'tpu': 'emulated:\ud7fc', 'model_dir': '*\ud7fc'}[flag]
+    with pytest.raises(ConfigError) as error:
+        parse(f'--{flag}={value}')
+    assert '\\ud7fc' in str(error.value) and str(error.value).isprintable()
