@@ -1,6 +1,7 @@
 """Fixtures of all tests: a graph for each test, small data sets, and small configurations."""
 
 import functools
+import logging
 import time
 from typing import Any, Iterator, List
 
@@ -43,11 +44,10 @@ def _new_graph() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _log_as_it_was() -> Iterator[None]:
-    """Restores the program's logger after each test: tests that run `main` change it."""
-    before = logger.handlers, logger.propagate, logger.level
-    yield
-    logger.handlers, logger.propagate, logger.level = before
+def _fresh_log() -> None:
+    """Resets the program's logger before each test. Commands change it, and fixtures of a wider scope run commands."""
+    logger.handlers, logger.propagate = [], True
+    logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope='session')
