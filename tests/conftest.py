@@ -43,11 +43,22 @@ def _new_graph() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def _fresh_log() -> None:
-    """Resets the program's logger before each test. Commands change it, and fixtures of a wider scope run commands."""
+def _reset_log() -> None:
+    """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file."""
     logger.handlers, logger.propagate = [], True
     logger.setLevel(logging.NOTSET)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: Any) -> None:
+    """Resets the log before the fixtures of wider scopes, which run commands."""
+    _reset_log()
+
+
+@pytest.fixture(autouse=True)
+def _fresh_log() -> None:
+    """Resets the log once more, after those fixtures and before the test."""
+    _reset_log()
 
 
 @pytest.fixture(scope='session')
