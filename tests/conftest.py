@@ -22,7 +22,8 @@ pytest_plugins = ['tests.support.cpu_time']
 # `assert` in these modules reports values, as in tests.
 pytest.register_assert_rewrite('tests.support', 'tests.remote')
 from tests.support.photos import Photo, encode_jpeg, photo_example
-from tests.support.runs import ONE_LAYER, make_small_config
+from tests.support.runs import ONE_LAYER, FinishedRun, make_small_config, one_layer_run
+from tests.support.shared import once
 
 # Saves time, as in the programs (`set_up_logging`).
 deprecation._PRINT_DEPRECATION_WARNINGS = False
@@ -66,9 +67,7 @@ def _fresh_log() -> None:
 @pytest.fixture(scope='session')
 def digits_dir(tmp_path_factory: Any) -> str:
     """The digits data set."""
-    data_dir = str(tmp_path_factory.mktemp('digits') / 'data')
-    digits.build(data_dir)
-    return data_dir
+    return once(tmp_path_factory, 'digits', digits.build)
 
 
 @pytest.fixture(scope='session')
@@ -91,17 +90,40 @@ def photos() -> List[Photo]:
 @pytest.fixture(scope='session')
 def photo_dir(photos: List[Photo], tmp_path_factory: Any) -> str:
     """A data set of the photographs: two training files and two validation files with the same images."""
-    data_dir = str(tmp_path_factory.mktemp('photos'))
-    for split in (records.TRAIN, records.VALIDATION):
-        writing.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in photos], 2)
-    DatasetInfo('photos', 'scikit-image', len(photos), len(photos), 6, list('_12345')).write(data_dir)
-    return data_dir
+
+    def make(data_dir: str) -> None:
+        for split in (records.TRAIN, records.VALIDATION):
+            writing.write_shards(data_dir, split, [functools.partial(photo_example, photo) for photo in photos], 2)
+        DatasetInfo('photos', 'scikit-image', len(photos), len(photos), 6, list('_12345')).write(data_dir)
+
+    return once(tmp_path_factory, 'photos', make)
 
 
 @pytest.fixture
 def small_config(digits_dir: str) -> Config:
     """A small configuration of the program, on the digits."""
     return make_small_config(digits_dir)
+
+
+@pytest.fixture(scope='session')
+def finished_run(digits_dir: str, tmp_path_factory: Any) -> FinishedRun:
+    """A finished and exported run of one layer on the digits, for reading only.
+
+    It has three cycles, which end at steps 2, 4 and 5.
+    """
+    config = make_small_config(
+        digits_dir,
+        learning_rate=0.3,
+        batch_norm_decay=0.1,
+        moving_average_decay=0.5,
+        train_steps=5,
+        train_steps_per_eval=2,
+        skip_host_call=False,
+        save_summary_steps=2,
+        seed=1,
+        intra_op_threads=1,
+    )
+    return one_layer_run(tmp_path_factory, 'finished-run', config)
 
 
 @pytest.fixture

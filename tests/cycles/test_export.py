@@ -3,7 +3,7 @@
 import dataclasses
 import glob
 import os
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,15 +12,15 @@ import tensorflow as tf
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError
 from tests.support.records import validation_set
-from tests.support.runs import evaluations, execute
+from tests.support.runs import FinishedRun, evaluations, execute
 from tests.support.saved_models import classify
 
 
 @pytest.mark.parametrize('transpose_enabled', [False, True])
 def test_saved_model__scores_as_the_evaluation_did(
-    finished: Tuple[Config, str], copied: Config, tmp_path: Any, transpose_enabled: bool
+    finished_run: FinishedRun, copied: Config, tmp_path: Any, transpose_enabled: bool
 ) -> None:
-    config, _ = finished
+    config = finished_run.config
     if transpose_enabled:
         export_dir = str(tmp_path / 'export')
         config = dataclasses.replace(copied, mode='eval', transpose_enabled=True, export_dir=export_dir)

@@ -5,7 +5,7 @@ import glob
 import json
 import os
 import pathlib
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import pytest
 import tensorflow as tf
@@ -14,21 +14,21 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import step_of
 from inception_v3.reporting.failures import TrainingError
-from tests.support.runs import all_steps, evaluated_steps, evaluations, execute
+from tests.support.runs import FinishedRun, all_steps, evaluated_steps, evaluations, execute
 
 IMAGES = 359
 
 
-def test_cycles__evaluate_after_each_and_end_at_train_steps(finished: Tuple[Config, str]) -> None:
-    config, _ = finished
+def test_cycles__evaluate_after_each_and_end_at_train_steps(finished_run: FinishedRun) -> None:
+    config = finished_run.config
     assert evaluated_steps(config) == [2, 4, 5]
     latest = tf.train.latest_checkpoint(config.model_dir)
     assert os.path.basename(latest) == 'model.ckpt-5'
     assert step_of(latest) == 5
 
 
-def test_results__are_json_lines_with_the_documented_keys(finished: Tuple[Config, str]) -> None:
-    config, _ = finished
+def test_results__are_json_lines_with_the_documented_keys(finished_run: FinishedRun) -> None:
+    config = finished_run.config
     with open(os.path.join(str(config.model_dir), 'results.jsonl')) as file:
         lines = [json.loads(line) for line in file]
     for line in lines:
@@ -42,8 +42,8 @@ def test_results__are_json_lines_with_the_documented_keys(finished: Tuple[Config
         assert line['cross_entropy'] > 0
 
 
-def test_run__records_its_configuration_and_start(finished: Tuple[Config, str]) -> None:
-    config, _ = finished
+def test_run__records_its_configuration_and_start(finished_run: FinishedRun) -> None:
+    config = finished_run.config
     with open(os.path.join(str(config.model_dir), 'config.json')) as file:
         assert Config.from_json(file.read()) == config
     # One command is one start, although it has three cycles.
@@ -52,8 +52,8 @@ def test_run__records_its_configuration_and_start(finished: Tuple[Config, str]) 
     assert start.versions['tensorflow'] == tf.__version__
 
 
-def test_summary__names_results_and_paths(finished: Tuple[Config, str]) -> None:
-    config, summary = finished
+def test_summary__names_results_and_paths(finished_run: FinishedRun) -> None:
+    config, summary = finished_run
     last = evaluations(config)[-1]
     lines = {line.split('  ')[0]: line for line in summary.splitlines()}
     assert f'{last.top_1:.2%}' in lines['top-1']
@@ -75,18 +75,18 @@ def read_events(folder: str) -> Dict[str, Dict[int, float]]:
     return values
 
 
-def test_host_call__writes_loss_learning_rate_and_epoch(finished: Tuple[Config, str]) -> None:
-    config, _ = finished
+def test_host_call__writes_loss_learning_rate_and_epoch(finished_run: FinishedRun) -> None:
+    config = finished_run.config
     events = read_events(str(config.model_dir))
     # Every second step (save_summary_steps); an event's step is the number of steps completed before it.
     assert set(events['loss']) == set(events['learning_rate']) == set(events['epoch']) == {0, 2, 4}
-    assert events['learning_rate'][0] == pytest.approx(0.02 * 8 / 256)
+    assert events['learning_rate'][0] == pytest.approx(0.3 * 8 / 256)
     assert events['epoch'][4] == pytest.approx(4 * 8 / 1438)
     assert all(loss > 2 for loss in events['loss'].values())
 
 
-def test_cycles__write_the_graph_once_per_command(finished: Tuple[Config, str]) -> None:
-    config, _ = finished
+def test_cycles__write_the_graph_once_per_command(finished_run: FinishedRun) -> None:
+    config = finished_run.config
     folder = pathlib.Path(str(config.model_dir))
     events = [e for path in folder.glob('events.*') for e in tf.compat.v1.train.summary_iterator(str(path))]
     # One from the program, despite three cycles, and one from TensorFlow's own writer.

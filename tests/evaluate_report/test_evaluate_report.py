@@ -26,7 +26,7 @@ from tests.support.graphs import evaluate
 from tests.support.pages import read_page
 from tests.support.photos import Photo
 from tests.support.records import validation_set
-from tests.support.runs import ONE_LAYER, execute, make_small_config
+from tests.support.runs import ONE_LAYER, FinishedRun, execute, make_small_config
 from tests.support.saved_models import classify
 
 
@@ -35,24 +35,11 @@ def _of_one_layer(one_layer: None) -> None:
     """Replaces the network by a small one: these tests do not depend on it."""
 
 
-@pytest.fixture(scope='module')
-def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
-    """The configuration of a finished run with an export."""
-    folder = tmp_path_factory.mktemp('trained')
-    config = make_small_config(
-        digits_dir,
-        model_dir=str(folder / 'model'),
-        export_dir=str(folder / 'export'),
-        learning_rate=0.3,
-        batch_norm_decay=0.1,
-        moving_average_decay=0.5,
-        train_steps=8,
-        train_steps_per_eval=4,
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-        execute(config)
-    return config
+@pytest.fixture
+def trained(finished_run: FinishedRun, tmp_path: Any) -> Config:
+    """The configuration of a copy of a finished run with an export: the report is written into it."""
+    model_dir = shutil.copytree(str(finished_run.config.model_dir), str(tmp_path / 'run'))
+    return dataclasses.replace(finished_run.config, model_dir=model_dir)
 
 
 def run(capfd: Any, *arguments: str) -> Tuple[int, str, List[str]]:
@@ -109,7 +96,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     assert sorted(os.listdir(model_dir)) == sorted([*before, 'evaluation_report'])
     assert sorted(os.listdir(folder)) == ['confusion.png', 'reliability.png', 'report.html', 'report.json']
     report, evaluation = read_report(folder), read_evaluations(model_dir)[-1]
-    assert evaluation.step == 8
+    assert evaluation.step == 5
     same_scores(report, evaluation)
     assert report['evaluation']['fingerprint'] == evaluation.fingerprint != ''
 
@@ -150,7 +137,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
 
 def test_flags__checkpoint_and_out(trained: Config, tmp_path: Any, capfd: Any) -> None:
     model_dir = str(trained.model_dir)
-    first, _ = read_evaluations(model_dir)
+    _, first, _ = read_evaluations(model_dir)
     out = str(tmp_path / 'out')
     assert run(capfd, model_dir, '--checkpoint=model.ckpt-4', f'--out={out}', '--mistakes=0')[0] == 0
     report = read_report(out)
@@ -285,7 +272,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
     cases: List[Tuple[List[str], str]] = [
         ([str(tmp_path / 'none')], f'{tmp_path}/none: contains no checkpoint.'),
         ([str(begun)], f'{begun}: contains no checkpoint.'),
-        ([model_dir, '--checkpoint=model.ckpt-5'], '--checkpoint=model.ckpt-5: no checkpoint of this name'),
+        ([model_dir, '--checkpoint=model.ckpt-6'], '--checkpoint=model.ckpt-6: no checkpoint of this name'),
         ([model_dir, f'--data_dir={empty}'], str(empty)),
         ([model_dir, f'--data_dir={more_classes}'], 'has 12 classes, including the background; the network has 11.'),
         ([model_dir, '--data_format=tar'], trained.data_dir),

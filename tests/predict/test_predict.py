@@ -20,13 +20,13 @@ from data import image_files
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.model_dir.evaluations import read_evaluations
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier, Outcome
 from tests.support.pages import read_page
 from tests.support.records import validation_set
-from tests.support.runs import ONE_LAYER, execute, make_small_config
+from tests.support.runs import FinishedRun
+from tests.support.shared import once
 
 IMAGES = 359
 
@@ -39,26 +39,13 @@ class Trained(NamedTuple):
 
 
 @pytest.fixture(scope='module')
-def trained(digits_dir: str, tmp_path_factory: Any) -> Trained:
-    folder = tmp_path_factory.mktemp('trained')
-    config = make_small_config(
-        digits_dir,
-        model_dir=str(folder / 'model'),
-        export_dir=str(folder / 'export'),
-        learning_rate=0.3,
-        batch_norm_decay=0.1,
-        moving_average_decay=0.5,
-        train_steps=8,
-        train_steps_per_eval=8,
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
-        execute(config)
-    images = folder / 'images'
-    images.mkdir()
-    for number, (encoded, label) in enumerate(validation_set(config)):
-        (images / f'{number:03d}-{label}.jpg').write_bytes(encoded)
-    return Trained(config, str(images))
+def trained(finished_run: FinishedRun, tmp_path_factory: Any) -> Trained:
+    def make(folder: str) -> None:
+        for number, (encoded, label) in enumerate(validation_set(finished_run.config)):
+            with open(os.path.join(folder, f'{number:03d}-{label}.jpg'), 'wb') as file:
+                file.write(encoded)
+
+    return Trained(finished_run.config, once(tmp_path_factory, 'validation-images', make))
 
 
 @pytest.fixture(autouse=True)
@@ -377,7 +364,7 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
     bare = shutil.copytree(model_dir, str(tmp_path / 'bare'))
     os.remove(os.path.join(bare, 'config.json'))
     damaged = shutil.copytree(model_dir, str(tmp_path / 'damaged'))
-    with open(os.path.join(damaged, 'model.ckpt-8.data-00000-of-00001'), 'r+b') as file:
+    with open(os.path.join(damaged, 'model.ckpt-5.data-00000-of-00001'), 'r+b') as file:
         file.truncate(100)
     broken = tmp_path / 'broken'
     broken.mkdir()

@@ -4,7 +4,9 @@ import dataclasses
 import glob
 import io
 import os
-from typing import Any, List
+import pathlib
+from typing import Any, List, NamedTuple
+from unittest import mock
 
 import tensorflow as tf
 
@@ -14,6 +16,7 @@ from inception_v3.cycles import Run
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
+from tests.support.shared import once
 
 
 def make_small_config(data_dir: str, **changes: Any) -> Config:
@@ -52,6 +55,35 @@ ONE_LAYER = NETWORKS['inception_v3']._replace(build=one_layer_network)
 def execute(config: Config) -> str:
     """Executes a run in this process; returns its summary."""
     return Run(config, Screen(io.StringIO())).execute()
+
+
+class FinishedRun(NamedTuple):
+    """A run that has ended: its configuration, and the summary that it printed."""
+
+    config: Config
+    summary: str
+
+
+def one_layer_run(tmp_path_factory: Any, name: str, config: Config) -> FinishedRun:
+    """Executes a run of one layer once per session, for reading only; see `shared.once`.
+
+    Args:
+      tmp_path_factory: the fixture of pytest.
+      name: the name of the folder, unique in the session.
+      config: of the run. It gets the folders `model` and `export`.
+    """
+
+    def make(folder: str) -> None:
+        # Fixtures of a wider scope than one test are set up before the fixture `one_layer`.
+        with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
+            summary = execute(placed(folder))
+        pathlib.Path(folder, 'summary.txt').write_text(summary)
+
+    def placed(folder: str) -> Config:
+        return dataclasses.replace(config, model_dir=f'{folder}/model', export_dir=f'{folder}/export')
+
+    folder = once(tmp_path_factory, name, make)
+    return FinishedRun(placed(folder), pathlib.Path(folder, 'summary.txt').read_text())
 
 
 def evaluations(config: Config) -> List[Evaluation]:
