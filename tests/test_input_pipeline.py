@@ -1,14 +1,9 @@
 """Tests of the input pipeline on real records: tensors, completeness, shares of hosts, bad records."""
 
-import collections
 import dataclasses
-import io
 import os
 import shutil
-import subprocess
-import sys
-import tarfile
-from typing import Any, Dict, List, Sequence
+from typing import Any, List
 
 import numpy as np
 import pytest
@@ -20,7 +15,7 @@ from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
-from tests.support.pipelines import Host, labels_of, read
+from tests.support.pipelines import labels_of, read
 
 
 @pytest.fixture
@@ -94,28 +89,6 @@ def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Ph
     assert labels != labels[:5] * 30
     images = np.concatenate([images for images, _ in batches])
     assert len({image.tobytes() for image in images}) == len(images)
-
-
-def test_training__has_every_record_in_an_epoch(digits_dir: str, small_config: Config) -> None:
-    # Without a shuffle of records, and with one file read at a time, the first 1,438 records are the first epoch.
-    config = dataclasses.replace(small_config, followup_shuffle_buffer_size=1, num_files_infeed=1)
-    counts = collections.Counter(labels_of(read(config, True, 1438, batches=1)))
-    written: Dict[int, int] = collections.Counter()
-    for path in records.find_shards(digits_dir, records.TRAIN):
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
-            label = tf.train.Example.FromString(serialized).features.feature['image/class/label'].int64_list.value[0]
-            written[label] += 1
-    assert counts == written
-
-
-@pytest.mark.parametrize('hosts', [2, 3, 4])
-def test_hosts__read_disjoint_and_complete_shares(small_config: Config, hosts: int) -> None:
-    seen: List[bytes] = []
-    for index in range(hosts):
-        for images, labels in read(small_config, False, 64, context=Host(index, hosts)):
-            seen += [image.tobytes() for image in images[labels != PADDING_LABEL]]
-    assert len(seen) == 359
-    assert len(set(seen)) == 359
 
 
 def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> None:
@@ -211,37 +184,6 @@ def bad_dir(photos: List[Photo], tmp_path: Any) -> str:
     return str(tmp_path)
 
 
-@pytest.mark.slow
-def test_storage__limits_the_memory_of_large_tar_shards(photos: Sequence[Photo], tmp_path: Any) -> None:
-    """Measures a process that reads shards of 100 MB with the default of eight files at a time."""
-    program = (
-        'import sys, tensorflow as tf\n'
-        'from benchmarks.measurement import peak_bytes\n'
-        'from inception_v3.config import Config\n'
-        'from inception_v3.input_pipeline import InputPipeline\n'
-        'config = Config(use_tpu=False, data_dir=sys.argv[1], data_format="tar")\n'
-        'dataset = InputPipeline(True, config)({"batch_size": 128})\n'
-        'batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()\n'
-        'with tf.compat.v1.Session() as session:\n'
-        '    for _ in range(8):\n'
-        '        session.run(batch)\n'
-        'print(peak_bytes())\n'
-    )
-    first = str(tmp_path / 'train-00000.tar')
-    with tarfile.open(first, 'w') as archive:
-        for number in range(100_000_000 // len(photos[0].encoded)):
-            for extension, content in (('jpg', photos[0].encoded), ('cls', b'1')):
-                member = tarfile.TarInfo(f'{number:06d}.{extension}')
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-    for shard in range(1, 12):
-        os.link(first, str(tmp_path / f'train-{shard:05d}.tar'))
-    output = subprocess.run(
-        [sys.executable, '-c', program, str(tmp_path)], stdout=subprocess.PIPE, check=True, text=True
-    )
-    assert int(output.stdout.split()[-1]) < 1_500_000_000
-
-
 def test_max_bad_records__skips_and_names_bad_records(config: Config, bad_dir: str, tmp_path: Any) -> None:
     allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
     folder = tmp_path / 'model' / 'bad_records' / 'validation'
@@ -293,26 +235,3 @@ def test_max_bad_records__leaves_other_records_unchanged(config: Config, tmp_pat
     for (images, labels), (same_images, same_labels) in zip(plain, allowed):
         np.testing.assert_array_equal(images, same_images)
         np.testing.assert_array_equal(labels, same_labels)
-
-
-# Opens and closes training pipelines while their threads run.
-_CLOSE_WHILE_READING = """
-import dataclasses
-import sys
-import tensorflow as tf
-from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
-
-config = Config(use_tpu=False, data_dir=sys.argv[1], num_classes=11, height=75, width=75, num_parallel_calls=2)
-for turn in range(40):
-    config = dataclasses.replace(config, seed=turn if turn % 2 else None)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        dataset = InputPipeline(True, config)({'batch_size': 4})
-        session.run(tf.compat.v1.data.make_one_shot_iterator(dataset).get_next())
-"""
-
-
-def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -> None:
-    # With tf.data.Dataset.interleave, nine of ten processes ended in a segmentation fault here.
-    command = [sys.executable, '-W', 'ignore', '-c', _CLOSE_WHILE_READING, digits_dir]
-    assert subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0

@@ -288,6 +288,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
         check(path, pipelines, checker, auditor)
 
 
+@pytest.mark.program
 def test_pipelines_checker_and_audit_agree_on_damaged_files(tmp_path: pathlib.Path) -> None:
     child.run(__name__, 80, tmp_path)
 

@@ -188,6 +188,7 @@ def test_sample_crop__has_the_distribution_of_the_operation(
     assert likeness(one, other) > 0.001
 
 
+@pytest.mark.slow
 def test_likeness__detects_a_slightly_wrong_sampler() -> None:
     """Reduces each of the four numbers of an attempt by a tenth, and moves each range."""
     correct = of_tensorflow((375, 500), SEVERAL, DEFAULT, DRAWS)

@@ -1,5 +1,6 @@
 """Tests of decoding with files that Pillow writes."""
 
+import functools
 import io
 import random
 import struct
@@ -119,6 +120,7 @@ def test_decode_image__refuses_files_that_are_not_images(encoded: bytes) -> None
         decode(encoded)
 
 
+@functools.lru_cache(maxsize=None)
 def kinds() -> Dict[str, bytes]:
     """Returns a file of each kind that is found in data sets."""
     grey, palette = CAT.convert('L'), CAT.convert('P')
@@ -146,7 +148,7 @@ def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
     whole = decode(encoded)
     height, width = whole.shape[:2]
     parts = [(0, 0, height, width), (0, 0, 1, 1), (height - 1, width - 1, 1, 1)]
-    for _ in range(40):
+    for _ in range(25):
         size = generator.randint(1, height), generator.randint(1, width)
         parts.append((generator.randint(0, height - size[0]), generator.randint(0, width - size[1]), *size))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -179,6 +181,7 @@ def test_decode_crop__refuses_a_truncated_file(kind: str, share: float) -> None:
         evaluate(decode_crop(cut, image_shape(cut), Crop(*tf.unstack(tf.constant([0, 0, 1, 100])))))
 
 
+@pytest.mark.program
 def test_decode_crop__needs_no_memory_for_the_rest_of_a_huge_jpeg() -> None:
     """Measures a process that decodes a hundredth of 11,000 x 9,000 pixels, which are 297 MB decoded."""
     program = (
@@ -231,6 +234,7 @@ def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_the
         evaluate(decode_image(tf.constant(bytes(gif))))
 
 
+@pytest.mark.program
 def test_decode_crop__allocates_no_pixels_of_a_huge_image_in_a_data_set() -> None:
     """Measures a process whose data set refuses an image of 48 kB that is 1.2 GB decoded."""
     program = (

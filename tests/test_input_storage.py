@@ -1,0 +1,152 @@
+"""Tests of the pipeline's storage phase: hosts' shares of the files, completeness, resuming, memory, closing."""
+
+import collections
+import dataclasses
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from typing import Any, Dict, List, Sequence
+
+import pytest
+import tensorflow as tf
+
+from data import records
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from tests.data.written_records import written
+from tests.support.observations import nodes
+from tests.support.photos import Photo
+from tests.support.pipelines import Host, labels_of, read
+
+
+def test_training__has_every_record_in_an_epoch(digits_dir: str, small_config: Config) -> None:
+    # Without a shuffle of records, and with one file read at a time, the first 1,438 records are the first epoch.
+    config = dataclasses.replace(small_config, followup_shuffle_buffer_size=1, num_files_infeed=1)
+    counts = collections.Counter(labels_of(read(config, True, 1438, batches=1)))
+    labels: Dict[int, int] = collections.Counter()
+    for path in records.find_shards(digits_dir, records.TRAIN):
+        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+            label = tf.train.Example.FromString(serialized).features.feature['image/class/label'].int64_list.value[0]
+            labels[label] += 1
+    assert counts == labels
+
+
+def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: int) -> tf.Tensor:
+    """The paths of the first records that a host reads, one per record, or of fewer if there are no more."""
+    dataset = InputPipeline(is_training, config).storage(host, hosts).batch(count)
+    return tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+
+
+@pytest.mark.parametrize(('hosts', 'files'), [(1, 5), (2, 67), (3, 67), (8, 67), (16, 32), (33, 67)])
+@pytest.mark.parametrize('is_training', [True, False])
+def test_hosts__read_disjoint_and_complete_shares_of_the_files(
+    is_training: bool, hosts: int, files: int, tmp_path: Any, monkeypatch: Any
+) -> None:
+    paths = written(tmp_path, records.TRAIN if is_training else records.VALIDATION, [1] * files)
+    monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
+    config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
+    # In training, three passes over the share: the files are shuffled and repeated.
+    count = 3 * -(-files // hosts)
+    with tf.compat.v1.Session() as session:
+        shares = session.run([paths_read(config, is_training, host, hosts, count) for host in range(hosts)])
+    if is_training:
+        assert all(len(share) == count for share in shares)
+        shares = [sorted(set(share)) for share in shares]
+    assert sorted(path.decode() for share in shares for path in share) == paths, 'disjoint and complete'
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize(('hosts', 'files'), [(2, 9), (3, 9), (5, 7)])
+def test_hosts__with_a_seed_read_disjoint_and_complete_shares_of_the_files(
+    hosts: int, files: int, tmp_path: Any, monkeypatch: Any
+) -> None:
+    paths = written(tmp_path, records.TRAIN, [1] * files)
+    monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
+    config = Config(use_tpu=False, data_dir=str(tmp_path), seed=0)
+    count = 3 * -(-files // hosts)
+    with tf.compat.v1.Session() as session:
+        read_by = session.run([paths_read(config, True, host, hosts, count) for host in range(hosts)])
+    shares = [sorted(set(share)) for share, _ in read_by]
+    assert sorted(path.decode() for share in shares for path in share) == paths, 'disjoint and complete'
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    # Each key holds the record's position in the whole data set, not in the share.
+    for share, keys in read_by:
+        assert [paths[position] for position in keys[:, 1]] == [path.decode() for path in share]
+
+
+def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
+    seen: List[bytes] = []
+    for index in range(3):
+        for images, labels in read(small_config, False, 64, context=Host(index, 3)):
+            seen += [image.tobytes() for image in images[labels >= 0]]
+    # All images differ, so each image came once.
+    assert len(seen) == len(set(seen)) == 359
+
+
+@pytest.mark.parametrize('seed', [None, 5])
+def test_storage__reads_files_with_threads_that_end_with_their_session(seed: Any, small_config: Config) -> None:
+    config = dataclasses.replace(small_config, seed=seed)
+    # Unlike those of this operation, the threads of Dataset.interleave outlive it: see the next test.
+    assert nodes(config, 'ParallelInterleaveDataset')
+    assert not nodes(config, 'InterleaveDataset') and not nodes(config, 'ParallelInterleaveDatasetV2')
+
+
+# Opens and closes sessions while the threads of the storage phase run.
+_CLOSE_WHILE_READING = """
+import sys
+import tensorflow as tf
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+
+graphs = []
+for seed in (None, 1):
+    with tf.Graph().as_default() as graph:
+        config = Config(use_tpu=False, data_dir=sys.argv[1], followup_shuffle_buffer_size=10, seed=seed)
+        iterator = tf.compat.v1.data.make_initializable_iterator(InputPipeline(True, config).storage())
+        graphs.append((graph, iterator.initializer, iterator.get_next()))
+for _ in range(30):
+    for graph, initializer, record in graphs:
+        with tf.compat.v1.Session(graph=graph) as session:
+            session.run(initializer)
+            session.run(record)
+"""
+
+
+@pytest.mark.program
+def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -> None:
+    # With tf.data.Dataset.interleave, each of six processes ended in a segmentation fault here.
+    command = [sys.executable, '-W', 'ignore', '-c', _CLOSE_WHILE_READING, digits_dir]
+    assert subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+
+
+@pytest.mark.slow
+def test_storage__limits_the_memory_of_large_tar_shards(photos: Sequence[Photo], tmp_path: Any) -> None:
+    """Measures a process that reads shards of 100 MB with the default of eight files at a time."""
+    program = (
+        'import sys, tensorflow as tf\n'
+        'from benchmarks.measurement import peak_bytes\n'
+        'from inception_v3.config import Config\n'
+        'from inception_v3.input_pipeline import InputPipeline\n'
+        'config = Config(use_tpu=False, data_dir=sys.argv[1], data_format="tar")\n'
+        'dataset = InputPipeline(True, config)({"batch_size": 128})\n'
+        'batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()\n'
+        'with tf.compat.v1.Session() as session:\n'
+        '    for _ in range(8):\n'
+        '        session.run(batch)\n'
+        'print(peak_bytes())\n'
+    )
+    first = str(tmp_path / 'train-00000.tar')
+    with tarfile.open(first, 'w') as archive:
+        for number in range(100_000_000 // len(photos[0].encoded)):
+            for extension, content in (('jpg', photos[0].encoded), ('cls', b'1')):
+                member = tarfile.TarInfo(f'{number:06d}.{extension}')
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    for shard in range(1, 12):
+        os.link(first, str(tmp_path / f'train-{shard:05d}.tar'))
+    output = subprocess.run(
+        [sys.executable, '-c', program, str(tmp_path)], stdout=subprocess.PIPE, check=True, text=True
+    )
+    assert int(output.stdout.split()[-1]) < 1_500_000_000
