@@ -12,7 +12,6 @@ from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.preprocessings import preprocessing_for
-from tests.support.photos import Photo
 
 CAT = (
     skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3
@@ -116,7 +115,10 @@ def test_as_evaluated__equals_the_images_of_evaluation() -> None:
 
 @pytest.mark.parametrize('transpose', [False, True])
 @pytest.mark.parametrize('is_training', [True, False])
-def test_input_pipeline__sends_bytes(photo_dir: str, photos: List[Photo], is_training: bool, transpose: bool) -> None:
+def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
+    photo_dir: str, is_training: bool, transpose: bool
+) -> None:
+    # With a seed, both pipelines draw the same distortions.
     config = Config(
         data_dir=photo_dir,
         use_tpu=False,
@@ -125,21 +127,24 @@ def test_input_pipeline__sends_bytes(photo_dir: str, photos: List[Photo], is_tra
         width=90,
         transfer='uint8',
         transpose_enabled=transpose,
+        seed=1,
     )
     floats = dataclasses.replace(config, transfer='float')
-    images: List[np.ndarray] = []
+    batches = []
     for each in (config, floats):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             dataset = InputPipeline(is_training, each)({'batch_size': 5})
-            features, _ = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+            features, labels = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
             if each.transfer == 'uint8':
                 shape = [80, 90, 3, 5] if transpose else [5, 80, 90, 3]
                 sent = features[infeed.IMAGES] if is_training else features
                 assert (sent.dtype, sent.shape.as_list()) == (tf.uint8, shape)
-            images.append(session.run(infeed.received(features, transpose, each)))
-    assert images[0].shape == images[1].shape == (5, 80, 90, 3)
-    if not is_training:
-        assert np.abs(images[0] - images[1]).max() <= 0.5 / 255 * 2 + 1e-6
+            batches.append(session.run([infeed.received(features, transpose, each), labels]))
+    (of_bytes, labels), (of_floats, same_labels) = batches
+    assert of_bytes.shape == of_floats.shape == (5, 80, 90, 3)
+    assert labels.tolist() == same_labels.tolist()
+    # Half a grey level.
+    assert np.abs(of_bytes - of_floats).max() <= 0.5 / 255 * 2 * 1.001 + 1e-6
 
 
 def test_config__refuses_bytes_without_fast_mode() -> None:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from data import records
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
@@ -89,6 +90,16 @@ def test_training__shuffles_repeats_and_distorts(config: Config, photos: List[Ph
     assert labels != labels[:5] * 30
     images = np.concatenate([images for images, _ in batches])
     assert len({image.tobytes() for image in images}) == len(images)
+
+
+@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize(('enabled', 'sizes'), [(True, [2]), (False, [])])
+def test_prefetch_enabled__keeps_two_batches_ready(
+    enabled: bool, sizes: List[int], is_training: bool, config: Config
+) -> None:
+    InputPipeline(is_training, dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
 
 def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> None:

@@ -18,6 +18,10 @@ def _read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
     return tf.data.Dataset.range(count).map(lambda record: tf.strings.join([path, tf.as_string(record)], ':'))
 
 
+def _five_records(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+    return tf.data.Dataset.range(5).map(lambda record: tf.strings.join([path, tf.as_string(record)], ':'))
+
+
 def take(
     count: int,
     start: int = 0,
@@ -26,11 +30,12 @@ def take(
     record_buffer: int = 4,
     files_ahead: int = 8,
     files: List[order.File] = FILES,
+    read: order.Reader = _read,
 ) -> Tuple[List[str], List[Tuple[int, int]]]:
     """Some records, as FILE:POSITION, and their keys."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         begin = tf.constant(start, tf.int64)
-        dataset = order.ordered(files, _read, seed, begin, file_buffer, record_buffer, files_ahead)
+        dataset = order.ordered(files, read, seed, begin, file_buffer, record_buffer, files_ahead)
         records, keys = session.run(tf.compat.v1.data.make_one_shot_iterator(dataset.batch(count)).get_next())
     return [record.decode() for record in records], [(key[0], key[1]) for key in keys]
 
@@ -97,10 +102,22 @@ def test_buffers__shuffle_within_their_size() -> None:
     assert first == {file for file, count in enumerate(COUNTS) if count}
 
 
-def test_hosts_read_shares_of_their_own() -> None:
-    shares = [take(sum(f.records for f in FILES[host::3]), files=FILES[host::3]) for host in range(3)]
-    places = [key[1] for _, keys in shares for key in keys]
-    assert sorted(places) == [*range(RECORDS)]
+def test_order__shuffles_each_group_and_each_epoch_differently() -> None:
+    # Two groups of files alike, in order: without a difference between groups, their records come in the same order.
+    alike = order.files_of([str(file) for file in range(16)], [0] * 16, [5] * 16)
+    _, keys = take(3 * 80, file_buffer=1, record_buffer=40, files=alike, read=_five_records)
+    groups = np.array(keys)[:, 1].reshape([6, 40]) - np.tile([[0], [40]], [3, 1])
+    assert (np.sort(groups) == np.arange(40)).all()
+    assert len({tuple(group) for group in groups}) == 6
+
+
+def test_key__holds_the_position_in_the_whole_data_set() -> None:
+    share = FILES[1::3]
+    records, keys = take(sum(file.records for file in share), files=share)
+    assert {record.split(':')[0] for record in records} == {'1', '4', '7', '10'}
+    for record, (_, position) in zip(records, keys):
+        file, place = map(int, record.split(':'))
+        assert position == sum(COUNTS[:file]) + place
 
 
 def test_buffer__positions_are_uniform() -> None:
