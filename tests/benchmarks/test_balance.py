@@ -9,9 +9,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from benchmarks import balance
+from benchmarks import balance, measurement
 from benchmarks.timeline import HOST, STEP, Balance, Timeline
-from tests.support.photos import Photo
 
 HOST_BOUND = Balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
 DEVICE_BOUND = Balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)
@@ -105,7 +104,8 @@ def test_command__hosts_share_the_batch(capsys: Any) -> None:
     assert result['host_idle'] == pytest.approx(0.04)
 
 
-def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, photos: List[Photo]) -> None:
+def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(measurement, 'measure', measurement.perform)
     given = [f'--data_dir={photo_dir}', '--images=16', '--repeats=1', '--train_batch_size=64', '--height=75']
     code, out, err = run(capsys, '--json', '--step_ms=50', *given)
     assert code == 0, err

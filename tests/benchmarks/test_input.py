@@ -11,12 +11,19 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import input as input_benchmark
+from benchmarks import measurement
 from data import records, tar_shards
 
 
 def run(capsys: Any, *arguments: str) -> Any:
     code = input_benchmark.main(['input', *arguments])
     return (code, *capsys.readouterr())
+
+
+@pytest.fixture
+def in_process(monkeypatch: Any) -> None:
+    """Measures in this process instead of a process per measurement."""
+    monkeypatch.setattr(measurement, 'measure', measurement.perform)
 
 
 def tiny(data_dir: str) -> List[str]:
@@ -34,10 +41,11 @@ def check_figure(path: pathlib.Path, *colours: str) -> None:
     assert 0.4 < (pixels == 1).all(-1).mean() < 0.99
 
 
-def test_sweep__prints_and_draws_each_value(capsys: Any, photo_dir: str, tmp_path: pathlib.Path) -> None:
+@pytest.mark.program
+def test_sweep__prints_and_draws_each_value(capsys: Any, digits_dir: str, tmp_path: pathlib.Path) -> None:
     plot = tmp_path / 'sweep.png'
     # The larger batch has 245 times the pixels.
-    given = [*tiny(photo_dir), '--sweep=batch_size', '--values=2,490', f'--plot={plot}']
+    given = [*tiny(digits_dir), '--sweep=batch_size', '--values=2,490', f'--plot={plot}']
     code, out, err = run(capsys, *given)
     assert code == 0 and 'failed' not in err
     _, _, head, *rows = out.splitlines()
@@ -48,7 +56,7 @@ def test_sweep__prints_and_draws_each_value(capsys: Any, photo_dir: str, tmp_pat
     check_figure(plot, '#0072B2', '#E69F00', '#009E73')
 
 
-def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str) -> None:
+def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str, in_process: None) -> None:
     code, out, _ = run(capsys, *tiny(photo_dir), '--sweep=files', '--values=9', '--json', '--train_batch_size=4')
     result = json.loads(out)
     assert code == 0 and 'linked as 9 files' in result['where']
@@ -56,7 +64,9 @@ def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str) -> N
     assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
 
 
-def test_tar__sweep_works_and_variants_are_refused(capsys: Any, photo_dir: str, tmp_path: pathlib.Path) -> None:
+def test_tar__sweep_works_and_variants_are_refused(
+    capsys: Any, photo_dir: str, tmp_path: pathlib.Path, in_process: None
+) -> None:
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, lambda line: None)
     given = [*tiny(tar_dir), '--data_format=tar', '--train_batch_size=4']

@@ -31,6 +31,7 @@ def test_perform__does_not_count_padding(config: Config) -> None:
     assert measurement.perform(Run(False, False, STORAGE, config, 21)).images == 24
 
 
+@pytest.mark.program
 def test_interleave__measures_in_turn_and_decoding_costs_more_than_reading(config: Config) -> None:
     reading, decoding = Run(True, True, STORAGE, config, 2000), Run(True, True, DECODING, config, 200)
     missing = dataclasses.replace(reading, config=dataclasses.replace(config, data_dir='/no/such/folder'))
@@ -50,6 +51,7 @@ def test_interleave__measures_in_turn_and_decoding_costs_more_than_reading(confi
     assert 100 < read.peak_mb < 5000
 
 
+@pytest.mark.program
 def test_measure__ends_what_takes_too_much_time_or_memory(config: Config, monkeypatch: Any) -> None:
     run = Run(False, True, TRANSFER, config, 1000000)
     monkeypatch.setattr(measurement, '_TIMEOUT', 1)
@@ -60,6 +62,7 @@ def test_measure__ends_what_takes_too_much_time_or_memory(config: Config, monkey
         measurement.measure(run)
 
 
+@pytest.mark.program
 def test_measure__gives_the_reason_of_a_failure_on_one_line(config: Config) -> None:
     run = Run(False, True, TRANSFER, dataclasses.replace(config, data_dir='/no/such/folder'), 1)
     with pytest.raises(MeasurementError, match=r'^--data_dir=/no/such/folder: no such folder'):

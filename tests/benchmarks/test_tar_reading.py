@@ -3,9 +3,12 @@
 import json
 from typing import Any
 
+import pytest
+
 from benchmarks import tar_reading
 
 
+@pytest.mark.program
 def test_command__measures_both_formats(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
     tar_dir = tmp_path / 'tar'
     tar_reading.tar_shards.convert(photo_dir, str(tar_dir), 0, lambda text: None)

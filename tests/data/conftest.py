@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from data import tar_shards
 from tests.data.image_folders import PHOTOS, save_class
-from tests.data.tar_shards_command import tar_shards
 
 
 @pytest.fixture
@@ -21,6 +21,5 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 def tar_dir(digits_dir: str, tmp_path_factory: Any) -> str:
     """The digits as tar shards."""
     target = str(tmp_path_factory.mktemp('digits') / 'tar')
-    done = tar_shards('write', digits_dir, target)
-    assert done.returncode == 0, done.stderr
+    tar_shards.convert(digits_dir, target, 0, print)
     return target

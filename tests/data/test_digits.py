@@ -4,7 +4,6 @@ import hashlib
 import os
 import pathlib
 import re
-import resource
 import subprocess
 import sys
 from typing import Any, Dict, List, NamedTuple
@@ -17,6 +16,7 @@ from sklearn.datasets import load_digits
 from data import dataset_info, digits, records
 from data.audit.report import audit
 from preprocessing.decoding import decode_image
+from tests.support.commands import largest_file, run
 
 SPLITS = (records.TRAIN, records.VALIDATION)
 
@@ -165,20 +165,13 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: pathlib.Path) -> None
         digits.build(str(tmp_path / 'file' / 'digits'))
 
 
-def run_digits(*arguments: str, largest_file: int = -1) -> 'subprocess.CompletedProcess[str]':
-    return subprocess.run(
-        [sys.executable, '-m', 'data.digits', *arguments],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY)),
-        timeout=120,
-    )
-
-
+@pytest.mark.program
 def test_the_command_builds_the_same_files_byte_for_byte(digits_dir: str, tmp_path: pathlib.Path) -> None:
     # In another process, where sets and maps are ordered differently.
     data_dir = str(tmp_path / 'digits')
-    done = run_digits(data_dir)
+    done = subprocess.run(
+        [sys.executable, '-m', 'data.digits', data_dir], stdout=subprocess.PIPE, text=True, timeout=120
+    )
     assert (done.returncode, done.stdout) == (0, f'1438 training and 359 validation images in {data_dir}\n')
     assert len(os.listdir(data_dir)) == 8 + 4 + 1
     for name in os.listdir(digits_dir):
@@ -188,7 +181,7 @@ def test_the_command_builds_the_same_files_byte_for_byte(digits_dir: str, tmp_pa
 
 def test_the_command_refuses_a_folder_that_exists(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'thesis.txt').touch()
-    done = run_digits(str(tmp_path))
+    done = run(digits.main, tmp_path)
     assert (done.returncode, done.stdout) == (2, '')
     assert f'{tmp_path}: exists already. Name a new folder.' in done.stderr
     assert 'Traceback' not in done.stderr
@@ -196,7 +189,8 @@ def test_the_command_refuses_a_folder_that_exists(tmp_path: pathlib.Path) -> Non
 
 
 def test_a_build_that_cannot_write_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
-    done = run_digits(str(tmp_path / 'digits'), largest_file=40000)
+    with largest_file(40000):
+        done = run(digits.main, tmp_path / 'digits')
     assert (done.returncode, done.stdout) == (2, '')
     assert 'the train files cannot be written' in done.stderr
     assert 'File too large' in done.stderr

@@ -1,26 +1,18 @@
 """The command python -m data.from_folder."""
 
-import ctypes
 import pathlib
 import shutil
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from data import from_folder, records
 from tests.data.image_folders import SPLITS, save_class, stored
+from tests.support.commands import Done, obeyed_permissions, run
 
 
-def run_from_folder(*arguments: Any, **others: Any) -> 'subprocess.CompletedProcess[str]':
-    return subprocess.run(
-        [sys.executable, '-m', 'data.from_folder', *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **others,
-    )
+def run_from_folder(*arguments: Any) -> Done:
+    return run(from_folder.main, *arguments)
 
 
 def test_the_command_imports_a_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -44,13 +36,6 @@ def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.P
     assert not (tmp_path / 'records').exists()
 
 
-def obey_permissions() -> None:
-    """Drops root's capabilities to read files regardless of their permissions, in a new process."""
-    drop_from_bounds, override, read_and_search = 24, 1, 2  # linux/prctl.h, linux/capability.h
-    for capability in (override, read_and_search):
-        ctypes.CDLL(None).prctl(drop_from_bounds, capability)
-
-
 @pytest.mark.parametrize('refused', ['images/train/coffee', 'images/train/cat/deeper', 'images/val/coffee', 'images'])
 def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refused: str) -> None:
     for part in ('train', 'val'):
@@ -58,7 +43,8 @@ def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refu
             save_class(tmp_path / 'images' / part, photo, range(5) if part == 'train' else range(5, 10))
     # A folder that may be entered but not listed.
     (tmp_path / refused).chmod(0o311)
-    done = run_from_folder(tmp_path / 'images', tmp_path / 'records', preexec_fn=obey_permissions)
+    with obeyed_permissions():
+        done = run_from_folder(tmp_path / 'images', tmp_path / 'records')
     assert (done.returncode, done.stdout) == (2, '')
     assert f'error: {tmp_path / refused}: cannot be listed: Permission denied. ' in done.stderr
     assert 'Traceback' not in done.stderr
@@ -75,16 +61,11 @@ def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refu
         ('--validation_shards=-1', 'must be at least 1'),
     ],
 )
-def test_the_command_refuses_values_out_of_range(
-    option: str, expected: str, folder: pathlib.Path, monkeypatch: Any, capsys: Any
-) -> None:
-    monkeypatch.setattr(sys, 'argv', ['from_folder', str(folder), str(folder.parent / 'records'), option])
-    with pytest.raises(SystemExit) as stopped:
-        from_folder.main()
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert expected in error
-    assert option.split('=')[0] in error
+def test_the_command_refuses_values_out_of_range(option: str, expected: str, folder: pathlib.Path) -> None:
+    done = run_from_folder(folder, folder.parent / 'records', option)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert expected in done.stderr
+    assert option.split('=')[0] in done.stderr
     assert not (folder.parent / 'records').exists()
 
 

@@ -5,7 +5,6 @@ import io
 import os
 import pathlib
 import re
-import resource
 from typing import Any, List
 
 import numpy as np
@@ -14,10 +13,16 @@ import pytest
 import tensorflow as tf
 
 from data import dataset_info, records, tf_example
+from data import tar_shards as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
-from tests.data.tar_shards_command import tar_shards
+from tests.support.commands import Done, largest_file, run
 from tests.support.photos import Photo, photo_example
 from tests.support.tar_files import write_tar
+
+
+def tar_shards(*arguments: Any) -> Done:
+    """Runs the command in this process."""
+    return run(tar_shards_command.main, *arguments)
 
 
 def examples(path: str) -> List[tf.train.Example]:
@@ -162,10 +167,8 @@ def test_full_disk__gives_a_message(form: str, photos: List[Photo], tmp_path: pa
         assert tar_shards('write', source, tmp_path / 'tar').returncode == 0
         source = tmp_path / 'tar'
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
-
-    done = tar_shards('write', source, tmp_path / 'target', preexec_fn=limit)
+    with largest_file(8000):
+        done = tar_shards('write', source, tmp_path / 'target')
     assert done.returncode == 2 and 'Traceback' not in done.stderr
     assert 'error: ' in done.stderr and 'File too large' in done.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {'records', 'tar'}
