@@ -27,7 +27,11 @@ def in_process(monkeypatch: Any) -> None:
 
 
 def tiny(data_dir: str) -> List[str]:
-    return [f'--data_dir={data_dir}', '--images=8', '--repeats=1', '--use_tpu=False', '--height=75', '--width=75']
+    return [
+        *(f'--data_dir={data_dir}', '--images=8', '--repeats=1', '--use_tpu=False', '--height=75', '--width=75'),
+        # A large buffer is filled by reading the few files again and again.
+        '--followup_shuffle_buffer_size=8',
+    ]
 
 
 def check_figure(path: pathlib.Path, *colours: str) -> None:
@@ -70,10 +74,10 @@ def test_tar__sweep_works_and_variants_are_refused(
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, lambda line: None)
     given = [*tiny(tar_dir), '--data_format=tar', '--train_batch_size=4']
-    code, out, err = run(capsys, *given, '--sweep=files', '--values=9', '--json')
+    code, out, err = run(capsys, *given, '--sweep=files', '--values=3', '--json')
     assert code == 0, err
     (row,) = json.loads(out)['rows']
-    assert row['measurements'][0]['images'] == 16
+    assert row['measurements'][0]['images'] == 16 and row['flags'] == ['--num_files_infeed=3']
     code, out, err = run(capsys, *given, '--variants=train')
     assert (code, out) == (2, '')
     assert 'error: --data_format=tar: the plain decoder and the naive pipeline,' in err

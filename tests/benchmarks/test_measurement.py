@@ -14,7 +14,14 @@ from inception_v3.config import Config
 @pytest.fixture
 def config(photo_dir: str) -> Config:
     return Config(
-        use_tpu=False, data_dir=photo_dir, num_classes=6, height=75, width=75, eval_batch_size=4, train_batch_size=4
+        use_tpu=False,
+        data_dir=photo_dir,
+        num_classes=6,
+        height=75,
+        width=75,
+        eval_batch_size=4,
+        train_batch_size=4,
+        followup_shuffle_buffer_size=8,
     )
 
 
@@ -33,7 +40,7 @@ def test_perform__does_not_count_padding(config: Config) -> None:
 
 @pytest.mark.program
 def test_interleave__measures_in_turn_and_decoding_costs_more_than_reading(config: Config) -> None:
-    reading, decoding = Run(True, True, STORAGE, config, 2000), Run(True, True, DECODING, config, 200)
+    reading, decoding = Run(True, True, STORAGE, config, 400), Run(True, True, DECODING, config, 100)
     missing = dataclasses.replace(reading, config=dataclasses.replace(config, data_dir='/no/such/folder'))
     measured: Measured = {}
     failed: Dict[Run, str] = {}
@@ -43,7 +50,7 @@ def test_interleave__measures_in_turn_and_decoding_costs_more_than_reading(confi
     assert [*measured] == [reading, decoding] and [*failed] == [missing]
     assert '/no/such/folder' in failed[missing]
     (read,), (decoded,) = measured[reading], measured[decoding]
-    assert (read.images, decoded.images) == (2000, 200)
+    assert (read.images, decoded.images) == (400, 100)
     # A photograph of 400 x 600 takes a millisecond or more.
     assert decoded.cpu_ms > 0.3 and decoded.cpu_ms > read.cpu_ms > 0
     # A core provides one second of CPU time per second.

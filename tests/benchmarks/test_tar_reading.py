@@ -13,6 +13,7 @@ def test_command__measures_both_formats(photo_dir: str, tmp_path: Any, capsys: A
     tar_dir = tmp_path / 'tar'
     tar_reading.tar_shards.convert(photo_dir, str(tar_dir), 0, lambda text: None)
     flags = ['--height=75', '--width=75', '--train_batch_size=4', '--num_shards=1', '--images=8', '--repeats=1']
+    flags += ['--followup_shuffle_buffer_size=8']
     assert tar_reading.main(['', f'--data_dir={photo_dir}', f'--tar_dir={tar_dir}', *flags, '--json']) == 0
     measured = json.loads(capsys.readouterr().out)
     for quantity in ('images_per_second', 'cpu_ms', 'peak_mb'):

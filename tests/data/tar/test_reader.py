@@ -3,10 +3,11 @@
 import io
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
-from typing import Any, Iterator, List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
@@ -28,33 +29,39 @@ FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
 
 
 class Reader:
-    """The input pipeline's reader, built once."""
+    """The input pipeline's reader, built once: it reads the same path again and again.
 
-    def __init__(self) -> None:
+    Args:
+      path: the path of the shards to read, one after the other.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
         with tf.Graph().as_default() as graph:
-            path = tf.compat.v1.placeholder(tf.string, [])
-            samples = self._dataset(path)
-            self._path, self._iterator = path, tf.compat.v1.data.make_initializable_iterator(samples)
-            self._next = self._iterator.get_next()
+            paths = tf.data.Dataset.from_tensors(path).repeat()
+            iterator = tf.compat.v1.data.make_initializable_iterator(paths.flat_map(self._samples_and_end))
+            self._next = iterator.get_next()
         self._session = tf.compat.v1.Session(graph=graph)
+        self._session.run(iterator.initializer)
 
     @tf.autograph.experimental.do_not_convert
-    def _dataset(self, path: tf.Tensor) -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(path).flat_map(lambda path: tar_reader.read(path, tf.constant(0, tf.int64)))
+    def _samples_and_end(self, path: tf.Tensor) -> tf.data.Dataset:
+        samples = tar_reader.read(path, tf.constant(0, tf.int64)).map(lambda sample: (False, sample))
+        return samples.concatenate(tf.data.Dataset.from_tensors((True, '')))
 
     def read(self, path: str) -> List[bytes]:
-        self._session.run(self._iterator.initializer, {self._path: path})
-        samples = []
+        shutil.copyfile(path, self._path)
+        samples: List[bytes] = []
         while True:
-            try:
-                samples.append(self._session.run(self._next))
-            except tf.errors.OutOfRangeError:
+            is_end, sample = self._session.run(self._next)
+            if is_end:
                 return samples
+            samples.append(sample)
 
 
 @pytest.fixture(scope='module')
-def reader() -> Iterator[Reader]:
-    yield Reader()
+def reader(tmp_path_factory: Any) -> Reader:
+    return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'))
 
 
 def expected(path: str) -> List[bytes]:
