@@ -106,7 +106,14 @@ def test_command__hosts_share_the_batch(capsys: Any) -> None:
 
 def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(measurement, 'measure', measurement.perform)
-    given = [f'--data_dir={photo_dir}', '--images=16', '--repeats=1', '--train_batch_size=64', '--height=75', '--width=75']
+    given = [
+        f'--data_dir={photo_dir}',
+        '--images=16',
+        '--repeats=1',
+        '--train_batch_size=64',
+        '--height=75',
+        '--width=75',
+    ]
     given += ['--followup_shuffle_buffer_size=8']
     code, out, err = run(capsys, '--json', '--step_ms=50', *given)
     assert code == 0, err

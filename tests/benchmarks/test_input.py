@@ -68,6 +68,7 @@ def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str, in_p
     assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
 
 
+@pytest.mark.program
 def test_tar__sweep_works_and_variants_are_refused(
     capsys: Any, photo_dir: str, tmp_path: pathlib.Path, in_process: None
 ) -> None:
@@ -118,9 +119,9 @@ def test_variants__are_compared_and_failures_do_not_affect_others(
         assert ratio == pytest.approx(measured[0] / measured[1])
     for row in (naive, ours):
         assert len(row['measurements']) == 2 and row['cpu_ms']['least'] <= row['cpu_ms']['median']
-        for repeat, measurement in enumerate(row['measurements']):
+        for repeat, each in enumerate(row['measurements']):
             parts = [row['phases_cpu_ms'][phase][repeat] for phase in ('storage', 'preprocessing', 'transfer')]
-            assert sum(parts) == pytest.approx(measurement['cpu_ms'])
+            assert sum(parts) == pytest.approx(each['cpu_ms'])
 
 
 @pytest.mark.parametrize(

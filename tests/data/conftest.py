@@ -7,6 +7,7 @@ import pytest
 
 from data import tar_shards
 from tests.data.image_folders import PHOTOS, save_class
+from tests.support.shared import once
 
 
 @pytest.fixture
@@ -17,9 +18,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / 'images'
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture(scope='session')
 def tar_dir(digits_dir: str, tmp_path_factory: Any) -> str:
     """The digits as tar shards."""
-    target = str(tmp_path_factory.mktemp('digits') / 'tar')
-    tar_shards.convert(digits_dir, target, 0, print)
-    return target
+    return once(tmp_path_factory, 'digits-tar', lambda folder: tar_shards.convert(digits_dir, folder, 0, print))

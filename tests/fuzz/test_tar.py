@@ -232,6 +232,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     assert len(problems) >= (11 if cases > 1000 else 6), problems
 
 
+@pytest.mark.program
 def test_both_readers_agree_on_damaged_shards(tmp_path: pathlib.Path) -> None:
     child.run(__name__, 120, tmp_path)
 

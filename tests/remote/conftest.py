@@ -10,7 +10,8 @@ from tests.remote import fake_gcs, moto_s3
 from tests.remote.fake_gcs import FakeGcs
 from tests.remote.moto_s3 import MotoS3
 from tests.remote.private_network import NotAllowedError, PrivateNetwork
-from tests.remote.store import Store
+from tests.remote.resident import Resident
+from tests.remote.store import Store, visible
 
 
 @pytest.fixture(scope='session')
@@ -23,36 +24,42 @@ def _gcs(tmp_path_factory: Any) -> Iterator[Any]:
     except NotAllowedError as error:
         pytest.skip(f'no private network for gs://: {error}')
     server = FakeGcs(network.listener, context)
-    yield network, server
+    environment = visible({'GOOGLE_AUTH_TOKEN_FOR_TESTING': 'x', 'NO_GCE_CHECK': 'true'})
+    resident = Resident(network.inside([]), environment)
+    yield 'gs', server, network.inside([]), environment, resident
+    resident.close()
     server.close()
     network.close()
 
 
 @pytest.fixture(scope='session')
-def _moto() -> Iterator[MotoS3]:
+def _moto() -> Iterator[Any]:
     server = MotoS3()
-    yield server
+    environment = visible(
+        {
+            'S3_ENDPOINT': server.address,
+            'S3_USE_HTTPS': '0',
+            'AWS_REGION': moto_s3.REGION,
+            'AWS_ACCESS_KEY_ID': moto_s3.ACCESS_KEY_ID,
+            'AWS_SECRET_ACCESS_KEY': moto_s3.SECRET_ACCESS_KEY,
+        }
+    )
+    resident = Resident([], environment)
+    yield 's3', server, [], environment, resident
+    resident.close()
     server.close()
 
 
 @pytest.fixture
 def gs(_gcs: Any) -> Store:
     """A new bucket in the fake Google Cloud Storage, without faults and with an empty log."""
-    network, server = _gcs
-    return Store('gs', server, network.inside([]), {'GOOGLE_AUTH_TOKEN_FOR_TESTING': 'x', 'NO_GCE_CHECK': 'true'})
+    return Store(*_gcs)
 
 
 @pytest.fixture
-def s3(_moto: MotoS3) -> Store:
+def s3(_moto: Any) -> Store:
     """A new bucket in the fake Amazon S3, without faults and with an empty log."""
-    environment = {
-        'S3_ENDPOINT': _moto.address,
-        'S3_USE_HTTPS': '0',
-        'AWS_REGION': moto_s3.REGION,
-        'AWS_ACCESS_KEY_ID': moto_s3.ACCESS_KEY_ID,
-        'AWS_SECRET_ACCESS_KEY': moto_s3.SECRET_ACCESS_KEY,
-    }
-    return Store('s3', _moto, [], environment)
+    return Store(*_moto)
 
 
 @pytest.fixture(params=['gs', 's3'])

@@ -11,11 +11,20 @@ from tests.remote import fake_gcs, moto_s3
 from tests.remote.fake_gcs import FakeGcs
 from tests.remote.faults import Faults
 from tests.remote.moto_s3 import MotoS3
+from tests.remote.resident import Resident
+from tests.support.commands import Done
 
 # Prefixes of environment variables with a developer's credentials and settings, which the commands must not see.
 _HIDDEN_VARIABLES = ('AWS_', 'S3_', 'GCS_', 'GOOGLE_', 'CLOUDSDK_', 'TF_')
 
+_PROGRAM = 'tests.support.one_layer_program'
 _BUCKETS = (f'bucket-{number}' for number in itertools.count(1))
+
+
+def visible(environment: Dict[str, str]) -> Dict[str, str]:
+    """The environment variables of a command: those of this process without credentials, and the given ones."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN_VARIABLES)}
+    return {**inherited, **environment}
 
 
 class Store:
@@ -26,6 +35,7 @@ class Store:
       server: the server of the bucket.
       enter: a command line prefix that enters the server's network; may be empty.
       environment: environment variables with the credentials and the address.
+      resident: the process for `quick`.
 
     Attributes:
       bucket: the name of the bucket.
@@ -34,10 +44,15 @@ class Store:
       faults: the injected errors, and the log of requests.
     """
 
-    def __init__(self, scheme: str, server: Union[FakeGcs, MotoS3], enter: List[str], environment: Dict[str, str]):
-        self._server, self._enter = server, enter
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN_VARIABLES)}
-        self._environment = {**inherited, **environment}
+    def __init__(
+        self,
+        scheme: str,
+        server: Union[FakeGcs, MotoS3],
+        enter: List[str],
+        environment: Dict[str, str],
+        resident: Resident,
+    ):
+        self._server, self._enter, self._environment, self._resident = server, enter, environment, resident
         self.scheme = scheme
         self.who = fake_gcs.ACCOUNT if scheme == 'gs' else moto_s3.ACCESS_KEY_ID
         self.bucket = next(_BUCKETS)
@@ -79,9 +94,17 @@ class Store:
             timeout=timeout,
         )
 
+    def quick(self, module: str, *arguments: str) -> Done:
+        """Runs `python -m MODULE ARGUMENTS` in a process that can reach the store, and that runs many commands."""
+        return self._resident.run(module, *arguments)
+
+    def quick_main(self, *flags: str) -> Done:
+        """Runs the program with a network of one layer, in a process that runs many commands."""
+        return self.quick(_PROGRAM, *flags)
+
     def main(self, *flags: str, timeout: int = 600) -> 'subprocess.CompletedProcess[str]':
         """Runs the program with a network of one layer."""
-        return self.python('-m', 'tests.support.one_layer_program', *flags, timeout=timeout)
+        return self.python('-m', _PROGRAM, *flags, timeout=timeout)
 
 
 SMALL = [

@@ -3,6 +3,8 @@
 import json
 from typing import Any, Dict
 
+import pytest
+
 from data import tar_shards
 from data.audit.report import audit
 from tests.remote.faults import READ
@@ -10,11 +12,12 @@ from tests.remote.store import Store
 
 
 def audited(store: Store, url: str, code: int, *flags: str) -> Dict[str, Any]:
-    done = store.python('-m', 'data.audit', url, '--json', *flags, timeout=300)
+    done = store.quick('data.audit', url, '--json', *flags)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
+@pytest.mark.program
 def test_remote_data_set__gives_the_local_report(store: Store, photo_dir: str) -> None:
     local = audit(photo_dir, None, False, 1, lambda count: None)
     report = audited(store, store.upload(photo_dir, 'data'), 0)
@@ -22,6 +25,7 @@ def test_remote_data_set__gives_the_local_report(store: Store, photo_dir: str) -
         assert report[key] == local[key]
 
 
+@pytest.mark.program
 def test_remote_tar_shards__give_the_local_report_or_name_a_denied_shard(
     store: Store, photo_dir: str, tmp_path: Any
 ) -> None:
@@ -38,6 +42,7 @@ def test_remote_tar_shards__give_the_local_report_or_name_a_denied_shard(
     assert store.who in error
 
 
+@pytest.mark.program
 def test_denied_file__is_named_and_the_other_files_are_read(store: Store, photo_dir: str) -> None:
     store.faults.add(403, '/data/train-00000', [READ])
     report = audited(store, store.upload(photo_dir, 'data'), 2)

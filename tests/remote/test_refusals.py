@@ -13,6 +13,7 @@ def flags(store: Store, photo_dir: str) -> List[str]:
     return [*SMALL, f'--data_dir={data_dir}', f'--model_dir={store.url}/model']
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ('pattern', 'operations', 'parts'),
     [
@@ -35,7 +36,7 @@ def test_denied_access__names_account_operation_and_path(
     arguments = [*flags(store, photo_dir), f'--export_dir={store.url}/export']
     store.put('model/checkpoint', b'model_checkpoint_path: "model.ckpt-2"\n')
     store.faults.add(403, pattern, operations)
-    message = complaint(store.main(*arguments))
+    message = complaint(store.quick_main(*arguments))
     for part in [*parts, '{url}', store.who]:
         assert part.format(url=store.url) in message, message
     # The message names the role or permission to grant, and no secret.
@@ -43,18 +44,21 @@ def test_denied_access__names_account_operation_and_path(
     assert 'secret-of-the-tests' not in message
 
 
+@pytest.mark.program
 @pytest.mark.parametrize('flag', ['data_dir', 'model_dir', 'export_dir'])
 def test_missing_bucket__is_named(store: Store, photo_dir: str, flag: str) -> None:
     missing = f'{store.scheme}://no-such-bucket'
-    message = complaint(store.main(*flags(store, photo_dir), f'--{flag}={missing}/there'))
+    message = complaint(store.quick_main(*flags(store, photo_dir), f'--{flag}={missing}/there'))
     assert f'{missing}/there: the bucket {missing} does not exist.' in message
 
 
+@pytest.mark.program
 def test_missing_folder__is_not_reported_as_denied_access(store: Store, photo_dir: str) -> None:
-    message = complaint(store.main(*flags(store, photo_dir), f'--data_dir={store.url}/elsewhere'))
+    message = complaint(store.quick_main(*flags(store, photo_dir), f'--data_dir={store.url}/elsewhere'))
     assert f'--data_dir={store.url}/elsewhere: no such folder' in message
 
 
+@pytest.mark.program
 def test_listing__needs_no_permission_to_describe_the_bucket(gs: Store) -> None:
     gs.put('train-00000-of-00001', b'')
     gs.faults.add(403, f'^{gs.bucket}$', [BUCKET])

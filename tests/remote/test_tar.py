@@ -52,10 +52,11 @@ def test_run__trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir
         assert again[name] == pytest.approx(recorded[-1][name], rel=1e-5), name
 
 
+@pytest.mark.program
 def test_denied_first_shard__is_named(store: Store, tar_dir: str) -> None:
     arguments = flags(store, tar_dir)
     store.faults.add(403, '/data/train-00000', [READ])
-    message = complaint(store.main(*arguments))
+    message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/data/train-00000-of-00002.tar' in message and store.who in message
 
 

@@ -20,12 +20,12 @@ class Done(NamedTuple):
 def run(main: Callable[[], int], *arguments: Any) -> Done:
     """Runs a command that parses `sys.argv`."""
     out, err = io.StringIO(), io.StringIO()
-    with mock.patch.object(sys, 'argv', ['command', *map(str, arguments)]):
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                code = main()
-            except SystemExit as end:  # argparse's
-                code = int(end.code or 0)
+    given = mock.patch.object(sys, 'argv', ['command', *map(str, arguments)])
+    with given, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main()
+        except SystemExit as end:  # argparse's
+            code = int(end.code or 0)
     return Done(code, out.getvalue(), err.getvalue())
 
 

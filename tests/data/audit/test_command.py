@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import subprocess
 import sys
 from typing import Any, Callable, List
 
@@ -47,12 +46,10 @@ def test_the_table_needs_rich(good_dir: pathlib.Path, run: Callable[..., Any], w
     assert "pip install '.[data]', or print the report with --json" in complaints
 
 
-def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
-    done = subprocess.run(
-        [sys.executable, '-m', 'data.audit', str(bad_dir)], capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stderr) == (2, '')
-    text = ' '.join(done.stdout.split())
+def test_table__shows_content_and_problems(bad_dir: pathlib.Path, run: Callable[..., Any]) -> None:
+    code, printed, complaints = run(str(bad_dir))
+    assert (code, complaints) == (2, '')
+    text = ' '.join(printed.split())
     for expected in (
         'train validation',
         f'records {10 + len(DAMAGES) + 3} 5',
@@ -62,7 +59,7 @@ def test_table__shows_content_and_problems(bad_dir: pathlib.Path) -> None:
         'error train records that cannot be used: 8. Training stops at them, unless --max_bad_records',
         'cannot be trained on: 3 errors',
     ):
-        assert expected in text, done.stdout
+        assert expected in text, printed
 
 
 def test_the_program_audits_tar_shards(

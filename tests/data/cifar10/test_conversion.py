@@ -4,6 +4,7 @@ import collections
 import fcntl
 import filecmp
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -13,33 +14,25 @@ from typing import Any, List, Tuple
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 
 from data import conversion, dataset_info, records
 from data.cifar10 import __main__ as cifar10
 from data.tar import files as tar_files
-from data.tar import reader as tar_reader
-from preprocessing.decoding import decode_image
+from data.tar.shard import Shard
 from tests.data.cifar10.archives import NAMES
 from tests.data.cifar10.conversions import Published, make
 
 
-# Without AutoGraph, which would take seconds although there is nothing to convert.
-@tf.autograph.experimental.do_not_convert
 def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, np.ndarray]]:
-    """The labels and pixels of a split, read by the input pipeline's reader."""
-    paths = tar_files.find_shards(str(data_dir), split)
-    dataset = tf.data.Dataset.from_tensor_slices((paths, [0] * len(paths))).flat_map(tar_reader.read)
-    dataset = dataset.map(tar_reader.parse).map(lambda record: (record.label, decode_image(record.encoded)))
-    batch = tf.compat.v1.data.make_one_shot_iterator(dataset.batch(50)).get_next()
-    found: List[Tuple[int, np.ndarray]] = []
-    with tf.compat.v1.Session() as session:
-        try:
-            while True:
-                labels, pixels = session.run(batch)
-                found += zip(labels.tolist(), pixels)
-        except tf.errors.OutOfRangeError:
-            return found
+    """The labels and pixels of a split, in order."""
+    found = []
+    for path in tar_files.find_shards(str(data_dir), split):
+        with Shard(path) as shard:
+            for sample in shard.samples():
+                assert sample.image and not sample.problem
+                encoded = shard.read(sample.image.start, sample.image.size)
+                found.append((sample.label, np.asarray(PIL.Image.open(io.BytesIO(encoded)))))
+    return found
 
 
 @pytest.mark.parametrize('split', [records.TRAIN, records.VALIDATION])

@@ -21,6 +21,9 @@ from tests.data.cifar10.archives import NAMES
 from tests.data.cifar10.conversions import BATCH, Published, make
 from tests.data.imagenet import archives as imagenet_archives
 
+# Before the tests replace it.
+PUBLISHED_BATCH = cifar10_source._BATCH_IMAGES
+
 
 @pytest.mark.parametrize('form', ['binary', 'binary.tar.gz', 'python', 'python.tar.gz'])
 def test_read__each_form_bit_for_bit(form: str, published: Published) -> None:
@@ -66,17 +69,23 @@ def test_read__archive_unpacked_by_a_browser(published: Published, tmp_path: pat
     assert cifar10_source.read(str(path)) is not None
 
 
-def test_batches_have_ten_thousand_images(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    monkeypatch.undo()
+@pytest.mark.slow
+def test_batches_have_ten_thousand_images(tmp_path: pathlib.Path) -> None:
     images = cifar10_archives.cut_out(10000)
     folder = cifar10_archives.write_binary(tmp_path, images)
     assert (folder / 'test_batch.bin').stat().st_size == 30730000
-    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', 10000):
+    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', PUBLISHED_BATCH):
         found = cifar10_source.read(str(folder))
     shutil.rmtree(folder)
     for split, expected in images.items():
         assert np.array_equal(found.splits[split].pixels, expected.pixels)
         assert np.array_equal(found.splits[split].labels, expected.labels)
+
+
+def test_batch__of_less_than_ten_thousand_images_is_refused(published: Published, monkeypatch: Any) -> None:
+    monkeypatch.setattr(cifar10_source, '_BATCH_IMAGES', PUBLISHED_BATCH)
+    with pytest.raises(DataError, match='184,380 bytes; 10,000 images have 30,730,000'):
+        cifar10_source.read(str(published.paths['binary']))
 
 
 def cut(name: str, size: int) -> Callable[[pathlib.Path], None]:

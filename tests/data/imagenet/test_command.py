@@ -16,6 +16,7 @@ from tests.data.imagenet.conversion import SHARDS, convert, files_of
 from tests.data.imagenet.results import SPLITS, run_imagenet, stored
 
 
+@pytest.mark.program
 def test_the_command_converts_the_archives_on_beam(archives: Archives, tmp_path: pathlib.Path) -> None:
     data_dir = tmp_path / 'out' / 'records'
     done = run_imagenet(data_dir, *archives.arguments(), '--train_shards=3', '--validation_shards=2', '--processes=2')
