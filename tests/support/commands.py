@@ -46,11 +46,10 @@ def obeyed_permissions() -> Iterator[None]:
     libc = ctypes.CDLL(None, use_errno=True)
     # linux/capability.h: version 3 and this thread; then effective, permitted and inheritable, of 32 bits each, twice.
     head = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    before, without = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
+    before = (ctypes.c_uint32 * 6)()
     assert libc.capget(head, before) == 0
     override, read_and_search = 1 << 1, 1 << 2
-    without[:] = before[:]
-    without[0] &= ~(override | read_and_search)
+    without = (ctypes.c_uint32 * 6)(before[0] & ~(override | read_and_search), *before[1:])
     assert libc.capset(head, without) == 0
     try:
         yield
