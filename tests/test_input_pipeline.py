@@ -143,26 +143,39 @@ def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch:
     assert given[1] is annotated
 
 
+@pytest.mark.parametrize(('label', 'is_allowed'), [(0, True), (5, True), (6, False), (-1, False)])
+def test_parse__refuses_labels_beyond_num_classes(
+    label: int, is_allowed: bool, config: Config, photos: List[Photo]
+) -> None:
+    record = tf.constant(photo_example(photos[0]._replace(label=label)).SerializeToString())
+    encoded, _, parsed = InputPipeline(False, config).parse(record)
+    with tf.compat.v1.Session() as session:
+        if is_allowed:
+            assert session.run([encoded, parsed]) == [photos[0].encoded, label]
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError, match='label out of range'):
+                session.run(encoded)
+
+
+@pytest.mark.parametrize(('is_training', 'use', 'boxes'), [(True, True, 2), (True, False, 0), (False, True, 0)])
+def test_parse__reads_boxes_for_training_with_them(
+    is_training: bool, use: bool, boxes: int, config: Config, photos: List[Photo]
+) -> None:
+    record = tf.constant(photo_example(photos[2]).SerializeToString())
+    pipeline = InputPipeline(is_training, dataclasses.replace(config, use_annotated_bbox=use))
+    with tf.compat.v1.Session() as session:
+        assert session.run(pipeline.parse(record)[1]).tolist() == [photos[2].boxes[:boxes].tolist()]
+
+
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
-def test_fake_images__differ_and_have_all_labels(preprocessing: str) -> None:
-    config = Config(
-        use_data='fake',
-        use_tpu=False,
-        num_eval_images=30,
-        num_classes=11,
-        height=75,
-        width=80,
-        preprocessing=preprocessing,
-    )
-    (images, labels), *rest = read(config, False, 30)
-    assert not rest
-    assert images.shape == (30, 75, 80, 3)
-    assert len({image.tobytes() for image in images}) == 30
-    assert set(labels) == set(range(11))
-    low, high = (-1, 1) if preprocessing == 'inception' else (-124, 152)
-    assert low <= images.min() < 0.9 * low and 0.9 * high < images.max() <= high
-    # Training repeats without end.
-    assert len(read(dataclasses.replace(config, num_train_images=20), True, 15, batches=4)) == 4
+def test_preprocess__draws_the_distortion_from_the_key(preprocessing: str, config: Config, photos: List[Photo]) -> None:
+    pipeline = InputPipeline(True, dataclasses.replace(config, preprocessing=preprocessing, seed=1))
+    record = tf.constant(photo_example(photos[0]).SerializeToString())
+    keys = [tf.constant(key, tf.int64) for key in ([1, 2], [1, 2], [1, 3], [2, 2])]
+    with tf.compat.v1.Session() as session:
+        first, again, other_record, other_epoch = session.run([pipeline.preprocess(record, key)[0] for key in keys])
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other_record).max() > 0.1 and np.abs(first - other_epoch).max() > 0.1
 
 
 def damaged(example: tf.train.Example, **changes: Any) -> bytes:

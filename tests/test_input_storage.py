@@ -85,6 +85,106 @@ def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
     assert len(seen) == len(set(seen)) == 359
 
 
+def test_hosts__need_a_file_each(photo_dir: str) -> None:
+    pipeline = InputPipeline(True, Config(use_tpu=False, data_dir=photo_dir))
+    pipeline.storage(1, 2)
+    with pytest.raises(records.DataError, match='2 train files for 3 TPU hosts'):
+        pipeline.storage(1, 3)
+
+
+def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypatch: Any) -> None:
+    paths = written(tmp_path, records.TRAIN, [1] * 20)
+    monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
+    config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
+    with tf.compat.v1.Session() as session:
+        read_in_order = [path.decode() for path in session.run(paths_read(config, True, 0, 1, 40))]
+    first, second = read_in_order[:20], read_in_order[20:]
+    assert sorted(first) == sorted(second) == paths
+    assert len({tuple(order) for order in (first, second, paths)}) == 3
+
+
+def operations_of(kind: str) -> List[tf.Operation]:
+    """The operations of a kind in the default graph, outside of functions."""
+    return [o for o in tf.compat.v1.get_default_graph().get_operations() if o.type == kind]
+
+
+@pytest.mark.parametrize(
+    ('is_training', 'seed', 'any_order'), [(True, None, True), (True, 0, False), (False, None, False)]
+)
+def test_order__is_relaxed_in_training_without_a_seed(
+    is_training: bool, seed: Any, any_order: bool, small_config: Config
+) -> None:
+    dataset = InputPipeline(is_training, dataclasses.replace(small_config, seed=seed))({'batch_size': 4})
+    assert dataset.options().experimental_deterministic is not any_order
+    (interleave,) = operations_of('ParallelInterleaveDataset')
+    sloppy = interleave.inputs[-3]
+    assert sloppy.dtype == tf.bool and tf.get_static_value(sloppy) == any_order
+
+
+def test_threads__work_on_an_image_each(small_config: Config) -> None:
+    dataset = InputPipeline(True, small_config)({'batch_size': 4})
+    assert dataset.options().experimental_threading.max_intra_op_parallelism == 1
+
+
+@pytest.mark.parametrize(
+    ('changes', 'expected'),
+    [
+        ({'num_parallel_calls': 1}, 1),
+        ({'num_parallel_calls': 10_000}, len(os.sched_getaffinity(0))),
+        ({'num_parallel_calls': 10_000, 'use_tpu': True}, 10_000),
+        (
+            {'num_parallel_calls': 10_000, 'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2},
+            len(os.sched_getaffinity(0)),
+        ),
+    ],
+)
+def test_num_parallel_calls__is_at_most_the_number_of_cores_of_this_machine(
+    changes: Dict[str, Any], expected: int, small_config: Config
+) -> None:
+    InputPipeline(True, dataclasses.replace(small_config, **changes))({'batch_size': 4})
+    (parallel_map,) = operations_of('ParallelMapDataset')
+    assert tf.get_static_value(parallel_map.inputs[-1]) == expected
+
+
+@pytest.mark.parametrize(
+    ('megabytes', 'expected'), [((100, 60, 10), 2), ((300, 10, 10), 1), ((10, 10, 10), 8), ((30, 34, 31), 7)]
+)
+def test_storage__limits_the_bytes_of_files_that_are_read_whole(
+    megabytes: Sequence[int], expected: int, tmp_path: Any
+) -> None:
+    for number, size in enumerate(megabytes):
+        with open(tmp_path / f'train-{number:05d}.tar', 'wb') as file:
+            file.truncate(size * 10**6)
+    InputPipeline(True, Config(use_tpu=False, data_dir=str(tmp_path), data_format='tar')).storage()
+    (interleave,) = operations_of('ParallelInterleaveDataset')
+    # The largest number of the largest file in 256 MiB, and at most --num_files_infeed.
+    assert tf.get_static_value(interleave.inputs[-5]) == expected
+
+
+@pytest.mark.parametrize(
+    ('files', 'buffer_size', 'expected'), [(8, 8 << 20, 8 << 20), (64, 8 << 20, 4 << 20), (3, 1000, 1000)]
+)
+def test_storage__reads_at_most_256_mib_ahead(files: int, buffer_size: int, expected: int, photo_dir: str) -> None:
+    config = Config(use_tpu=False, data_dir=photo_dir, num_files_infeed=files, prefetch_dataset_buffer_size=buffer_size)
+    ((_, constants),) = nodes(config, 'TFRecordDataset')
+    assert constants[-1] == expected
+
+
+@pytest.mark.parametrize(('hosts', 'skipped'), [(1, 24), (2, 12)])
+def test_seed__resumes_after_the_records_of_the_completed_steps(hosts: int, skipped: int, small_config: Config) -> None:
+    config = dataclasses.replace(small_config, seed=0, train_batch_size=8)
+    begin = paths_read(config, True, hosts - 1, hosts, 40)
+    tf.compat.v1.train.create_global_step()
+    dataset = InputPipeline(True, config).storage(hosts - 1, hosts).batch(40 - skipped)
+    iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.assign(tf.compat.v1.train.get_global_step(), 3))
+        session.run(iterator.initializer)
+        (all_records, all_keys), (later_records, later_keys) = session.run([begin, iterator.get_next()])
+    assert all_records[skipped:].tolist() == later_records.tolist()
+    assert all_keys[skipped:].tolist() == later_keys.tolist()
+
+
 @pytest.mark.parametrize('seed', [None, 5])
 def test_storage__reads_files_with_threads_that_end_with_their_session(seed: Any, small_config: Config) -> None:
     config = dataclasses.replace(small_config, seed=seed)

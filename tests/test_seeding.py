@@ -40,6 +40,32 @@ def test_variable_getter__depends_on_seed_and_name_alone() -> None:
     assert once['a'].std() == pytest.approx(np.sqrt(2 / 72), rel=0.05)
 
 
+@pytest.mark.parametrize('seed', [None, 0, 3])
+def test_session_config__is_made_of_the_flags_and_of_the_seed(seed: Any) -> None:
+    session = seeding.session_config(Config(seed=seed, intra_op_threads=3, log_device_placement=True))
+    assert session.allow_soft_placement and session.log_device_placement
+    assert session.intra_op_parallelism_threads == 3
+    rewriting = session.graph_options.rewrite_options
+    assert (rewriting.arithmetic_optimization == rewriting.OFF) == (seed is not None)
+    assert not seeding.session_config(Config()).log_device_placement
+
+
+@pytest.mark.parametrize('seed', [None, 0, 3])
+def test_aggregation_method__adds_gradients_in_a_fixed_order_with_a_seed(seed: Any) -> None:
+    x = tf.constant(2.0)
+    method = seeding.aggregation_method(Config(seed=seed))
+    (gradient,) = tf.gradients([x * 3, x * 5, x * 7], x, aggregation_method=method)
+    # With a seed, each sum is of two: the sum of three depends on their order.
+    assert len(gradient.op.inputs) == (3 if seed is None else 2)
+    with tf.compat.v1.Session() as session:
+        assert session.run(gradient) == 15
+
+
+def test_seed_0__is_a_seed() -> None:
+    np.testing.assert_array_equal(initial_values(0)['a'], initial_values(0)['a'])
+    np.testing.assert_array_equal(masks(1, 4, seed=0), masks(1, 4, seed=0))
+
+
 def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'Logits') -> np.ndarray:
     """Applies dropout to ones on emulated cores; returns the concatenated results."""
     with tf.Graph().as_default():
