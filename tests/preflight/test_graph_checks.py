@@ -1,0 +1,162 @@
+"""Tests of the findings about graphs: infeed, sums of gradients, operations that a TPU cannot run, memory."""
+
+from typing import Any, List
+
+import pytest
+import tensorflow as tf
+
+from inception_v3 import input_pipeline, model_fn
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.preflight import graph_checks, graphs, memory
+from inception_v3.preflight.report import Report
+from inception_v3.tpu.topology import CLOUD_TPUS, emulated
+from tests.support.preflights import FAKE, errors_of, run
+
+GIB = 1 << 30
+
+
+def memory_report(name: str, section: str, variables: memory.VariableBytes, padded: int, unpadded: int) -> Report:
+    """The report on the memory of a core, for given bytes of variables and activations."""
+    report, topology = Report('memory'), CLOUD_TPUS.get(name) or emulated(name)
+    activations = memory.Activations(padded, unpadded)
+    graph_checks._check_memory(section, 1024, topology, variables, activations, report)
+    return report
+
+
+# 2 GiB in all.
+VARIABLES = memory.VariableBytes(7, GIB // 2, GIB // 4, GIB, GIB // 4)
+
+
+@pytest.mark.parametrize(
+    ('name', 'padded', 'unpadded', 'kind'),
+    [
+        ('v2-8', 6 * GIB, 6 * GIB, None),
+        ('v2-8', 6 * GIB + 1, 6 * GIB, 'warnings'),
+        # Without padding, one and a half times the memory.
+        ('v2-8', 11 * GIB, 10 * GIB, 'warnings'),
+        ('v2-8', 11 * GIB, 10 * GIB + 1, 'errors'),
+        ('v3-8', 11 * GIB, 10 * GIB + 1, None),
+        ('v3-8', 14 * GIB + 1, 14 * GIB, 'warnings'),
+        ('emulated:8', 100 * GIB, 100 * GIB, None),
+    ],
+)
+def test_memory__above_that_of_a_core_is_a_warning_and_far_above_an_error(
+    name: str, padded: int, unpadded: int, kind: str
+) -> None:
+    report = memory_report(name, 'training', VARIABLES, padded, unpadded)
+    findings = {'errors': report.errors, 'warnings': report.warnings}
+    if kind:
+        (finding,) = findings.pop(kind)
+        assert finding.startswith(
+            f'--train_batch_size=1024: training takes an estimated {(2 * GIB + padded) / GIB:.1f}'
+        )
+        assert f'of the {16 if name == "v3-8" else 8} GiB of a core' in finding
+        assert ('far more than fits' if kind == 'errors' else 'only if XLA recomputes') in finding
+        assert 'decrease --train_batch_size' in finding
+    assert not any(findings.values())
+
+
+def test_memory__total_is_the_sum_of_its_parts() -> None:
+    report = memory_report('v2-8', 'training', memory.VariableBytes(7, 1000, 200, 30, 4), 50_000, 40_000)
+    rows = {row.key: row.value for row in report._sections['training_memory_of_a_core']}
+    assert rows == {
+        'parameter_count': 7,
+        'parameter_bytes': 1000,
+        'optimizer_bytes': 200,
+        'average_bytes': 30,
+        'other_bytes': 4,
+        'activation_bytes': 50_000,
+        'total_bytes': 51_234,
+        'memory_bytes': 8 * GIB,
+    }
+    report = memory_report('v2-8', 'evaluation', memory.VariableBytes(7, 1000, 0, 0, 4), 9 * GIB, 9 * GIB)
+    (warning,) = report.warnings
+    assert warning.startswith('--eval_batch_size=1024: evaluation takes')
+
+
+@pytest.mark.slow
+def test_memory__far_too_large_batch_is_an_error(capsys: Any) -> None:
+    (error,) = errors_of(capsys, '--topology=v2-8', '--mode=train', '--train_batch_size=2048')
+    assert '--train_batch_size=2048' in error and 'GiB of a core, far more than fits' in error
+
+
+@pytest.mark.slow
+def test_memory__v3_holds_more_and_a_small_excess_is_a_warning(capsys: Any) -> None:
+    assert run(capsys, '--topology=v3-8', '--mode=train', '--train_batch_size=2048', '--json').code == 0
+    result = run(capsys, '--topology=v2-8', '--mode=train', '--train_batch_size=1152', '--json')
+    *_, warning = result.report['warnings']
+    assert result.code == 0 and 'fits only if XLA recomputes' in warning
+
+
+def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+    network = NETWORKS['inception_v3']
+
+    def with_a_unique(images: tf.Tensor, *others: Any, **settings: Any) -> Any:
+        logits, auxiliary = network.build(images, *others, **settings)
+        values, _ = tf.unique(tf.reshape(logits, [-1]), name='different')  # unique
+        return logits + tf.reduce_sum(values), auxiliary
+
+    monkeypatch.setitem(NETWORKS, 'inception_v3', network._replace(build=with_a_unique))
+    with open(__file__) as file:
+        (line,) = [number for number, text in enumerate(file, 1) if text.endswith('# unique\n')]
+    # Evaluation, because the operation has no gradient.
+    errors = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=eval')
+    unsupported, dynamic = errors
+    for error in errors:
+        assert error.startswith('evaluation: ')
+        assert f'different (Unique), created at tests/preflight/test_graph_checks.py:{line}' in error
+    assert 'no kernel' in unsupported and 'float32 [None]' in dynamic
+
+
+def test_many_flaws__ten_are_named_and_the_others_counted() -> None:
+    report = Report('flaws')
+    flaws = [graphs.Flaw(f'op{number}', 'Unique', 'file:1', 'problem') for number in range(12)]
+    graph_checks._add_flaws('training', 'unsupported_ops', flaws, 'none', report)
+    assert report.errors[:10] == [f'training: op{number} (Unique), created at file:1: problem.' for number in range(10)]
+    assert report.errors[10:] == ['training: and 2 more of the same kind.']
+    (row,) = report._sections['training']
+    assert len(row.value) == 12 and row.text == '12, see the findings'
+
+
+@pytest.mark.parametrize(
+    ('flag', 'numbers'),
+    [
+        ('--transpose_enabled=False', 4),
+        ('--transpose_enabled', 4),
+        ('--use_fast_color_distort=False', 3),
+        ('--preprocessing=vgg', 1),
+    ],
+)
+def test_transfer_uint8__infeed_of_words(capsys: Any, one_layer: None, flag: str, numbers: int) -> None:
+    result = run(capsys, *FAKE, '--topology=v2-8', '--transfer=uint8', flag, '--json')
+    report = result.report
+    assert (result.code, report['errors']) == (0, [])
+    words = 128 * -(-75 * 75 * 3 // 4) * 4
+    assert report['training']['infeed_bytes'] == words + 128 * 4 * numbers + 128 * 4
+    assert report['evaluation']['infeed_bytes'] == words + 128 * 4
+
+
+def test_python_in_the_input_pipeline__is_an_error(
+    capsys: Any, one_layer: None, monkeypatch: Any, reachable: List[str], photo_dir: str
+) -> None:
+    def through_python(encoded: tf.Tensor, config: Any) -> tf.Tensor:
+        length = tf.py_function(lambda x: tf.cast(tf.strings.length(x), tf.float32), [encoded], tf.float32)
+        return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
+
+    monkeypatch.setattr(input_pipeline, 'resize_for_eval', through_python)
+    (error,) = errors_of(capsys, *reachable, f'--data_dir={photo_dir}', '--mode=eval')
+    assert 'evaluation: ' in error and 'EagerPyFunc' in error and 'tests/preflight/test_graph_checks.py' in error
+
+
+def test_unsummed_gradients_and_unknown_batch_size__are_errors(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            model_fn, 'make_optimizer', lambda rate, config: tf.compat.v1.train.GradientDescentOptimizer(rate)
+        )
+        (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train')
+        assert 'the graph of training cannot be built' in error and 'CrossShardOptimizer' in error
+    with monkeypatch.context() as patch:
+        patch.setattr(InputPipeline, 'transfer', lambda self, dataset, batch_size, parts: dataset.batch(batch_size))
+        (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train')
+        assert 'the graph of training cannot be built' in error and '(?, 75, 75, 3)' in error
