@@ -30,6 +30,8 @@ from tests.support.graphs import evaluate
 from tests.support.photos import Photo
 from tests.support.runs import ONE_LAYER, forget, make_small_config
 
+pytestmark = pytest.mark.program
+
 # Timeout in seconds for TensorBoard to start and to read a run; it takes about six.
 _TIMEOUT = 60
 
