@@ -88,11 +88,12 @@ def test_data_set__gives_the_sizes_unless_flags_do(photo_dir: str) -> None:
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (9, 5, 7)
 
 
+@pytest.mark.program
 def test_main__logs_only_its_own_lines(photo_dir: str, photos: List[Photo], tmp_path: Any) -> None:
     arguments = [*SMALL, f'--data_dir={photo_dir}', f'--model_dir={tmp_path}/model', f'--export_dir={tmp_path}/export']
     arguments += ['--train_batch_size=2', '--eval_batch_size=2', '--train_steps=3', '--train_steps_per_eval=10']
     done = subprocess.run(
-        [sys.executable, '-m', 'inception_v3.main', *arguments],
+        [sys.executable, '-m', 'tests.support.one_layer_program', *arguments],
         capture_output=True,
         text=True,
         timeout=300,

@@ -22,6 +22,7 @@ from inception_v3.hooks import termination as termination_module
 from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE
 from inception_v3.reporting.failures import DiskError
+from tests.support.processes import wait_for
 from tests.support.runs import make_small_config
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}
@@ -29,14 +30,6 @@ EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations':
 
 def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(1200):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError('the condition is not true after 60 seconds')
 
 
 class WhenFileExists(threading.Thread):
@@ -116,6 +109,7 @@ def test_termination__ends_at_once_on_a_later_second_signal(monkeypatch: Any) ->
         wait_for(lambda: bool(ended))
 
 
+@pytest.mark.program
 def test_termination__exits_with_75(digits_dir: str, tmp_path: Any) -> None:
     model_dir = str(tmp_path / 'model')
     arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']
