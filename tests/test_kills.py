@@ -5,8 +5,6 @@ import pathlib
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from typing import Any, Dict, List, Optional, Set
 
@@ -15,18 +13,20 @@ import tensorflow as tf
 
 from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.model_dir.evaluations import read_evaluations
+from tests.support import launcher
 
 KILLS = 50
 # In seconds: the longest time from a start to its kill, and the timeout of a process that is not killed.
-LATEST_KILL, TIMEOUT = 8.0, 240.0
-STEPS, STEPS_PER_CYCLE = 200, 100
+LATEST_KILL, TIMEOUT = 5.0, 240.0
+STEPS, STEPS_PER_CYCLE = 100, 50
 
 
 class Folder:
     """The folder of a run, and the processes that run in it."""
 
-    def __init__(self, folder: pathlib.Path, data_dir: str):
+    def __init__(self, opened: launcher.Launcher, folder: pathlib.Path, data_dir: str):
         folder.mkdir()
+        self._launcher = opened
         self.model_dir, self.export_dir, self._log = folder / 'model', folder / 'export', folder / 'log'
         self._arguments = ['--preset=digits', f'--data_dir={data_dir}', '--seed=5', '--intra_op_threads=1']
         self._arguments += [f'--model_dir={self.model_dir}', f'--export_dir={self.export_dir}', '--eval_total_size=128']
@@ -41,23 +41,15 @@ class Folder:
           until: a regular expression; `seconds` are counted from the moment when the name of a new file matches it.
         """
         newest, before = self.newest(), self._names()
-        with open(str(self._log), 'w') as log:
-            program = subprocess.Popen(
-                [sys.executable, '-m', 'tests.support.one_layer_program', *self._arguments], stdout=log, stderr=log
-            )
-        start = time.monotonic()
-        while until and program.poll() is None and time.monotonic() < start + TIMEOUT:
+        program = self._launcher.start(self._arguments, str(self._log))
+        end = time.monotonic() + TIMEOUT
+        while until and program.wait(0) is None and time.monotonic() < end:
             if any(re.match(until, name) for name in self._names() - before):
                 break
             time.sleep(0.001)
-        try:
-            program.wait(TIMEOUT if seconds is None else seconds)
-        except subprocess.TimeoutExpired:
-            assert seconds is not None, 'the program hangs'
-            program.send_signal(signal.SIGKILL)
-            program.wait()
-        finally:
+        if program.wait(TIMEOUT if seconds is None else seconds) is None:
             program.kill()
+            assert seconds is not None, 'the program hangs'
         # If the program resumed before the kill, it used the newest listed checkpoint.
         resumed = re.search(r'resuming from \S+/model\.ckpt-(\d+)', self.log())
         if resumed and newest >= 0:
@@ -99,12 +91,18 @@ class Folder:
 
 @pytest.mark.slow
 def test_fifty_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathlib.Path) -> None:
-    uninterrupted = Folder(tmp_path / 'uninterrupted', digits_dir)
+    with launcher.launcher() as opened:
+        check_kills(opened, digits_dir, tmp_path)
+
+
+def check_kills(opened: launcher.Launcher, digits_dir: str, tmp_path: pathlib.Path) -> None:
+    """Kills runs, each again until it ends, and compares each with an uninterrupted one."""
+    uninterrupted = Folder(opened, tmp_path / 'uninterrupted', digits_dir)
     assert uninterrupted.run() == 0, uninterrupted.log()
     draw = random.Random(1)
     killed: List[str] = []
     ended = 0
-    folder = Folder(tmp_path / '0', digits_dir)
+    folder = Folder(opened, tmp_path / '0', digits_dir)
     while len(killed) < KILLS or folder.newest() >= 0:
         instant = draw.choice(['any', 'any', 'any', 'saving', 'saving', 'exporting'])
         before = folder.newest()
@@ -129,7 +127,7 @@ def test_fifty_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathli
             name for name in uninterrupted.left() if not name.isdigit()
         ]
         ended += 1
-        folder = Folder(tmp_path / str(ended), digits_dir)
+        folder = Folder(opened, tmp_path / str(ended), digits_dir)
     assert ended
     print(
         f'{len(killed)} kills, {killed.count("saving")} of them during the save of a checkpoint; {ended} runs finished'

@@ -9,12 +9,12 @@ from typing import Dict, List, NamedTuple
 
 import pytest
 
-STEPS, STEPS_PER_CYCLE = 2000, 50
+STEPS, STEPS_PER_CYCLE = 1000, 40
 # The number of cycles until TensorFlow's memory is fully allocated. As many cycles after them are compared with the
 # last ones.
-WARMUP_CYCLES = 10
+WARMUP_CYCLES = 8
 # The allowed growth of the numbers of files and threads. Each cycle counts with its minimum, which occurs between two
-# sessions. A leak of one per cycle would add twenty.
+# sessions. A leak of one per cycle would add eight or more.
 TOLERANCE = 3
 MIB = 1 << 20
 
@@ -40,7 +40,7 @@ def lines_in(path: pathlib.Path) -> int:
 
 
 @pytest.mark.slow
-def test_memory_files_and_threads__do_not_grow_over_2000_steps(digits_dir: str, tmp_path: pathlib.Path) -> None:
+def test_memory_files_and_threads__do_not_grow_over_1000_steps(digits_dir: str, tmp_path: pathlib.Path) -> None:
     model_dir = tmp_path / 'model'
     command = [sys.executable, '-m', 'tests.support.one_layer_program', '--preset=digits', f'--data_dir={digits_dir}']
     command += [f'--model_dir={model_dir}', f'--train_steps={STEPS}', f'--train_steps_per_eval={STEPS_PER_CYCLE}']

@@ -120,3 +120,12 @@ def test_cycles__name_a_damaged_checkpoint(copied: Config, damage: Any, mode: st
     config = dataclasses.replace(copied, mode=mode, train_steps=9, min_eval_interval=0, eval_timeout=1)
     with pytest.raises(CheckpointError, match=r'/checkpoint: lists |model\.ckpt-5: is damaged'):
         execute(config)
+
+
+def test_cycles__skip_a_damaged_checkpoint_on_request(copied: Config) -> None:
+    empty_data(str(copied.model_dir))
+    # Training ends at the checkpoint before the damaged one, and its evaluation is recorded.
+    summary = execute(dataclasses.replace(copied, skip_damaged_checkpoints=True, train_steps=4))
+    assert 'of step 4' in summary
+    assert all_steps(copied)[-1] == 4
+    assert 'model.ckpt-5.index' in os.listdir(os.path.join(str(copied.model_dir), 'passed_over'))

@@ -1,6 +1,7 @@
 """Tests of saving, verifying and skipping checkpoints, with real damage to their files."""
 
 import dataclasses
+import itertools
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.hooks import saving
+from inception_v3.model_dir import checkpoints
 from inception_v3.model_dir.checkpoints import (
     CheckpointError,
     DamagedError,
@@ -17,6 +19,7 @@ from inception_v3.model_dir.checkpoints import (
     latest_checkpoint,
     skip_damaged,
 )
+from inception_v3.model_dir.leftovers import remove_leftovers
 from tests.support.runs import execute, make_small_config
 
 NAME = 'model.ckpt-{}'
@@ -72,6 +75,81 @@ def test_save__does_not_write_a_listed_step_again(tmp_path: Any) -> None:
     before = os.stat(index_of(tmp_path, 2)).st_mtime_ns
     save(tmp_path, 2)
     assert os.stat(index_of(tmp_path, 2)).st_mtime_ns == before
+
+
+class Killed(BaseException):
+    """Stops the code under test, like a kill: no handler catches it."""
+
+
+class Operations:
+    """Lets `fatal` operations on files happen, and raises `Killed` in place of the next one."""
+
+    def __init__(self, patch: Any, fatal: int):
+        self.count = 0
+        self._fatal = fatal
+        for module, name in ((checkpoints.file_io, 'atomic_write_string_to_file'), (tf.io.gfile, 'remove')):
+            patch.setattr(module, name, self.counted(getattr(module, name)))
+
+    def counted(self, operation: Any) -> Any:
+        def count(*arguments: Any) -> None:
+            if self.count == self._fatal:
+                raise Killed
+            self.count += 1
+            operation(*arguments)
+
+        return count
+
+
+def save_copy(model_dir: Any, operations: Operations) -> None:
+    """Saves step 6: a copy of step 5, which is renamed as a whole."""
+
+    def write() -> None:
+        for path in (data_of, index_of):
+            shutil.copy(path(model_dir, 5), path(model_dir, 6))
+
+    checkpoints.save(str(model_dir), 6, operations.counted(write))
+
+
+def test_save__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
+    save(tmp_path / 'before', *range(1, 6))
+    for fatal in itertools.count():
+        model_dir = shutil.copytree(str(tmp_path / 'before'), str(tmp_path / str(fatal)))
+        with pytest.MonkeyPatch.context() as patch:
+            operations = Operations(patch, fatal)
+            try:
+                save_copy(model_dir, operations)
+                break
+            except Killed:
+                pass
+        names = listed(model_dir)
+        # Note, write, list: from then on, the new checkpoint counts, and the oldest does not.
+        assert names == [NAME.format(step) for step in (range(1, 6) if fatal < 3 else range(2, 7))]
+        for name in names:
+            check_undamaged(os.path.join(model_dir, name))
+        remove_leftovers(model_dir)
+        left = {int(name.split('.')[1].rpartition('-')[2]) for name in os.listdir(model_dir) if 'ckpt' in name}
+        assert left == {int(name.rpartition('-')[2]) for name in names}
+    # Note, write, list, three files of the oldest, note.
+    assert fatal == 7
+    assert 'saving.unfinished' not in os.listdir(model_dir)
+
+
+@pytest.mark.parametrize('file_of', [data_of, index_of])
+def test_save__never_lists_a_checkpoint_that_cannot_be_read_back(tmp_path: Any, file_of: Any) -> None:
+    save(tmp_path, *range(1, 6))
+
+    def write_damaged() -> None:
+        for path in (data_of, index_of):
+            shutil.copy(path(tmp_path, 5), path(tmp_path, 6))
+        flip(file_of(tmp_path, 6), 20)
+
+    with pytest.raises(DamagedError, match=r'model\.ckpt-6: is damaged'):
+        checkpoints.save(str(tmp_path), 6, write_damaged)
+    assert listed(tmp_path) == [NAME.format(step) for step in range(1, 6)]
+    check_undamaged(str(tmp_path / 'model.ckpt-1'))
+    # The next command removes the damaged files.
+    remove_leftovers(str(tmp_path))
+    assert not os.path.exists(data_of(tmp_path, 6))
 
 
 def values_of(checkpoint: str) -> Dict[str, bytes]:
@@ -158,6 +236,7 @@ def test_skip_damaged__respects_a_list_that_ends_with_an_older_checkpoint(tmp_pa
     assert os.path.exists(data_of(tmp_path, 2))
 
 
+@pytest.mark.program
 def test_run__resumes_from_an_older_checkpoint_on_request(
     digits_dir: str, tmp_path: Any, one_layer: None, caplog: Any
 ) -> None:
@@ -181,8 +260,6 @@ def test_run__resumes_from_an_older_checkpoint_on_request(
 
 
 def test_remove_leftovers__removes_only_unfinished_files(tmp_path: Any) -> None:
-    from inception_v3.model_dir.leftovers import remove_leftovers
-
     save(tmp_path, 1, 2, 3)
     kept = sorted(os.listdir(str(tmp_path)))
     shutil.copytree(str(tmp_path), str(tmp_path / 'model.ckpt-5_temp_0123456789abcdef'))

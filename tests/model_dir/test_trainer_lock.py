@@ -1,15 +1,18 @@
 """Tests of the lock that allows one trainer at a time in a model_dir."""
 
+import contextlib
 import fcntl
 import json
 import os
-import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import pytest
+import tensorflow as tf
 
 from inception_v3.model_dir import trainer_lock
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE, STALE_AFTER, LockedError, TrainerLock
@@ -27,19 +30,32 @@ def write_claim(folder: Any, **values: Any) -> None:
     (folder / CLAIM_FILE).write_text(json.dumps({**claim, **values}))
 
 
-def other_process(folder: Any) -> int:
-    """Starts a process that holds the lock and waits; returns its PID."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if not child:
+# Locks a folder as a trainer does, and waits until its standard input closes.
+_HOLD = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def other_process(folder: Any) -> Iterator[int]:
+    """Starts a process that holds the lock; yields its PID, and kills it."""
+    command = [sys.executable, '-S', '-E', '-c', _HOLD, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
         try:
-            TrainerLock(str(folder), SINCE).__enter__()
-            os.write(write_end, b'.')
-            time.sleep(60)
+            # Returns at the end of the file if the process fails.
+            assert process.stdout.readline()
+            birth = trainer_lock._birth(process.pid)
+            assert birth
+            here = {'host': socket.gethostname(), 'machine': trainer_lock._machine()}
+            write_claim(folder, **here, process=process.pid, birth=birth)
+            yield process.pid
         finally:
-            os._exit(1)
-    assert os.read(read_end, 1)
-    return child
+            process.kill()
 
 
 @pytest.fixture(params=['flock', 'no flock'])
@@ -54,16 +70,12 @@ def kind(request: Any, monkeypatch: Any) -> None:
 
 
 def test_lock__names_its_holder_and_ends_with_it(tmp_path: Any, kind: None) -> None:
-    first = other_process(tmp_path)
-    try:
+    with other_process(tmp_path) as first:
         with pytest.raises(LockedError) as error, TrainerLock(str(tmp_path), 'now'):
             pass
         for part in (f'--model_dir={tmp_path}', f'process {first} on {socket.gethostname()}, since {SINCE}'):
             assert part in str(error.value)
         assert claim_of(tmp_path)['process'] == first
-    finally:
-        os.kill(first, signal.SIGKILL)
-        os.waitpid(first, 0)
     with TrainerLock(str(tmp_path), 'now'):
         assert claim_of(tmp_path)['process'] == os.getpid()
     assert os.listdir(str(tmp_path)) == []
@@ -116,6 +128,19 @@ def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) 
     assert claim_of(tmp_path)['host'] == 'far'
 
 
+def test_hook__ends_training_that_has_lost_the_lock(tmp_path: Any) -> None:
+    lock = TrainerLock(str(tmp_path), SINCE)
+    step = tf.compat.v1.train.get_or_create_global_step()
+    advance = step.assign_add(1)
+    with lock, tf.compat.v1.train.SingularMonitoredSession(hooks=[lock.hook()]) as session:
+        assert session.run(advance) == 1
+        write_claim(tmp_path)
+        # As `_renew` does when it finds another claim.
+        lock._overtaken_by = claim_of(tmp_path)
+        with pytest.raises(LockedError, match=r'in use by process 1 on far, .*took over'):
+            session.run(advance)
+
+
 def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: Any) -> None:
     write, began, ended = trainer_lock.file_io.atomic_write_string_to_file, threading.Event(), threading.Event()
 
@@ -128,8 +153,8 @@ def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: An
     monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
     with TrainerLock(str(tmp_path), SINCE):
         monkeypatch.setattr(trainer_lock.file_io, 'atomic_write_string_to_file', write_slowly)
-        assert began.wait(10)
-    assert ended.wait(10)
+        assert began.wait(60)
+    assert ended.wait(60)
     assert os.listdir(str(tmp_path)) == []
 
 
