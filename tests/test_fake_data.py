@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
-from tests.support.pipelines import Batch, read
+from inception_v3.input_pipeline import InputPipeline
+from tests.support.pipelines import Batch, Host, read
 
 
 @pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
@@ -68,3 +69,16 @@ def test_fake_images__with_a_seed_resume_at_any_position_and_differ_between_epoc
     # The same image in two epochs, with another distortion.
     assert all(np.abs(images[index] - images[index + 20]).max() > 0.01 for index in range(20))
     assert np.abs(images[0] - first_images(1, config=dataclasses.replace(config, seed=1))[0]).max() > 0.01
+
+
+@pytest.mark.parametrize(('hosts', 'images'), [(1, 24), (2, 12)])
+def test_fake_images__resume_after_the_images_of_the_completed_steps(hosts: int, images: int) -> None:
+    tf.compat.v1.train.create_global_step()
+    config = dataclasses.replace(CONFIG, seed=0, train_batch_size=8)
+    dataset = InputPipeline(True, config)({'batch_size': 5, 'context': Host(0, hosts)})
+    iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.assign(tf.compat.v1.train.get_global_step(), 3))
+        session.run(iterator.initializer)
+        _, labels = session.run(iterator.get_next())
+    assert labels.tolist() == [(images + index) % 20 % 7 for index in range(5)]

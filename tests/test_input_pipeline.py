@@ -16,7 +16,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
-from tests.support.pipelines import labels_of, read
+from tests.support.pipelines import Host, labels_of, read
 
 
 @pytest.fixture
@@ -102,11 +102,34 @@ def test_prefetch_enabled__keeps_two_batches_ready(
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
 
+def test_max_bad_records__groups_128_records_and_prepares_one_group_ahead(config: Config, tmp_path: Any) -> None:
+    allowed = dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path))
+    InputPipeline(True, allowed)({'batch_size': 4})
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'BatchDatasetV2'] == [128, 4]
+    assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == [1, 2]
+
+
 def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> None:
     (plain, labels), *_ = read(config, False, 4)
     (transposed, same_labels), *_ = read(dataclasses.replace(config, transpose_enabled=True), False, 4)
     np.testing.assert_array_equal(transposed, plain.transpose([1, 2, 3, 0]))
     np.testing.assert_array_equal(same_labels, labels)
+
+
+def test_transpose_enabled__transposes_the_part_of_each_core_of_a_shared_batch(config: Config) -> None:
+    shared = dataclasses.replace(
+        config, use_tpu=True, tpu='emulated:4x2', num_shards=4, eval_batch_size=8, train_batch_size=8
+    )
+    (plain, labels), *_ = read(shared, False, 8, batches=1, context=Host(0, 1))
+    (joined, same_labels), *_ = read(
+        dataclasses.replace(shared, transpose_enabled=True), False, 8, batches=1, context=Host(0, 1)
+    )
+    assert joined.shape == (4 * 96, 128, 3, 2)
+    for core in range(4):
+        part = joined[96 * core : 96 * (core + 1)]
+        np.testing.assert_array_equal(part, plain[2 * core : 2 * core + 2].transpose([1, 2, 3, 0]))
+    assert same_labels.tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize('is_training', [True, False])

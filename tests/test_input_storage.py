@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 import tensorflow as tf
 
-from data import records
+from data import order, records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.data.written_records import written
@@ -121,6 +121,13 @@ def test_order__is_relaxed_in_training_without_a_seed(
     assert sloppy.dtype == tf.bool and tf.get_static_value(sloppy) == any_order
 
 
+def test_training__shuffles_differently_in_each_run_without_a_seed(small_config: Config) -> None:
+    InputPipeline(True, small_config)({'batch_size': 4})
+    shuffles = operations_of('ShuffleDataset')
+    # Two seeds of 0: TensorFlow draws others in each session.
+    assert [[tf.get_static_value(seed) for seed in o.inputs[2:4]] for o in shuffles] == [[0, 0]] * 2
+
+
 def test_threads__work_on_an_image_each(small_config: Config) -> None:
     dataset = InputPipeline(True, small_config)({'batch_size': 4})
     assert dataset.options().experimental_threading.max_intra_op_parallelism == 1
@@ -168,6 +175,16 @@ def test_storage__reads_at_most_256_mib_ahead(files: int, buffer_size: int, expe
     config = Config(use_tpu=False, data_dir=photo_dir, num_files_infeed=files, prefetch_dataset_buffer_size=buffer_size)
     ((_, constants),) = nodes(config, 'TFRecordDataset')
     assert constants[-1] == expected
+
+
+def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkeypatch: Any) -> None:
+    given: List[Any] = []
+    monkeypatch.setattr(order, 'ordered', lambda *arguments: given.append(arguments))
+    changes = {'seed': 3, 'initial_shuffle_buffer_size': 17, 'followup_shuffle_buffer_size': 19, 'num_files_infeed': 23}
+    InputPipeline(True, dataclasses.replace(small_config, **changes)).storage()
+    ((files, _, seed, _, file_buffer, record_buffer, files_ahead),) = given
+    assert (seed, file_buffer, record_buffer, files_ahead) == (3, 17, 19, 23)
+    assert sum(file.records for file in files) == 1438
 
 
 @pytest.mark.parametrize(('hosts', 'skipped'), [(1, 24), (2, 12)])

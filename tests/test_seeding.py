@@ -100,6 +100,13 @@ def test_dropout__depends_on_seed_step_and_scope() -> None:
         assert (other == whole).mean() == pytest.approx(0.68, abs=0.03)
 
 
+def test_dropout__takes_any_scope() -> None:
+    # TensorFlow refuses seeds of 2**31 and above, which half of all names would give.
+    for number in range(10):
+        with tf.compat.v1.variable_scope(f'scope{number}'):
+            seeding.dropout_for(Config(seed=1, use_tpu=False))(tf.ones([2, 1, 1, 5]), KEEP, True)
+
+
 def test_dropout__keeps_the_requested_fraction_and_the_mean() -> None:
     whole = masks(1, 64)
     np.testing.assert_allclose(np.unique(whole), [0, 1 / KEEP])

@@ -1,0 +1,80 @@
+"""Small text files: written whole, and a JSON object per line."""
+
+import json
+import logging
+import pathlib
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from data import files, remote
+
+
+def test_write_whole__replaces_the_content_and_leaves_no_other_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.txt'
+    for content in ('long content\n', 'é'):
+        files.write_whole(str(path), content)
+        assert path.read_text() == content
+        assert [*tmp_path.iterdir()] == [path]
+
+
+def test_write_whole__keeps_the_old_content_until_the_new_is_complete(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    path = tmp_path / 'a.txt'
+    path.write_text('old')
+    at_rename = []
+
+    def rename(source: str, target: str, overwrite: bool) -> None:
+        at_rename.append((pathlib.Path(source).read_text(), pathlib.Path(target).read_text(), overwrite))
+
+    monkeypatch.setattr(tf.io.gfile, 'rename', rename)
+    files.write_whole(str(path), 'new')
+    assert at_rename == [('new', 'old', True)]
+
+
+def test_append_line__adds_an_object_per_line(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.jsonl'
+    files.append_line(str(path), {'a': 1})
+    files.append_line(str(path), {'b': [2, None], 'c': 'x\ny'})
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [{'a': 1}, {'b': [2, None], 'c': 'x\ny'}]
+    assert path.read_text().endswith('\n')
+
+
+def test_append_line__begins_a_line_after_half_a_line(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'a.jsonl'
+    path.write_text('{"a": 1}\n{"a": ')
+    files.append_line(str(path), {'b': 2})
+    assert path.read_text() == '{"a": 1}\n{"a": \n{"b": 2}\n'
+
+
+def test_append_line__rewrites_a_remote_file(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    path = tmp_path / 'a.jsonl'
+    path.write_text('{"a": 1}\n')
+    modes = []
+    opened = tf.io.gfile.GFile
+    monkeypatch.setattr(remote, 'is_remote', lambda path: True)
+    monkeypatch.setattr(remote, 'read', lambda path: pathlib.Path(path).read_bytes())
+    monkeypatch.setattr(tf.io.gfile, 'GFile', lambda path, mode: modes.append(mode) or opened(path, mode))
+    files.append_line(str(path), {'b': 2})
+    assert modes == ['w'] and path.read_text() == '{"a": 1}\n{"b": 2}\n'
+
+
+def test_read_lines__skips_and_counts_damaged_lines(tmp_path: pathlib.Path, caplog: Any) -> None:
+    path = tmp_path / 'a.jsonl'
+    path.write_bytes(b'{"a": 1}\n\n{"a": \n[1]\n{"b": 3}\n\xff\xfe\n{"a": "4"}\n' + b'[' * 100_000 + b'\n{"a": 5}')
+    with caplog.at_level(logging.INFO):
+        found = files.read_lines(str(path), lambda values: int(values.get('a') or 'none'))
+    assert found == [1, 4, 5]
+    assert f'{path}: skipped 5 of 8 lines, which are damaged' in caplog.text
+
+
+def test_read_lines__of_a_missing_file_is_empty(tmp_path: pathlib.Path, caplog: Any) -> None:
+    assert files.read_lines(str(tmp_path / 'none'), int) == []
+    assert files.text_of(str(tmp_path / 'none')) == ''
+    assert not caplog.records
+
+
+def test_read_lines__raises_other_errors(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'a').write_text('1\n')
+    with pytest.raises(ZeroDivisionError):
+        files.read_lines(str(tmp_path / 'a'), lambda value: 1 // 0)

@@ -1,0 +1,145 @@
+"""Finding image files by path, folder and pattern; the reasons why one cannot be used."""
+
+import os
+import pathlib
+import struct
+from typing import Any, List
+
+import pytest
+
+from data import image_files
+from data.image_files import UnreadableError, find, read, why_undecodable
+from tests.data.test_image_header import CAT, JPEG, PNG, saved
+
+FILES = [
+    *('b.jpg', 'a.JPEG', 'c.png', 'd.gif', 'notes.txt', '.hidden.jpg', 'sub/e.jpg', 'sub/f.tar'),
+    *('.git/g.jpg', 'z/y/h.PNG'),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder of FILES."""
+    for name in FILES:
+        path = tmp_path / 'images' / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path / 'images'
+
+
+def inside(folder: pathlib.Path, paths: List[str]) -> List[str]:
+    """Paths relative to a folder."""
+    return [os.path.relpath(path, folder) for path in paths]
+
+
+def test_find__takes_the_images_below_a_folder_in_order(folder: pathlib.Path) -> None:
+    found = find([str(folder)])
+    assert inside(folder, found.paths) == ['a.JPEG', 'b.jpg', 'c.png', 'd.gif', 'sub/e.jpg', 'z/y/h.PNG']
+    assert inside(folder, found.skipped) == ['notes.txt', 'sub/f.tar']
+    assert found.problems == []
+
+
+def test_find__takes_named_files_of_any_extension_once_in_the_given_order(folder: pathlib.Path) -> None:
+    names = [str(folder / name) for name in ('notes.txt', 'sub', 'b.jpg', '.hidden.jpg', 'notes.txt')]
+    assert inside(folder, find(names).paths) == ['notes.txt', 'sub/e.jpg', 'b.jpg', '.hidden.jpg']
+
+
+@pytest.mark.parametrize(
+    ('pattern', 'expected'),
+    [
+        ('*.jpg', ['b.jpg']),
+        ('?.*', ['a.JPEG', 'b.jpg', 'c.png', 'd.gif']),
+        ('[bc].*', ['b.jpg', 'c.png']),
+        ('s*', ['sub/e.jpg']),
+        ('**/*.jpg', ['b.jpg', 'sub/e.jpg']),
+        ('z/**', ['z/y/h.PNG']),
+    ],
+)
+def test_find__takes_the_matches_of_a_pattern(pattern: str, expected: List[str], folder: pathlib.Path) -> None:
+    found = find([str(folder / pattern)])
+    assert inside(folder, found.paths) == expected
+    assert found.problems == []
+
+
+def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
+    empty = folder / 'empty'
+    empty.mkdir()
+    names = [str(folder / 'none.jpg'), str(folder / '*.bmp'), str(empty), 'gs://bucket/a.jpg']
+    found = find(names)
+    assert found.paths == []
+    assert found.problems == [
+        f'{names[0]}: no such file or folder.',
+        f'{names[1]}: no file matches this pattern.',
+        f'{names[2]}: no images in this folder; they end in .jpg, .jpeg, .png, .gif.',
+        f'{names[3]}: remote images are not supported; copy it to this machine first.',
+    ]
+
+
+def test_find__names_a_folder_that_cannot_be_listed(folder: pathlib.Path, monkeypatch: Any) -> None:
+    listing = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if os.path.basename(os.fspath(path)) == 'sub':
+            raise PermissionError(13, 'Permission denied', os.fspath(path))
+        return listing(path)
+
+    monkeypatch.setattr(os, 'scandir', refuse)
+    found = find([str(folder)])
+    assert found.problems == [f'{folder}/sub: cannot be listed: Permission denied.']
+    assert len(found.paths) == 5
+
+
+def test_find__takes_a_broken_link_so_that_reading_names_it(tmp_path: pathlib.Path) -> None:
+    link = tmp_path / 'link.jpg'
+    link.symlink_to(tmp_path / 'nowhere')
+    assert find([str(link)]).paths == [str(link)]
+    with pytest.raises(UnreadableError, match='cannot be read: No such file'):
+        read(str(link))
+
+
+def test_read__returns_the_content_up_to_the_limit(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    path = tmp_path / 'a.jpg'
+    path.write_bytes(JPEG)
+    assert read(str(path)) == JPEG
+    monkeypatch.setattr(image_files, '_MAX_BYTES', len(JPEG))
+    assert read(str(path)) == JPEG
+    path.write_bytes(JPEG + b'!')
+    with pytest.raises(UnreadableError, match=f'has {len(JPEG) + 1:,} bytes; at most {len(JPEG):,} are allowed'):
+        read(str(path))
+
+
+def test_read__allows_one_gibibyte(tmp_path: pathlib.Path) -> None:
+    with open(tmp_path / 'a.jpg', 'wb') as file:
+        file.truncate(2**30 + 1)
+    with pytest.raises(UnreadableError, match='has 1,073,741,825 bytes; at most 1,073,741,824 are allowed'):
+        read(str(tmp_path / 'a.jpg'))
+
+
+def test_read__refuses_a_pipe_at_once(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(str(tmp_path / 'a.jpg'))
+    with pytest.raises(UnreadableError, match='is not a regular file'):
+        read(str(tmp_path / 'a.jpg'))
+
+
+def with_size(width: int, height: int) -> bytes:
+    """A PNG with another size in its header."""
+    return PNG[:16] + struct.pack('>II', width, height) + PNG[24:]
+
+
+@pytest.mark.parametrize(
+    ('encoded', 'expected'),
+    [
+        (b'', 'is empty'),
+        (b'text', 'is not a JPEG, PNG or GIF image, or its beginning is damaged'),
+        (JPEG[:50], 'is not a JPEG, PNG or GIF image, or its beginning is damaged'),
+        (saved(CAT, 'BMP'), 'is a BMP image; supported are JPEG, PNG and GIF'),
+        (saved(CAT, 'PPM'), 'is a PPM image; supported are JPEG, PNG and GIF'),
+        (with_size(10_001, 10_000), 'has 10,001 x 10,000 pixels; at most 100,000,000 are allowed'),
+        (with_size(10_000, 10_000), 'is a PNG image that is truncated or damaged'),
+        (saved(CAT.quantize(16), 'GIF'), 'is an animated GIF, or damaged; GIFs of one frame are supported'),
+        (JPEG[:5000], 'is a JPEG image that is truncated or damaged'),
+        (saved(CAT.convert('L'), 'JPEG'), 'is a damaged JPEG, grey image (the reason)'),
+    ],
+)
+def test_why_undecodable__gives_the_reason(encoded: bytes, expected: str) -> None:
+    assert why_undecodable(encoded, 'the reason') == expected
