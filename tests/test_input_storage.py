@@ -137,6 +137,7 @@ def test_threads__work_on_an_image_each(small_config: Config) -> None:
     ('changes', 'expected'),
     [
         ({'num_parallel_calls': 1}, 1),
+        ({'num_parallel_calls': 1, 'use_data': 'fake'}, 1),
         ({'num_parallel_calls': 10_000}, len(os.sched_getaffinity(0))),
         ({'num_parallel_calls': 10_000, 'use_tpu': True}, 10_000),
         (

@@ -52,9 +52,14 @@ def test_append_line__rewrites_a_remote_file(tmp_path: pathlib.Path, monkeypatch
     path.write_text('{"a": 1}\n')
     modes = []
     opened = tf.io.gfile.GFile
+
+    def open_file(path: str, mode: str) -> Any:
+        modes.append(mode)
+        return opened(path, mode)
+
     monkeypatch.setattr(remote, 'is_remote', lambda path: True)
     monkeypatch.setattr(remote, 'read', lambda path: pathlib.Path(path).read_bytes())
-    monkeypatch.setattr(tf.io.gfile, 'GFile', lambda path, mode: modes.append(mode) or opened(path, mode))
+    monkeypatch.setattr(tf.io.gfile, 'GFile', open_file)
     files.append_line(str(path), {'b': 2})
     assert modes == ['w'] and path.read_text() == '{"a": 1}\n{"b": 2}\n'
 
