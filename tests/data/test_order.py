@@ -54,6 +54,12 @@ def test_each_epoch_has_each_record_once_and_another_order(epochs: Tuple[List[st
     assert len({tuple(each) for each in orders}) == 3
 
 
+def test_order__stays_the_same_in_every_version(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
+    # Recorded from this program: a run that resumes with a later version continues it.
+    assert ' '.join(epochs[0][:14]) == '3:0 4:0 0:0 1:0 5:0 6:1 9:0 0:1 3:1 5:1 1:1 9:1 4:1 0:2'
+    assert ' '.join(epochs[0][RECORDS : RECORDS + 6]) == '7:0 1:0 6:0 5:0 4:0 5:1'
+
+
 def test_key__of_seed_epoch_and_position(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
     for index, (record, key) in enumerate(zip(*epochs)):
         file, place = map(int, record.split(':'))
