@@ -11,6 +11,8 @@ from typing import Callable, List, NamedTuple, Sequence
 
 import tensorflow as tf
 
+from data.records import DataError
+
 # The number of files whose records are interleaved: enough to separate similar neighbours in a file, and to hide the
 # latency of one file.
 GROUP_FILES = 8
@@ -86,14 +88,18 @@ def ordered(
 
     Returns:
       A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations.
+
+    Raises:
+      DataError: the files have no records.
     """
     columns = _Columns(
         tf.constant([file.path for file in files]),
         *(tf.constant(column, tf.int64) for column in [*zip(*files)][1:]),
     )
-    total = tf.reduce_sum(columns.counts)
-    with tf.control_dependencies([tf.Assert(total > 0, ['no records in', columns.paths])]):
-        first_epoch, first_record = start // total, start % total
+    total = sum(file.records for file in files)
+    if not total:
+        raise DataError(f'{files[0].path}{" and the other files" if len(files) > 1 else ""} of this host: no records.')
+    first_epoch, first_record = start // total, start % total
 
     def groups_of(epoch: tf.Tensor) -> tf.data.Dataset:
         skipped = tf.where(tf.equal(epoch, first_epoch), first_record, tf.zeros_like(first_record))

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data import order
+from data.records import DataError
 
 COUNTS = [7, 3, 0, 11, 5, 2, 9, 4, 6, 8, 1]
 RECORDS = sum(COUNTS)
@@ -78,6 +79,31 @@ def test_order__is_independent_of_parallel_reads(
     files_ahead: int, epochs: Tuple[List[str], List[Tuple[int, int]]]
 ) -> None:
     assert take(3 * RECORDS, files_ahead=files_ahead) == epochs
+
+
+@pytest.mark.parametrize(('files_ahead', 'groups_ahead'), [(1, 1), (8, 1), (24, 2), (64, 7)])
+def test_order__opens_the_next_groups_ahead(files_ahead: int, groups_ahead: int) -> None:
+    order.ordered(FILES, _read, 5, tf.constant(0, tf.int64), 1024, 4, files_ahead)
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    (interleave,) = [operation for operation in operations if operation.type == 'ParallelInterleaveDataset']
+    assert tf.get_static_value(interleave.inputs[-1]) == groups_ahead
+
+
+def test_order__does_not_read_the_groups_before_its_position() -> None:
+    def read_second_group(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+        is_second = tf.strings.to_number(path, tf.int32) >= order.GROUP_FILES
+        with tf.control_dependencies([tf.Assert(is_second, ['read before the position:', path])]):
+            return _read(tf.identity(path), size)
+
+    begin = sum(COUNTS[: order.GROUP_FILES])
+    records, _ = take(RECORDS - begin, begin, file_buffer=1, read=read_second_group)
+    assert sorted({record.split(':')[0] for record in records}) == ['10', '8', '9']
+
+
+def test_order__of_files_without_records_is_an_error() -> None:
+    for files, named in (([FILES[2]], '2 of this host'), ([FILES[2]] * 2, '2 and the other files of this host')):
+        with pytest.raises(DataError, match=f'^{named}: no records.$'):
+            take(1, files=files)
 
 
 def test_another_seed_gives_another_order(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
