@@ -80,6 +80,7 @@ def test_program_run__the_commands_own_exit_code_is_returned() -> None:
     assert program.run(lambda screen: 2) == 2
 
 
+@pytest.mark.program
 def test_program_run__a_reader_that_closes_the_output_causes_no_traceback() -> None:
     text = (
         'import sys\nfrom console import program\n'

@@ -1,5 +1,6 @@
 """Tests of the analysis of errors, against scikit-learn and sums by hand, and of the figures and the page."""
 
+import io
 import time
 from typing import Any, List, Tuple
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import tensorflow as tf
+from PIL import Image
 
 from inception_v3.evaluate_report import figures, page
 from inception_v3.evaluate_report.analysis import BINS, ErrorAnalysis, Place
@@ -113,6 +115,17 @@ def test_calibration_error__known_cases() -> None:
     assert analysis.bins[-1][2:] == (1, 1.0, 1.0)
 
 
+@pytest.mark.parametrize(('classes', 'edge'), [(3, 5), (5, 3), (15, 1), (1, 15)])
+def test_bins__a_confidence_on_an_edge_is_in_the_bin_below(classes: int, edge: int) -> None:
+    # Equal logits: the confidence is 1 / classes, which is edge / 15. Bins exclude their lower bound.
+    analysis = ErrorAnalysis(classes, 0)
+    analysis.add(np.array([0]), np.zeros([1, classes], np.float32), np.zeros([1, 1, 1, 3], np.uint8))
+    assert [b.images for b in analysis.bins] == [int(index == edge - 1) for index in range(15)]
+    found = analysis.bins[edge - 1]
+    assert (found.lower, found.upper) == (pytest.approx((edge - 1) / 15), pytest.approx(edge / 15))
+    assert found.confidence == pytest.approx(1 / classes) and found.top_1 == 1
+
+
 def test_mistakes__most_confident_first_with_their_places() -> None:
     labels, logits, pixels = made_up(200)
     probabilities = softmax(logits)
@@ -190,6 +203,54 @@ def test_page__a_thousand_classes_take_seconds(tmp_path: Any) -> None:
     assert 'name $_{7}' in shown.text
 
 
+def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
+    analysis = ErrorAnalysis(7, 5)
+    # The label and the likeliest classes of each image, most probable first.
+    images = [(1, [1, 2]), (1, [2, 3]), (1, [3, 1]), (2, [2, 1]), (3, [5, 6, 4, 1, 2])]
+    logits = np.zeros([len(images), 7], np.float32)
+    for row, (_, likeliest) in enumerate(images):
+        logits[row, likeliest] = np.log([100.0, 50.0, 25.0, 12.0, 6.0][: len(likeliest)])
+    places = [Place('data/file', number) for number in range(len(images))]
+    analysis.add(np.array([label for label, _ in images]), logits, np.zeros([5, 8, 8, 3], np.uint8), places)
+    pictures = []
+    for width in (625, 1000):
+        encoded = io.BytesIO()
+        Image.new('RGB', (width, 4)).save(encoded, 'PNG')
+        pictures.append(encoded.getvalue())
+    names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', '', 'eel']
+    content = page.html_of(report_of(analysis, names), (pictures[0], pictures[1]), (pictures[0], pictures[1]))
+    path = tmp_path / 'page.html'
+    path.write_text(content)
+    text = '|'.join(piece for piece in read_page(path).text if piece)
+    # The lowest top-1 first; classes without images are only counted.
+    rows = '3|<b>cat</b>|1|0.0 %|0.0 %|1|class 5 (1)|1|ant|3|33.3 %|100.0 %|1|bee (1)|2|bee|1|100.0 %|100.0 %|2'
+    assert rows in text and '4 classes have no images' in text
+    assert 'ant|bee|1|33.3 %|ant|<b>cat</b>|1|33.3 %|<b>cat</b>|class 5|1|100.0 %' in text
+    # The label is added to three classes. The shares are of 193 + 2 and of 150 + 5, since other classes have 1 each.
+    bars = 'class 5|51.3 %|eel|25.6 %|dog|12.8 %|<b>cat</b> (label)|0.5 %|data/file, record 4'
+    assert f'<b>cat</b>, classified as class 5|{bars}' in text
+    bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|background|0.6 %|data/file, record 2'
+    assert f'ant, classified as <b>cat</b>|{bars}' in text
+    assert 'top-1|50.00%|top-5|75.00%|cross-entropy, nats|1.2500' in text and 'A note.' in text
+    # 150 dots per inch in the file, and 96 pixels per inch on the page.
+    assert 'width="400"' in content and 'width="640"' in content
+
+
+def test_page__lists_twenty_pairs(tmp_path: Any) -> None:
+    analysis = ErrorAnalysis(26, 0)
+    logits = np.eye(26, dtype=np.float32)[np.arange(1, 26)] * 9
+    analysis.add(np.arange(25), logits, np.zeros([25, 1, 1, 3], np.uint8))
+    encoded = io.BytesIO()
+    Image.new('RGB', (4, 4)).save(encoded, 'PNG')
+    picture = (encoded.getvalue(), encoded.getvalue())
+    (tmp_path / 'page.html').write_text(page.html_of(report_of(analysis, [''] * 26), picture, picture))
+    text = '|'.join(piece for piece in read_page(tmp_path / 'page.html').text if piece)
+    assert 'class 19|class 20|1|100.0 %' in text and 'class 20|class 21|1|100.0 %' not in text
+    assert 'The 20 pairs with the most images, of 25; report.json lists all.' in text.replace('\n', ' ')
+    assert 'None.' in text
+
+
+@pytest.mark.program
 def test_page__sorts_and_filters_classes(tmp_path: Any) -> None:
     names = ['background', 'ant', 'bee', '<b>cat</b>', 'dog', 'eel', 'bee eater']
     analysis = analysed(*made_up(300))

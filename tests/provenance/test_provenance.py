@@ -4,11 +4,13 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
+from data import dataset_info
 from inception_v3.config import Config
 from inception_v3.model_dir import digests, first_steps
 from inception_v3.model_dir.starts import record
@@ -55,6 +57,23 @@ def run(trained: str, tmp_path: Any) -> str:
 def in_this_process(one_layer: None, monkeypatch: Any) -> None:
     """Repeats first steps in this process, where the network has one layer."""
     monkeypatch.setattr(verification, '_run', execute)
+
+
+@pytest.fixture
+def repeated_exactly(trained: str, photo_dir: str, monkeypatch: Any) -> List[Config]:
+    """Takes the records of the run itself for those of its repetition; returns the configurations of repetitions."""
+    repetitions: List[Config] = []
+
+    def repeat(config: Config) -> None:
+        repetitions.append(config)
+        last = config.train_steps
+        recorded = [step for step in first_steps.read(trained) if step.step <= last]
+        with open(os.path.join(str(config.model_dir), 'first_steps.json'), 'w') as file:
+            json.dump([step._asdict() for step in recorded], file)
+        record(config, dataset_info.read(photo_dir))
+
+    monkeypatch.setattr(verification, '_run', repeat)
+    return repetitions
 
 
 def run_provenance(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
@@ -137,6 +156,7 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
     assert 'digest' not in damaged
 
 
+@pytest.mark.program
 def test_verify__emulated_cores_record_one_step_per_loop(
     photo_dir: str, tmp_path: Any, capsys: Any, in_this_process: None
 ) -> None:
@@ -150,9 +170,20 @@ def test_verify__emulated_cores_record_one_step_per_loop(
     )
 
 
-def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_process: None) -> None:
+def test_verify__repeats_all_recorded_steps(run: str, capsys: Any, in_this_process: None) -> None:
+    before = sorted(os.listdir(run))
     code, out, _ = run_provenance(capsys, run, '--verify')
     assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 1, 2, 3\n')
+    assert sorted(os.listdir(run)) == before
+    # A recorded configuration with a wrong learning rate.
+    rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
+    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
+    values = json.loads(out)
+    assert (code, values['same'], values['recorded']['step']) == (2, False, 1)
+    assert values['recorded']['digest'] != values['repeated']['digest']
+
+
+def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exactly: List[Config]) -> None:
     (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
     rewrite_step(run, 1, digest='0' * 64)
 
@@ -164,6 +195,7 @@ def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_proces
     rewrite_start(run, elsewhere)
     code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
     assert (code, json.loads(out)['same'], json.loads(out)['compared']) == (0, True, [1])
+    assert [difference['name'] for difference in json.loads(out)['data']] == ['fingerprint']
     code, out, _ = run_provenance(capsys, run, '--verify')
     assert code == 2
     assert 'different after step 2; compared after step 1, 2, 3' in out
@@ -171,13 +203,54 @@ def test_verify__equal_and_different_steps(run: str, capsys: Any, in_this_proces
     assert f'numpy       1.0 -> {np.__version__}' in out
     assert f'host cores  512 -> {len(os.sched_getaffinity(0))}' in out
     assert f'fingerprint  {"f" * 64} -> none' in out
-    # A recorded configuration with a wrong learning rate.
-    rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
-    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
-    values = json.loads(out)
-    assert (code, values['same'], values['recorded']['step']) == (2, False, 1)
-    assert values['recorded']['digest'] != values['repeated']['digest']
-    assert [difference['name'] for difference in values['data']] == ['fingerprint']
+    # Another loss, of the same variables.
+    rewrite_step(run, 0, loss=0.5)
+    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1')
+    assert code == 2 and 'different after step 1; compared after step 1' in out and 'loss    0.5 -> ' in out
+
+
+def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
+    run: str, photo_dir: str, tmp_path: Any, capsys: Any, repeated_exactly: List[Config]
+) -> None:
+    # A second start, which resumes from step 3.
+    record(seeded(photo_dir, run, learning_rate=0.9), None)
+
+    def first(start: Dict[str, Any]) -> None:
+        start['config'].update(data_dir='photos', export_dir='exported', keep_best=True, mode='train_and_eval')
+        start['directory'] = '/began/here'
+
+    rewrite_start(run, first)
+    run_provenance(capsys, run, '--verify', '--steps=2')
+    (repetition,) = repeated_exactly
+    assert repetition.data_dir == '/began/here/photos'
+    assert (repetition.mode, repetition.train_steps, repetition.learning_rate) == ('train', 2, 0.165)
+    assert (repetition.export_dir, repetition.keep_best) == (None, False)
+    assert repetition.model_dir != run and not os.path.exists(str(repetition.model_dir))
+    rewrite_start(run, lambda start: start['config'].update(data_dir='gs://bucket/photos'))
+    run_provenance(capsys, run, '--verify')
+    assert [config.data_dir for config in repeated_exactly[1:]] == ['gs://bucket/photos']
+    # The second start was at step 0, too: the first was killed before its first checkpoint.
+    rewrite_start(run, lambda start: start.update(step=0, checkpoint=''), 1)
+    run_provenance(capsys, run, '--verify')
+    assert repeated_exactly[-1].learning_rate == 0.9
+
+
+def test_verify__gives_every_setting_as_a_flag_to_the_main_program(monkeypatch: Any) -> None:
+    commands: List[List[str]] = []
+
+    def run(command: List[str], **settings: Any) -> Any:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, len(commands) - 1)
+
+    monkeypatch.setattr(verification.subprocess, 'run', run)
+    config = Config(use_tpu=False, seed=3, learning_rate=0.3, export_dir=None, model_dir='runs/1')
+    verification._run(config)
+    ((_, *words),) = commands
+    assert words[:2] == ['-m', 'inception_v3.main']
+    assert {'--seed=3', '--use_tpu=False', '--learning_rate=0.3', '--model_dir=runs/1'} < set(words)
+    assert not any(word.startswith('--export_dir') for word in words)
+    with pytest.raises(verification.CannotVerifyError, match='ended with exit code 1'):
+        verification._run(config)
 
 
 def test_last_step__next_recorded_step() -> None:

@@ -1,0 +1,56 @@
+"""Tests of the classifiers that predict loads."""
+
+import dataclasses
+import json
+import os
+import shutil
+from typing import Any
+
+from data import image_files
+from inception_v3.predict import __main__ as predict
+from inception_v3.predict import classifier
+from tests.predict.predictions import Trained, objects
+
+
+def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any) -> None:
+    (exported,) = os.listdir(str(trained.config.export_dir))
+    for name in ('9', '10'):
+        shutil.copytree(os.path.join(str(trained.config.export_dir), exported), str(tmp_path / name))
+    (tmp_path / '11').mkdir()
+    (tmp_path / 'zzz').mkdir()
+    model = classifier.load(str(tmp_path))
+    try:
+        assert model.name == f'SavedModel {tmp_path}/10'
+        assert [*model.class_names] == ['background', *'0123456789']
+    finally:
+        model.close()
+
+
+def test_load__run_that_was_started_on_a_tpu_in_another_folder(
+    trained: Trained, tmp_path: Any, monkeypatch: Any
+) -> None:
+    config, images = trained
+    model_dir = shutil.copytree(str(config.model_dir), str(tmp_path / 'moved'))
+    # The config.json of a run on a TPU, whose data_dir is relative to the folder where the run was started.
+    there = dataclasses.replace(
+        config, data_dir='data', use_tpu=True, tpu='a-node', batch_norm='synchronized', batch_norm_group_size=4
+    )
+    there = dataclasses.replace(there, train_batch_size=1024, eval_batch_size=1024)
+    with open(os.path.join(model_dir, 'config.json'), 'w') as file:
+        file.write(there.to_json())
+    starts = os.path.join(model_dir, 'starts.jsonl')
+    with open(starts) as file:
+        (start,) = objects(file.readlines())
+    (tmp_path / 'began').mkdir()
+    os.symlink(config.data_dir, str(tmp_path / 'began' / 'data'))
+    with open(starts, 'w') as file:
+        file.write(json.dumps({**start, 'directory': str(tmp_path / 'began')}) + '\n')
+    monkeypatch.chdir(tmp_path)
+    paths = image_files.find([images]).paths[:20]
+    found = []
+    for path in ('moved', str(config.model_dir)):
+        model = classifier.load(path)
+        assert [*model.class_names] == ['background', *'0123456789']
+        found.append([*predict.predict(model, paths, 5, 8)])
+        model.close()
+    assert found[0] == found[1]
