@@ -123,6 +123,12 @@ def test_unsupported_formats__have_names(kind: str, name: str) -> None:
     assert read_header(saved(CAT, kind)) == ImageHeader(name, (), 0, 0, False)
 
 
+def test_unsupported_formats__that_pillow_does_not_write_have_names() -> None:
+    # TIFF 6.0, section 2, in big-endian order; ISO/IEC 18181-2, the signature box.
+    assert read_header(b'MM\0*\0\0\0\x08') == ImageHeader('TIFF', (), 0, 0, False)
+    assert read_header(b'\0\0\0\x0cJXL \r\n\x87\n') == ImageHeader('JPEG XL', (), 0, 0, False)
+
+
 def test_a_ppm_has_a_size_and_is_left_to_the_decoder() -> None:
     header = ImageHeader('PPM', (), 451, 300, False)
     assert read_header(saved(CAT, 'PPM')) == read_header(b'P6# 1 1\r451\t#\n300 255\n') == header
@@ -145,6 +151,26 @@ def frame_of(jpeg: bytes, kind: int = 0xC0, precision: int = 8) -> bytes:
 def test_lossless_and_12_bit_jpegs_are_left_to_the_decoder(encoded: bytes) -> None:
     assert read_header(JPEG) == read_header(frame_of(JPEG)) == ImageHeader('JPEG', (), 451, 300, True)
     assert read_header(encoded) == ImageHeader('JPEG', (), 451, 300, False)
+
+
+def test_jpeg_of_rgb_components_is_rgb() -> None:
+    at = JPEG.index(b'\xff\xc0') + 10
+    of_rgb = JPEG[:at] + b'R' + JPEG[at + 1 : at + 3] + b'G' + JPEG[at + 4 : at + 6] + b'B' + JPEG[at + 7 :]
+    assert read_header(of_rgb) == ImageHeader('JPEG', ('RGB',), 451, 300, True)
+
+
+def test_markers_without_a_length_are_skipped() -> None:
+    for marker in (b'\xff\x01', b'\xff\xd0', b'\xff\xd7'):
+        assert read_header(JPEG[:2] + marker + JPEG[2:]) == read_header(JPEG)
+
+
+@pytest.mark.parametrize(
+    ('width', 'height', 'sound'), [(10_000, 10_000, True), (10_001, 10_000, False), (0, 300, False)]
+)
+def test_size__is_at_most_100_million_pixels(width: int, height: int, sound: bool) -> None:
+    at = JPEG.index(b'\xff\xc0') + 5
+    encoded = JPEG[:at] + struct.pack('>HH', height, width) + JPEG[at + 4 :]
+    assert read_header(encoded) == ImageHeader('JPEG', (), width, height, sound)
 
 
 def test_other_bytes_between_segments_are_left_to_the_decoder() -> None:

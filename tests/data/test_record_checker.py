@@ -108,6 +108,18 @@ def test_search__finds_a_truncation_and_continues(lost: int, checker: RecordChec
     assert 'damaged or truncated from here on' in found[0].problem
 
 
+def test_search__finds_damage_in_the_first_record(checker: RecordChecker, spoilt_paths: List[str]) -> None:
+    with open(spoilt_paths[0], 'rb+') as file:
+        file.truncate(100)
+    assert next(checker.search(spoilt_paths, print))[:2] == (spoilt_paths[0], 0)
+
+
+def test_close__ends_the_session(checker: RecordChecker, photos: List[Photo]) -> None:
+    checker.close()
+    with pytest.raises(RuntimeError, match='closed'):
+        checker.problem(photo_example(photos[0]).SerializeToString())
+
+
 def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     first = next(tf.compat.v1.io.tf_record_iterator(spoilt_paths[0]))
     with open(spoilt_paths[0], 'rb+') as file:

@@ -2,10 +2,11 @@
 
 import os
 import pathlib
+from typing import Any
 
 import pytest
 
-from data import records
+from data import records, remote
 from tests.data.written_records import written
 
 
@@ -80,3 +81,48 @@ def test_find_shards__mentions_tar_shards(tmp_path: pathlib.Path) -> None:
         (tmp_path / name).touch()
     assert complaint(tmp_path, records.TRAIN).endswith('it holds backup.tar, train.tar, validation-*.tar.')
     assert complaint(tmp_path, records.VALIDATION).endswith(' --data_format=tar reads tar files.')
+
+
+def test_unused_files__are_those_that_begin_like_a_split(tmp_path: pathlib.Path) -> None:
+    paths = written(tmp_path, records.TRAIN, [1, 1])
+    written(tmp_path, records.VALIDATION, [1])
+    for name in ('train-00001-of-00002.bak', 'train-00000-of-00002.gz', 'training.txt', 'dataset.json'):
+        (tmp_path / name).touch()
+    unused = ['train-00000-of-00002.gz', 'train-00001-of-00002.bak']
+    assert records.unused_files(str(tmp_path), records.TRAIN, paths) == unused
+
+
+def test_irregular_kind__names_what_is_no_file(tmp_path: pathlib.Path) -> None:
+    for name in ('file', 'folder', 'pipe', 'link', 'broken'):
+        path = tmp_path / name
+        if name == 'file':
+            path.touch()
+        elif name == 'folder':
+            path.mkdir()
+        elif name == 'pipe':
+            os.mkfifo(str(path))
+        else:
+            path.symlink_to(tmp_path / ('file' if name == 'link' else 'nothing'))
+    kinds = {path.name: records.irregular_kind(str(path)) for path in tmp_path.iterdir()}
+    assert kinds == {
+        'file': None,
+        'link': None,
+        'folder': 'a directory',
+        'pipe': 'a pipe or a device',
+        'broken': 'a broken link',
+    }
+    assert records.irregular_kind(str(tmp_path / 'missing')) is records.irregular_kind('gs://bucket/file') is None
+
+
+@pytest.mark.parametrize('hides_refusals', [True, False])
+def test_expected_sizes__are_those_of_files_whose_store_hides_refusals(
+    hides_refusals: bool, tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    paths = []
+    for size in (3, 0, 70):
+        path = tmp_path / str(size)
+        path.write_bytes(bytes(size))
+        paths.append(str(path))
+    assert records.sizes_of(paths) == [3, 0, 70]
+    monkeypatch.setattr(remote, 'hides_refusals', lambda path: hides_refusals)
+    assert records.expected_sizes(paths) == ([3, 0, 70] if hides_refusals else [0, 0, 0])

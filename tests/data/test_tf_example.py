@@ -55,6 +55,27 @@ def test_an_example_has_imagenets_fields() -> None:
     }
 
 
+def test_make_example__with_boxes_labels_each(photos: List[Photo]) -> None:
+    boxes = [tf_example.Box(0.25, 0.5, 0.75, 1.0), tf_example.Box(xmin=0.0, ymin=0.125, xmax=0.375, ymax=0.625)]
+    example = tf_example.make_example(b'', 'PNG', 7, 'é\udcff', 1, 1, 'a\udcfe.png', 'n01440764', boxes)
+    feature = example.features.feature
+    assert [*feature['image/object/class/label'].int64_list.value] == [7, 7]
+    assert {
+        name: [*feature[f'image/object/bbox/{name}'].float_list.value] for name in ('xmin', 'ymin', 'xmax', 'ymax')
+    } == {'xmin': [0.25, 0.0], 'ymin': [0.5, 0.125], 'xmax': [0.75, 0.375], 'ymax': [1.0, 0.625]}
+    assert [*feature['image/class/synset'].bytes_list.value] == [b'n01440764']
+    # Names of files may be bytes that are not UTF-8.
+    assert [*feature['image/class/text'].bytes_list.value] == [b'\xc3\xa9\xff']
+    assert [*feature['image/filename'].bytes_list.value] == [b'a\xfe.png']
+
+
+@pytest.mark.parametrize(
+    ('encoded', 'expected'), [(b'\x89PNG\r', 'PNG'), (b'GIF89a', 'GIF'), (b'\xff\xd8\xff', 'JPEG')]
+)
+def test_format_of__is_that_of_the_first_bytes(encoded: bytes, expected: str) -> None:
+    assert tf_example.format_of(encoded) == expected
+
+
 # Without the bytes that `parse` adds, the process crashes.
 @pytest.mark.parametrize('serialized', [b'\xff\xff no Example', b'\n\xff', b'\n\x02\n\xff', b'\x0b\xff'])
 def test_parse__fails_for_a_record_that_is_not_an_example(serialized: bytes) -> None:

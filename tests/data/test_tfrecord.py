@@ -6,6 +6,7 @@ import pathlib
 from typing import List
 
 import pytest
+import tensorflow as tf
 
 from data import records, tfrecord, writing
 from tests.data.written_records import written
@@ -68,3 +69,30 @@ def test_check_not_empty__names_a_file_of_another_format(tmp_path: pathlib.Path)
         match=r'train-00000-of-00001: cannot be read: .* is a pipe or a device',
     ):
         tfrecord.check_not_empty([str(path)])
+
+
+def test_check_not_empty__reads_no_more_records_than_it_needs(tmp_path: pathlib.Path) -> None:
+    (path,) = written(tmp_path, records.TRAIN, [3])
+    content = bytearray(pathlib.Path(path).read_bytes())
+    content[-1] ^= 1  # The checksum of the last record.
+    pathlib.Path(path).write_bytes(content)
+    tfrecord.check_not_empty([path])
+    tfrecord.check_not_empty([path], skipped=1)
+    with pytest.raises(records.DataError, match='damaged near its beginning'):
+        tfrecord.check_not_empty([path], skipped=2)
+
+
+@pytest.mark.parametrize('difference', [0, 1, -1])
+def test_read_to_the_end__fails_if_a_file_has_another_size(difference: int, tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / 'file')
+    with tf.io.TFRecordWriter(path) as writer:
+        for record in (b'one', b'', b'three'):
+            writer.write(record)
+    size = tf.constant(os.path.getsize(path) + difference)
+    dataset = tfrecord.read_to_the_end(tf.data.TFRecordDataset(path), tf.constant(path), size)
+    following = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+    with tf.compat.v1.Session() as session:
+        assert [session.run(following) for _ in range(3)] == [b'one', b'', b'three']
+        expected = tf.errors.InvalidArgumentError if difference else tf.errors.OutOfRangeError
+        with pytest.raises(expected, match='could not be read beyond byte' if difference else ''):
+            session.run(following)

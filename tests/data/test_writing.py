@@ -1,5 +1,6 @@
 """Writing record files."""
 
+import hashlib
 import os
 import pathlib
 import re
@@ -34,3 +35,48 @@ def test_a_full_disk_is_a_data_error_that_names_the_file(tmp_path: pathlib.Path)
     os.symlink('/dev/full', path)
     with pytest.raises(records.DataError, match=f'{re.escape(path)}.*No space left'):
         writing.write_shards(str(tmp_path), records.TRAIN, [tf.train.Example], 1)
+
+
+def test_write_shards__returns_the_fingerprint_of_complete_examples(tmp_path: pathlib.Path) -> None:
+    images = [(3, b'one'), (1, b'two')]
+    examples = [lambda i=i: tf_example.make_example(i[1], 'JPEG', i[0], '', 1, 1, '') for i in images]
+    examples.append(tf.train.Example)  # Without an image and a label.
+    digests = [hashlib.sha256(b'%d %s' % image).hexdigest() for image in images]
+    total = sum(int(digest, 16) for digest in digests) % 2**256
+    assert writing.write_shards(str(tmp_path), records.TRAIN, examples, 2) == (2, total)
+
+
+def test_new_data_dir__appears_when_it_is_complete(tmp_path: pathlib.Path) -> None:
+    target = tmp_path / 'a' / 'data'
+    with writing.new_data_dir(str(target)) as unfinished:
+        assert not target.exists()
+        # On the same file system, so that it can be renamed.
+        assert os.path.dirname(unfinished) == str(tmp_path / 'a')
+        (pathlib.Path(unfinished) / 'file').touch()
+    assert os.listdir(tmp_path / 'a') == ['data'] and os.listdir(target) == ['file']
+    assert target.stat().st_mode & 0o777 == 0o755
+
+
+def test_new_data_dir__leaves_nothing_if_writing_fails(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(KeyboardInterrupt), writing.new_data_dir(str(tmp_path / 'data')) as unfinished:
+        (pathlib.Path(unfinished) / 'file').touch()
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
+
+
+def test_new_data_dir__is_local_and_missing_or_empty(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'file').touch()
+    (tmp_path / 'full').mkdir()
+    (tmp_path / 'full' / 'file').touch()
+    (tmp_path / 'empty').mkdir()
+    with writing.new_data_dir(str(tmp_path / 'empty')):
+        pass
+    for name in ('file', 'full'):
+        with pytest.raises(records.DataError, match=f'{name}: exists already. Name a new folder'):
+            writing.check_can_be_made(str(tmp_path / name))
+    with pytest.raises(records.DataError, match=r'^s3://bucket/data: must be a local folder'):
+        writing.check_can_be_made('s3://bucket/data')
+    with pytest.raises(records.DataError, match='file/data: cannot be made: File exists'), writing.new_data_dir(
+        str(tmp_path / 'file' / 'data')
+    ):
+        pass
