@@ -1,6 +1,7 @@
 """Tests of every registered network within the program: training and prediction with the same model_fn."""
 
 import dataclasses
+import functools
 from typing import Any, Dict
 
 import numpy as np
@@ -9,7 +10,10 @@ import tensorflow as tf
 
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn, network_options
+from inception_v3.networks import resnet
 from inception_v3.networks.registry import NETWORKS, count_parameters
+from inception_v3.networks.revnet import REVNET_38, REVNET_56, revnet
+from tests.support.graphs import plain_session
 
 MODES = tf.estimator.ModeKeys
 CLASSES = 7
@@ -26,32 +30,55 @@ def spec_of(config: Config, mode: str, images: np.ndarray) -> Any:
     return inception_model_fn(tf.constant(images), labels, mode, {'config': config})
 
 
-# Other tests cover inception_v3. The two large RevNets are slow.
-@pytest.mark.parametrize(
-    'name',
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in ('revnet104', 'revnet110') else ())
-        for name in sorted(set(NETWORKS) - {'inception_v3'})
-    ],
-)
-def test_network__overfits_two_images_and_predicts_with_its_averages(name: str, tmp_path: Any) -> None:
+# Networks with the parts of the registered ones, in fewer blocks.
+SHORT: Dict[str, Dict[str, Any]] = {
+    'resnet50': {'STAGES': (resnet.Stage(1, 64, stride=1), resnet.Stage(2, 128, stride=2))},
+    'revnet38': {'build': functools.partial(revnet, REVNET_38._replace(units=(2, 2), depths=(32, 64)))},
+    'revnet56': {'build': functools.partial(revnet, REVNET_56._replace(units=(2, 2), depths=(64, 128)))},
+}
+
+
+def shorten(patch: Any, name: str) -> None:
+    if 'STAGES' in SHORT[name]:
+        patch.setattr(resnet, 'STAGES', SHORT[name]['STAGES'])
+    else:
+        patch.setitem(NETWORKS, name, NETWORKS[name]._replace(**SHORT[name]))
+
+
+def overfit(name: str, folder: Any, steps: int, size: int) -> None:
+    """Asserts that a network learns two images, and that its averages predict their classes."""
     # With two images and a last map of one pixel, batch normalization would leave only the signs.
     options = {'zero_init_last_scale': True} if 'zero_init_last_scale' in NETWORKS[name].options else {}
-    settings = {'height': 64, 'width': 64, 'optimizer': 'momentum', 'learning_rate': 0.1, **options}
+    settings = {'height': size, 'width': size, 'optimizer': 'momentum', 'learning_rate': 0.1, **options}
     config = config_of(name, batch_norm_decay=0.5, moving_average_decay=0.5, seed=1, **settings)
     images = np.random.RandomState(0).uniform(-1, 1, [2, config.height, config.width, 3]).astype(np.float32)
-    with tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), plain_session() as session:
         spec = spec_of(config, MODES.TRAIN, images)
         session.run(tf.compat.v1.global_variables_initializer())
-        losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(30)]
-        saved = tf.compat.v1.train.Saver().save(session, str(tmp_path / 'model'))
+        losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(steps)]
+        saved = tf.compat.v1.train.Saver().save(session, str(folder / 'model'))
     assert np.isfinite(losses).all() and losses[-1] < losses[0] / 1.5
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), plain_session() as session:
         spec = spec_of(config, MODES.PREDICT, images)
         spec.scaffold_fn().saver.restore(session, saved)
         predicted = session.run(spec.predictions)
     np.testing.assert_array_equal(predicted['classes'], [1, 2])
     np.testing.assert_allclose(predicted['probabilities'].sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', sorted(SHORT))
+def test_network__overfits_two_images_and_predicts_with_its_averages(
+    name: str, monkeypatch: Any, tmp_path: Any
+) -> None:
+    shorten(monkeypatch, name)
+    overfit(name, tmp_path, steps=20, size=32)
+
+
+# Other tests train inception_v3. revnet104 and revnet110 have more blocks of the same kinds.
+@pytest.mark.slow
+@pytest.mark.parametrize('name', sorted(SHORT))
+def test_network__of_full_depth_overfits_two_images(name: str, tmp_path: Any) -> None:
+    overfit(name, tmp_path, steps=30, size=64)
 
 
 @pytest.mark.parametrize('name', sorted(NETWORKS))
@@ -63,16 +90,17 @@ def test_min_size__is_the_smallest_accepted_size(name: str) -> None:
             dataclasses.replace(config, **{side: smaller})
 
 
-def test_zero_init_last_scale__sets_the_initial_scales() -> None:
-    def scales(**flags: Any) -> Dict[str, float]:
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            spec_of(config_of('resnet50', **flags), MODES.EVAL, np.zeros([2, 32, 32, 3], np.float32))
-            session.run(tf.compat.v1.global_variables_initializer())
-            found = {v.op.name: v for v in tf.compat.v1.trainable_variables() if 'conv_3/' in v.op.name}
-            return {name: value.sum() for name, value in session.run(found).items() if 'gamma' in name}
-
-    assert set(scales(zero_init_last_scale=True).values()) == {0.0}
-    assert 0.0 not in scales().values()
+@pytest.mark.parametrize('zero', [True, False])
+def test_zero_init_last_scale__sets_the_initial_scales(zero: bool, monkeypatch: Any) -> None:
+    shorten(monkeypatch, 'resnet50')
+    with plain_session() as session:
+        spec_of(config_of('resnet50', zero_init_last_scale=zero), MODES.EVAL, np.zeros([2, 32, 32, 3], np.float32))
+        session.run(tf.compat.v1.global_variables_initializer())
+        gammas = {v.op.name: v for v in tf.compat.v1.trainable_variables() if 'gamma' in v.op.name}
+        found = {name: set(value) for name, value in session.run(gammas).items()}
+    last = [name for name in found if 'conv_3/' in name]
+    assert len(last) == 3
+    assert found == {name: {0.0 if zero and name in last else 1.0} for name in found}
 
 
 def test_auxiliary_head__only_in_inception_v3() -> None:
@@ -80,8 +108,10 @@ def test_auxiliary_head__only_in_inception_v3() -> None:
     assert not Config(network='resnet50', height=299, width=299).has_auxiliary_head
 
 
-@pytest.mark.parametrize('name', sorted(NETWORKS))
-def test_count_parameters__is_the_number_of_trainable_parameters(name: str) -> None:
+@pytest.mark.parametrize('name', sorted({'inception_v3', *SHORT}))
+def test_count_parameters__is_the_number_of_trainable_parameters(name: str, monkeypatch: Any) -> None:
+    if name in SHORT:
+        shorten(monkeypatch, name)
     size = max(NETWORKS[name].min_size, NETWORKS[name].auxiliary_head_min_size)
     config = config_of(name, height=size, width=size + 3, depth_multiplier=0.3)
     inception_model_fn(tf.zeros([2, size, size + 3, 3]), tf.constant([1, 2]), MODES.EVAL, {'config': config})
@@ -89,5 +119,22 @@ def test_count_parameters__is_the_number_of_trainable_parameters(name: str) -> N
     assert count_parameters(name, size, size + 3, CLASSES, network_options(config)) == expected
 
 
-def test_count_parameters__of_the_documented_default() -> None:
-    assert count_parameters('inception_v3', 299, 299, 1001, network_options(Config())) == 27_145_970
+@pytest.mark.parametrize(
+    ('name', 'classes', 'parameters'),
+    [
+        ('inception_v3', 1001, 27_145_970),
+        # Keras counts 25,636,712: this includes 26,560 biases of convolutions and 53,120 moving statistics.
+        ('resnet50', 1000, 25_636_712 - 26_560 - 53_120),
+        # Gomez et al., table 2: 0.46, 1.73 and 45.2 million. test_revnet.py adds up those of revnet38 by hand.
+        ('revnet38', 10, 464_858),
+        ('revnet110', 10, 1_729_162),
+        ('revnet104', 1000, 45_428_200),
+        # Not in the paper: of revnet104's 11 units in the third stage, 8 are left out. Each has two functions with
+        # kernels 1024 x 256, 3 x 3 x 256 x 256 and 256 x 1024, and normalizations of 1024, 256 and 256 channels.
+        ('revnet56', 1000, 45_428_200 - 8 * 2 * (1024 * 256 + 9 * 256 * 256 + 256 * 1024 + 2 * (1024 + 256 + 256))),
+    ],
+)
+def test_count_parameters__is_the_published_number(name: str, classes: int, parameters: int) -> None:
+    size = {'inception_v3': 299, 'resnet50': 224, 'revnet104': 64, 'revnet56': 64}.get(name, 32)
+    config = Config(network=name, height=size, width=size, num_classes=classes)
+    assert count_parameters(name, size, size, classes, network_options(config)) == parameters

@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 
 from inception_v3.batch_norm import BatchNorm
+from inception_v3.networks import resnet
 from inception_v3.networks.layers import conv2d
 from inception_v3.networks.resnet import resnet50
+from tests.support.graphs import plain_session
 
 # The stages then begin with maps of 9, 5 and 3 pixels. Keras' padding equals ours for odd sizes.
 SIZE = 33
@@ -28,12 +30,34 @@ def variables() -> Dict[str, tf.Variable]:
     return {v.op.name: v for v in tf.compat.v1.global_variables()}
 
 
-def keras_version_1_5() -> Any:
-    """Returns the network of Keras, which is of version 1, with the strides of version 1.5 and without the softmax."""
-    original = tf.keras.applications.ResNet50(weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES)
-    config = original.get_config()
+FULL = resnet.STAGES
+# Fewer blocks and channels, of the same kinds. Keras counts the stem as the first stage.
+SHORT = (resnet.Stage(2, 24, stride=1), resnet.Stage(1, 20, stride=2), resnet.Stage(2, 32, stride=2))
+
+
+def keras_resnet(stages: Any) -> Any:
+    """Returns the network of Keras, of version 1; for stages other than those of ResNet-50, from its parts."""
+    if stages is FULL:
+        return tf.keras.applications.ResNet50(weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES)
+    from keras_applications import resnet_common
+
+    parts = {'backend': tf.keras.backend, 'layers': tf.keras.layers, 'models': tf.keras.models}
+
+    def stack(net: Any) -> Any:
+        for number, stage in enumerate(stages, 2):
+            net = resnet_common.stack1(net, stage.depth, stage.blocks, stride1=stage.stride, name=f'conv{number}')
+        return net
+
+    return resnet_common.ResNet(
+        stack, False, True, weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES, utils=tf.keras.utils, **parts
+    )
+
+
+def keras_version_1_5(stages: Any) -> Any:
+    """Returns the network of Keras with the strides of version 1.5 and without the softmax."""
+    config = keras_resnet(stages).get_config()
     settings = {layer['name']: layer['config'] for layer in config['layers']}
-    for stage in (3, 4, 5):
+    for stage in range(3, len(stages) + 2):
         first, second = (settings[f'conv{stage}_block1_{number}_conv'] for number in (1, 2))
         assert (first['strides'], second['strides']) == ((2, 2), (1, 1)), 'version 1'
         first['strides'], second['strides'] = (1, 1), (2, 2)
@@ -55,11 +79,13 @@ def keras_name(name: str) -> Tuple[str, str]:
     return f'conv{stage}_block{block}_{number}_{layer}', weight
 
 
-def test_resnet50__has_the_logits_of_keras_with_the_same_weights() -> None:
+@pytest.mark.parametrize('stages', [SHORT, pytest.param(FULL, marks=pytest.mark.slow)])
+def test_resnet50__has_the_logits_of_keras_with_the_same_weights(stages: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(resnet, 'STAGES', stages)
     drawn = np.random.RandomState(1)
-    model = keras_version_1_5()
+    model = keras_version_1_5(stages)
     logits = build(IMAGES)
-    with tf.compat.v1.keras.backend.get_session() as session:
+    with plain_session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
         given: Dict[tf.Variable, np.ndarray] = {}
         for name, variable in variables().items():
@@ -76,7 +102,8 @@ def test_resnet50__has_the_logits_of_keras_with_the_same_weights() -> None:
         session.run([v.initializer for v in given], {v.initializer.inputs[1]: value for v, value in given.items()})
         # The convolutions of Keras also have biases, which start at 0 and which normalization cancels.
         left = {w.name for w in model.weights} - {v.name for v in given}
-        assert len(left) == 53 and all(re.search('_conv(_1)?/bias:0$', name) for name in left)
+        blocks = sum(stage.blocks for stage in stages)
+        assert len(left) == 1 + 3 * blocks + len(stages) and all(re.search('_conv(_1)?/bias:0$', name) for name in left)
         expected, found = session.run([model(tf.constant(IMAGES)), logits])
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
@@ -91,30 +118,34 @@ def test_resnet50__has_the_published_number_of_parameters() -> None:
     assert len(trainable) == 53 * 3 + 2
 
 
+# Four stages of one block.
 @pytest.mark.parametrize(('size', 'map_size'), [(32, 1), (75, 3), (224, 7), (299, 10)])
-def test_resnet50__last_map_is_a_32nd_of_the_image(size: int, map_size: int) -> None:
+def test_resnet50__last_map_is_a_32nd_of_the_image(size: int, map_size: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(resnet, 'STAGES', [stage._replace(blocks=1) for stage in resnet.STAGES])
     build(np.zeros([1, size, size, 3], np.float32), depth_multiplier=0.1)
-    last = tf.compat.v1.get_default_graph().get_tensor_by_name('ResNet50/stage_4/block_3/Relu_2:0')
+    last = tf.compat.v1.get_default_graph().get_tensor_by_name('ResNet50/stage_4/block_1/Relu_2:0')
     assert last.shape.as_list() == [1, map_size, map_size, int(2048 * 0.1)]
 
 
-def test_zero_init_last_scale__blocks_begin_as_the_identity() -> None:
-    logits = build(IMAGES, depth_multiplier=0.1, zero_init_last_scale=True)
+def test_zero_init_last_scale__blocks_begin_as_the_identity(monkeypatch: Any) -> None:
+    monkeypatch.setattr(resnet, 'STAGES', SHORT)
+    logits = build(IMAGES, zero_init_last_scale=True)
     graph = tf.compat.v1.get_default_graph()
     zero = [name for name in variables() if name.endswith('conv_3/BatchNorm/gamma')]
-    assert len(zero) == 16
-    with tf.compat.v1.Session() as session:
+    assert len(zero) == 5
+    with plain_session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
         assert all((session.run(v) == (name not in zero)).all() for name, v in variables().items() if 'gamma' in name)
         first, second = session.run(
-            [graph.get_tensor_by_name(f'ResNet50/stage_2/block_{block}/Relu_2:0') for block in (1, 2)]
+            [graph.get_tensor_by_name(f'ResNet50/stage_3/block_{block}/Relu_2:0') for block in (1, 2)]
         )
         assert np.isfinite(session.run(logits)).all()
     np.testing.assert_array_equal(first, second)
     assert (first > 0).any()
 
 
-def test_bfloat16__activations_with_float32_variables() -> None:
+def test_bfloat16__activations_with_float32_variables(monkeypatch: Any) -> None:
+    monkeypatch.setattr(resnet, 'STAGES', SHORT)
     logits = build(IMAGES.astype(tf.bfloat16.as_numpy_dtype), depth_multiplier=0.1)
     assert logits.dtype == tf.bfloat16
     assert {v.dtype.base_dtype for v in variables().values()} == {tf.float32}

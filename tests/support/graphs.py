@@ -5,6 +5,13 @@ from typing import Any, Callable, List
 import tensorflow as tf
 
 
+def plain_session() -> tf.compat.v1.Session:
+    """A session without TensorFlow's graph optimizations: in a large graph they cost more than a few runs."""
+    config = tf.compat.v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return tf.compat.v1.Session(config=config)
+
+
 def evaluate(*tensors: Any) -> Any:
     """Returns the values of tensors of the current graph, after initializing its variables."""
     with tf.compat.v1.Session() as session:

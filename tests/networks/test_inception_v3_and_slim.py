@@ -1,0 +1,144 @@
+"""Tests of Inception v3 against TF-Slim, an independent implementation in TensorFlow 1.15."""
+
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.networks.inception_v3 import inception_v3
+from inception_v3.networks.layers import conv2d
+from tests.support.graphs import plain_session
+from tests.support.slim import allow_float64, build_slim, load, values_by_name
+
+NUM_CLASSES = 11
+DECAY = 0.9
+# The least height with an auxiliary head; the width leaves a map of two positions before the auxiliary logits. At this
+# multiplier layers have 16, 19, 25, 32, 38 and 44 channels.
+SIZE = (107, 163)
+NARROW = 0.1
+
+
+def build_ours(images: tf.Tensor, is_training: bool, depth_multiplier: float) -> Tuple[tf.Tensor, tf.Tensor]:
+    norm = BatchNorm(is_training, DECAY, update_in_place=False)
+    return inception_v3(
+        images, NUM_CLASSES, is_training, conv2d, norm, dropout_keep=1.0, depth_multiplier=depth_multiplier
+    )
+
+
+def build_theirs(images: tf.Tensor, is_training: bool, depth_multiplier: float) -> Tuple[tf.Tensor, tf.Tensor]:
+    return build_slim(images, NUM_CLASSES, is_training, DECAY, depth_multiplier)
+
+
+def images_of(size: Tuple[int, int], batch: int) -> np.ndarray:
+    return np.random.RandomState(size[0]).uniform(-1, 1, [batch, *size, 3])
+
+
+def run_training_step(build: Any, dtype: Any, size: Tuple[int, int], depth_multiplier: float) -> Dict[str, Any]:
+    """Returns logits, gradients and updated statistics of a network with the weights of `values_by_name`."""
+    images = images_of(size, batch=4)
+    with tf.Graph().as_default(), tf.compat.v1.variable_scope('', dtype=dtype):
+        logits, auxiliary_logits = build(tf.constant(images, dtype), True, depth_multiplier)
+        trainable = tf.compat.v1.trainable_variables()
+        # A loss with a gradient for every logit; its weights do not depend on the network.
+        weights = np.random.RandomState(1).normal(size=[2, len(images), NUM_CLASSES])
+        loss = tf.reduce_sum(weights[0] * logits) + tf.reduce_sum(weights[1] * auxiliary_logits)
+        gradients = {v.op.name: gradient for v, gradient in zip(trainable, tf.gradients(loss, trainable))}
+        updates = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
+        moving = {v.op.name: v for v in tf.compat.v1.global_variables() if 'moving_' in v.op.name}
+        with plain_session() as session:
+            load(values_by_name(), session)
+            values = session.run({'logits': logits, 'auxiliary': auxiliary_logits, 'gradients': gradients})
+            values['begin'] = session.run(moving)
+            session.run(updates)
+            values['moving'] = session.run(moving)
+    return values
+
+
+def relative_distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+@pytest.fixture(scope='module')
+def pair() -> List[Dict[str, Any]]:
+    """A training step of each network in float32."""
+    return [run_training_step(build, tf.float32, SIZE, NARROW) for build in (build_ours, build_theirs)]
+
+
+@pytest.fixture(scope='module')
+def shapes() -> List[Dict[str, List[int]]]:
+    """The names and shapes of the variables of each network, as wide as in the paper."""
+    found = []
+    for build in (build_ours, build_theirs):
+        with tf.Graph().as_default():
+            build(tf.zeros([1, *SIZE, 3]), False, 1.0)
+            found.append({v.op.name: v.shape.as_list() for v in tf.compat.v1.global_variables()})
+    return found
+
+
+def test_inception_v3__has_the_variable_names_and_shapes_of_slim(shapes: List[Dict[str, List[int]]]) -> None:
+    ours, theirs = shapes
+    assert ours == theirs
+
+
+def test_inception_v3__training_agrees_with_slim(pair: List[Dict[str, Any]]) -> None:
+    ours, theirs = pair
+    # Through 48 layers, each with a relative rounding error of about 1e-6: that of a sum of a thousand products.
+    for name in ('logits', 'auxiliary'):
+        assert np.abs(theirs[name]).max() > 0.1
+        np.testing.assert_allclose(ours[name], theirs[name], atol=5e-5 * np.abs(theirs[name]).max(), err_msg=name)
+    assert ours['moving'].keys() == theirs['moving'].keys() and len(theirs['moving']) == 2 * 96
+    for name, value in theirs['moving'].items():
+        np.testing.assert_allclose(ours['moving'][name], value, atol=5e-5, rtol=5e-5, err_msg=name)
+        assert np.abs(value - theirs['begin'][name]).max() > 1e-2, name
+    assert ours['gradients'].keys() == theirs['gradients'].keys()
+    # A gradient is discontinuous where the argument of a ReLU is 0, so in float32 some variables may differ.
+    distances = [relative_distance(ours['gradients'][name], value) for name, value in theirs['gradients'].items()]
+    assert np.percentile(distances, 80) < 1e-3 and max(distances) < 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('size', 'depth_multiplier'), [(SIZE, NARROW), ((299, 299), 1.0)])
+def test_gradients__agree_with_slim_in_float64(size: Tuple[int, int], depth_multiplier: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        allow_float64(patch)
+        ours, theirs = (
+            run_training_step(build, tf.float64, size, depth_multiplier) for build in (build_ours, build_theirs)
+        )
+    assert ours['gradients'].keys() == theirs['gradients'].keys()
+    for name in ('logits', 'auxiliary'):
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-9, err_msg=name)
+    for name, gradient in theirs['gradients'].items():
+        # Relative to the largest, because small gradients are left by cancellation.
+        limit = 1e-9 * np.abs(gradient).max()
+        np.testing.assert_allclose(ours['gradients'][name], gradient, rtol=0, atol=limit, err_msg=name)
+
+
+@pytest.fixture(scope='module')
+def slims(tmp_path_factory: Any) -> Tuple[str, List[np.ndarray]]:
+    """A checkpoint of TF-Slim's network, and its outputs in evaluation."""
+    path = str(tmp_path_factory.mktemp('slim') / 'slim')
+    with tf.Graph().as_default(), plain_session() as session:
+        outputs = build_theirs(tf.constant(images_of(SIZE, batch=2), tf.float32), False, NARROW)
+        load(values_by_name(), session)
+        tf.compat.v1.train.Saver().save(session, path)
+        return path, session.run(outputs)
+
+
+def test_checkpoints__are_interchangeable_with_slim(slims: Tuple[str, List[np.ndarray]], tmp_path: Any) -> None:
+    path, outputs_of_slim = slims
+    with plain_session() as session:
+        outputs = build_ours(tf.constant(images_of(SIZE, batch=2), tf.float32), False, NARROW)
+        saver = tf.compat.v1.train.Saver()
+        saver.restore(session, path)
+        saver.save(session, str(tmp_path / 'ours'))
+        found = session.run(outputs)
+    for ours, theirs in zip(found, outputs_of_slim):
+        np.testing.assert_allclose(ours, theirs, atol=5e-5 * np.abs(theirs).max())
+        assert np.ptp(theirs) > 0.1
+    # TF-Slim can restore a checkpoint that has the same variables.
+    ours, theirs = (tf.train.load_checkpoint(each) for each in (str(tmp_path / 'ours'), path))
+    assert ours.get_variable_to_shape_map() == theirs.get_variable_to_shape_map()
+    for name in theirs.get_variable_to_shape_map():
+        np.testing.assert_array_equal(ours.get_tensor(name), theirs.get_tensor(name), err_msg=name)

@@ -1,0 +1,61 @@
+"""TF-Slim's Inception v3, an independent implementation in TensorFlow 1.15, and Inception v3 in float64.
+
+Rounding decides the sign of an argument of a ReLU that is nearly 0, and which of two nearly equal values is a maximum,
+and so changes a gradient by far more than the rounding itself. In float64 that does not happen: 2 ** -29 times as many
+values are near enough. Gradients are therefore compared in float64, and in float32 only the outputs, which are
+continuous.
+"""
+
+from typing import Any, Dict, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from inception_v3.networks import layers
+
+
+def build_slim(
+    images: tf.Tensor, classes: int, is_training: bool, decay: float, depth_multiplier: float = 1.0
+) -> Tuple[tf.Tensor, tf.Tensor]:
+    """Builds TF-Slim's network without dropout and weight decay; returns logits and auxiliary logits."""
+    from tensorflow.contrib import slim
+    from tensorflow.contrib.slim.nets import inception
+
+    fused = images.dtype == tf.float32
+    scope = inception.inception_v3_arg_scope(weight_decay=0.0, batch_norm_decay=decay, use_fused_batchnorm=fused)
+    with slim.arg_scope(scope):
+        logits, end_points = inception.inception_v3(
+            images, classes, is_training=is_training, dropout_keep_prob=1.0, depth_multiplier=depth_multiplier
+        )
+    return logits, end_points['AuxLogits']
+
+
+def allow_float64(patch: Any) -> None:
+    """Lets Inception v3 compute in float64, by an average pooling without the cast to float32."""
+    patch.setattr(
+        layers, 'average_pool', lambda x, window, stride, padding: tf.nn.avg_pool2d(x, window, stride, padding)
+    )
+
+
+def values_by_name() -> Dict[str, np.ndarray]:
+    """A float64 value for every variable of the graph, seeded by its name; kernels have the spread of He et al."""
+    values = {}
+    for variable in tf.compat.v1.global_variables():
+        name, shape = variable.op.name, variable.shape.as_list()
+        random = np.random.RandomState(sum(name.encode()))
+        if name.endswith('weights'):
+            values[name] = random.normal(0, np.sqrt(2 / np.prod(shape[:-1])), shape)
+        elif name.endswith('moving_variance'):
+            values[name] = random.uniform(0.5, 1.5, shape)
+        else:
+            values[name] = random.normal(0, 0.1, shape)
+    return values
+
+
+def load(values: Dict[str, np.ndarray], session: tf.compat.v1.Session) -> None:
+    """Sets variables of the graph, by name."""
+    variables = {v.op.name: v for v in tf.compat.v1.global_variables()}
+    session.run(
+        [variables[name].initializer for name in values],
+        {variables[name].initializer.inputs[1]: value for name, value in values.items()},
+    )
