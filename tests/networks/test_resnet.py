@@ -1,5 +1,6 @@
 """Tests of ResNet-50 against `tf.keras.applications`, an independent implementation in TensorFlow 1.15."""
 
+import importlib
 import re
 from typing import Any, Dict, Tuple
 
@@ -39,8 +40,7 @@ def keras_resnet(stages: Any) -> Any:
     """Returns the network of Keras, of version 1; for stages other than those of ResNet-50, from its parts."""
     if stages is FULL:
         return tf.keras.applications.ResNet50(weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES)
-    from keras_applications import resnet_common
-
+    resnet_common = importlib.import_module('keras_applications.resnet_common')
     parts = {'backend': tf.keras.backend, 'layers': tf.keras.layers, 'models': tf.keras.models}
 
     def stack(net: Any) -> Any:
