@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import signal
 import time
 from typing import Any, Iterator, List
 
@@ -37,6 +38,19 @@ def pytest_configure_node(node: Any) -> None:
     signals.
     """
     time.sleep(1)
+
+
+@pytest.fixture(scope='session', autouse=True)
+def _default_signals() -> None:
+    """Gives processes of the tests the default handling of signals that this process was started to ignore.
+
+    A shell starts a background command of a script with SIGINT ignored, and `nohup` starts one with SIGHUP ignored. An
+    ignored signal stays ignored in new processes; one that Python handles has the default handling there.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import fnmatch
 import json
 import pathlib
 import re
-import subprocess
+import runpy
 import sys
 from distutils.core import run_setup
 from typing import Any, List, Tuple
@@ -121,16 +121,18 @@ def test_preflight__checks_the_flags_of_the_job_without_a_tpu() -> None:
     assert preflight['image'] == container('job.yaml')['image']
 
 
-def test_image__is_used_by_the_jobs_and_runs_the_program() -> None:
+def test_image__is_used_by_the_jobs_and_runs_the_program(monkeypatch: Any, capsys: Any) -> None:
     image = container('job.yaml')['image']
     text = (ROOT / 'deploy' / 'Dockerfile').read_text()
     assert f'docker build --file=deploy/Dockerfile --tag={image} .' in text
     (entrypoint,) = arguments_of('ENTRYPOINT')
-    python, *arguments = json.loads(entrypoint)
-    assert python == 'python'
-    shown = subprocess.run([sys.executable, *arguments, '--help'], stdout=subprocess.PIPE, timeout=60)
-    assert shown.returncode == 0
-    assert b'inception_v3.main' in shown.stdout
+    python, option, module = json.loads(entrypoint)
+    assert (python, option, module) == ('python', '-m', 'inception_v3.main')
+    monkeypatch.setattr(sys, 'argv', ['main', '--help'])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module(module, run_name='__main__')
+    assert not end.value.code
+    assert 'inception_v3.main' in capsys.readouterr().out
 
 
 def test_image__has_python_and_packages_of_the_lock() -> None:

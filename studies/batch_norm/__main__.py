@@ -13,6 +13,7 @@ if __name__ == '__main__':
 import argparse
 import os
 import sys
+from typing import Optional, Sequence
 
 from console import program
 from console.screen import Screen
@@ -36,8 +37,8 @@ def write(out: str, measured: Results) -> None:
     write_picture(os.path.join(out, FIGURE_FILE), report.figure(measured))
 
 
-def main() -> int:
-    """Runs the study and returns the exit code."""
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Runs the study that a command line asks for, and returns its exit code."""
     parser = command_line.new_parser('studies.batch_norm', __doc__)
     files = f'{JSON_FILE} and {FIGURE_FILE}'
     parser.add_argument(
@@ -46,7 +47,7 @@ def main() -> int:
         default=OUT,
         help=f'folder for {files}, created if missing (default {OUT})',
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     return program.run(lambda screen: _perform(arguments, screen), 'interrupted; nothing was written')
 
 

@@ -10,7 +10,21 @@ from typing import Sequence
 
 import pytest
 
-from tests.run_tpu.world import CHECKS, CREATE, DELETE, DESCRIBE, LIST_BUCKET, NODE, PAUSE, PREFLIGHT, TRAIN, World
+from tests.run_tpu.world import (
+    CHECKS,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    LIMIT,
+    LIST_BUCKET,
+    NODE,
+    PAUSE,
+    PREFLIGHT,
+    TRAIN,
+    World,
+)
+
+pytestmark = pytest.mark.program
 
 
 def startup_of(call: Sequence[str]) -> str:
@@ -63,14 +77,14 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     }
     world.call('--create', *given, **variables, CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
-    (world.folder / 'log').unlink()
+    world.forget()
 
     world.script(main=[{'code': code, 'says': 'error: a message of the program\n'}])
     machine = tmp_path / 'machine'
     machine.mkdir()
     # The machine has none of these environment variables.
     environment = {'PATH': str(world.bin), 'TMPDIR': str(machine)}
-    subprocess.run(['/bin/sh', '-c', startup], cwd=str(machine), env=environment, timeout=60, check=True)
+    subprocess.run(['/bin/sh', '-c', startup], cwd=str(machine), env=environment, timeout=LIMIT, check=True)
     folders = ['--num_shards=8', '--data_dir=gs://bucket/imagenet', "--model_dir=gs://bucket/it's mine", *given]
     assert world.log() == [
         DELETE,
@@ -94,12 +108,12 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
 def test_machine__deletes_the_old_node_after_its_own_crash(world: World, tmp_path: pathlib.Path) -> None:
     world.call('--create', CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
-    (world.folder / 'log').unlink()
+    world.forget()
 
     world.node = 'READY'
     world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}])
     environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
-    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=60, check=True)
+    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=LIMIT, check=True)
     assert world.log()[:3] == [DELETE, PAUSE, DELETE]
     assert world.log()[6:-2] == [*CHECKS, CREATE, TRAIN, DELETE]
     assert world.node is None
@@ -111,7 +125,7 @@ def test_machine__shuts_down_without_permission_to_delete_itself(world: World, t
     # It has no access to the bucket either.
     world.script(rsync=[{'code': 1}], storage=[{'code': 1}], instances=[{'code': 1}])
     environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
-    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=60, check=True)
+    subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=LIMIT, check=True)
     assert world.log()[-2:] == [
         ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet'],
         ['shutdown', '-h', 'now'],
@@ -144,18 +158,20 @@ def test_machine__is_deleted_after_a_failed_or_interrupted_creation(world: World
     done = world.call('--create', CLOUD_SHELL='true')
     assert (done.returncode, world.log()[-1]) == (1, delete)
     assert 'timed out' in done.stderr
-    (world.folder / 'log').unlink()
+    world.forget()
 
     world.script(instances=[{'code': 1, 'says': 'ERROR: The resource node already exists\n'}])
     done = world.call('--create', CLOUD_SHELL='true')
     assert (done.returncode, world.log()[-1][:4]) == (1, ['gcloud', 'compute', 'instances', 'create'])
-    (world.folder / 'log').unlink()
+    world.forget()
 
-    world.script(instances=[{'seconds': 1}])
+    world.script(instances=[{'waits': True}])
     script = world.start('--create', CLOUD_SHELL='true')
-    world.wait_for_a_command_that_waits()
+    world.waiting()
     os.killpg(script.pid, signal.SIGINT)
-    script.communicate(timeout=30)
+    world.message(script, 'waiting for gcloud')
+    world.go_on()
+    script.wait(timeout=LIMIT)
     assert (script.returncode, world.log()[-1]) == (130, delete)
 
 

@@ -18,6 +18,7 @@ from tests.run_tpu.world import (
     CREATE,
     DELETE,
     DESCRIBE,
+    LIMIT,
     LIST_BUCKET,
     PREFLIGHT,
     ROOT,
@@ -30,6 +31,7 @@ TYPES = [f'v2-{cores}' for cores in (8, 32, 128, 256, 512)]
 TYPES += [f'v3-{cores}' for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)]
 
 
+@pytest.mark.program
 def test_existing_node__is_used_and_kept(world: World) -> None:
     world.node = 'READY'
     done = world.call('--optimizer=momentum')
@@ -40,6 +42,7 @@ def test_existing_node__is_used_and_kept(world: World) -> None:
     assert 'tensorboard --logdir=gs://bucket/inception_v3' in done.stderr
 
 
+@pytest.mark.program
 def test_create__creates_the_node_after_the_checks_and_deletes_it(world: World) -> None:
     done = world.call('--create')
     assert done.returncode == 0, done.stderr
@@ -47,6 +50,7 @@ def test_create__creates_the_node_after_the_checks_and_deletes_it(world: World) 
     assert world.node is None
 
 
+@pytest.mark.program
 @pytest.mark.parametrize('arguments', [(), ('--create',), ("--train_steps=7 '$(x)'", '--create', '--flagfile=a b')])
 def test_dry_run__prints_the_commands_of_a_run(world: World, arguments: Any) -> None:
     dry = world.call('--dry_run', *arguments)
@@ -57,11 +61,11 @@ def test_dry_run__prints_the_commands_of_a_run(world: World, arguments: Any) -> 
     assert [shlex.split(line) for line in dry.stdout.splitlines()] == world.log()
 
     # The printed commands can be pasted into a shell.
-    (world.folder / 'log').unlink()
+    world.forget()
     if '--create' in arguments:
         world.script(describe=[{}])
     pasted = subprocess.run(
-        ['/bin/sh'], input=dry.stdout, cwd=str(world.folder), env=world.environment, timeout=60, text=True
+        ['/bin/sh'], input=dry.stdout, cwd=str(world.folder), env=world.environment, timeout=LIMIT, text=True
     )
     assert pasted.returncode == 0
     assert [shlex.split(line) for line in dry.stdout.splitlines()] == world.log()
@@ -96,6 +100,7 @@ def test_program__accepts_the_flags_for_every_node_type(world: World, tpu_type: 
     assert train[7:] == preflight[5:]
 
 
+@pytest.mark.program
 def test_variables__set_node_and_folders(world: World) -> None:
     variables = {
         'BUCKET': '',
@@ -123,6 +128,7 @@ def test_variables__set_node_and_folders(world: World) -> None:
     ]
 
 
+@pytest.mark.program
 def test_project_and_zone__default_to_gclouds_settings(world: World) -> None:
     world.node = 'READY'
     world.script(config=[{'prints': 'project'}, {'prints': 'us-central1-b'}])
@@ -194,7 +200,8 @@ def test_help__lists_flags_and_variables(world: World) -> None:
     assert 'set -eu' not in done.stdout
 
 
+@pytest.mark.program
 def test_shellcheck__finds_nothing() -> None:
     shellcheck = pathlib.Path(sys.executable).parent / 'shellcheck'
-    done = subprocess.run([str(shellcheck), *SCRIPTS], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run([str(shellcheck), *SCRIPTS], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=LIMIT)
     assert (done.returncode, done.stdout) == (0, '')

@@ -7,14 +7,16 @@ import signal
 
 import pytest
 
-from tests.run_tpu.world import CHECKS, CREATE, DELETE, PAUSE, TRAIN, World
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, PAUSE, TRAIN, World
+
+pytestmark = pytest.mark.program
 
 
 def test_failed_deletion__is_retried_and_reported(world: World) -> None:
     world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}])
     assert world.call('--create').returncode == 0
     assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE, PAUSE, DELETE]
-    (world.folder / 'log').unlink()
+    world.forget()
 
     world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}] * 3)
     done = world.call('--create')
@@ -31,14 +33,14 @@ def test_failed_deletion__is_retried_and_reported(world: World) -> None:
 def test_signal_in_training__stops_it_and_deletes_the_node(
     world: World, shell: str, number: signal.Signals, to_all: bool
 ) -> None:
-    world.script(main=[{'seconds': 60}])
+    world.script(main=[{'waits': True}])
     script = world.start('--create', shell=[shell])
-    program = world.wait_for_a_command_that_waits()
+    program = world.waiting()
     if to_all:  # As a terminal does for Ctrl-C and when it closes.
         os.killpg(script.pid, number)
     else:
         script.send_signal(number)
-    script.communicate(timeout=30)
+    script.wait(timeout=LIMIT)
     assert script.returncode == (75 if number == signal.SIGTERM else 128 + number)
     assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]
     assert world.node is None
@@ -49,45 +51,49 @@ def test_signal_in_training__stops_it_and_deletes_the_node(
 @pytest.mark.parametrize('shell', ['/bin/sh', '/bin/bash'])
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
 def test_signal_in_creation__waits_and_deletes_the_node(world: World, shell: str, number: signal.Signals) -> None:
-    world.script(create=[{'seconds': 1}])
+    world.script(create=[{'waits': True}])
     script = world.start('--create', shell=[shell])
-    world.wait_for_a_command_that_waits()
+    world.waiting()
     os.killpg(script.pid, number)
-    _, err = script.communicate(timeout=30)
+    world.message(script, 'waiting for gcloud')
+    world.go_on()
+    script.wait(timeout=LIMIT)
     assert script.returncode == 128 + number
-    assert 'waiting for gcloud' in err
     assert (world.folder / 'waiting').read_text() == 'done'
     assert world.log() == [*CHECKS, CREATE, DELETE]
     assert world.node is None
 
 
 def test_closed_output__ends_the_run_and_deletes_the_node(world: World) -> None:
-    world.script(main=[{'seconds': 1, 'code': 1, 'node': 'PREEMPTED'}])
-    script = world.start('--create')
-    world.wait_for_a_command_that_waits()
-    assert script.stdout and script.stderr
-    script.stdout.close()
-    script.stderr.close()
-    assert script.wait(timeout=30) == 128 + signal.SIGPIPE
+    world.script(main=[{'waits': True, 'code': 1, 'node': 'PREEMPTED'}])
+    reader, writer = os.pipe()
+    script = world.start('--create', output=writer)
+    os.close(writer)
+    world.waiting()
+    os.close(reader)
+    world.go_on()
+    assert script.wait(timeout=LIMIT) == 128 + signal.SIGPIPE
     assert (world.log(), world.node) == ([*CHECKS, CREATE, TRAIN, DELETE], None)
 
 
 def test_nohup__outlives_the_terminal(world: World) -> None:
-    world.script(main=[{'seconds': 1}])
+    world.script(main=[{'waits': True}])
     script = world.start('--create', shell=[str(shutil.which('nohup')), '/bin/sh'])
-    world.wait_for_a_command_that_waits()
+    world.waiting()
     os.killpg(script.pid, signal.SIGHUP)
-    script.communicate(timeout=30)
+    world.go_on()
+    script.wait(timeout=LIMIT)
     assert (script.returncode, world.node) == (0, None)
     assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]
 
 
 def test_second_signal__does_not_stop_the_deletion(world: World) -> None:
-    world.script(main=[{'code': 2}], delete=[{'seconds': 1}])
+    world.script(main=[{'code': 2}], delete=[{'waits': True}])
     script = world.start('--create')
-    world.wait_for_a_command_that_waits()
+    world.waiting()
     os.killpg(script.pid, signal.SIGINT)
     os.killpg(script.pid, signal.SIGTERM)
-    script.communicate(timeout=30)
+    world.go_on()
+    script.wait(timeout=LIMIT)
     assert script.returncode == 2
     assert (world.log()[-1], world.node) == (DELETE, None)

@@ -5,7 +5,9 @@ from typing import Any, Dict, Optional
 
 import pytest
 
-from tests.run_tpu.world import CHECKS, CREATE, DELETE, DESCRIBE, LIST_BUCKET, PREFLIGHT, SILENT, TRAIN, World
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, DESCRIBE, LIMIT, LIST_BUCKET, PREFLIGHT, SILENT, TRAIN, World
+
+pytestmark = pytest.mark.program
 
 
 @pytest.mark.parametrize('code', [1, 2])
@@ -73,23 +75,26 @@ def test_node_that_may_have_existed__is_not_deleted(world: World, describe: Dict
     world.script(describe=[describe], create=[{'code': 1, 'node': 'READY'}])
     done = world.call('--create')
     assert (done.returncode, world.log(), world.node) == (1, [*CHECKS, CREATE], 'READY')
-    (world.folder / 'log').unlink()
+    world.forget()
 
-    world.script(describe=[describe], create=[{'seconds': 1, 'code': 1, 'node': 'READY'}])
-    (world.folder / 'waiting').write_text('')
+    world.script(describe=[describe], create=[{'waits': True, 'code': 1, 'node': 'READY'}])
     script = world.start('--create')
-    world.wait_for_a_command_that_waits()
+    world.waiting()
     script.send_signal(signal.SIGINT)
-    script.communicate(timeout=30)
+    world.message(script, 'waiting for gcloud')
+    world.go_on()
+    script.wait(timeout=LIMIT)
     assert (script.returncode, world.log(), world.node) == (130, [*CHECKS, CREATE], 'READY')
 
 
 def test_node_created_after_a_silent_failure__is_deleted_when_interrupted(world: World) -> None:
-    world.script(describe=[SILENT], create=[{'seconds': 1}])
+    world.script(describe=[SILENT], create=[{'waits': True}])
     script = world.start('--create')
-    world.wait_for_a_command_that_waits()
+    world.waiting()
     script.send_signal(signal.SIGINT)
-    script.communicate(timeout=30)
+    world.message(script, 'waiting for gcloud')
+    world.go_on()
+    script.wait(timeout=LIMIT)
     assert (script.returncode, world.log(), world.node) == (130, [*CHECKS, CREATE, DELETE], None)
 
 

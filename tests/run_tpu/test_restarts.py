@@ -19,6 +19,8 @@ from tests.run_tpu.world import (
     World,
 )
 
+pytestmark = pytest.mark.program
+
 
 def test_restart__keeps_the_node_when_gcloud_fails_silently(world: World) -> None:
     world.script(main=[{'code': 1}], describe=[{}, SILENT])
@@ -26,7 +28,7 @@ def test_restart__keeps_the_node_when_gcloud_fails_silently(world: World) -> Non
     assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART, DELETE]
 
 
-@pytest.mark.parametrize('state', ['PREEMPTED', 'TERMINATED', 'STOPPED'])
+@pytest.mark.parametrize('state', ['PREEMPTED', 'TERMINATED', 'STOPPED', 'DELETING'])
 def test_lost_node__is_replaced(world: World, state: str) -> None:
     world.script(main=[{'code': 1, 'node': state}, {'code': 1, 'node': state}, {}])
     done = world.call('--create', PREEMPTIBLE='true')

@@ -1,14 +1,13 @@
 """A folder in which `run_tpu.sh` runs among stubs: `gcloud` keeps a node in a file, `run` ends as it is told."""
 
-import functools
 import json
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from typing import Any, List, Optional, Sequence
+
+from tests.support.processes import text_of, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = ('run', 'run_tpu.sh', '.ci/run')
@@ -31,52 +30,63 @@ ASK = [CHECKPOINT, PAUSE, DESCRIBE]
 RESTART = [*ASK, TRAIN]
 RENEW = [*ASK, DELETE, CREATE]
 SILENT = {'code': 1}  # A failure without a message.
+LIMIT = 120  # Seconds that a test waits; far more than a busy machine needs.
 
 # Logs its call, and then does what the next entry of `script.json` for this kind of call says: set the node's state,
-# save a checkpoint, print, wait for a signal, or fail. Without an entry, it does what the real command would do.
+# save a checkpoint, print, wait until the test goes on, or fail. Without an entry, it does what the real command would
+# do. It imports few modules, since hundreds of them run.
 STUB = """
-import json, os, pathlib, shutil, sys, time
-world = pathlib.Path({world!r})
+import json, os, sys, time
+here = os.getcwd()
+os.chdir({world!r})
 call = [{name!r}, *sys.argv[1:]]
-with open(str(world / 'log'), 'a') as log:
+with open('log', 'a') as log:
     log.write(json.dumps(call) + '\\n')
+def read(name):
+    with open(name) as file:
+        return file.read()
+def write(name, text):
+    with open(name + '.new', 'w') as file:
+        file.write(text)
+    os.rename(name + '.new', name)
 kinds = 'config', 'instances', 'describe', 'rsync', 'checkpoint', 'storage', 'create', 'delete', 'preflight', 'main', ''
 kind = [k for k in kinds if any(k in word for word in call[:5])][0]
-node, checkpoint, script = world / 'node', world / 'checkpoint', json.loads((world / 'script.json').read_text())
+script = json.loads(read('script.json'))
 todo = script[kind].pop(0) if script.get(kind) else {{}}
-(world / 'script.json').write_text(json.dumps(script))
+write('script.json', json.dumps(script))
 if kind == 'create':
-    node.write_text('CREATING')
-if 'seconds' in todo:
-    (world / 'waiting').write_text(str(os.getpid()))
-    time.sleep(todo['seconds'])
-    (world / 'waiting').write_text('done')
+    write('node', 'CREATING')
+if todo.get('waits'):
+    write('waiting', str(os.getpid()))
+    end = time.time() + {limit}
+    while not os.path.exists('go on') and time.time() < end:
+        time.sleep(.02)
+    write('waiting', 'done')
 sys.stderr.write(todo.get('says', ''))
 if kind == 'main':
     # The program rewrites the file at every start, even without a new checkpoint.
-    old = checkpoint.read_text().split(chr(34))[1] if checkpoint.exists() else 'model.ckpt-0'
-    checkpoint.write_text('model_checkpoint_path: "%s"\\nlast_preserved_timestamp: %f\\n' % (
+    old = read('checkpoint').split(chr(34))[1] if os.path.exists('checkpoint') else 'model.ckpt-0'
+    write('checkpoint', 'model_checkpoint_path: "%s"\\nlast_preserved_timestamp: %f\\n' % (
         todo.get('saves', old), time.time()))
 if todo.get('node') == 'gone':
-    node.unlink()
+    os.remove('node')
 elif 'node' in todo:
-    node.write_text(todo['node'])
+    write('node', todo['node'])
 elif not todo.get('code'):
     if kind == 'create':
-        node.write_text('READY')
+        write('node', 'READY')
+    if kind in ('delete', 'describe') and not os.path.exists('node'):
+        sys.exit('ERROR: NOT_FOUND: Resource node was not found')
     if kind == 'delete':
-        if not node.exists():
-            sys.exit('ERROR: NOT_FOUND: Resource node was not found')
-        node.unlink()
+        os.remove('node')
     if kind == 'describe':
-        if not node.exists():
-            sys.exit('ERROR: NOT_FOUND: Resource node was not found')
-        print(node.read_text())
+        print(read('node'))
     if kind == 'checkpoint':
-        print(checkpoint.read_text())
+        print(read('checkpoint'))
     if kind == 'rsync' and call[-1] == '.':
-        shutil.copy(str(world / 'run'), '.')
-        shutil.copy(str(world / 'run_tpu.sh'), '.')
+        import shutil
+        for name in ('run', 'run_tpu.sh'):
+            shutil.copy(name, here)
 if 'prints' in todo:
     print(todo['prints'])
 sys.exit(todo.get('code', 0))
@@ -95,7 +105,7 @@ class World:
             (self.bin / tool).symlink_to(str(shutil.which(tool)))
         stubs = [(self.bin / name, name) for name in ('gcloud', 'sleep', 'apt-get', 'shutdown')]
         for path, name in (*stubs, (folder / 'run', './run')):
-            path.write_text(f'#!{sys.executable} -IS\n' + STUB.format(world=str(folder), name=name))
+            path.write_text(f'#!{sys.executable} -IS\n' + STUB.format(world=str(folder), name=name, limit=LIMIT))
             path.chmod(0o755)
         self.environment = {
             'PATH': str(self.bin),
@@ -122,35 +132,48 @@ class World:
         (self.folder / 'node').write_text(state)
 
     def start(
-        self, *arguments: str, shell: Sequence[str] = ('/bin/sh',), **environment: str
-    ) -> 'subprocess.Popen[str]':
-        return subprocess.Popen(
-            [*shell, './run_tpu.sh', *arguments],
-            cwd=str(self.folder),
-            env={**self.environment, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # A shell cannot trap a signal that was ignored when it started, as under nohup.
-            preexec_fn=functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
-        )
+        self, *arguments: str, shell: Sequence[str] = ('/bin/sh',), output: Optional[int] = None, **environment: Any
+    ) -> 'subprocess.Popen[bytes]':
+        """Starts the script, which writes to `output`; by default, to the files that `call` and `errors` read."""
+        with open(str(self.folder / 'stdout'), 'wb') as stdout, open(str(self.folder / 'stderr'), 'wb') as stderr:
+            return subprocess.Popen(
+                [*shell, './run_tpu.sh', *arguments],
+                cwd=str(self.folder),
+                env={**self.environment, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=stdout if output is None else output,
+                stderr=stderr if output is None else output,
+                start_new_session=True,
+            )
 
-    def call(self, *arguments: str, **environment: str) -> 'subprocess.CompletedProcess[str]':
-        process = self.start(*arguments, **environment)
-        out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    def call(self, *arguments: str, **environment: Any) -> 'subprocess.CompletedProcess[str]':
+        """Runs the script to its end."""
+        code = self.start(*arguments, **environment).wait(timeout=LIMIT)
+        return subprocess.CompletedProcess(arguments, code, (self.folder / 'stdout').read_text(), self.errors())
+
+    def errors(self) -> str:
+        """What the script has written to stderr so far."""
+        return (self.folder / 'stderr').read_text()
 
     def log(self) -> List[List[str]]:
         """The commands that ran, in order."""
-        path = self.folder / 'log'
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [json.loads(line) for line in text_of(str(self.folder / 'log')).splitlines()]
 
-    def wait_for_a_command_that_waits(self) -> int:
-        """Waits until a stub sleeps; returns its PID."""
-        for _ in range(600):
-            path = self.folder / 'waiting'
-            if path.exists() and path.read_text():
-                return int(path.read_text())
-            time.sleep(0.05)
-        raise AssertionError('no command waits')
+    def forget(self) -> None:
+        """Empties the log and lets the next command that waits, wait."""
+        for name in ('log', 'waiting', 'go on'):
+            if (self.folder / name).exists():
+                (self.folder / name).unlink()
+
+    def waiting(self) -> int:
+        """Waits until a command waits; returns its PID."""
+        return int(wait_for(lambda: text_of(str(self.folder / 'waiting')), LIMIT))
+
+    def message(self, script: 'subprocess.Popen[bytes]', text: str) -> None:
+        """Waits for a message of the script."""
+        wait_for(lambda: text in self.errors() or script.poll() is not None, LIMIT)
+        assert text in self.errors()
+
+    def go_on(self) -> None:
+        """Lets the command that waits go on."""
+        (self.folder / 'go on').touch()

@@ -270,18 +270,37 @@ def below_a_file(tmp_path: pathlib.Path) -> Iterator[str]:
     yield str(tmp_path / 'file' / 'study')
 
 
-def test_command__refuses_a_folder_that_cannot_be_written_to_before_measuring(below_a_file: str) -> None:
-    done = run_study(f'--out={below_a_file}')
-    assert done.returncode == 2
-    assert f'--out={below_a_file}: cannot be written to' in done.stderr
-    assert 'Traceback' not in done.stderr and 'measuring' not in done.stderr and not done.stdout
+def test_command__refuses_a_folder_that_cannot_be_written_to_before_measuring(below_a_file: str, capsys: Any) -> None:
+    assert batch_norm.main([f'--out={below_a_file}']) == 2
+    out, error = capsys.readouterr()
+    assert f'--out={below_a_file}: cannot be written to' in error
+    assert 'Traceback' not in error and 'measuring' not in error and not out
 
 
 @pytest.mark.parametrize('argument', ['--out=', '--steps=3'])
-def test_command__refuses_wrong_arguments(argument: str) -> None:
-    done = run_study(argument)
-    assert done.returncode == 2
-    assert argument.strip('=') in done.stderr and 'Traceback' not in done.stderr
+def test_command__refuses_wrong_arguments(argument: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as end:
+        batch_norm.main([argument])
+    assert end.value.code == 2
+    assert argument.strip('=') in capsys.readouterr().err
+
+
+def test_command__measures_with_its_settings_prints_and_writes(
+    results: Results, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    used: List[Settings] = []
+
+    def measure(settings: Settings) -> Results:
+        used.append(settings)
+        return results
+
+    monkeypatch.setattr(batch_norm, 'measure', measure)
+    assert batch_norm.main([f'--out={tmp_path}/new']) == 0
+    assert used == [Settings()]
+    out = capsys.readouterr().out
+    assert report.text(results) in out
+    assert f'written: batch_norm.json and batch_norm.png in {tmp_path}/new' in out
+    assert sorted(os.listdir(f'{tmp_path}/new')) == ['batch_norm.json', 'batch_norm.png']
 
 
 @pytest.mark.slow

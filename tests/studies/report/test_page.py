@@ -12,6 +12,8 @@ from studies.report.runs import Case, Comparison
 from tests.support import recorded
 from tests.support.browser import Browser, browser
 
+pytestmark = pytest.mark.program
+
 FINALS = {'sgd': [0.50123, 0.60456, 0.80789], 'momentum': [0.7, 0.75, 0.8], 'RMS': [0.9, 0.91, 0.92]}
 
 

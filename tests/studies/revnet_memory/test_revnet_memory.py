@@ -48,6 +48,7 @@ def watched() -> Any:
 # Usage of a process.
 
 
+@pytest.mark.program
 def test_usage__peak_counts_the_allocated_bytes(watched: Watched) -> None:
     begun = watched.until_mark('')
     freed = watched.until_mark('kept = bytearray(b"1") * 200_000_000; del kept')
@@ -60,6 +61,7 @@ def test_usage__peak_counts_the_allocated_bytes(watched: Watched) -> None:
     assert held.resident - begun.resident == pytest.approx(50 * MB, rel=0.1)
 
 
+@pytest.mark.program
 def test_usage__cpu_time_excludes_sleep(watched: Watched) -> None:
     begun = watched.until_mark('')
     worked = watched.until_mark('burn(0.3)')
@@ -69,6 +71,7 @@ def test_usage__cpu_time_excludes_sleep(watched: Watched) -> None:
     assert slept.clock - worked.clock >= 0.3
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     'line, message',
     [
@@ -83,6 +86,7 @@ def test_wait__failed_process_gives_its_last_message(watched: Watched, line: str
         watched.until_mark(line)
 
 
+@pytest.mark.program
 def test_wait__ends_a_process_above_its_memory_limit(watched: Watched) -> None:
     with Watched([sys.executable, '-c', EXECUTING], limit=100 * MB) as process:
         process.until_mark('kept = bytearray(b"1") * 50_000_000')
@@ -248,6 +252,7 @@ def test_command__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path,
     assert argument.partition('=')[0] in capsys.readouterr().err.replace('--height=3', '--size')
 
 
+@pytest.mark.program
 def test_perform__records_failures_and_continues() -> None:
     # Too small for the network: the training process itself refuses the size.
     wrong = Training('revnet38', 1, 2, 3, is_reversible=False)

@@ -64,7 +64,7 @@ def has_trained(trial: pathlib.Path) -> bool:
     return bool(list((trial / 'model').glob('model.ckpt-[1-9]*.meta')))
 
 
-@pytest.mark.slow
+@pytest.mark.program
 def test_sweep__runs_on_all_nodes_and_survives_the_loss_of_one(
     digits_dir: str, tmp_path: pathlib.Path, cluster: Cluster
 ) -> None:

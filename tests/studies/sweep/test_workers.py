@@ -14,6 +14,8 @@ from studies.sweep.trials import Outcome, Trial
 from studies.sweep.workers import Process, ThisMachine
 from tests.support.processes import shell, text_of, wait_for
 
+pytestmark = pytest.mark.program
+
 STARTS_ONE = """
 import sys, time
 from studies.study import Study
@@ -64,11 +66,14 @@ def test_start__removes_an_earlier_outcome(trial: Trial) -> None:
     assert outcome.exit_code == -signal.SIGKILL
 
 
-def test_stop__waits_for_the_trial_to_end(trial: Trial) -> None:
-    process = Process(trial, shell('trap "sleep 0.3; exit 75" TERM; echo ready; while :; do sleep 0.1; done'))
+def test_stop__waits_for_the_trial_to_end(trial: Trial, tmp_path: pathlib.Path) -> None:
+    ends = f'trap "echo asked; until [ -e {tmp_path}/saved ]; do sleep 0.02; done; exit 75" TERM'
+    process = Process(trial, shell(f'{ends}; echo ready; while :; do sleep 0.02; done'))
     wait_for(lambda: 'ready' in text_of(trial.log))
     process.stop()
+    wait_for(lambda: 'asked' in text_of(trial.log))
     assert process.poll() is None
+    (tmp_path / 'saved').touch()
     outcome: Outcome = wait_for(process.poll)
     assert outcome.exit_code == 75 and outcome.state is trials.State.STOPPED
 
@@ -89,7 +94,7 @@ def test_start__trial_dies_with_its_parent(trial: Trial) -> None:
     finally:
         parent.kill()
         parent.wait()
-    wait_for(lambda: not _lives(child), 10)
+    wait_for(lambda: not _lives(child))
 
 
 def _lives(process: int) -> bool:

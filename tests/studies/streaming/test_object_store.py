@@ -1,0 +1,137 @@
+"""The object store of the study of streaming: ranges, listings, delays, counts."""
+
+import concurrent.futures
+import http.client
+import pathlib
+import sys
+import time
+import xml.etree.ElementTree
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from studies.streaming import object_store
+from studies.streaming.object_store import BUCKET, ObjectStore, Tally
+
+LATENCY_MS = 60.0
+
+
+class Answer(NamedTuple):
+    """The answer of a store to a request."""
+
+    status: int
+    headers: Dict[str, str]
+    content: bytes
+
+
+def ask(store: ObjectStore, path: str, method: str = 'GET', **headers: str) -> Answer:
+    connection = http.client.HTTPConnection(store.address, timeout=20)
+    connection.request(method, f'/{path}', headers=headers)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return Answer(answer.status, dict(answer.getheaders()), content)
+
+
+CONTENT = np.random.RandomState(0).bytes(300_000)
+NAMES = ['a/1', 'a/2', 'a/b/3', 'a/b/4', 'c d&<é', 'empty']
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory: Any) -> Iterator[ObjectStore]:
+    folder = tmp_path_factory.mktemp('store')
+    (folder / 'outside').write_bytes(b'not served')
+    served = folder / 'served'
+    for name in NAMES:
+        (served / name).parent.mkdir(parents=True, exist_ok=True)
+        (served / name).write_bytes(b'' if name == 'empty' else CONTENT + name.encode())
+    with ObjectStore(str(served), LATENCY_MS) as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    ('asked', 'expected'),
+    [
+        ('bytes=0-0', slice(0, 1)),
+        ('bytes=1000-250000', slice(1000, 250001)),
+        ('bytes=299999-', slice(299999, None)),
+        ('bytes=200000-99999999', slice(200000, None)),
+    ],
+)
+def test_store__range_is_these_bytes_of_the_file(store: ObjectStore, asked: str, expected: slice) -> None:
+    whole = CONTENT + b'a/1'
+    answer = ask(store, f'{BUCKET}/a/1', Range=asked)
+    assert answer.status == 206
+    assert answer.content == whole[expected]
+    first, last = expected.start, expected.start + len(whole[expected]) - 1
+    assert answer.headers['Content-Range'] == f'bytes {first}-{last}/{len(whole)}'
+
+
+def test_store__whole_files_sizes_and_refusals(store: ObjectStore) -> None:
+    special = f'{BUCKET}/{quote("c d&<é")}'
+    assert ask(store, special).content == CONTENT + 'c d&<é'.encode()
+    head = ask(store, special, 'HEAD')
+    assert (head.status, head.content) == (200, b'')
+    assert int(head.headers['Content-Length']) == len(CONTENT) + len('c d&<é'.encode())
+    assert ask(store, f'{BUCKET}/empty')[::2] == (200, b'')
+    assert ask(store, f'{BUCKET}/a/1', Range='bytes=300003-300004').status == 416
+    for path in (f'{BUCKET}/a', f'{BUCKET}/none', f'{BUCKET}/../outside', f'{BUCKET}/a/../../outside', 'other/a/1'):
+        answer = ask(store, path)
+        assert answer.status == 404 and b'not served' not in answer.content, path
+
+
+def listed(store: ObjectStore, query: str) -> Tuple[List[str], List[str]]:
+    """The keys and the prefixes of all pages of a listing, of two entries each."""
+    keys: List[str] = []
+    prefixes: List[str] = []
+    marker = ''
+    while True:
+        page = ask(store, f'{BUCKET}?max-keys=2&marker={quote(marker)}&{query}').content
+        root = xml.etree.ElementTree.fromstring(page)
+        keys += [each.text or '' for each in root.iterfind('Contents/Key')]
+        prefixes += [each.text or '' for each in root.iterfind('CommonPrefixes/Prefix')]
+        if root.findtext('IsTruncated') == 'false':
+            return keys, prefixes
+        marker = root.findtext('NextMarker') or ''
+
+
+def test_store__listing_has_each_name_once_over_its_pages(store: ObjectStore) -> None:
+    assert listed(store, '') == (sorted(NAMES), [])
+    assert listed(store, 'delimiter=/') == (['c d&<é', 'empty'], ['a/'])
+    assert listed(store, 'delimiter=/&prefix=a/') == (['a/1', 'a/2'], ['a/b/'])
+    assert listed(store, 'prefix=a/b') == (['a/b/3', 'a/b/4'], [])
+    assert listed(store, 'prefix=none') == ([], [])
+
+
+def test_store__delays_requests_independently_and_counts_them(store: ObjectStore) -> None:
+    before = object_store.tally(store.address)
+    begun = time.monotonic()
+    for _ in range(4):
+        ask(store, f'{BUCKET}/a/1', Range='bytes=0-99')
+    in_turn = time.monotonic() - begun
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        [*pool.map(lambda _: ask(store, f'{BUCKET}/a/2', 'HEAD'), range(16))]
+    after = object_store.tally(store.address)
+    assert in_turn >= 4 * LATENCY_MS / 1000
+    assert (after.gets - before.gets, after.heads - before.heads, after.lists - before.lists) == (4, 16, 0)
+    assert after.content_bytes - before.content_bytes == 400
+    assert 2 <= after.most_at_once <= 16
+    # The peak is reset by each tally.
+    assert object_store.tally(store.address).most_at_once == 0
+
+
+def test_store__ends_when_it_is_closed(tmp_path: pathlib.Path) -> None:
+    with ObjectStore(str(tmp_path), 0) as store:
+        assert object_store.tally(store.address)[:5] == Tally()[:5]
+    with pytest.raises(OSError, match='refused'):
+        object_store.tally(store.address)
+
+
+@pytest.mark.parametrize('argument', ['/no/such/folder', '--latency_ms=-1'])
+def test_store__refuses_wrong_arguments(argument: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, 'argv', ['', argument, *([str(tmp_path)] if argument.startswith('--') else [])])
+    with pytest.raises(SystemExit) as end:
+        object_store.main()
+    assert end.value.code == 2
