@@ -16,6 +16,7 @@ import pytest
 import skimage.data
 import tensorflow as tf
 
+from preprocessing import decoding
 from preprocessing.decoding import MAX_PIXELS, Crop, decode_crop, decode_image, image_shape
 from tests.support.graphs import evaluate
 
@@ -218,6 +219,26 @@ def test_decoding__refuses_too_many_pixels_in_the_header_before_allocating_them(
             evaluate(read(tf.constant(bytes(encoded))))
 
 
+@pytest.mark.parametrize(
+    ('progressive', 'before', 'found'), [(False, 0, 1), (True, 0, 1), (True, 15_000, 1), (True, 16_384, 0)]
+)
+def test_jpeg_header_pixels__are_found_in_the_first_16_kib(progressive: bool, before: int, found: int) -> None:
+    jpeg = file_of(CAT, 'JPEG', progressive=progressive)
+    comment = b'\xff\xfe' + struct.pack('>H', 2 + before) + bytes(before)
+    # Numbers that look like a header of 12 bits, or of a wrong length, are none.
+    others = b'\xff\xc0\0\x11\x0c\xff\xff\xff\xff\3' + b'\xff\xc0\0\x12\x08\xff\xff\xff\xff\3'
+    pixels = evaluate(decoding._jpeg_header_pixels(tf.constant(jpeg[:2] + comment + others + jpeg[2:])))
+    assert max(pixels, 0) == 300 * 451 * found
+
+
+@pytest.mark.parametrize('read', [decode_image, image_shape])
+def test_image_shape__checks_the_size_of_a_jpeg_before_tensorflow_reads_it(read: Any, monkeypatch: Any) -> None:
+    # For a progressive file, TensorFlow would first allocate the memory.
+    monkeypatch.setattr(decoding, '_jpeg_header_pixels', lambda encoded: tf.constant(MAX_PIXELS + 1.0, tf.float64))
+    with pytest.raises(tf.errors.InvalidArgumentError, match='an image of more than 100000000 pixels'):
+        evaluate(read(tf.constant(file_of(CAT, 'JPEG'))))
+
+
 def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_them() -> None:
     gif = bytearray(file_of(CAT, 'GIF'))
     width, height = gif[6:8], gif[8:10]
@@ -267,6 +288,13 @@ def test_decode_crop__allocates_no_pixels_of_a_huge_image_in_a_data_set() -> Non
             [sys.executable, '-c', program, file.name], stdout=subprocess.PIPE, check=True, text=True
         )
     assert int(output.stdout) < 100_000_000
+
+
+def test_image_shape__refuses_a_png_of_negative_sides() -> None:
+    # TensorFlow reads them as -1 and -1, whose product is positive.
+    png = file_of(CAT, 'PNG')
+    with pytest.raises(tf.errors.InvalidArgumentError, match='an image of no pixels'):
+        evaluate(image_shape(tf.constant(png[:16] + b'\xff' * 8 + png[24:])))
 
 
 def test_image_shape__refuses_a_png_without_a_size() -> None:
