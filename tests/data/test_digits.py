@@ -1,6 +1,7 @@
 """The files of the digits data set, against scikit-learn's own images."""
 
 import hashlib
+import io
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 from sklearn.datasets import load_digits
@@ -128,6 +130,13 @@ def test_records_are_in_imagenets_layout(stored: Dict[str, List[Stored]]) -> Non
             'image/filename': [f'digit-{image.number():04d}'.encode()],
         }
         assert image.pixels.shape == (80, 80, 3)
+
+
+def test_images_have_quality_95(stored: Dict[str, List[Stored]]) -> None:
+    encoded = stored[records.VALIDATION][0].feature['image/encoded'].bytes_list.value[0]
+    luma = PIL.Image.open(io.BytesIO(encoded)).quantization[0]
+    # ITU T.81, table K.1, begins with 16 and 11, and libjpeg multiplies it by (200 - 2 * 95) %.
+    assert luma[:2] == [2, 1]
 
 
 def test_the_central_crop_of_evaluation_keeps_the_whole_digit(stored: Dict[str, List[Stored]]) -> None:

@@ -1,7 +1,7 @@
 """Messages about failures of remote files, for TensorFlow's error messages. `tests/remote` tests real failures."""
 
 import json
-from typing import Any
+from typing import Any, List
 
 import pytest
 import tensorflow as tf
@@ -65,6 +65,71 @@ def test_s3_denial__names_the_key_without_its_secret(tmp_path: Any, monkeypatch:
     text += remote.explain(error, place, remote.WRITE)
     assert 'the access key AKIAENV (AWS_ACCESS_KEY_ID) may not write it' in text and 's3:PutObject on s3://b' in text
     assert 'hidden' not in text
+
+
+def test_s3_profile__is_the_chosen_one(tmp_path: Any, monkeypatch: Any) -> None:
+    credentials = tmp_path / 'credentials'
+    credentials.write_text('[default]\naws_access_key_id = AKIAFILE\n[other]\naws_access_key_id = AKIAOTHER\n')
+    monkeypatch.delenv('AWS_ACCESS_KEY_ID', raising=False)
+    monkeypatch.setenv('AWS_SHARED_CREDENTIALS_FILE', str(credentials))
+    monkeypatch.setenv('AWS_DEFAULT_PROFILE', 'other')
+    text = remote.explain(unknown('AccessDenied: no'), 's3://b/m', remote.READ)
+    assert f'the access key AKIAOTHER (profile other of {credentials}) may not read it' in text
+
+
+def test_denial_without_an_account__is_one_too(monkeypatch: Any) -> None:
+    error = tf.errors.UnauthenticatedError(None, None, 'HTTP response code 401 when reading gs://b/f')
+    assert 'may not read it (HTTP status 401)' in remote.explain(error, 'gs://b', remote.READ)
+
+
+def test_listing_a_missing_bucket__names_the_bucket() -> None:
+    error = tf.errors.NotFoundError(None, None, 'HTTP response code 404')
+    assert remote.explain(error, 'gs://b/d', remote.LIST) == 'gs://b/d: the bucket gs://b does not exist.'
+
+
+class Gfile:
+    """TensorFlow's functions for files of a store that hides denials: s3:// as a missing file, gs:// as a folder."""
+
+    def __init__(self, names: List[str], denial: Any = None):
+        self._names, self._denial = names, denial
+
+    def listdir(self, folder: str) -> List[str]:
+        if self._denial:
+            raise tf.errors.NotFoundError(None, None, 'not found')
+        return self._names
+
+    def glob(self, pattern: str) -> List[str]:
+        if self._denial is True:
+            raise refused('HTTP response code 403')
+        return [pattern.replace('*', name) for name in self._names]
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def stat(self, path: str) -> Any:
+        raise tf.errors.NotFoundError(None, None, 'not found')
+
+
+def test_names_in__finds_a_denied_listing_and_sorts(monkeypatch: Any) -> None:
+    def names(denial: Any) -> Any:
+        monkeypatch.setattr(tf.io, 'gfile', Gfile(['b', 'a'], denial))
+        return remote.names_in('gs://b/d')
+
+    assert names(None) == ['a', 'b']
+    # Only the bucket's description is denied.
+    assert names('description') == ['a', 'b']
+    with pytest.raises(remote.RemoteError, match='may not list it'):
+        names(True)
+
+
+def test_missing_file_that_is_listed__may_not_be_read(monkeypatch: Any) -> None:
+    monkeypatch.setattr(tf.io, 'gfile', Gfile(['there']))
+    for function in (remote.exists, remote.size, remote.read, remote.check_readable):
+        with pytest.raises(remote.RemoteError, match='s3://b/d/there: exists, but cannot be read'):
+            function('s3://b/d/there')
+    assert not remote.exists('s3://b/d/other') and not remote.exists('gs://b/d/there')
+    with pytest.raises(remote.RemoteError, match='s3://b/d/other: does not exist'):
+        remote.size('s3://b/d/other')
 
 
 def test_transient_failures__differ_from_denials() -> None:

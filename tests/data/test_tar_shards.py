@@ -53,6 +53,9 @@ def test_records_become_tar_shards_and_the_same_records_again(
 def test_round_trip__keeps_boxes_and_all_fields(photo_dir: str, photos: List[Photo], tmp_path: pathlib.Path) -> None:
     assert tar_shards('write', photo_dir, tmp_path / 'tar').returncode == 0
     assert tar_shards('write', tmp_path / 'tar', tmp_path / 'again').returncode == 0
+    for path in (tmp_path / 'tar').glob('*.tar'):
+        # The magic of POSIX, which every program reads.
+        assert path.read_bytes()[257:263] == b'ustar\0'
     paths = records.find_shards(str(tmp_path / 'again'), records.TRAIN)
     assert [example for path in paths for example in examples(path)] == [photo_example(photo) for photo in photos]
 
@@ -138,6 +141,41 @@ def test_background_images_alone__are_not_a_data_set(photos: List[Photo], tmp_pa
         'class besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
     ) in done.stderr
     assert os.listdir(tmp_path) == ['tar']
+
+
+def test_classes_without_description__reach_to_the_largest_label(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    encoded = photos[0].encoded
+    (tmp_path / 'tar').mkdir()
+    for name, labels in (('train-0', (2, 3, 1)), ('train-1', (2,)), ('validation-0', (1,))):
+        files = [(f'{n}.{end}', content) for n in labels for end, content in (('jpg', encoded), ('cls', b'%d' % n))]
+        write_tar(tmp_path / 'tar' / f'{name}.tar', files)
+    assert tar_shards('write', tmp_path / 'tar', tmp_path / 'target').returncode == 0
+    info = dataset_info.read(str(tmp_path / 'target'))
+    assert info and info.class_names == ['background', '1', '2', '3']
+    assert (info.train_images, info.validation_images) == (4, 1)
+
+
+def test_split_whose_images_are_left_out__has_no_description(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'tar').mkdir()
+    write_tar(tmp_path / 'tar' / 'train-0.tar', [('a.jpg', b'no'), ('a.cls', b'1')])
+    write_tar(tmp_path / 'tar' / 'validation-0.tar', [('a.jpg', photos[0].encoded), ('a.cls', b'1')])
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target', '--max_bad_records=1')
+    assert done.returncode == 0 and 'no dataset.json was written' in done.stderr
+    assert not (tmp_path / 'target' / 'dataset.json').exists()
+
+
+def test_target_with_content__is_refused_before_the_source_is_read(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'target').mkdir()
+    (tmp_path / 'target' / 'thesis.txt').touch()
+    done = tar_shards('write', tmp_path / 'nowhere', tmp_path / 'target')
+    assert done.returncode == 2 and f'{tmp_path / "target"}: exists already. Name a new folder.' in done.stderr
+
+
+def test_list_fails_if_any_sample_has_a_problem(tmp_path: pathlib.Path) -> None:
+    sound = [('b.jpg', b'12345'), ('b.cls', b'7')]
+    path = write_tar(tmp_path / 'a.tar', [('a.png', b'1234'), *sound])
+    assert tar_shards('list', path).returncode == 2
+    assert tar_shards('list', write_tar(tmp_path / 'b.tar', sound)).returncode == 0
 
 
 def test_list_shows_samples_and_problems(tmp_path: pathlib.Path) -> None:

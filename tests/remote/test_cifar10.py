@@ -39,7 +39,7 @@ def test_cifar10_stream__trains_and_keeps_the_best_checkpoint_in_the_store(s3: S
         '--batch_norm_decay=0.1',
     ]
     flags += [f'--data_dir={data_dir}', f'--model_dir={model_dir}', '--train_batch_size=8', '--learning_rate=0.01']
-    done = s3.main(*flags, '--train_steps=5', '--train_steps_per_eval=3')
+    done = s3.quick_main(*flags, '--train_steps=5', '--train_steps_per_eval=3')
     assert done.returncode == 0, done.stderr
     steps = re.findall(r'device CPU:0, epoch (\d), step (\d) of 5, .*GlobalRate [\d.,]+ images/s', done.stderr)
     assert steps == [('1', '1'), ('1', '2'), ('1', '3'), ('2', '4'), ('2', '5')]

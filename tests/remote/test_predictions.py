@@ -26,8 +26,8 @@ print([*codes, evaluate_report.main([f'{url}/run', '--mistakes=3'])])
 def test_remote_run__can_be_used_by_predict_and_evaluate_report(store: Store, digits_dir: str, tmp_path: Any) -> None:
     data = store.upload(digits_dir, 'data')
     flags = ('--preset=digits', f'--data_dir={data}', '--train_steps=2', '--eval_total_size=64')
-    done = store.main(*flags, f'--model_dir={store.url}/run', f'--export_dir={store.url}/export')
-    assert done.returncode == 0, done.stderr
+    trained = store.quick_main(*flags, f'--model_dir={store.url}/run', f'--export_dir={store.url}/export')
+    assert trained.returncode == 0, trained.stderr
     image = tmp_path / 'cat.jpg'
     image.write_bytes(encode_jpeg(skimage.data.chelsea()))
     done = store.python('-c', _CLASSIFY_AND_REPORT, store.url, str(image))

@@ -70,7 +70,7 @@ def test_listing__needs_no_permission_to_describe_the_bucket(gs: Store) -> None:
 def test_failing_store__ends_the_command_after_retries(store: Store, photo_dir: str) -> None:
     arguments = flags(store, photo_dir)
     store.faults.add(503, '/data/')
-    message = complaint(store.main(*arguments), code=1)
+    message = complaint(store.quick_main(*arguments), code=1)
     assert f'{store.url}/data' in message and 'cannot be reached after several retries' in message
     # The first attempt and ten retries.
     failed = store.faults.log(status=503)
@@ -86,7 +86,7 @@ def test_denied_access_during_a_run__names_the_file_and_the_kept_checkpoint(
     # The first file is checked before training; the second is read only during training.
     split = {'train': 'train', 'eval': 'validation'}[mode]
     store.faults.add(403, f'/data/{split}-00001', [READ])
-    message = complaint(store.main(*arguments))
+    message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/data/{split}-00001-of-00002' in message and store.who in message
     kept = 'The checkpoint of step 2 is kept' if mode == 'eval' else 'read'
     assert kept in message
@@ -96,7 +96,7 @@ def test_denied_access_during_a_run__names_the_file_and_the_kept_checkpoint(
 def test_denied_write_of_a_checkpoint__keeps_the_previous_checkpoint(store: Store, photo_dir: str) -> None:
     arguments = flags(store, photo_dir)
     store.faults.add(403, 'model.ckpt-4', [WRITE])
-    message = complaint(store.main(*arguments))
+    message = complaint(store.quick_main(*arguments))
     assert 'may not write it' in message and store.who in message and f'{store.url}/model' in message
     assert 'The checkpoint of step 2 is kept, and the same command resumes from it.' in message
     assert b'"step": 2' in store.objects()['model/results.jsonl']
@@ -105,11 +105,11 @@ def test_denied_write_of_a_checkpoint__keeps_the_previous_checkpoint(store: Stor
     # evaluates that.
     store.faults.clear()
     store.faults.add(403, 'results.jsonl', [WRITE])
-    message = complaint(store.main(*arguments))
+    message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/model/results.jsonl' in message and 'may not write it' in message
     assert 'The checkpoint of step 4 is kept' in message
     store.faults.clear()
-    done = store.main(*arguments)
+    done = store.quick_main(*arguments)
     assert done.returncode == 0, done.stderr
     assert 'nothing is left to train' in done.stderr
     assert store.objects()['model/results.jsonl'].count(b'"images": 5') == 2

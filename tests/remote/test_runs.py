@@ -41,14 +41,14 @@ def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str
         (WRITE, 'results.jsonl'),
     ):
         store.faults.add(503, pattern, [operation], times=2)
-    first = store.main(*SMALL, *folders, '--train_steps=3')
+    first = store.quick_main(*SMALL, *folders, '--train_steps=3')
     assert first.returncode == 0, first.stderr
     assert '359 images, average weights of step 3' in first.stdout
     assert {access.operation for access in store.faults.log(status=503)} == {READ, LIST, STAT, WRITE}
     assert len(store.faults.log(status=503)) == 12
     before = store.objects('run/model/')
 
-    second = store.main(*SMALL, *folders, '--train_steps=4', f'--export_dir={store.url}/run/export')
+    second = store.quick_main(*SMALL, *folders, '--train_steps=4', f'--export_dir={store.url}/run/export')
     assert second.returncode == 0, second.stderr
     assert f'resuming from {store.url}/run/model/model.ckpt-3' in second.stderr
     objects = store.objects('run/model/')
@@ -66,9 +66,9 @@ def test_run__trains_evaluates_resumes_and_exports(store: Store, digits_dir: str
     (model_dir / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
     (model_dir / 'results.jsonl').unlink()
     evaluation = ['--train_steps=4', '--mode=eval']
-    local = store.main(*SMALL, f'--data_dir={digits_dir}', f'--model_dir={model_dir}', *evaluation)
+    local = store.quick_main(*SMALL, f'--data_dir={digits_dir}', f'--model_dir={model_dir}', *evaluation)
     assert local.returncode == 0, local.stderr
-    remote = store.main(*SMALL, *folders, *evaluation)
+    remote = store.quick_main(*SMALL, *folders, *evaluation)
     assert remote.returncode == 0, remote.stderr
     (local_result,) = lines((model_dir / 'results.jsonl').read_bytes())
     *_, trained, remote_result = lines(store.objects()['run/model/results.jsonl'])

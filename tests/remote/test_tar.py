@@ -31,10 +31,10 @@ def test_run__trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir
     arguments = flags(store, tar_dir)
     # After a transient error, the shard is read again.
     store.faults.add(503, 'data/train-00001', [READ], times=2)
-    first = store.main(*arguments, '--train_steps=2')
+    first = store.quick_main(*arguments, '--train_steps=2')
     assert first.returncode == 0, first.stderr
     assert len(store.faults.log(status=503)) == 2
-    second = store.main(*arguments)
+    second = store.quick_main(*arguments)
     assert second.returncode == 0, second.stderr
     assert f'resuming from {store.url}/model/model.ckpt-2' in second.stderr
     recorded = [json.loads(line) for line in store.objects()['model/results.jsonl'].decode().splitlines()]
@@ -45,7 +45,7 @@ def test_run__trains_evaluates_and_resumes(store: Store, tar_dir: str, photo_dir
     (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-4"\n')
     (tmp_path / 'results.jsonl').unlink()
     local = ['--data_format=tfrecord', f'--data_dir={photo_dir}', f'--model_dir={tmp_path}', '--mode=eval']
-    done = store.main(*arguments, *local)
+    done = store.quick_main(*arguments, *local)
     assert done.returncode == 0, done.stderr
     again = json.loads((tmp_path / 'results.jsonl').read_text())
     for name in ('step', 'images', 'top_1', 'top_5', 'cross_entropy'):
@@ -66,7 +66,7 @@ def test_shard_denied_during_a_run__is_not_treated_as_a_shorter_shard(store: Sto
     # --max_bad_records must not hide the error.
     arguments = [*flags(store, tar_dir), '--max_bad_records=4']
     store.faults.add(403, f'/data/{split}-00001', [READ])
-    message = complaint(store.main(*arguments))
+    message = complaint(store.quick_main(*arguments))
     assert f'{store.url}/data/{split}-00001-of-00002.tar' in message and store.who in message
     store.faults.clear()
     assert 'images' not in store.objects().get('model/results.jsonl', b'').decode()

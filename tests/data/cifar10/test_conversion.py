@@ -99,6 +99,9 @@ def test_upsampled_images_are_smooth(
     assert make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data', *small)[0] == 0
     with tarfile.open(tmp_path / 'data' / 'validation-00000-of-00001.tar') as archive:
         assert archive.getnames()[:2] == ['00000000.jpg', '00000000.cls']
+        first = PIL.Image.open(io.BytesIO(archive.extractfile('00000000.jpg').read()))  # type: ignore[union-attr]
+    # Quality 95: table K.1 of ITU T.81 begins with 16 and 11, and libjpeg multiplies it by (200 - 2 * 95) %.
+    assert first.format == 'JPEG' and first.quantization[0][:2] == [2, 1]
     # Another implementation of the same bicubic interpolation.
     references = [
         np.asarray(PIL.Image.fromarray(pixels).resize((80, 80), PIL.Image.BICUBIC), np.float32)

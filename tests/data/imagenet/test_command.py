@@ -1,5 +1,6 @@
 """The command python -m data.imagenet."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -12,8 +13,11 @@ import pytest
 from data import records
 from data.imagenet import __main__ as imagenet
 from tests.data.imagenet.archives import Archives
-from tests.data.imagenet.conversion import SHARDS, convert, files_of
+from tests.data.imagenet.conversion import SHARDS, convert, convert_here, files_of
 from tests.data.imagenet.results import SPLITS, run_imagenet, stored
+from tests.support.commands import run
+
+CORES = len(os.sched_getaffinity(0))
 
 
 @pytest.mark.program
@@ -33,6 +37,43 @@ def test_the_command_converts_the_archives_on_beam(archives: Archives, tmp_path:
     assert files_of(data_dir) == files_of(tmp_path / 'here')
     again = run_imagenet(data_dir, *archives.arguments(), '--train_shards=3', '--validation_shards=2')
     assert (again.returncode, again.stderr) == (0, f'{data_dir}: already finished\n')
+
+
+@pytest.mark.parametrize(
+    ('given', 'runner', 'options'),
+    [
+        (['--processes=3'], 'DirectRunner', ['--direct_running_mode=multi_processing', '--direct_num_workers=3']),
+        (
+            ['--', '--job_name=x'],
+            'DirectRunner',
+            ['--job_name=x', '--direct_running_mode=multi_processing', f'--direct_num_workers={CORES}'],
+        ),
+        (
+            ['--runner=PortableRunner', '--', '--job_endpoint=host:1', '--for_the_cluster=x'],
+            'PortableRunner',
+            ['--job_endpoint=host:1', '--for_the_cluster=x'],
+        ),
+    ],
+)
+def test_command__passes_options_to_beam(
+    given: List[str], runner: str, options: List[str], archives: Archives, monkeypatch: Any
+) -> None:
+    runs: List[Any] = []
+
+    def run_beam(name: str, of_beam: List[str], shards: List[str], data_dir: str, work_dir: str) -> None:
+        runs.append((name, of_beam))
+        convert_here(shards, data_dir, work_dir)
+
+    monkeypatch.setattr(imagenet.imagenet_beam, 'run', run_beam)
+    data_dir = archives.folder / 'out'
+    arguments = [*archives.arguments(), '--train_shards=3', '--validation_shards=2', str(data_dir), *given]
+    done = run(imagenet.main, *arguments)
+    assert (done.returncode, done.stdout) == (0, ''), done.stderr
+    assert runs == [(runner, options)]
+    assert done.stderr.endswith(f'24 training and 8 validation images of 4 classes in {data_dir}\n')
+    assert not (data_dir / 'conversion').exists()
+    again = run(imagenet.main, *arguments)
+    assert (again.returncode, again.stderr) == (0, f'{data_dir}: already finished\n') and len(runs) == 1
 
 
 @pytest.mark.slow

@@ -85,3 +85,13 @@ def test_shards_of_two_gibibytes_are_refused_by_run_and_audit(tar_dir: str, tmp_
         tar_files.check_not_empty([small, path])
     with pytest.raises(records.DataError, match=message):
         next(entries.of_tar(path, 11))
+
+
+def test_problem_after_the_last_sample__is_not_a_sample(tmp_path: pathlib.Path) -> None:
+    whole = pathlib.Path(write_tar(tmp_path / 'a.tar', [('1.jpg', b'one'), ('1.cls', b'1')])).read_bytes()
+    path = tmp_path / 'train-00000.tar'
+    for content in (whole, whole + b'more', whole[:2048], whole[:2560] + b'x' * 1024):
+        path.write_bytes(content)
+        tar_files.check_not_empty([str(path)])
+        with pytest.raises(records.DataError, match=': 1 records, and --max_bad_records=1 allows'):
+            tar_files.check_not_empty([str(path)], 1)

@@ -3,22 +3,19 @@
 import io
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tarfile
 from typing import Any, List, Tuple
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import webdataset
 
-from data import ppm
+from data import remote
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem
-from data.tar.shard import Shard
-from preprocessing.decoding import decode_image
+from tests.data.tar.readers import END, Reader, bad, both, fine, header
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo
 from tests.support.tar_files import Files, write_tar
@@ -26,68 +23,6 @@ from tests.support.tar_files import Files, write_tar
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 # Too long for one field of a header, and for two fields.
 FOLDERS = ['', 'd' * 80 + '/' + 'e' * 60 + '/', 'f' * 300 + '/']
-
-
-class Reader:
-    """The input pipeline's reader, built once: it reads the same path again and again.
-
-    Args:
-      path: the path of the shards to read, one after the other.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        with tf.Graph().as_default() as graph:
-            paths = tf.data.Dataset.from_tensors(path).repeat()
-            iterator = tf.compat.v1.data.make_initializable_iterator(paths.flat_map(self._samples_and_end))
-            self._next = iterator.get_next()
-        self._session = tf.compat.v1.Session(graph=graph)
-        self._session.run(iterator.initializer)
-
-    @tf.autograph.experimental.do_not_convert
-    def _samples_and_end(self, path: tf.Tensor) -> tf.data.Dataset:
-        samples = tar_reader.read(path, tf.constant(0, tf.int64)).map(lambda sample: (False, sample))
-        return samples.concatenate(tf.data.Dataset.from_tensors((True, '')))
-
-    def read(self, path: str) -> List[bytes]:
-        shutil.copyfile(path, self._path)
-        samples: List[bytes] = []
-        while True:
-            is_end, sample = self._session.run(self._next)
-            if is_end:
-                return samples
-            samples.append(sample)
-
-
-@pytest.fixture(scope='module')
-def reader(tmp_path_factory: Any) -> Reader:
-    return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'))
-
-
-def expected(path: str) -> List[bytes]:
-    """The samples that the input pipeline must yield, according to the Python reader."""
-    with Shard(path) as shard:
-        return [
-            b'%020d' % sample.label + shard.read(sample.image.start, sample.image.size)
-            if sample.image
-            else str(sample.problem).encode()
-            for sample in shard.samples()
-        ]
-
-
-def fine(label: int, image: bytes) -> bytes:
-    return b'%020d' % label + image
-
-
-def bad(problem: Problem) -> bytes:
-    return str(problem).encode()
-
-
-def both(reader: Reader, path: str) -> List[bytes]:
-    """The samples of the input pipeline, which must be those of the Python reader."""
-    found = reader.read(path)
-    assert found == expected(path)
-    return found
 
 
 @pytest.mark.parametrize('tar_format', FORMATS)
@@ -163,16 +98,14 @@ def test_links_and_devices_are_named(reader: Reader, kind: bytes, tmp_path: path
     assert both(reader, path) == [bad(Problem.FOREIGN)]
 
 
-def header(name: str, size_field: bytes, content: bytes = b'') -> bytes:
-    """A member with a given size field in its header."""
-    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT))
-    block[124:136] = size_field
-    block[148:156] = b' ' * 8
-    block[148:156] = b'%06o\0 ' % sum(block)
-    return bytes(block) + content + b'\0' * (-len(content) % BLOCK)
+def test_content_of_another_size__is_an_error(tmp_path: pathlib.Path) -> None:
+    def whole(size: int) -> bytes:
+        return evaluate(tar_reader._whole(tf.constant(b'four'), tf.constant('a.tar'), tf.constant(size, tf.int64)))
 
-
-END = b'\0' * 2 * BLOCK
+    assert whole(4) == whole(0) == b'four'
+    for size in (3, 5):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=remote.ENDED_EARLY):
+            whole(size)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +117,7 @@ END = b'\0' * 2 * BLOCK
         (b'%012o' % 700, True),
         (b'\x80' + (700).to_bytes(11, 'big'), True),
         (b'0000000128x\0', False),
+        (b'\x80\0\0\1\0' + (700).to_bytes(7, 'big'), False),
         (b'\x80' + b'\1' * 11, False),
         (b'\xff' * 12, False),
         (b'\x80\0\0\0\0\x7f' + b'\xff' * 6, None),
@@ -342,28 +276,3 @@ def test_a_sample_parses_to_its_image_and_label(photos: List[Photo]) -> None:
     assert (encoded, label, boxes.shape) == (photos[0].encoded, 7, (1, 0, 4))
     with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
         evaluate(tar_reader.parse(tf.constant(bad(Problem.IMAGES))).label)
-
-
-@pytest.mark.parametrize('head', [b'P6\n%d %d\n255\n', b'P6 # by me\n# \xc3\xa9\n%d\t%d # wide, high\n 255 '])
-def test_ppm_images_are_decoded(head: bytes, photos: List[Photo]) -> None:
-    pixels = photos[3].pixels
-    height, width, _ = pixels.shape
-    content = head % (width, height) + pixels.tobytes()
-    np.testing.assert_array_equal(evaluate(decode_image(ppm.as_png(tf.constant(content)))), pixels)
-    # Pixels whose bytes are white space and digits.
-    np.testing.assert_array_equal(
-        evaluate(decode_image(ppm.as_png(tf.constant(b'P6 2 1 255\n \n9 \t5')))), [[[32, 10, 57], [32, 9, 53]]]
-    )
-
-
-@pytest.mark.parametrize(
-    'content', [b'P6', b'P6 2 1 65535\n' + b'x' * 12, b'P6 2 1 255\n12345', b'P6 0 1 255\n', b'P6 2 x']
-)
-def test_other_ppm_images_are_refused(content: bytes) -> None:
-    with pytest.raises(tf.errors.InvalidArgumentError, match='PPM'):
-        evaluate(ppm.as_png(tf.constant(content)))
-
-
-def test_other_images_stay_as_they_are(photos: List[Photo]) -> None:
-    assert evaluate(ppm.as_png(tf.constant(photos[0].encoded))) == photos[0].encoded
-    assert evaluate(ppm.as_png(tf.constant(b''))) == b''

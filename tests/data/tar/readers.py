@@ -1,0 +1,80 @@
+"""Both readers of tar shards, and what they must find."""
+
+import shutil
+import tarfile
+from typing import List
+
+import tensorflow as tf
+
+from data.tar import reader as tar_reader
+from data.tar.layout import BLOCK, Problem
+from data.tar.shard import Shard
+
+
+class Reader:
+    """The input pipeline's reader, built once: it reads the same path again and again.
+
+    Args:
+      path: the path of the shards to read, one after the other.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with tf.Graph().as_default() as graph:
+            paths = tf.data.Dataset.from_tensors(path).repeat()
+            iterator = tf.compat.v1.data.make_initializable_iterator(paths.flat_map(self._samples_and_end))
+            self._next = iterator.get_next()
+        self._session = tf.compat.v1.Session(graph=graph)
+        self._session.run(iterator.initializer)
+
+    @tf.autograph.experimental.do_not_convert
+    def _samples_and_end(self, path: tf.Tensor) -> tf.data.Dataset:
+        samples = tar_reader.read(path, tf.constant(0, tf.int64)).map(lambda sample: (False, sample))
+        return samples.concatenate(tf.data.Dataset.from_tensors((True, '')))
+
+    def read(self, path: str) -> List[bytes]:
+        shutil.copyfile(path, self._path)
+        samples: List[bytes] = []
+        while True:
+            is_end, sample = self._session.run(self._next)
+            if is_end:
+                return samples
+            samples.append(sample)
+
+
+def expected(path: str) -> List[bytes]:
+    """The samples that the input pipeline must yield, according to the Python reader."""
+    with Shard(path) as shard:
+        return [
+            b'%020d' % sample.label + shard.read(sample.image.start, sample.image.size)
+            if sample.image
+            else str(sample.problem).encode()
+            for sample in shard.samples()
+        ]
+
+
+def fine(label: int, image: bytes) -> bytes:
+    return b'%020d' % label + image
+
+
+def bad(problem: Problem) -> bytes:
+    return str(problem).encode()
+
+
+def both(reader: Reader, path: str) -> List[bytes]:
+    """The samples of the input pipeline, which must be those of the Python reader."""
+    found = reader.read(path)
+    assert found == expected(path)
+    return found
+
+
+def header(name: str, size_field: bytes, content: bytes = b'') -> bytes:
+    """A member with a given size field in its header."""
+    block = bytearray(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT))
+    block[124:136] = size_field
+    block[148:156] = b' ' * 8
+    block[148:156] = b'%06o\0 ' % sum(block)
+    return bytes(block) + content + b'\0' * (-len(content) % BLOCK)
+
+
+END = b'\0' * 2 * BLOCK
