@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -17,6 +17,25 @@ def test_the_shards_of_a_split_are_found_in_order(tmp_path: pathlib.Path) -> Non
     assert records.find_shards(str(tmp_path), records.TRAIN) == train
     assert records.find_shards(str(tmp_path), records.VALIDATION) == validation
     assert train[10].endswith('/train-00010-of-00012')
+
+
+def test_find_shards__sorts_the_names_of_a_store(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    paths = written(tmp_path, records.TRAIN, [1] * 5)
+    monkeypatch.setattr(remote, 'names_in', lambda folder: sorted(os.listdir(folder), reverse=True))
+    assert records.find_shards(str(tmp_path), records.TRAIN) == paths
+
+
+def test_check_more_than__counts_no_more_records_than_it_needs(tmp_path: pathlib.Path) -> None:
+    paths = written(tmp_path, records.TRAIN, [2, 3, 5])
+    limits: List[int] = []
+
+    def count_first(path: str, at_most: int) -> int:
+        limits.append(at_most)
+        return min([2, 3, 5][paths.index(path)], at_most)
+
+    records.check_more_than(3, paths, count_first)
+    # The second file has enough, so the third is not read.
+    assert limits == [4, 2]
 
 
 def test_find_shards__ignores_other_names(tmp_path: pathlib.Path) -> None:
@@ -62,11 +81,13 @@ def test_a_folder_of_training_files_alone_has_no_validation_files(tmp_path: path
 def test_missing_shards_are_named(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [1] * 5)
     assert records.missing_shards(str(tmp_path), records.TRAIN, paths) == []
-    for shard in (4, 1):
-        os.remove(paths[shard])
-    found = records.find_shards(str(tmp_path), records.TRAIN)
-    assert len(found) == 3
-    missing = ['train-00001-of-00005', 'train-00004-of-00005']
+    (tmp_path / 'many').mkdir()
+    paths = written(tmp_path / 'many', records.TRAIN, [1] * 30)
+    for path in paths[2::3]:
+        os.remove(path)
+    found = records.find_shards(str(tmp_path / 'many'), records.TRAIN)
+    assert len(found) == 20
+    missing = [f'train-{number:05d}-of-00030' for number in range(2, 30, 3)]
     assert records.missing_shards(str(tmp_path), records.TRAIN, found) == missing
 
 
