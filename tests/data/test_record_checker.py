@@ -14,7 +14,7 @@ from preprocessing.decoding import decode_image
 from tests.data.written_records import written
 from tests.support.bad_records import DAMAGES
 from tests.support.graphs import evaluate
-from tests.support.photos import Photo, photo_example
+from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import framed
 
 
@@ -53,6 +53,24 @@ def test_problem__ignores_boxes_that_are_not_used(kind: str, photos: List[Photo]
 
 def test_problem__of_a_record_that_is_not_an_example(checker: RecordChecker) -> None:
     assert checker.problem(b'\xff\xff no protocol buffer') == 'not a tf.train.Example.'
+
+
+def test_problem__of_boxes_with_nan(checker: RecordChecker, photos: List[Photo]) -> None:
+    example = photo_example(photos[1])
+    set_boxes(example, ymax=[float('nan')])
+    expected = 'bounding boxes with NaN: image/object/bbox/* must be fractions of the image.'
+    assert checker.problem(example.SerializeToString()) == expected
+    assert record_checker.box_problem(example) == expected
+    assert record_checker.box_problem(photo_example(photos[1])) is None
+
+
+def test_field_problem__is_found_without_tensorflow(photos: List[Photo]) -> None:
+    assert record_checker.field_problem(photo_example(photos[1]), 6) is None
+    for kind in ('no image', 'an empty image', 'two images', 'no label', 'two labels', 'a label too high'):
+        example = photo_example(photos[1])
+        DAMAGES[kind][0](example)
+        problem = record_checker.field_problem(example, 6)
+        assert problem and re.search(DAMAGES[kind][1], problem), kind
 
 
 def usable(serialized: bytes) -> bool:
@@ -163,6 +181,7 @@ def test_truncated_record_length__is_named(tmp_path: pathlib.Path, checker: Reco
 
 
 def test_search__reports_progress(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:
+    assert record_checker._PROGRESS_EVERY == 10_000
     monkeypatch.setattr(record_checker, '_PROGRESS_EVERY', 100)
     paths = written(tmp_path, records.TRAIN, [90, 115])
     lines: List[str] = []

@@ -4,7 +4,7 @@ import hashlib
 import os
 import pathlib
 import re
-from typing import Callable
+from typing import Callable, List
 
 import pytest
 import tensorflow as tf
@@ -44,6 +44,21 @@ def test_write_shards__returns_the_fingerprint_of_complete_examples(tmp_path: pa
     digests = [hashlib.sha256(b'%d %s' % image).hexdigest() for image in images]
     total = sum(int(digest, 16) for digest in digests) % 2**256
     assert writing.write_shards(str(tmp_path), records.TRAIN, examples, 2) == (2, total)
+
+
+def test_write_shards__writes_equal_files_for_equal_fields(tmp_path: pathlib.Path) -> None:
+    def with_fields(numbers: List[int]) -> tf.train.Example:
+        example = tf.train.Example()
+        for number in numbers:
+            example.features.feature[f'field {number}'].int64_list.value[:] = [number]
+        return example
+
+    numbers = [*range(50)]
+    writing.write_shards(
+        str(tmp_path), records.TRAIN, [lambda: with_fields(numbers), lambda: with_fields(numbers[::-1])], 1
+    )
+    one, other = read(records.shard_path(str(tmp_path), records.TRAIN, 0, 1))
+    assert one == other
 
 
 def test_new_data_dir__appears_when_it_is_complete(tmp_path: pathlib.Path) -> None:
