@@ -178,7 +178,9 @@ def slim_steps(config: Config) -> Steps:
     logits, auxiliary_logits = build_slim(images, 11, True, config.batch_norm_decay, 0.01)
     decayed = [v for v in tf.compat.v1.trainable_variables() if v.shape.ndims == 4]
     l2 = 4e-5 * sum(tf.reduce_sum(v**2) / 2 for v in decayed)
-    loss = cross_entropy(logits, labels) + 0.4 * cross_entropy(auxiliary_logits, labels) + l2
+    # Its gradient passes through float32 in `tf.losses`.
+    weight = float(np.float32(0.4))
+    loss = cross_entropy(logits, labels) + weight * cross_entropy(auxiliary_logits, labels) + l2
     optimizer = tf.compat.v1.train.RMSPropOptimizer(rate, 0.9, 0.9, 1.0)
     with tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)):
         train = optimizer.minimize(loss)

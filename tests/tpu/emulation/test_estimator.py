@@ -17,6 +17,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir.evaluations import read_evaluations
+from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.tpu import topology
@@ -26,7 +27,7 @@ from tests.support.runs import ONE_LAYER, make_small_config
 
 CORES = 4
 BATCH_PER_CORE = 8
-STEPS = 5
+STEPS = 3
 LEARNING_RATE = 1e-6
 
 
@@ -47,7 +48,14 @@ def without_dropout(monkeypatch: Any) -> None:
 
 
 @pytest.fixture
-def one_device(digits_dir: str, tmp_path: Any, without_dropout: None) -> Config:
+def few_blocks(monkeypatch: Any) -> None:
+    """Leaves out the blocks of Inception v3 that repeat others: less than half of its convolutions remain."""
+    for stage, count in (('MIXED_35', 1), ('MIXED_17', 2), ('MIXED_8', 2)):
+        monkeypatch.setattr(tables, stage, getattr(tables, stage)[:count])
+
+
+@pytest.fixture
+def one_device(digits_dir: str, tmp_path: Any, without_dropout: None, few_blocks: None) -> Config:
     """A run on one device after one step.
 
     The learning rate is low, because a new network amplifies rounding errors: on one device, the same batch in another
@@ -63,6 +71,7 @@ def one_device(digits_dir: str, tmp_path: Any, without_dropout: None) -> Config:
         learning_rate=LEARNING_RATE,
         skip_host_call=False,
         iterations=2,
+        seed=1,
     )
     make_estimator(config).train(batches, max_steps=1)
     return config
@@ -79,11 +88,11 @@ def continued(config: Config, name: str, **changes: Any) -> Dict[str, np.ndarray
 
 
 def largest_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
-    """The largest absolute difference between variables whose names end with `end`."""
+    """The largest difference between variables whose names end with `end`, relative to values above 1."""
     assert set(a) == set(b)
     names = [name for name in a if name.endswith(end)]
     assert names
-    return max(float(np.max(np.abs(a[name] - b[name]))) for name in names)
+    return max(float(np.max(np.abs(a[name] - b[name]) / np.maximum(1, np.abs(b[name])))) for name in names)
 
 
 def typical_difference(a: Dict[str, np.ndarray], b: Dict[str, np.ndarray], end: str) -> float:
@@ -101,7 +110,9 @@ def test_synchronized_cores__train_like_one_device(one_device: Config) -> None:
     local = continued(one_device, 'local', batch_norm='local', **tpu)
     assert alone['global_step'] == synchronized['global_step'] == 1 + STEPS
     for end in ('/weights', '/beta', '/moving_mean', '/moving_variance', '/ExponentialMovingAverage'):
-        # Variances are sums of squares; 2.8e-5 was seen, since the initial weights are random.
+        # A convolution that sums up to 1,000 products has a relative error of about sqrt(1,000) * 2 ** -24 = 2e-6, and
+        # 20 layers one after the other sqrt(20) times as much, 9e-6. A square has twice the error, 2e-5; the limit is
+        # five times that. Weights follow the gradients at a rate of 1e-6, and means average the errors.
         limit = 1e-4 if end == '/moving_variance' else 1e-5
         assert largest_difference(alone, synchronized, end) < limit, end
         difference = typical_difference(alone, synchronized, end)
@@ -210,7 +221,7 @@ def test_notice__counts_cores_and_hosts(tpu: str, counts: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
 def test_program__trains_evaluates_resumes_and_exports_on_emulated_cores(
-    digits_dir: str, tmp_path: Any, capsys: Any, precision: str
+    digits_dir: str, tmp_path: Any, capsys: Any, few_blocks: None, precision: str
 ) -> None:
     model_dir = str(tmp_path / 'run')
     command = ['main', '--preset=digits', '--tpu=emulated:4x2', f'--data_dir={digits_dir}', f'--model_dir={model_dir}']
