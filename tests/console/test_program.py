@@ -1,7 +1,10 @@
 """Tests of program.run: every kind of failure ends a command with one message and its exit code."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from typing import Any, Callable, Optional
 
 import pytest
@@ -90,6 +93,20 @@ def test_program_run__a_reader_that_closes_the_output_causes_no_traceback() -> N
     pipeline = f"{sys.executable} -c '{text}' | head -n 1"
     done = subprocess.run(['bash', '-c', pipeline], capture_output=True, timeout=60)
     assert done.stdout.startswith(b'line') and done.stderr == b''
+
+
+def test_raise_on_sigterm__ends_the_command_with_exit_code_75(capsys: Any) -> None:
+    def command(screen: Screen) -> None:
+        program.raise_on_sigterm()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    old = signal.getsignal(signal.SIGTERM)
+    try:
+        assert program.run(command) == 75
+    finally:
+        signal.signal(signal.SIGTERM, old)
+    assert capsys.readouterr().err == 'error: ended by SIGTERM\n'
 
 
 @pytest.mark.parametrize(('verbose', 'hint'), [(None, ''), (False, ' (--verbose shows the traceback)')])

@@ -111,6 +111,8 @@ def test_set_up_logging__shows_the_log_of_tensorflow_only_if_verbose(verbose: bo
     try:
         set_up_logging(screen, verbose)
         assert screen.verbose is verbose
+        # pytest's handlers are at the root, as those of libraries.
+        assert not logger.propagate and not tensorflow.propagate
         logger.info('ours')
         logger.debug('too much')
         tensorflow.error('theirs')

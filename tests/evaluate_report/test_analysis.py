@@ -1,6 +1,7 @@
 """Tests of the analysis of errors, against scikit-learn and sums by hand, and of the figures and the page."""
 
 import io
+import json
 import time
 from typing import Any, List, Tuple
 
@@ -11,7 +12,7 @@ import tensorflow as tf
 from PIL import Image
 
 from inception_v3.evaluate_report import figures, page
-from inception_v3.evaluate_report.analysis import BINS, ErrorAnalysis, Place
+from inception_v3.evaluate_report.analysis import BINS, Bin, ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import ErrorReport
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.evaluations import Evaluation
@@ -172,6 +173,52 @@ def test_figures__use_the_colours_of_the_page(look: figures.Look) -> None:
     assert count(png, look.good) > 10000 and count(png, look.bad) > 500
 
 
+def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(monkeypatch: Any) -> None:
+    drawn: List[Any] = []
+    monkeypatch.setattr(figures, '_png', drawn.append)
+    confusion = np.zeros([5, 5], np.int64)
+    # Class 1 has images; class 3 has none, but is predicted. No image has to do with the others.
+    confusion[1] = [0, 3, 0, 1, 0]
+    names = ['background', 'ant', 'bee', 'a name of $20 characters', 'dog']
+    figures.confusion_matrix(confusion, names, figures.LIGHT)
+    axes = drawn[0].axes[0]
+    np.testing.assert_allclose(axes.images[0].get_array(), [[0.75, 0.25], [0, 0]])
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [label.get_text() for label in labels] == ['ant', r'a name of \$20 ch…']
+    assert [(text.get_position(), text.get_text()) for text in axes.texts] == [((0, 0), '3'), ((1, 0), '1')]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ('predicted class', 'label')
+
+
+def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(monkeypatch: Any) -> None:
+    drawn: List[Any] = []
+    monkeypatch.setattr(figures, '_png', drawn.append)
+    bins = [Bin(0, 1 / 15, 0, None, None), Bin(0.8, 0.8 + 1 / 15, 40, 0.82, 0.7), Bin(1 - 1 / 15, 1, 2, 0.99, 1.0)]
+    figures.reliability_diagram(bins, 0.1234, figures.LIGHT)
+    above, below = drawn[0].axes
+    assert [patch.get_height() for patch in above.patches] == [0.7, 1.0]
+    assert [patch.get_height() for patch in below.patches] == [40, 2]
+    for axes in (above, below):
+        assert [patch.get_x() for patch in axes.patches] == pytest.approx([0.8, 14 / 15])
+    (confidences,) = above.collections
+    expected = [[[0.8, 0.82], [0.8 + 1 / 15, 0.82]], [[14 / 15, 0.99], [1, 0.99]]]
+    np.testing.assert_allclose(confidences.get_segments(), expected)
+    assert above.get_title(loc='left') == 'expected calibration error 12.34%'
+
+
+def test_report_json__classes_without_names_and_images_without_places() -> None:
+    analysis = ErrorAnalysis(3, 5)
+    logits = np.array([[0, 9, 0], [0, 9, 0]], np.float32)
+    analysis.add(np.array([1, 2]), logits, np.zeros([2, 1, 1, 3], np.uint8))
+    values = json.loads(report_of(analysis, ['background', '', 'bee']).json())
+    assert [c['name'] for c in values['classes']] == ['background', None, 'bee']
+    assert [c['top_1'] for c in values['classes']] == [None, 1.0, 0.0]
+    (mistake,) = values['mistakes']
+    assert (mistake['path'], mistake['position']) == (None, None)
+    assert (mistake['label'], mistake['predicted']) == (2, 1)
+    assert values['confusions'] == [{'label': 2, 'predicted': 1, 'images': 1}]
+    assert len(values['bins']) == 15 and values['evaluation']['step'] == 5
+
+
 def report_of(analysis: ErrorAnalysis, names: List[str]) -> ErrorReport:
     evaluation = Evaluation(5, 'model.ckpt-5', 'raw', 0.5, 0.75, 1.25, analysis.images, 1.0, 'now')
     return ErrorReport('runs/a&b', evaluation, analysis, names, ['A note.'])
@@ -232,6 +279,8 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|background|0.6 %|data/file, record 2'
     assert f'ant, classified as <b>cat</b>|{bars}' in text
     assert 'top-1|50.00%|top-5|75.00%|cross-entropy, nats|1.2500' in text and 'A note.' in text
+    assert '<i style="--share: 51.28%; --fill: var(--bad)">' in content
+    assert '<i style="--share: 32.26%; --fill: var(--good)">' in content
     # 150 dots per inch in the file, and 96 pixels per inch on the page.
     assert 'width="400"' in content and 'width="640"' in content
 

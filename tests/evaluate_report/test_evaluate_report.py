@@ -17,6 +17,7 @@ from data.tar.shard import Shard
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
+from inception_v3.evaluate_report.analysis import ErrorAnalysis
 from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
@@ -131,6 +132,7 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     printed = out.splitlines()
     assert printed[0].split() == ['top-1', f'{evaluation.top_1:.2%}']
     assert f'{evaluation.top_1:.2%}' in page.text
+    assert [line.split()[0] for line in printed].count('confused') == 3
     assert printed[-1].split() == ['report', os.path.join(folder, 'report.html')]
     assert 'The run itself recorded' in out
 
@@ -288,6 +290,57 @@ def test_user_errors__one_message_and_exit_code_2(trained: Config, photo_dir: st
         code, out, err = run(capfd, *arguments)
         assert (code, out) == (2, ''), arguments
         assert len(err) == 1 and message in err[0], (arguments, err)
+
+
+def test_settings__of_the_evaluation(trained: Config, digits_dir: str, tmp_path: Any) -> None:
+    model_dir = str(trained.model_dir)
+    found = trained_model.find(model_dir, None)
+
+    def settings(*arguments: str, **changes: Any) -> Config:
+        model = found._replace(config=dataclasses.replace(found.config, **changes))
+        return evaluate_report._fit_to_data_set(model, evaluate_report._parse([model_dir, *arguments]))[1].config
+
+    # The batches of a run on a TPU are too large.
+    assert settings(eval_batch_size=1024).eval_batch_size == 64
+    assert settings(eval_batch_size=16).eval_batch_size == 16
+    assert settings('--batch_size=100', eval_batch_size=16).eval_batch_size == 100
+    assert not settings(display_tensors=True).display_tensors
+    # The images of another data set are counted, those of the run's own are known.
+    assert settings(num_eval_images=7).num_eval_images == 7
+    assert settings(f'--data_dir={digits_dir}', num_eval_images=7).num_eval_images == 359
+    # A network may have more classes than the data set.
+    assert settings(num_classes=12).num_classes == 12
+    empty = shutil.copytree(digits_dir, str(tmp_path / 'empty'))
+    for path in records.find_shards(empty, records.VALIDATION):
+        with open(path, 'w'):
+            pass
+    with pytest.raises(records.DataError):
+        settings(f'--data_dir={empty}')
+
+
+def test_notes__the_last_evaluation_of_the_checkpoint_by_the_run(trained: Config) -> None:
+    model = trained_model.find(str(trained.model_dir), None)
+    last = read_evaluations(str(trained.model_dir))[-1]
+    with open(os.path.join(str(trained.model_dir), 'results.jsonl'), 'a') as file:
+        file.write(json.dumps(last._replace(top_1=0.125)._asdict()) + '\n')
+        file.write(json.dumps(last._replace(top_1=0.375, weights='other')._asdict()) + '\n')
+    (note,) = evaluate_report._notes(model, last, [])
+    assert 'recorded top-1 12.50%' in note
+
+
+@pytest.mark.parametrize(
+    ('cross_entropy', 'images', 'part'),
+    [(float('nan'), 1, 'the cross-entropy is nan: training has diverged'), (0.5, 0, 'no usable validation image')],
+)
+def test_results__that_say_nothing_are_an_error(
+    trained: Config, monkeypatch: Any, capfd: Any, cross_entropy: float, images: int, part: str
+) -> None:
+    analysis = ErrorAnalysis(11, 0)
+    analysis.images = images
+    scores = {'cross_entropy': cross_entropy, 'top_1': 0.5, 'top_5': 0.5}
+    monkeypatch.setattr(evaluate_report, 'evaluate', lambda *others: (scores, analysis))
+    code, out, err = run(capfd, str(trained.model_dir))
+    assert (code, out) == (2, '') and part in err[-1]
 
 
 @pytest.mark.slow

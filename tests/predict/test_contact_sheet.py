@@ -23,6 +23,7 @@ def test_contact_sheet__self_contained_with_every_image(
     code, out, _ = run(capfd, *arguments)
     assert code == 2
     page = read_page(path)
+    assert f'{len(out) - len(PROBLEMS)} classified.' in page.text
     done = [o for o in objects(out) if 'predictions' in o]
     assert len(page.images) == len(done)
     assert os.path.join(odd_images, 'sub', 'K\u00e4se & <b>.JPEG') in page.text

@@ -1,5 +1,6 @@
 """Tests of predict: predictions, reports of unreadable images, and messages."""
 
+import io
 import json
 import os
 import shutil
@@ -64,6 +65,73 @@ def test_bar__length_is_proportional() -> None:
     assert predict.bar(0.54, 10) == '█' * 5 + '▍'
     assert predict.bar(0, 10) == ''
     assert predict.bar(0.54, 10, '#') == '#####'
+
+
+def test_missing_file__exit_code_2_and_others_are_classified(trained: Trained, capfd: Any) -> None:
+    config, images = trained
+    arguments = (os.path.join(images, '000-*'), 'nowhere.jpg', f'--model={config.model_dir}', '--json')
+    code, out, err = run(capfd, *arguments)
+    assert code == 2 and err[0] == 'nowhere.jpg: no such file or folder.'
+    (found,) = objects(out)
+    # By default, five classes, most probable first.
+    probabilities = [likely['probability'] for likely in found['predictions']]
+    assert len(probabilities) == 5 and probabilities == sorted(probabilities, reverse=True)
+
+
+class Stdout(io.TextIOWrapper):
+    """A terminal, or a file, with an encoding."""
+
+    def __init__(self, encoding: str, is_terminal: bool):
+        self.content = io.BytesIO()
+        self.is_terminal = is_terminal
+        super().__init__(self.content, encoding=encoding)
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    def lines(self) -> List[str]:
+        self.flush()
+        return self.content.getvalue().decode(self.encoding).splitlines()
+
+
+@pytest.mark.parametrize(
+    ('encoding', 'is_terminal', 'expected'),
+    [
+        # A third of 100 columns, at most 40, for the bar.
+        ('utf-8', False, '   50.00%  ' + '█' * 16 + '▌' + ' ' * 18 + 'Käse and more words'),
+        ('ascii', False, '   50.00%  ' + '#' * 16 + ' ' * 19 + r'K\xe4se and more words'),
+        ('utf-8', True, '   50.00%  ' + '█' * 5 + '▌' + ' ' * 7 + 'Käse and '),
+    ],
+)
+def test_text_output__fits_the_terminal_and_its_encoding(
+    monkeypatch: Any, encoding: str, is_terminal: bool, expected: str
+) -> None:
+    stdout = Stdout(encoding, is_terminal)
+    monkeypatch.setattr(sys, 'stdout', stdout)
+    monkeypatch.setattr(predict.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
+    output = predict._Output(as_json=False)
+    output.show(predict.Prediction('a.jpg', (predict.ScoredClass(3, 'Käse and more words', 0.5),)))
+    output.show(predict.Prediction('b.jpg', problem='is empty'))
+    assert stdout.lines() == ['a.jpg', expected]
+
+
+def test_progress__shown_after_each_batch(monkeypatch: Any) -> None:
+    now = [0.0]
+    monkeypatch.setattr(predict.time, 'monotonic', lambda: now[0])
+    shown: List[str] = []
+
+    class FakeScreen:
+        def update(self, text: str) -> None:
+            shown.append(text)
+
+    progress = predict._Progress(FakeScreen(), 8, 2)  # type: ignore[arg-type]
+    for _ in range(5):
+        now[0] += 10
+        progress.add()
+    assert shown == [
+        '####............ 2 of 8, 0.1 images/s, 1:00 left',
+        '########........ 4 of 8, 0.1 images/s, 0:40 left',
+    ]
 
 
 @pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])

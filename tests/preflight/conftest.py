@@ -14,7 +14,7 @@ def without_graphs(monkeypatch: Any) -> None:
     """Leaves out the checks of the graphs, in tests of what a preflight checks before."""
     monkeypatch.setattr(graph_checks, 'check', lambda *arguments: None)
     # The folders that graphs are built with.
-    monkeypatch.setattr(storage, 'stand_in', lambda *arguments: contextlib.nullcontext(('', '')))
+    monkeypatch.setattr(storage, 'stand_in', lambda *arguments: contextlib.nullcontext(('data', 'model')))
 
 
 @pytest.fixture

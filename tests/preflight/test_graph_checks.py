@@ -109,6 +109,47 @@ def test_unsupported_operation__named_with_its_source_line(capsys: Any, one_laye
     assert 'no kernel' in unsupported and 'float32 [None]' in dynamic
 
 
+CORE = graphs.Infeed(('float32 [2]',), 8)
+
+
+@pytest.mark.parametrize(
+    ('pipelines', 'fed', 'part'),
+    [
+        (4, {CORE: 32}, ''),
+        (1, {CORE: 32}, 'training has 1 input pipelines, but 4 hosts feed the cores.'),
+        (4, {CORE: 31}, 'does not feed every core the same tensors: float32 [2] to 31 cores.'),
+        (4, {CORE: 16, graphs.Infeed(('float32 [3]',), 12): 16}, 'float32 [2] to 16 cores; float32 [3] to 16 cores.'),
+        (4, {}, 'does not feed every core the same tensors: nothing.'),
+        (4, {graphs.Infeed(('float32 [None]',), None): 32}, 'float32 [None]: XLA needs static shapes.'),
+    ],
+)
+def test_infeed__must_be_the_same_for_every_core(monkeypatch: Any, pipelines: int, fed: Any, part: str) -> None:
+    monkeypatch.setattr(graphs, 'input_pipelines', lambda graph: pipelines)
+    monkeypatch.setattr(graphs, 'infeeds', lambda graph: fed)
+    report = Report('infeed')
+    graph_checks._check_infeed('training', tf.Graph(), CLOUD_TPUS['v2-32'], 4, report)
+    if part:
+        (error,) = report.errors
+        assert part in error
+    else:
+        assert not report.errors
+        values = {row.key: row.value for row in report._sections['training']}
+        # Each of four hosts feeds eight cores.
+        assert values == {'input_pipelines': 4, 'infeed_bytes': 8, 'infeed_bytes_per_host': 64}
+
+
+@pytest.mark.parametrize(('sums', 'part'), [(2, ''), (1, '1 sums over the cores for 2'), (3, '3 sums over the cores')])
+def test_gradients__must_be_summed_once_each(monkeypatch: Any, sums: int, part: str) -> None:
+    monkeypatch.setattr(graphs, 'collectives', lambda core: graphs.Collectives(sums, 7))
+    for _ in range(2):
+        tf.compat.v1.Variable(0.0)
+    tf.compat.v1.Variable(0.0, trainable=False)
+    report = Report('sums')
+    graph_checks._check_collectives('training', tf.compat.v1.get_default_graph(), [], report)
+    assert len(report.errors) == bool(part) and all(part in error for error in report.errors)
+    assert [row.value for row in report._sections['training']] == [sums, 7]
+
+
 def test_many_flaws__ten_are_named_and_the_others_counted() -> None:
     report = Report('flaws')
     flaws = [graphs.Flaw(f'op{number}', 'Unique', 'file:1', 'problem') for number in range(12)]

@@ -83,6 +83,25 @@ def test_kept_for_backward__convolutions_but_not_element_wise_results(
     assert unpadded <= estimate.unpadded < unpadded + 2_000
 
 
+def test_kept_for_backward__inputs_of_max_pooling_and_sums_instead_of_their_terms() -> None:
+    images = tf.compat.v1.placeholder(tf.float32, [2, 8, 8, 4], name='images')
+
+    def conv(net: tf.Tensor, name: str) -> tf.Tensor:
+        return tf.nn.conv2d(net, tf.compat.v1.get_variable(name, [3, 3, 4, 4], use_resource=True), 1, 'SAME')
+
+    # The gradient of ReLU reads the sum: it replaces its two terms, which nothing else needs.
+    total = conv(images, 'left') + conv(images, 'right')
+    # The pooling reads windows of the ReLU, which is therefore not recomputed, and its own output.
+    pooled = tf.nn.max_pool2d(tf.nn.relu(total, name='relu'), 2, 2, 'VALID', name='pooled')
+    last = conv(pooled, 'last')
+    loss = tf.reduce_sum(tf.square(last))
+    with tf.compat.v1.name_scope('gradients'):
+        tf.gradients(loss, tf.compat.v1.trainable_variables())
+    kept = memory.kept_for_backward(tf.compat.v1.get_default_graph().get_operations())
+    names = {tensor.op.name for tensor in kept if tensor.shape.rank == 4}
+    assert names == {'images', total.op.name, 'relu', 'pooled', last.op.name}
+
+
 class Stages(NamedTuple):
     """RevNet-38 with other stages, on two images, and what each unit adds to the memory.
 

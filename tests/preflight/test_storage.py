@@ -65,6 +65,39 @@ def test_data__first_files_are_read(
     assert 'dataset.json: not a valid description' in error
 
 
+def test_data__a_host_without_records_is_an_error(
+    capsys: Any, without_graphs: None, photo_dir: str, reachable: List[str], tmp_path: Any
+) -> None:
+    data_dir = str(tmp_path / 'data')
+    shutil.copytree(photo_dir, data_dir)
+    flags = [*reachable, '--topology=v2-32', f'--data_dir={data_dir}', '--mode=train']
+    for shard in (2, 3):
+        shutil.copy(records.shard_path(data_dir, records.TRAIN, 0, 2), records.shard_path(data_dir, 'train', shard, 4))
+    for shard in (0, 1):
+        os.rename(
+            records.shard_path(data_dir, records.TRAIN, shard, 2), records.shard_path(data_dir, records.TRAIN, shard, 4)
+        )
+    assert run(capsys, *flags).code == 0
+    with open(records.shard_path(data_dir, records.TRAIN, 1, 4), 'w'):
+        pass
+    (error,) = errors_of(capsys, *flags)
+    assert 'train-00001-of-00004' in error
+
+
+def test_unreachable_folder__not_touched(capsys: Any, without_graphs: None, tmp_path: Any) -> None:
+    (tmp_path / 'model').mkdir()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.train.create_global_step()
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.train.Saver().save(session, str(tmp_path / 'model' / 'model.ckpt'), 0)
+    result = run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/model', '--json')
+    (error,) = result.report['errors']
+    assert "this machine's disk" in error
+    assert result.report['storage'] == {'data_dir': None}
+    assert run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/new').code == 2
+    assert not (tmp_path / 'new').exists()
+
+
 def test_data__bad_boxes_are_an_error_if_used(
     capsys: Any, without_graphs: None, photo_dir: str, photos: List[Photo], reachable: List[str], tmp_path: Any
 ) -> None:

@@ -136,6 +136,8 @@ def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, p
     assert [line['step'] for line in values['evaluations']] == [2, 3]
     checkpoints = {c['checkpoint']: c for c in values['checkpoints']}
     best = max(evaluations(config), key=lambda evaluation: evaluation.top_1).step
+    assert len(values['checkpoints']) == 4
+    assert [c['step'] for c in values['checkpoints']] == sorted(c['step'] for c in values['checkpoints'])
     kept = f'best/step-{best}/model.ckpt-{best}'
     assert checkpoints.keys() == {*(f'model.ckpt-{step}' for step in (0, 2, 3)), kept}
     assert checkpoints[kept]['digest'] == checkpoints[f'model.ckpt-{best}']['digest']

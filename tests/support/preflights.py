@@ -33,6 +33,7 @@ def run(capsys: Any, *arguments: str) -> Result:
 def errors_of(capsys: Any, *arguments: str) -> List[str]:
     """Runs a preflight that must fail, and returns its errors."""
     result = run(capsys, *arguments, '--json')
+    assert result.out, result.err
     assert result.code == 2 and not result.report['may_start']
     return result.report['errors']
 
