@@ -222,7 +222,8 @@ def test_class_of_unreadable_training_images__has_no_training_images(tmp_path: p
 def test_class_of_unreadable_images__is_left_out(folder: pathlib.Path) -> None:
     (folder / 'broken').mkdir()
     (folder / 'broken' / 'broken.jpg').touch()
-    data_dir, _ = import_folder(folder, skip_unreadable=True)
+    data_dir, said = import_folder(folder, skip_unreadable=True)
+    assert 'classes without a readable training image: broken' in said
     info = dataset_info.read(str(data_dir))
     assert info is not None
     assert info.class_names == ['background', 'Rocket', 'astronaut', 'camera', 'cat', 'coffee']

@@ -2,7 +2,7 @@
 
 import pathlib
 import shutil
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
@@ -67,6 +67,21 @@ def test_the_command_refuses_values_out_of_range(option: str, expected: str, fol
     assert expected in done.stderr
     assert option.split('=')[0] in done.stderr
     assert not (folder.parent / 'records').exists()
+
+
+def test_the_documented_numbers_are_the_defaults(monkeypatch: Any) -> None:
+    given: Dict[str, Any] = {}
+
+    def import_folder(say: Any, **settings: Any) -> Any:
+        given.update(settings)
+        raise records.DataError('enough')
+
+    monkeypatch.setattr(from_folder, 'import_folder', import_folder)
+    assert run_from_folder('in', 'out').returncode == 2
+    assert given == {
+        **{'folder': 'in', 'data_dir': 'out', 'validation_fraction': 0.1, 'train_shards': 16},
+        **{'validation_shards': 4, 'skip_unreadable': False},
+    }
 
 
 def test_linked_class_folders__are_followed_without_cycles(folder: pathlib.Path) -> None:

@@ -269,3 +269,9 @@ def test_pickled_arrays__run_no_code(published: Published, tmp_path: pathlib.Pat
             cifar10_source.read(str(source))
     (source / 'data_batch_5').write_bytes((published.paths['python'] / 'data_batch_5').read_bytes())
     cifar10_source.read(str(source))
+
+
+def test_bytes_of_python_3__are_latin_1() -> None:
+    assert cifar10_source._bytes_of('a\xff', 'latin1') == b'a\xff'
+    with pytest.raises(ValueError, match='bytes in utf-8'):
+        cifar10_source._bytes_of('a', 'utf-8')

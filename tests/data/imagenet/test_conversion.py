@@ -49,6 +49,8 @@ def test_conversion__reencoded_images_look_like_the_originals(archives: Archives
     for name, _ in archives.train['n02123045'][:2]:
         image = PIL.Image.open(io.BytesIO(found[name].encoded))
         assert (image.format, image.mode) == ('JPEG', 'RGB')
+        # Quality 100: every coefficient is kept.
+        assert [*image.quantization[0]] == [1] * 64
         before = np.array(PIL.Image.open(io.BytesIO(archives.images[name])).convert('RGB'), np.float32)
         # Tolerances: for PNG, the loss of JPEG at quality 100 with subsampled chroma; for CMYK, also that of two
         # conversions to RGB.

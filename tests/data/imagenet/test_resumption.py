@@ -91,6 +91,7 @@ def test_unreadable_images__named_and_repairable(archives: Archives, tmp_path: p
     said = convert(archives, tmp_path / 'without', expected=expected, **options)
     assert said[0] == '4 of 5 record files are already finished'
     assert name not in stored(tmp_path / 'without', records.TRAIN)
+    assert f'1 images cannot be decoded, and are left out: {path}' in said
     # ... or repair the image.
     path.write_bytes(content)
     said = convert(archives, tmp_path / 'out', **options)
