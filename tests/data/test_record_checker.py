@@ -73,6 +73,17 @@ def test_field_problem__is_found_without_tensorflow(photos: List[Photo]) -> None
         assert problem and re.search(DAMAGES[kind][1], problem), kind
 
 
+def test_problem__of_a_record_that_only_python_can_parse(
+    checker: RecordChecker, photos: List[Photo], monkeypatch: Any
+) -> None:
+    def fail(*unused: Any) -> None:
+        raise tf.errors.InvalidArgumentError(None, None, 'Could not parse example input')
+
+    monkeypatch.setattr(checker._session, 'run', fail)
+    problem = checker.problem(photo_example(photos[1]).SerializeToString())
+    assert problem == 'damaged: its fields cannot be read.'
+
+
 def usable(serialized: bytes) -> bool:
     """Whether the operations of the input pipeline accept a record. They do not check its label."""
     with tf.Graph().as_default():
