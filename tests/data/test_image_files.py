@@ -53,12 +53,14 @@ def test_find__takes_named_files_of_any_extension_once_in_the_given_order(folder
         ('s*', ['sub/e.jpg']),
         ('**/*.jpg', ['b.jpg', 'sub/e.jpg']),
         ('z/**', ['z/y/h.PNG']),
+        ('sub/**', ['sub/e.jpg', 'sub/f.tar']),
     ],
 )
 def test_find__takes_the_matches_of_a_pattern(pattern: str, expected: List[str], folder: pathlib.Path) -> None:
     found = find([str(folder / pattern)])
     assert inside(folder, found.paths) == expected
     assert found.problems == []
+    assert inside(folder, found.skipped) == (['sub/f.tar'] if pattern == 's*' else [])
 
 
 def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
@@ -73,6 +75,14 @@ def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
         f'{names[2]}: no images in this folder; they end in .jpg, .jpeg, .png, .gif.',
         f'{names[3]}: remote images are not supported; copy it to this machine first.',
     ]
+
+
+def test_find__names_a_folder_without_images_after_one_with_images(folder: pathlib.Path) -> None:
+    empty = folder / 'sub' / 'empty'
+    empty.mkdir()
+    found = find([str(folder / 'sub'), str(empty)])
+    assert inside(folder, found.paths) == ['sub/e.jpg']
+    assert found.problems == [f'{empty}: no images in this folder; they end in .jpg, .jpeg, .png, .gif.']
 
 
 def test_find__names_a_folder_that_cannot_be_listed(folder: pathlib.Path, monkeypatch: Any) -> None:

@@ -80,8 +80,13 @@ def test_problem__of_a_record_that_only_python_can_parse(
         raise tf.errors.InvalidArgumentError(None, None, 'Could not parse example input')
 
     monkeypatch.setattr(checker._session, 'run', fail)
-    problem = checker.problem(photo_example(photos[1]).SerializeToString())
-    assert problem == 'damaged: its fields cannot be read.'
+    without_boxes = RecordChecker(6, decode_image, with_boxes=False)
+    monkeypatch.setattr(without_boxes._session, 'run', fail)
+    uneven = photo_example(photos[1])
+    set_boxes(uneven, ymin=[0.1, 0.2])
+    message = 'damaged: its fields cannot be read.'
+    assert checker.problem(photo_example(photos[1]).SerializeToString()) == message
+    assert without_boxes.problem(uneven.SerializeToString()) == message
 
 
 def usable(serialized: bytes) -> bool:
