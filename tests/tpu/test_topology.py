@@ -1,16 +1,60 @@
 """Tests of TPU topologies, and of the check that a TPU can reach its folders."""
 
-from typing import List
+from typing import List, Optional
 
 import pytest
 
-from inception_v3.tpu.topology import CLOUD_TPUS, unreachable_folders
+from inception_v3.tpu.topology import CLOUD_TPUS, emulated, hosts_of, is_emulated, unreachable_folders
 
 
 def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() -> None:
     assert CLOUD_TPUS['v2-8'] == ('v2-8', 8, 1, 8 << 30)
     assert CLOUD_TPUS['v3-2048'] == ('v3-2048', 2048, 256, 16 << 30)
     assert {topology.cores_per_host for topology in CLOUD_TPUS.values()} == {8}
+
+
+def test_cloud_tpus__are_the_documented_types() -> None:
+    # https://cloud.google.com/tpu/docs/types-zones
+    v2, v3 = 'v2-8 v2-32 v2-128 v2-256 v2-512', 'v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
+    assert list(CLOUD_TPUS) == [*v2.split(), *v3.split()]
+    assert {topology.memory for name, topology in CLOUD_TPUS.items() if name.startswith('v2')} == {8 << 30}
+    assert CLOUD_TPUS['v3-32'] == ('v3-32', 32, 4, 16 << 30)
+    # A device for each host and for each core.
+    assert CLOUD_TPUS['v3-32'].devices == 36
+
+
+@pytest.mark.parametrize(
+    ('tpu', 'cores', 'hosts'),
+    [('emulated:1', 1, 1), ('emulated:8', 8, 1), ('emulated:6x3', 6, 3), ('emulated:2048x256', 2048, 256)],
+)
+def test_emulated__gives_cores_and_hosts(tpu: str, cores: int, hosts: int) -> None:
+    assert is_emulated(tpu)
+    assert emulated(tpu) == (tpu, cores, hosts, None)
+    assert emulated(tpu).cores_per_host * hosts == cores
+    assert hosts_of(tpu, cores) == hosts
+
+
+@pytest.mark.parametrize(
+    ('tpu', 'message'),
+    [
+        ('emulated:', 'must be emulated:CORES'),
+        ('emulated:0', 'must be emulated:CORES'),
+        ('emulated:8x0', 'must be emulated:CORES'),
+        ('emulated:8x2x2', 'must be emulated:CORES'),
+        ('emulated:-8', 'must be emulated:CORES'),
+        ('emulated:2049', 'must have at most 2,048 cores'),
+        ('emulated:8x3', '8 cores cannot be divided equally among 3 hosts'),
+    ],
+)
+def test_emulated__refuses_other_names(tpu: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        emulated(tpu)
+
+
+@pytest.mark.parametrize(('tpu', 'cores', 'hosts'), [('node', 8, 1), ('node', 32, 4), (None, 2048, 256), (None, 4, 1)])
+def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(tpu: Optional[str], cores: int, hosts: int) -> None:
+    assert not is_emulated(tpu)
+    assert hosts_of(tpu, cores) == hosts
 
 
 @pytest.mark.parametrize(
