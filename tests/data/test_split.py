@@ -62,6 +62,13 @@ def test_the_division_does_not_depend_on_the_order() -> None:
         assert not contents(one[0]) & contents(one[1])
 
 
+def test_split__orders_the_images_by_their_digests() -> None:
+    digests = [digest(b'%d' % number) for number in range(60)]
+    for share in split_by_content(digests, [1] * 60, 0.5):
+        assert len(share) == 30
+        assert [digests[index] for index in share] == sorted(digests[index] for index in share)
+
+
 def test_at_fraction_0_all_are_training_images() -> None:
     train, validation = split(images(5, 9), 0.0)
     assert (len(train), validation) == (14, [])
