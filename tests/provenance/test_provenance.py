@@ -187,7 +187,9 @@ def test_verify__repeats_all_recorded_steps(run: str, capsys: Any, in_this_proce
 
 def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exactly: List[Config]) -> None:
     (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
+    # The first of two different steps is shown.
     rewrite_step(run, 1, digest='0' * 64)
+    rewrite_step(run, 2, digest='1' * 64)
 
     def elsewhere(start: Dict[str, Any]) -> None:
         start['versions']['numpy'] = '1.0'

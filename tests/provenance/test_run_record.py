@@ -81,8 +81,8 @@ def test_differences__of_results_of_the_same_steps() -> None:
     new = run_of(
         evaluations=[
             evaluation(1, top_1=0.25, weights='average'),
-            evaluation(2, top_5=0.25, changed=('height: 299 -> 331',)),
             evaluation(2),
+            evaluation(2, top_5=0.25, changed=('height: 299 -> 331',)),
             evaluation(3, top_1=0.25),
         ],
         checkpoints=[Checkpoint('model.ckpt-2', 2, 'b', ''), Checkpoint('model.ckpt-1', 1, None, 'damaged')],
