@@ -16,7 +16,7 @@ from data import order, records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.data.written_records import written
-from tests.support.observations import nodes
+from tests.support.observations.inputs import nodes
 from tests.support.photos import Photo
 from tests.support.pipelines import Host, labels_of, read
 

@@ -1,0 +1,94 @@
+"""Observations of the course of a run: its parts in order, their arguments, and the folders."""
+
+import dataclasses
+import io
+import os
+from typing import Any, Callable, Dict, List
+
+import tensorflow as tf
+
+from console.screen import Screen
+from data import records
+from inception_v3 import cycles, training
+from inception_v3.config import Config
+from inception_v3.evaluation import Evaluating
+from inception_v3.hooks import image_summaries
+from inception_v3.hooks.summaries import TrainingSummaries
+from inception_v3.model_dir import checkpoints
+from inception_v3.model_dir.evaluations import Evaluation
+from inception_v3.model_dir.files import check_writable
+from inception_v3.training import Training
+from tests.support.evaluations import EVALUATION
+
+
+def parts(config: Config, patch: Any) -> List[Any]:
+    """The parts of a whole run, in order. Parts that take minutes are replaced."""
+    done: List[Any] = []
+    step = [0]
+
+    def train(self: Any, until_step: int) -> None:
+        done.append(f'train until {until_step}')
+        step[0] = until_step
+
+    def follow(model_dir: str, min_interval_secs: int, timeout: int, timeout_fn: Callable[[], bool]) -> Any:
+        done.append(f'follow every {min_interval_secs} s, give up after {timeout if timeout_fn() else None} s')
+        return iter(['model.ckpt-2000'])
+
+    def evaluation(self: Any, checkpoint: str, began_at: Any = None) -> Evaluation:
+        done.append('evaluate')
+        return EVALUATION._replace(step=2000)
+
+    def best(model_dir: str) -> None:
+        done.append('look for the best')
+
+    patch.setattr(Evaluating, 'evaluate', evaluation)
+    patch.setattr(Training, 'train', train)
+    patch.setattr(training, 'skip_damaged', lambda model_dir: done.append('skip damaged checkpoints'))
+    patch.setattr(cycles.best_checkpoint, 'read', best)
+    patch.setattr(checkpoints, 'latest_step', lambda model_dir: step[0])
+    patch.setattr(cycles, 'export_saved_model', lambda _, c, checkpoint: done.append(f'export to {c.export_dir}'))
+    patch.setattr(tf.train, 'checkpoints_iterator', follow)
+    patch.setattr(checkpoints, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
+    patch.setattr(checkpoints, 'check_holds_averages', lambda checkpoint: None)
+    patch.setattr(checkpoints, 'check_undamaged', lambda checkpoint: None)
+    cycles.Run(config, Screen(io.StringIO())).execute()
+    return done
+
+
+def following(config: Config, patch: Any) -> List[Any]:
+    return parts(dataclasses.replace(config, mode='eval'), patch)
+
+
+def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
+    """Arguments of the hooks of a training cycle, and the number of images that it draws."""
+    found: Dict[str, Any] = {'step lines': False}
+
+    def hook(model_dir: str, save_secs: int, steps_per_run: int, writes_graph: bool) -> tf.estimator.SessionRunHook:
+        found['seconds between checkpoints'] = save_secs
+        return tf.estimator.SessionRunHook()
+
+    def draw(self: Any, step: int) -> None:
+        drawn = image_summaries.draw(config, True, (), step)
+        found['images'] = len(drawn.value)
+
+    def lines(*unused: Any) -> None:
+        found['step lines'] = True
+
+    patch.setattr(training, 'CheckpointHook', hook)
+    patch.setattr(training, 'StepLines', lines)
+    patch.setattr(TrainingSummaries, 'draw_images', draw)
+    patch.setattr(tf.compat.v1.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
+    patch.setattr(training, 'latest_step', lambda model_dir: config.train_steps)
+    patch.setattr(checkpoints, 'latest_step', lambda model_dir: 1)
+    cycles.Run(dataclasses.replace(config, mode='train'), Screen(io.StringIO())).execute()
+    return found
+
+
+def written_to(config: Config, patch: Any) -> bool:
+    """Whether the folder `other` is written to."""
+    check_writable('model_dir', str(config.model_dir))
+    return 'other' in os.listdir(os.path.dirname(str(config.model_dir)))
+
+
+def shards(config: Config, patch: Any) -> int:
+    return len(records.find_shards(config.data_dir, records.TRAIN))

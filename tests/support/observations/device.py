@@ -1,0 +1,63 @@
+"""Observations of the estimator and of the requested TPU."""
+
+import dataclasses
+from typing import Any, Callable, List
+
+from inception_v3 import estimator
+from inception_v3.config import Config
+from inception_v3.estimator import make_estimator
+
+
+def run_config(name: str) -> Callable[..., Any]:
+    """A value of the estimator's RunConfig."""
+    return lambda config, patch: getattr(make_estimator(config).config, name)
+
+
+def session_config(name: str) -> Callable[..., Any]:
+    """A value of the configuration of TensorFlow's sessions."""
+    return lambda config, patch: getattr(make_estimator(config).config.session_config, name)
+
+
+def tpu_config(name: str) -> Callable[..., Any]:
+    """A value of the estimator's TPUConfig."""
+    return lambda config, patch: getattr(make_estimator(config).config.tpu_config, name)
+
+
+def batch_size(name: str) -> Callable[..., Any]:
+    """A batch size of the estimator."""
+    return lambda config, patch: getattr(make_estimator(config)._ctx, f'_{name}_batch_size')
+
+
+def on_tpu(config: Config, **changes: Any) -> Any:
+    """The estimator of the same run on a TPU. Creating it does not contact the TPU."""
+    folders = {'data_dir': 'gs://bucket/data', 'model_dir': 'gs://bucket/run'}
+    changes = {'use_tpu': True, 'master': config.master or 'grpc://worker:8470', **folders, **changes}
+    return make_estimator(dataclasses.replace(config, **changes))
+
+
+def uses_tpu(config: Config, patch: Any) -> bool:
+    return on_tpu(config, use_tpu=config.use_tpu)._ctx._use_tpu
+
+
+def address(config: Config, patch: Any) -> str:
+    return on_tpu(config).config.master
+
+
+def cores(config: Config, patch: Any) -> int:
+    return on_tpu(config).config.tpu_config.num_shards
+
+
+def cluster(config: Config, patch: Any) -> List[Any]:
+    """The name, zone and project in the lookup of the TPU's address; the response is made up."""
+    requested: List[Any] = []
+    resolver = estimator.tf.distribute.cluster_resolver.TPUClusterResolver
+
+    def look_up(self: Any) -> Any:
+        requested.extend([self._tpu.decode(), self._zone, self._project])
+        return {'state': 'READY', 'health': 'HEALTHY', 'networkEndpoints': [{'ipAddress': '127.0.0.1', 'port': 8470}]}
+
+    patch.setattr(resolver, '_fetch_cloud_tpu_metadata', look_up)
+    fallbacks = {'tpu': 'node', 'tpu_zone': 'near', 'gcp_project': 'ours'}
+    named = on_tpu(config, master='', **{name: getattr(config, name) or value for name, value in fallbacks.items()})
+    assert named.config.master == 'grpc://127.0.0.1:8470'
+    return requested[:3]
