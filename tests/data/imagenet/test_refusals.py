@@ -112,6 +112,7 @@ def test_failure__keeps_its_kind_and_ends_the_other_conversions(tmp_path: pathli
             imagenet_shards.raise_failure(str(tmp_path))
     # There is no plan of this shard, and nobody looks for it.
     imagenet_shards.convert('train-00000-of-00001', str(tmp_path), str(tmp_path))
+    assert 'the reason' in (tmp_path / 'failure').read_text()
     imagenet_shards.forget(str(tmp_path), [])
     assert not (tmp_path / 'failure').exists()
     imagenet_shards.convert('train-00000-of-00001', str(tmp_path), str(tmp_path))
