@@ -59,3 +59,9 @@ def test_apply_resize__averages_by_area_when_shrinking() -> None:
         geometry.apply_resize(tf.constant(image, tf.float32), 100, 90, tf.constant(method_index('AREA')))
     )
     np.testing.assert_allclose(resized, image.reshape([100, 3, 90, 5, 3]).mean(axis=(1, 3)), atol=1e-5)
+
+
+def test_resize_methods__keep_their_order_in_every_version() -> None:
+    # With a seed, a number is drawn.
+    names = ('BILINEAR', 'NEAREST_NEIGHBOR', 'BICUBIC', 'AREA')
+    assert tuple(getattr(tf.image.ResizeMethod, name) for name in names) == geometry.RESIZE_METHODS

@@ -46,3 +46,10 @@ def test_crop__is_central_without_a_distortion(kind: str) -> None:
     top, left, height, width = evaluate(preprocessing.crop(tf.constant([600, 900, 3])).crop)
     assert abs(2 * top + height - 600) <= 2
     assert abs(2 * left + width - 900) <= 2
+
+
+def test_crop__has_the_drawn_resize_method() -> None:
+    preprocessing = preprocessing_for(Config(fast_mode=False))
+    shape = tf.constant([30, 40, 3])
+    distortion = preprocessing.draw(shape, tf.constant(WHOLE), tf.random.uniform)
+    assert preprocessing.crop(shape, distortion) == (distortion.crop, distortion.resize_method)
