@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from inception_v3 import batch_norm
 from inception_v3.batch_norm import BatchNorm, description
 from inception_v3.config import Config
 
@@ -104,8 +105,6 @@ def test_bfloat16__has_float32_moments() -> None:
 
 def test_batch_norm_decay__equals_eight_steps_of_one_device() -> None:
     # One of eight cores keeps its statistics: 0.9997^8 covers as many training images as 0.9997 on one device.
-    from inception_v3.config import Config
-
     assert Config().batch_norm_decay == pytest.approx(0.9997**8, abs=5e-6)
 
 
@@ -169,3 +168,55 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
     for found, expected in zip(outputs_and_gradients(tf.float32), exact):
         # A single sum over all three axes has a relative error of 1e-4.
         np.testing.assert_allclose(found, expected, atol=3e-6 * np.abs(expected).max())
+
+
+def test_recomputation__does_not_move_the_statistics() -> None:
+    outputs = BatchNorm(True, DECAY)(tf.constant(INPUTS), moves_statistics=False)
+    assert not tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        values = session.run(outputs)
+        moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
+    np.testing.assert_array_equal(moved, [[0.0] * 3, [1.0] * 3])
+    expected = (INPUTS - INPUTS.mean((0, 1, 2))) / np.sqrt(INPUTS.var((0, 1, 2)) + 1e-3)
+    np.testing.assert_allclose(values, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('groups', [None, [[0]]])
+def test_moments__of_a_constant_channel_are_finite(groups: Any) -> None:
+    # The square of 1000.1 is rounded to 24 bits, so that the difference of the squares may be below 0.
+    inputs = np.full([8, 7, 7, 2], 1000.1, np.float32)
+    outputs = BatchNorm(True, 0.0, synchronized_over=groups)(tf.constant(inputs), epsilon=1e-12)
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        values = [session.run(outputs)]
+        values.append(session.run(variables()['BatchNorm/moving_variance']))
+    assert all(np.isfinite(value).all() for value in values)
+    assert (values[1] >= 0).all()
+
+
+def test_moments__of_a_single_value_have_no_correction() -> None:
+    outputs = BatchNorm(True, 0.5, synchronized_over=[[0]])(tf.constant([[[[4.0]]]]))
+    with tf.compat.v1.Session() as session:
+        session.run(tf.compat.v1.global_variables_initializer())
+        assert session.run(outputs).tolist() == [[[[0.0]]]]
+        moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
+    np.testing.assert_array_equal(moved, [[2.0], [0.5]])
+
+
+@pytest.mark.parametrize(
+    ('values', 'groups'),
+    [
+        ({'batch_norm': 'local'}, [None, None]),
+        ({'batch_norm': 'averaged'}, [None, [[0, 1, 2, 3]]]),
+        ({'batch_norm': 'synchronized'}, [[[0, 1, 2, 3]], None]),
+        ({'batch_norm': 'synchronized', 'batch_norm_group_size': 2}, [[[0, 1], [2, 3]], None]),
+        ({'batch_norm': 'synchronized', 'use_tpu': False}, [[[0]], None]),
+    ],
+)
+def test_batch_norm_for__takes_the_cores_of_a_run(values: Any, groups: Any, monkeypatch: Any) -> None:
+    config = Config(num_shards=4, batch_norm_decay=0.25, clear_update_collections=False, **values)
+    made: Any = {}
+    monkeypatch.setattr(batch_norm, 'BatchNorm', lambda *positional, **named: made.update(named, given=positional))
+    batch_norm.batch_norm_for(config, True)
+    assert made == {'given': (True, 0.25, False), 'synchronized_over': groups[0], 'averaged_over': groups[1]}

@@ -151,3 +151,48 @@ def test_schedule_cosine__ends_at_the_last_step(warmup: bool) -> None:
 def test_step_epochs__sets_the_epochs_of_the_decay() -> None:
     config = Config(schedule='step', step_epochs='2,3', learning_rate_decay=0.5)
     assert [learning_rate(first_step(epoch, config), config) / 0.66 for epoch in range(5)] == [1, 1, 0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize('schedule', ['exponential', 'step', 'cosine'])
+@pytest.mark.parametrize('warmup', [False, True])
+def test_learning_rate__of_a_large_or_unsaved_step(schedule: str, warmup: bool) -> None:
+    # A product of this step and the batch has more than 32 bits.
+    config = Config(schedule=schedule, use_learning_rate_warmup=warmup, num_train_images=10**9)
+    for step in (7 * 10**6, 2**31 - 1):
+        number = learning_rate(step, config)
+        assert evaluate(learning_rate(tf.constant(step), config)) == pytest.approx(number, rel=1e-5)
+    # The global step is a variable, in 64 bits.
+    steps = [tf.Variable(5, dtype=tf.int64), tf.compat.v1.get_variable('s', initializer=np.int64(5), use_resource=True)]
+    for variable in steps:
+        assert evaluate(learning_rate(variable, config)) == pytest.approx(learning_rate(5, config), rel=1e-6)
+
+
+def test_learning_rate__floor_is_that_of_the_batch_in_every_schedule() -> None:
+    for schedule in ('exponential', 'step', 'cosine'):
+        config = Config(schedule=schedule, learning_rate_decay=0.01, train_batch_size=512, learning_rate=3.0)
+        assert learning_rate(10**7, config) == pytest.approx(3.0 * 2 * 0.0001)
+
+
+def test_warm_up__without_cold_epochs_begins_one_slope_above_a_tenth() -> None:
+    # adj = 0.66 * 0.94^(4 / 2); the slope is 0.9 adj / (4 + 2 - 1).
+    config = Config(
+        use_learning_rate_warmup=True,
+        cold_epochs=0,
+        warmup_epochs=4,
+        learning_rate_decay_epochs=2,
+        num_train_images=10240,
+    )
+    adj = 0.66 * 0.94**2
+    expected = [0.1 * adj + (epoch + 1) * 0.18 * adj for epoch in range(6)] + [0.66 * 0.94**3]
+    np.testing.assert_allclose([learning_rate(10 * epoch, config) for epoch in range(7)], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize('schedule', ['step', 'cosine'])
+def test_warm_up__of_step_and_cosine_rises_to_the_base_rate(schedule: str) -> None:
+    config = Config(
+        schedule=schedule, use_learning_rate_warmup=True, warmup_epochs=2, num_train_images=10240, train_steps=220
+    )
+    rates = [learning_rate(step, config) for step in (0, 1, 18, 19, 20)]
+    np.testing.assert_allclose(rates, [0.66 / 20, 0.66 / 10, 0.66 * 19 / 20, 0.66, 0.66], rtol=1e-12)
+    # The cosine is half way between the end of the warm-up and the last step.
+    assert learning_rate(120, config) == pytest.approx(0.33 if schedule == 'cosine' else 0.66)

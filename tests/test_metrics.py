@@ -38,6 +38,37 @@ def test_metrics__are_means_over_images_without_padding() -> None:
     assert 0 < results['top_1'] < results['top_5'] < 1
 
 
+def test_top_5__counts_the_fifth_rank_and_not_the_sixth() -> None:
+    # The label has 3, 4 and 5 larger logits.
+    labels = np.array([3, 4, 5])
+    results = accumulate([(labels, np.tile(np.arange(7, 0, -1), [3, 1]))])
+    assert results['top_5'] == np.float32(2 / 3)
+    assert results['top_1'] == 0
+
+
+def test_top_1__counts_the_largest_logit_alone() -> None:
+    results = accumulate([(np.array([0, 1, PADDING_LABEL]), np.tile(np.arange(7, 0, -1), [3, 1]))])
+    assert results['top_1'] == 0.5
+
+
+def test_metrics__padding_is_no_class() -> None:
+    # The first class is a label like the others.
+    assert PADDING_LABEL == -1
+    results = accumulate([(np.zeros(2), np.zeros([2, 7]))])
+    assert results['images'] == 2
+    assert results['cross_entropy'] == np.float32(np.log(7))
+
+
+def test_metrics__count_images_beyond_the_whole_numbers_of_float32() -> None:
+    value, update = evaluation_metrics(tf.zeros([2], tf.int32), tf.zeros([2, 7]))['images']
+    (count,) = [each for each in tf.compat.v1.local_variables() if each.op.name == 'evaluation_metrics/images']
+    assert count in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.METRIC_VARIABLES)
+    with tf.compat.v1.Session() as session:
+        count.load(2**53, session)
+        assert session.run(update) == 2**53 + 2
+        assert session.run(value) == 2**53 + 2
+
+
 def printed(printing: tf.Operation, capfd: Any) -> List[str]:
     with tf.compat.v1.Session() as session:
         session.run(printing)

@@ -74,3 +74,22 @@ def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> 
     tf.compat.v1.get_variable('w', [])
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages .* --moving_average=False'):
         LoadEMAHook(checkpoint).begin()
+
+
+def test_load_ema_hook__needs_the_restore_operations_of_its_beginning(tmp_path: Any) -> None:
+    checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
+    tf.compat.v1.get_variable('w', [])
+    with tf.compat.v1.Session() as session, pytest.raises(AssertionError, match=r'begin\(\) comes first'):
+        LoadEMAHook(checkpoint).after_create_session(session, None)
+
+
+def test_load_ema_hook__loads_the_averages_after_the_initial_values(tmp_path: Any) -> None:
+    # As in an evaluation: the session is first initialized, or restored from the weights themselves.
+    checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
+    weight = tf.compat.v1.get_variable('w', initializer=3.0)
+    tf.compat.v1.train.get_or_create_global_step()
+    saver = tf.compat.v1.train.Saver()
+    scaffold = tf.compat.v1.train.Scaffold(saver=saver)
+    creator = tf.compat.v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=checkpoint)
+    with tf.compat.v1.train.MonitoredSession(creator, hooks=[LoadEMAHook(checkpoint)]) as session:
+        assert session.run(weight) == 10.0

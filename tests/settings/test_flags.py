@@ -178,3 +178,33 @@ def test_flags__a_message_has_printable_characters_only(flag: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse(f'--{flag}={value}')
     assert '\\ud7fc' in str(error.value) and str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ('flag', 'help'), [('--help', 'help'), ('-h', 'help'), ('--helpshort', 'helpshort'), ('--helpfull', 'helpfull')]
+)
+def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, help: str) -> None:
+    command_line = parse(flag, '--height=1', '--verbose', '--preset=digits')
+    assert (command_line.help, command_line.verbose, command_line.preset) == (help, True, 'digits')
+    assert command_line.config == Config()
+    assert parse().help == '' and not parse('--noverbose').verbose
+
+
+@pytest.mark.parametrize('flag', ['--tpu=node', '--master=grpc://a'])
+def test_flags__an_address_uses_the_tpu_unless_a_flag_says_otherwise(flag: str) -> None:
+    assert parse('--preset=digits', flag).config.use_tpu
+    assert not parse('--preset=digits', flag, '--use_tpu=False').config.use_tpu
+    assert parse('--preset=digits', flag).config.num_shards == 8
+    assert not parse('--preset=digits', '--tpu=').config.use_tpu
+
+
+def test_flags__names_in_undefok_are_ignored() -> None:
+    assert parse('--undefok=no_such', '--no_such=1', '--train_steps=7').config.train_steps == 7
+
+
+def test_help__long_texts_go_below_their_flag() -> None:
+    lines = help_of('--help').splitlines()
+    assert '  --fast=False  train fast' in lines
+    assert '  --tpu=' in lines and lines[lines.index('  --tpu=') + 1].startswith('      name of the Cloud TPU node; ')
+    assert '  --crop_aspect_ratio_max=1.33333' in '\n'.join(lines)
+    assert '  --eval_timeout=' in '\n'.join(lines) and '--eval_timeout=None' not in '\n'.join(lines)

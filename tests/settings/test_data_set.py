@@ -1,0 +1,124 @@
+"""Tests of the data set of a run: its description, its splits, and the checks of its files."""
+
+import dataclasses
+import os
+from typing import Any, List
+
+import pytest
+
+from data.dataset_info import DatasetInfo
+from data.records import DataError
+from inception_v3.config import Config, ConfigError
+from inception_v3.settings import data_set, flags
+from tests.support.records import write_records
+
+MINE = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
+
+
+def command_line(*arguments: str) -> flags.CommandLine:
+    return flags.parse(['program', *arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Any) -> str:
+    """A folder with a description, and with files of one training record each."""
+    MINE.write(str(tmp_path))
+    write_records(tmp_path, 'train', [b'a'])
+    os.rename(str(tmp_path / 'train-00000-of-00001'), str(tmp_path / 'train-00001-of-00004'))
+    write_records(tmp_path, 'train', [b'a'])
+    os.rename(str(tmp_path / 'train-00000-of-00001'), str(tmp_path / 'train-00002-of-00004'))
+    write_records(tmp_path, 'validation', [b'a'])
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ('mode', 'splits'),
+    [('train', ['train']), ('eval', ['validation']), ('train_and_eval', ['train', 'validation'])],
+)
+def test_splits_of__a_mode(mode: str, splits: List[str]) -> None:
+    assert data_set.splits_of(Config(mode=mode)) == splits
+
+
+def test_fit_to_data_set__takes_what_the_flags_do_not_give(folder: str) -> None:
+    config = data_set.fit_to_data_set(command_line(f'--data_dir={folder}', '--num_eval_images=4'))
+    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (10, 4, 3)
+    for classes in (3, 4):
+        given = data_set.fit_to_data_set(command_line(f'--data_dir={folder}', f'--num_classes={classes}'))
+        assert given.num_classes == classes
+    with pytest.raises(ConfigError) as error:
+        data_set.fit_to_data_set(command_line(f'--data_dir={folder}', '--num_classes=2'))
+    assert str(error.value) == (
+        f'--num_classes=2: the data set in {folder} has 3 classes, including the background. Give at least that many, '
+        'or leave the flag out.'
+    )
+
+
+def test_fit_to_data_set__needs_a_folder_unless_the_images_are_fake(tmp_path: Any) -> None:
+    with pytest.raises(ConfigError, match='--data_dir: name the folder of the record files'):
+        data_set.fit_to_data_set(command_line())
+    fake = command_line('--use_data=fake')
+    assert data_set.fit_to_data_set(fake) == fake.config
+    undescribed = command_line(f'--data_dir={tmp_path}')
+    assert data_set.fit_to_data_set(undescribed) == undescribed.config
+
+
+def test_description_of__is_none_for_fake_images(folder: str) -> None:
+    config = Config(data_dir=folder)
+    assert data_set.description_of(config) == MINE
+    assert data_set.description_of(dataclasses.replace(config, use_data='fake')) is None
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'makes'),
+    [
+        ([], True),
+        (['--data_dir=mine'], False),
+        # The folder that the preset names.
+        (['--data_dir=runs/digits_data'], False),
+        (['--use_data=fake'], False),
+    ],
+)
+def test_makes_digits__for_the_folder_of_the_preset_alone(
+    arguments: List[str], makes: bool, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert data_set.makes_digits(command_line('--preset=digits', *arguments)) == makes
+    assert not data_set.makes_digits(command_line(*arguments))
+
+
+def test_makes_digits__once(digits_dir: str, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkdir('runs')
+    os.symlink(digits_dir, 'runs/digits_data')
+    assert not data_set.makes_digits(command_line('--preset=digits'))
+
+
+def test_check_files__more_records_than_may_be_skipped_in_training(folder: str) -> None:
+    config = Config(use_tpu=False, data_dir=folder, model_dir='m', max_bad_records=1)
+    train, validation = ([f'{folder}/{name}'] for name in ('train-00001-of-00004', 'validation-00000-of-00001'))
+    with pytest.raises(DataError, match='1 records, and --max_bad_records=1 allows all of them to be skipped'):
+        data_set.check_files(config, 'train', train)
+    data_set.check_files(config, 'validation', validation)
+    data_set.check_files(dataclasses.replace(config, max_bad_records=0), 'train', train)
+
+
+def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    for number in range(11):
+        open(f'{folder}/train-{number:02d}', 'w').close()
+    data_set.check_data(Config(use_tpu=False, data_dir=folder))
+    named = ', '.join(f'train-{number:02d}' for number in range(10))
+    assert caplog.messages == [
+        f'--data_dir={folder}: the data set is incomplete: 2 of 4 train files are missing, the first is '
+        'train-00000-of-00004. The others are read.',
+        f'--data_dir={folder}: not read, because not named like train-00001-of-00004: {named}, …',
+    ]
+    # Fake images need no files.
+    data_set.check_data(Config(use_data='fake', data_dir='/no/such/folder'))
+
+
+def test_notes_on_files__ten_unused_files_are_all_named(folder: str) -> None:
+    for number in range(10):
+        open(f'{folder}/validation-{number:02d}', 'w').close()
+    (note,) = data_set.notes_on_files(Config(data_dir=folder), 'validation', [f'{folder}/validation-00000-of-00001'])
+    assert note.endswith('validation-08, validation-09')

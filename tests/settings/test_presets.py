@@ -1,0 +1,61 @@
+"""Tests of the presets: the values that each changes."""
+
+from typing import Any, Dict
+
+import pytest
+
+from inception_v3.config import Config
+from inception_v3.settings.presets import DEFAULT_PRESET, PRESETS
+
+# Goyal et al., section 5.1: a rate of 0.1 per 256 images after a warm-up, a weight decay of 1e-4, and momentum; images
+# are cropped at random and flipped, their colours are not changed.
+GOYAL: Dict[str, Any] = {
+    **{'network': 'resnet50', 'zero_init_last_scale': True, 'optimizer': 'momentum', 'weight_decay': 1e-4},
+    **{'learning_rate': 0.1, 'use_learning_rate_warmup': True, 'batch_norm_decay': 0.9, 'moving_average': False},
+    **{'brightness_distortion_range': 0.0, 'cb_distortion_range': 0.0, 'cr_distortion_range': 0.0},
+}
+CHANGES: Dict[str, Dict[str, Any]] = {
+    'imagenet': {},
+    'imagenet_large_batch': {
+        **{'num_shards': 32, 'train_batch_size': 4096, 'use_learning_rate_warmup': True, 'train_steps': 53250},
+    },
+    'resnet50_imagenet': {
+        **GOYAL,
+        **{'height': 224, 'width': 224, 'crop_area_min': 0.08, 'precision': 'bfloat16', 'schedule': 'step'},
+        **{'learning_rate_decay': 0.1, 'warmup_epochs': 5, 'train_steps': 112603, 'train_steps_per_eval': 1252},
+    },
+    'cifar10_stream': {
+        **GOYAL,
+        **{'data_format': 'tar', 'num_train_images': 1280000, 'num_eval_images': 50000, 'num_classes': 11},
+        **{'num_shards': 32, 'train_batch_size': 4096, 'eval_batch_size': 4096, 'height': 32, 'width': 32},
+        **{'crop_area_min': 0.35, 'schedule': 'cosine', 'warmup_epochs': 1, 'train_steps': 3125},
+        **{'train_steps_per_eval': 313, 'keep_best': True, 'step_lines': True},
+    },
+    'digits': {
+        **{'use_tpu': False, 'data_dir': 'runs/digits_data', 'model_dir': 'runs/digits'},
+        **{'export_dir': 'runs/digits/export', 'num_train_images': 1438, 'num_eval_images': 359, 'num_classes': 11},
+        **{'train_batch_size': 32, 'eval_batch_size': 128, 'height': 75, 'width': 75, 'random_flip': False},
+        **{'crop_area_min': 0.7, 'crop_aspect_ratio_max': 1.2, 'depth_multiplier': 0.25, 'auxiliary_head': False},
+        **{'batch_norm_decay': 0.95, 'learning_rate': 0.06, 'train_steps': 1500, 'train_steps_per_eval': 500},
+        **{'save_summary_steps': 10},
+    },
+}
+
+
+@pytest.mark.parametrize('preset', sorted({*PRESETS, *CHANGES}))
+def test_preset__changes_the_default_as_documented(preset: str) -> None:
+    assert Config(**PRESETS[preset]) == Config(**CHANGES[preset])
+
+
+def test_preset__default_is_imagenet() -> None:
+    assert DEFAULT_PRESET == 'imagenet'
+
+
+@pytest.mark.parametrize(
+    ('preset', 'epochs'),
+    [('imagenet', 170), ('imagenet_large_batch', 170), ('resnet50_imagenet', 90), ('cifar10_stream', 10)],
+)
+def test_preset__trains_for_the_described_epochs(preset: str, epochs: int) -> None:
+    config = Config(**PRESETS[preset])
+    images = config.train_steps * config.train_batch_size
+    assert images / config.num_train_images == pytest.approx(epochs, abs=0.3)
