@@ -117,10 +117,11 @@ def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
     return mean, variance
 
 
-def test_moving_statistics__follow_the_recurrence_over_many_steps() -> None:
+@pytest.mark.parametrize('groups', [None, [[0]]])
+def test_moving_statistics__follow_the_recurrence_over_many_steps(groups: Any) -> None:
     rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
     row = tf.compat.v1.placeholder(tf.float32, [16])
-    outputs = BatchNorm(True, DECAY)(tf.reshape(row, [1, 4, 4, 1]))
+    outputs = BatchNorm(True, DECAY, synchronized_over=groups)(tf.reshape(row, [1, 4, 4, 1]))
     with tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.global_variables_initializer())
         for values in rows:

@@ -27,6 +27,7 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
         '--master=http://a: must be an address that begins with grpc://.',
         {'master': 'grpc://a'},
     ),
+    ({'master': 'grpc:a'}, '--master=grpc:a: must be an address that begins with grpc://.', {'master': ''}),
     (
         {'master': 'grpc://a', 'tpu': 'node'},
         '--master=grpc://a: replaces --tpu; leave out --tpu=node.',

@@ -102,6 +102,16 @@ def test_check_files__more_records_than_may_be_skipped_in_training(folder: str) 
     data_set.check_files(dataclasses.replace(config, max_bad_records=0), 'train', train)
 
 
+def test_check_files__each_host_has_records_of_its_own(folder: str) -> None:
+    # The second of two hosts reads every second file.
+    write_records(f'{folder}/empty', 'train', [])
+    full, empty = f'{folder}/train-00001-of-00004', f'{folder}/empty/train-00000-of-00001'
+    config = Config(tpu='emulated:8x2', data_dir=folder)
+    data_set.check_files(config, 'train', [full, full, empty, empty])
+    with pytest.raises(DataError, match=f'^{empty} and the other files: no records'):
+        data_set.check_files(config, 'train', [full, empty, full, empty])
+
+
 def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> None:
     caplog.set_level('INFO')
     for number in range(11):
