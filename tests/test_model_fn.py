@@ -124,11 +124,13 @@ def test_evaluation__ignores_padding(tiny: None) -> None:
         session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
         session.run([update for _, update in spec.eval_metric_ops.values()])
         assert session.run(spec.eval_metric_ops['images'][0]) == 2
+        assert np.isfinite(session.run(spec.loss))
 
 
 def test_prediction__returns_classes_probabilities_and_names(tiny: None) -> None:
     names = [f'class {label}' for label in range(11)]
-    params = {'config': CONFIG, 'class_names': names}
+    # Exported models receive images in the usual order of axes.
+    params = {'config': dataclasses.replace(CONFIG, transpose_enabled=True), 'class_names': names}
     spec = model_fn.inception_model_fn(tf.constant(IMAGES), None, MODES.PREDICT, params)
     assert set(spec.predictions) == {'classes', 'probabilities'}, 'a TPU returns no strings'
     output = spec.export_outputs['image_bytes']
