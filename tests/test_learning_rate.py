@@ -196,3 +196,9 @@ def test_warm_up__of_step_and_cosine_rises_to_the_base_rate(schedule: str) -> No
     np.testing.assert_allclose(rates, [0.66 / 20, 0.66 / 10, 0.66 * 19 / 20, 0.66, 0.66], rtol=1e-12)
     # The cosine is half way between the end of the warm-up and the last step.
     assert learning_rate(120, config) == pytest.approx(0.33 if schedule == 'cosine' else 0.66)
+
+
+def test_warm_up__of_two_and_a_half_steps_an_epoch_has_five_steps_in_two_epochs() -> None:
+    config = Config(schedule='step', use_learning_rate_warmup=True, warmup_epochs=2, num_train_images=2560)
+    rates = [learning_rate(step, config) for step in range(6)]
+    np.testing.assert_allclose(rates, [0.66 * part for part in (0.2, 0.4, 0.6, 0.8, 1, 1)], rtol=1e-12)

@@ -176,6 +176,13 @@ def test_bad_records__are_searched_only_if_the_input_failed(tmp_path: Any) -> No
             failing_input(other, splits, message)
 
 
+def test_bad_records__are_searched_in_all_splits(tmp_path: Any) -> None:
+    write_records(tmp_path, 'train', [])
+    write_records(tmp_path, 'validation', [b'x'])
+    with pytest.raises(DataError, match='validation-00000-of-00001, record 0'):
+        failing_input(Config(data_dir=str(tmp_path)), ['train', 'validation'])
+
+
 def test_check_reachable__reads_the_splits_and_writes_to_the_folder(tmp_path: Any) -> None:
     write_records(tmp_path, 'validation', [b'x'])
     config = Config(data_dir=str(tmp_path), model_dir=str(tmp_path / 'new'), mode='eval')

@@ -53,6 +53,11 @@ def test_fit_to_data_set__takes_what_the_flags_do_not_give(folder: str) -> None:
     )
 
 
+def test_fit_to_data_set__takes_more_classes_than_the_preset_has(folder: str) -> None:
+    dataclasses.replace(MINE, num_classes=12, class_names=[*map(str, range(12))]).write(folder)
+    assert data_set.fit_to_data_set(command_line('--preset=digits', f'--data_dir={folder}')).num_classes == 12
+
+
 def test_fit_to_data_set__needs_a_folder_unless_the_images_are_fake(tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match='--data_dir: name the folder of the record files'):
         data_set.fit_to_data_set(command_line())
