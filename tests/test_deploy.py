@@ -25,10 +25,12 @@ def job(name: str) -> Any:
     """Returns the pod template of a Job, after checks of its manifest."""
     manifest = yaml.safe_load((ROOT / 'deploy' / name).read_text())
     assert (manifest['apiVersion'], manifest['kind']) == ('batch/v1', 'Job')
-    assert re.fullmatch('[a-z0-9-]{1,63}', manifest['metadata']['name'])
-    # A failed pod is replaced a limited number of times.
+    # A failed pod is replaced a limited number of times. The comments of job.yaml name the job of the preflight.
     assert manifest['spec']['template']['spec']['restartPolicy'] == 'Never'
-    assert 0 <= manifest['spec']['backoffLimit'] <= 10
+    assert manifest['spec']['backoffLimit'] == {'job.yaml': 10, 'preflight.yaml': 0}[name]
+    assert (
+        manifest['metadata']['name'] == {'job.yaml': 'inception-v3', 'preflight.yaml': 'inception-v3-preflight'}[name]
+    )
     return manifest['spec']['template']
 
 
@@ -157,6 +159,10 @@ def test_copied_files__exist_in_the_build_context() -> None:
         assert is_sent(package.split('.')[0])
     for name in ('.git', '.venv', '.tools', 'runs', 'build', 'tests'):
         assert not is_sent(name), name
+
+
+def test_image__prints_at_once() -> None:
+    assert 'PYTHONUNBUFFERED=1' in arguments_of('ENV')
 
 
 def test_image__does_not_run_as_root() -> None:

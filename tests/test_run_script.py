@@ -40,7 +40,8 @@ def call(project: pathlib.Path, *command: str) -> 'subprocess.CompletedProcess[s
     )
 
 
-def test_without_a_command__prints_help(project: pathlib.Path) -> None:
+@pytest.mark.program
+def test_run__prints_help_without_a_command(project: pathlib.Path) -> None:
     for done in (call(project), call(project, '--help')):
         assert done.returncode == 0
         assert done.stdout.startswith('./run COMMAND')
@@ -49,7 +50,7 @@ def test_without_a_command__prints_help(project: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_set_up__is_repaired_by_the_next_call(project: pathlib.Path) -> None:
+def test_run__killed_set_up_is_repaired_by_the_next_call(project: pathlib.Path) -> None:
     started = subprocess.Popen(
         [str(project / 'run'), 'true'], env=outside_environment(), start_new_session=True, stderr=subprocess.DEVNULL
     )
@@ -72,8 +73,3 @@ def test_killed_set_up__is_repaired_by_the_next_call(project: pathlib.Path) -> N
 
     again = call(project, 'python', '-c', 'print("ready")')
     assert (again.stdout, again.stderr) == ('ready\n', '')
-
-    # A changed requirements.lock is installed again.
-    with open(str(project / 'requirements.lock'), 'a') as lock:
-        lock.write('# changed\n')
-    assert 'installing' in call(project, 'true').stderr

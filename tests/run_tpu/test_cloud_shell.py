@@ -44,7 +44,10 @@ def test_create__hands_over_to_a_machine_in_the_nodes_network(world: World) -> N
     assert upload[:4] == ['gcloud', 'storage', 'rsync', '--recursive']
     assert upload[5:] == ['.', 'gs://bucket/inception_v3/program']
     assert create[:8] == ['gcloud', 'compute', 'instances', 'create', *NODE, '--network=net']
-    assert '--scopes=cloud-platform' in create
+    # It may use every API, and creates the node. Debian has the `apt-get` and Python of the startup script.
+    machine = ['--machine-type=n1-standard-8', '--boot-disk-size=50GB', '--scopes=cloud-platform']
+    assert create[8:-1] == [*machine, '--image-family=debian-12', '--image-project=debian-cloud']
+    assert create[-1].startswith('--metadata=')
     assert world.node is None
     commands = [line.strip() for line in done.stderr.splitlines() if line.startswith('  gcloud')]
     at = 'node --project=project --zone=us-central1-b'

@@ -40,6 +40,7 @@ def test_existing_node__is_used_and_kept(world: World) -> None:
     assert world.node == 'READY'
     assert done.stdout == ''
     assert 'tensorboard --logdir=gs://bucket/inception_v3' in done.stderr
+    assert os.listdir(str(world.temporary)) == []
 
 
 @pytest.mark.program
@@ -184,6 +185,14 @@ def test_project__ignores_other_output_of_gcloud(world: World, said: str) -> Non
     assert (done.returncode, 'PROJECT: not set' in done.stderr) == (2, True)
 
 
+def test_gcloud__never_waits_for_input(world: World) -> None:
+    (world.bin / 'gcloud').write_text(
+        f'#!/bin/sh\necho "$CLOUDSDK_CORE_DISABLE_PROMPTS" >>{world.folder}/prompts\nexit 2\n'
+    )
+    assert world.call().returncode == 1
+    assert set((world.folder / 'prompts').read_text().splitlines()) == {'1'}
+
+
 def test_help__lists_flags_and_variables(world: World) -> None:
     done = world.call('--help')
     assert (done.returncode, done.stderr, world.log()) == (0, '', [])
@@ -194,6 +203,12 @@ def test_help__lists_flags_and_variables(world: World) -> None:
         'TPU_VERSION=1.15',
         'MODEL_DIR=gs://$BUCKET/inception_v3',
         'MAX_RESTARTS=5',
+        'RESTART_SECONDS=60',
+        'PREEMPTIBLE=false',
+        'NETWORK=default',
+        'TPU_NAME=inception-v3',
+        'DATA_DIR=gs://$BUCKET/imagenet',
+        'EXPORT_DIR=$MODEL_DIR/export',
         'MAX_RENEWALS=60',
     ):
         assert f'    {line}\n' in done.stdout

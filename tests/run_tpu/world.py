@@ -100,6 +100,8 @@ class World:
         self.folder = folder
         self.bin = folder / 'bin'
         self.bin.mkdir()
+        self.temporary = folder / 'tmp'
+        self.temporary.mkdir()
         shutil.copy(str(ROOT / 'run_tpu.sh'), str(folder))
         for tool in TOOLS:
             (self.bin / tool).symlink_to(str(shutil.which(tool)))
@@ -109,6 +111,7 @@ class World:
             path.chmod(0o755)
         self.environment = {
             'PATH': str(self.bin),
+            'TMPDIR': str(self.temporary),
             'PROJECT': 'project',
             'ZONE': 'us-central1-b',
             'BUCKET': 'bucket',

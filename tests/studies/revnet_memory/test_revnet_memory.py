@@ -19,11 +19,12 @@ from inception_v3.config import ConfigError
 from studies.report.palette import sign_of
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.revnet_memory import report
+from studies.revnet_memory import training as revnet_training
 from studies.revnet_memory.__main__ import Plan
 from studies.revnet_memory.measurement import Largest, Measurement, largest_batch
 from studies.revnet_memory.process import OutOfMemoryError, Watched
 from studies.revnet_memory.results import Results, Search, from_json, rows_of, slope_of, to_dict
-from studies.revnet_memory.training import Training
+from studies.revnet_memory.training import PUBLISHED, Training, config_of
 
 MB = 10**6
 
@@ -69,6 +70,18 @@ def test_usage__cpu_time_excludes_sleep(watched: Watched) -> None:
     assert worked.cpu - begun.cpu == pytest.approx(0.3, abs=0.04)
     assert slept.cpu - worked.cpu < 0.05
     assert slept.clock - worked.clock >= 0.3
+    # Time in the kernel counts, too.
+    start = 'import os; end = time.process_time() + 0.3'
+    watched.until_mark(start)
+    in_kernel = watched.until_mark('exec("while time.process_time() < end: os.urandom(1 << 20)")')
+    assert in_kernel.cpu - slept.cpu == pytest.approx(0.3, abs=0.06)
+
+
+@pytest.mark.program
+def test_watched__memory_goes_back_to_the_system_when_it_is_freed(watched: Watched) -> None:
+    with pytest.raises(MeasurementError, match=r'^0 65536$'):
+        names = 'TF_CPU_ALLOCATOR_USE_BFC', 'MALLOC_MMAP_THRESHOLD_'
+        watched.until_mark(f'import os; sys.exit(" ".join(os.environ[name] for name in {names}))')
 
 
 @pytest.mark.program
@@ -92,6 +105,46 @@ def test_wait__ends_a_process_above_its_memory_limit(watched: Watched) -> None:
         process.until_mark('kept = bytearray(b"1") * 50_000_000')
         with pytest.raises(OutOfMemoryError, match='more than 100 MB'):
             process.until_mark('more = bytearray(b"1") * 60_000_000; time.sleep(60)')
+
+
+# The training.
+
+
+def test_training__has_the_settings_of_the_paper() -> None:
+    for is_reversible in (False, True):
+        config = config_of(training(2, 16, is_reversible), 'folder')
+        assert (config.network, config.optimizer, config.moving_average) == ('revnet38', 'momentum', False)
+        assert config.rebuild_activations is is_reversible
+        assert (config.train_batch_size, config.height, config.width, config.num_classes) == (16, 32, 32, 11)
+        assert (config.use_tpu, config.use_data, config.mode, config.model_dir) == (False, 'fake', 'train', 'folder')
+
+
+def test_published__networks_and_images() -> None:
+    # Blocks in each stage; revnet56 is not in the table, and has fewer blocks in the third stage.
+    units = {'revnet38': (3, 3, 3), 'revnet110': (9, 9, 9), 'revnet56': (2, 2, 3, 2), 'revnet104': (2, 2, 11, 2)}
+    assert {name: each.architecture.units for name, each in PUBLISHED.items()} == units
+    assert {name: (each.size, each.num_classes) for name, each in PUBLISHED.items()} == {
+        **dict.fromkeys(['revnet38', 'revnet110'], (32, 11)),
+        **dict.fromkeys(['revnet56', 'revnet104'], (224, 1001)),
+    }
+
+
+def test_marks__are_made_before_the_first_step_and_after_each_number_of_steps(monkeypatch: Any) -> None:
+    answers = iter([2, 1, 3, 9])
+    marks: List[int] = []
+    steps: List[int] = []
+
+    def stop() -> int:
+        marks.append(len(steps))
+        return next(answers)
+
+    monkeypatch.setattr(revnet_training, '_stop', stop)
+    hook: Any = revnet_training._Marks()
+    hook.after_create_session(None, None)
+    for step in range(7):
+        steps.append(step)
+        hook.after_run(None, None)
+    assert marks == [0, 2, 3, 6]
 
 
 # The search for the largest batch.

@@ -231,6 +231,18 @@ def test_signal__ends_running_trials_and_is_raised_after_them(
 
 
 @pytest.mark.program
+def test_sweep__interruption_ends_with_exit_code_130(digits_dir: str, tmp_path: pathlib.Path, capsys: Any) -> None:
+    file = study_file(tmp_path, '[]', data_dir=digits_dir)
+    log = tmp_path / 'out' / 'trials' / 'default' / 'seed-1' / 'log.txt'
+    _signal_when(signal.SIGINT, lambda: 'ready' in text_of(str(log)))
+    program = shell('trap "exit 75" TERM; echo ready; while :; do sleep 0.02; done')
+    assert sweep.main(['sweep', file, f'--out={tmp_path}/out'], program) == 130
+    output = capsys.readouterr()
+    assert 'interrupted; the same command resumes the sweep' in output.err
+    assert '0 of 1 trials done, 1 stopped' in output.out
+
+
+@pytest.mark.program
 def test_signal__second_one_kills(tmp_path: pathlib.Path) -> None:
     script = 'trap "echo asked" TERM; echo ready; while :; do sleep 0.05; done'
     performance = Performance(tmp_path, script, seeds=1, workers=1)

@@ -87,7 +87,10 @@ def test_state_of__is_read_from_the_folder(tmp_path: pathlib.Path) -> None:
     # A killed trial has no outcome.
     write_whole(os.path.join(trial.model_dir, CONFIG_FILE), trial.config.to_json())
     assert trials.state_of(trial) is State.STOPPED
-    for code, state in [(75, State.STOPPED), (130, State.STOPPED), (1, State.FAILED), (-9, State.FAILED)]:
+    for code, state in [(75, State.STOPPED), (130, State.STOPPED), (-15, State.STOPPED), (-2, State.STOPPED)]:
+        outcome(code).write(trial.folder)
+        assert trials.state_of(trial) is state
+    for code, state in [(1, State.FAILED), (-9, State.FAILED)]:
         outcome(code).write(trial.folder)
         assert trials.state_of(trial) is state
     done = outcome(0)

@@ -54,6 +54,7 @@ def test_run__log_is_appended_and_reason_is_of_the_last_start(trial: Trial) -> N
     outcome = workers.run(trial, shell('echo "$@"; exit 1'))
     assert outcome.reason == ' '.join(trial.arguments)
     assert text_of(trial.log) == f'error: first\n{outcome.reason}\n'
+    assert os.access(os.path.join(trial.folder, 'command.sh'), os.X_OK)
     assert 'seed=7' in outcome.reason
 
 
