@@ -189,3 +189,20 @@ def test_bfloat16__cpus_multiply_rounded_values_in_float32_and_exports_do_not_ro
         assert tf.bfloat16 not in dtypes and tf.float32 in dtypes
     emulated = dataclasses.replace(config, use_tpu=True, tpu='emulated:1', num_shards=1)
     assert convolution_types(emulated, MODES.EVAL)[0] == {tf.float32}
+
+
+def test_skip_host_call__leaves_it_out(tiny: None) -> None:
+    config = dataclasses.replace(CONFIG, model_dir='unused')
+    for skip in (True, False):
+        with tf.Graph().as_default():
+            spec = build(dataclasses.replace(config, skip_host_call=skip), MODES.TRAIN)
+        assert (spec.host_call is None) == skip
+
+
+def test_network_options__are_those_of_the_run() -> None:
+    options = model_fn.network_options(CONFIG)
+    assert (options['depth_multiplier'], options['auxiliary_head']) == (0.01, True)
+    resnet = Config(network='resnet50', depth_multiplier=0.5, zero_init_last_scale=True)
+    assert model_fn.network_options(resnet) == {'depth_multiplier': 0.5, 'zero_init_last_scale': True}
+    revnet = Config(network='revnet38', rebuild_activations=False)
+    assert model_fn.network_options(revnet) == {'depth_multiplier': 1.0, 'rebuild_activations': False}
