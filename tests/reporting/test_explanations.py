@@ -7,12 +7,11 @@ from typing import Any, List, Tuple
 
 import pytest
 import tensorflow as tf
-from absl import app
 
 from console.screen import Screen
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.checkpoints import CheckpointError
 from inception_v3.reporting import failures
 from inception_v3.reporting.failures import DiskError, DivergedError
@@ -120,7 +119,7 @@ def test_disk_failures__remove_unfinished_files_unless_evaluating(
     assert screen.cleared == 1
 
 
-@pytest.mark.parametrize('error', [app.UsageError('No space left on device'), ValueError('no'), OSError(13, 'denied')])
+@pytest.mark.parametrize('error', [ConfigError('No space left on device'), ValueError('no'), OSError(13, 'denied')])
 def test_disk_failures__leave_other_errors_as_they_are(error: Exception, model_dir: str) -> None:
     with pytest.raises(type(error)) as found, failures.disk_failures_explained(
         Config(model_dir=model_dir), RecordingScreen()
@@ -235,6 +234,12 @@ def test_diverged__keeps_the_only_checkpoint(model_dir: str, tmp_path: Any) -> N
     assert 'passed_over' not in diverged(model_dir, 7, 0)[0]
     (tmp_path / 'empty').mkdir()
     assert 'The checkpoint of step 0 is kept. ' in diverged(str(tmp_path / 'empty'), 0, 0)[0]
+
+
+def test_diverged__has_the_rate_of_the_step_that_showed_it(model_dir: str) -> None:
+    # An epoch is a step, so that the rate halves in step 8.
+    changes = {'schedule': 'step', 'step_epochs': '8', 'learning_rate_decay': 0.5, 'num_train_images': 1024}
+    assert 'in step 8, at a learning rate of 0.33. ' in diverged(model_dir, 7, None, **changes)[0]
 
 
 def test_diverged__does_not_hide_a_damaged_list(model_dir: str) -> None:

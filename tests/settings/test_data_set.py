@@ -115,6 +115,14 @@ def test_check_files__each_host_has_records_of_its_own(folder: str) -> None:
     data_set.check_files(config, 'train', [full, full, empty, empty])
     with pytest.raises(DataError, match=f'^{empty} and the other files: no records'):
         data_set.check_files(config, 'train', [full, empty, full, empty])
+    # The first host evaluates for all.
+    data_set.check_files(config, 'validation', [full, empty])
+
+
+def test_check_data__refuses_files_without_records(folder: str) -> None:
+    write_records(folder, 'validation', [])
+    with pytest.raises(DataError, match='validation-00000-of-00001: no records'):
+        data_set.check_data(Config(use_tpu=False, data_dir=folder))
 
 
 def test_check_data__logs_missing_and_unused_files(folder: str, caplog: Any) -> None:
