@@ -9,6 +9,7 @@ EXTRAS = {
         'hypothesis',
         *('moto[s3]==4.2.14', 'flask', 'flask-cors'),  # S3 on this machine; moto[server] would add 30 packages.
         'pytest',
+        'pytest-timeout',
         'pytest-xdist',
         'pyyaml',
         'scikit-image>=0.19,<0.20',  # Has photographs in its wheel.

@@ -60,10 +60,21 @@ def _new_graph() -> Iterator[None]:
         yield
 
 
+# Seconds that a test of each tier may take.
+_TIMEOUTS = {'default': 180, 'program': 400, 'slow': 1800}
+
+
 def _reset_log() -> None:
     """Undoes `set_up_logging`: the screen of a command that has ended may write to a closed file."""
     logger.handlers, logger.propagate = [], True
     logger.setLevel(logging.NOTSET)
+
+
+def pytest_collection_modifyitems(items: List[Any]) -> None:
+    """Limits the time of each test and its fixtures, generously for a busy machine, so that a test that hangs fails."""
+    for item in items:
+        tier = next((tier for tier in ('slow', 'program') if item.get_closest_marker(tier)), 'default')
+        item.add_marker(pytest.mark.timeout(_TIMEOUTS[tier]))
 
 
 @pytest.hookimpl(tryfirst=True)
