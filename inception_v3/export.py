@@ -44,7 +44,11 @@ def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, confi
     receive = functools.partial(_receive_image_bytes, config)
     unfinished = _unfinished_folder(config)
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
-    finished = os.path.join(str(config.export_dir), os.path.basename(path))
+    # Another export may have ended in the same second.
+    second = int(os.path.basename(path))
+    while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
+        second += 1
+    finished = os.path.join(str(config.export_dir), str(second))
     tf.io.gfile.rename(path, finished)
     remove_unfinished_export(config)
     return finished

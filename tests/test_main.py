@@ -3,15 +3,19 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Any, List, Tuple
 
 import pytest
 
-from inception_v3 import main
+from console.log import logger
+from inception_v3 import cycles, main
 from inception_v3.config import Config
+from inception_v3.hooks.termination import Termination
 from tests.support.photos import Photo
+from tests.support.processes import wait_for
 
 
 def run(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
@@ -23,7 +27,7 @@ def run(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
 def test_help__lists_the_flags(capsys: Any) -> None:
     code, out, err = run(capsys, '--help')
     assert (code, err) == (0, '')
-    assert '--train_batch_size=1024' in out
+    assert '--train_batch_size=1024' in out and 'ended by SIGTERM' in out
 
 
 NODE = ['--use_data=fake', '--model_dir=gs://b/m', '--tpu=n']
@@ -86,6 +90,87 @@ def test_data_set__gives_the_sizes_unless_flags_do(photo_dir: str) -> None:
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (5, 5, 6)
     config = fitted('--num_train_images=9', '--num_classes=7')
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (9, 5, 7)
+
+
+FAKE = [*SMALL, '--use_data=fake', '--model_dir=m']
+
+
+def replace_run(monkeypatch: Any, execute: Any) -> List[Config]:
+    """Replaces the run by a function; returns the list that will hold the configuration."""
+    configs: List[Config] = []
+
+    class Run:
+        def __init__(self, config: Config, screen: Any, termination: Termination):
+            configs.append(config)
+            self.termination = termination
+
+        def execute(self) -> str:
+            return execute(self.termination)
+
+    monkeypatch.setattr(cycles, 'Run', Run)
+    return configs
+
+
+def test_main__prints_the_summary_of_the_run(capsys: Any, monkeypatch: Any, photo_dir: str) -> None:
+    def execute(termination: Termination) -> str:
+        logger.info('a line')
+        return 'the summary'
+
+    configs = replace_run(monkeypatch, execute)
+    arguments = [*SMALL, f'--data_dir={photo_dir}', '--model_dir=m', '--train_steps=7', '--seed=1']
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (0, 'the summary\n')
+    assert err.endswith(' a line\n')
+    (config,) = configs
+    assert (config.train_steps, config.num_classes, config.num_train_images) == (7, 6, 5)
+    # A seed fixes the number of threads.
+    assert config.intra_op_threads == len(os.sched_getaffinity(0))
+    assert run(capsys, *FAKE)[0] == 0
+    assert configs[1].intra_op_threads == 0
+
+
+def test_main__ends_with_75_at_sigterm_before_training(capsys: Any, monkeypatch: Any) -> None:
+    codes: List[int] = []
+    monkeypatch.setattr(main.os, '_exit', codes.append)
+
+    def execute(termination: Termination) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_for(lambda: codes)
+        return ''
+
+    replace_run(monkeypatch, execute)
+    _, _, err = run(capsys, *FAKE)
+    assert codes == [75]
+    assert 'error: ended by SIGTERM; the same command resumes from the last checkpoint' in err
+
+
+def test_main__leaves_the_last_step_to_training_at_sigterm(capsys: Any, monkeypatch: Any) -> None:
+    def execute(termination: Termination) -> str:
+        termination.steps_to_lose(True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_for(lambda: termination.requested)
+        return 'saved'
+
+    replace_run(monkeypatch, execute)
+    assert run(capsys, *FAKE)[:2] == (0, 'saved\n')
+
+
+def test_main__ends_with_130_at_ctrl_c_even_if_it_was_ignored(capsys: Any, monkeypatch: Any) -> None:
+    # As after `command &` in a shell script.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def execute(termination: Termination) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_for(lambda: False, 5)
+        return ''
+
+    replace_run(monkeypatch, execute)
+    try:
+        code, out, err = run(capsys, *FAKE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (code, out) == (130, '')
+    assert err == 'error: interrupted; the same command resumes from the last checkpoint\n'
 
 
 @pytest.mark.program

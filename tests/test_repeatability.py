@@ -123,6 +123,9 @@ def test_seed__keeps_the_number_of_threads_of_the_first_start(photo_config: Conf
     starts.record(dataclasses.replace(config, intra_op_threads=cores + 1), None)
     assert starts.with_settled_threads(config).intra_op_threads == cores + 1
     assert starts.with_settled_threads(photo_config).intra_op_threads == 2
+    # The number of threads of a start without a seed does not count.
+    starts.record(dataclasses.replace(config, seed=None, intra_op_threads=cores + 2), None)
+    assert starts.with_settled_threads(config).intra_op_threads == cores
     session = make_estimator(photo_config).config.session_config
     assert session.intra_op_parallelism_threads == 2
 

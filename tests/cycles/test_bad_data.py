@@ -75,6 +75,7 @@ def test_bad_records__are_named_at_the_end_if_skipped(
     skipped = [record.message for record in caplog.records if record.message.startswith('skipped')]
     assert len(skipped) == 1
     assert '1 records could not be used:' in caplog.messages
+    assert 'images were expected' not in caplog.text
     assert 'validation-00000-of-00001, record 1: not a tf.train.Example.' in skipped[0]
 
 

@@ -15,6 +15,7 @@ from data import dataset_info
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError
 from inception_v3.reporting.failures import TrainingError
+from tests.support.processes import wait_for
 from tests.support.runs import evaluated_steps, evaluations, execute, forget
 
 
@@ -87,12 +88,11 @@ def test_follow__evaluates_each_checkpoint_with_its_own_averages(copied: Config)
     forget(following, 5)
 
     def finish_training() -> None:
-        while len(evaluated_steps(following)) < 4:
-            time.sleep(0.2)
+        wait_for(lambda: len(evaluated_steps(following)) == 4)
         # Writes the last checkpoint.
         execute(dataclasses.replace(following, mode='train'))
 
-    trainer = threading.Thread(target=finish_training)
+    trainer = threading.Thread(target=finish_training, daemon=True)
     trainer.start()
     execute(following)
     trainer.join()

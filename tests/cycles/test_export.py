@@ -3,12 +3,13 @@
 import dataclasses
 import glob
 import os
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from inception_v3 import cycles, export
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError
 from tests.support.records import validation_set
@@ -41,6 +42,52 @@ def test_saved_model__scores_as_the_evaluation_did(
     assert not exported.has_tensor(kernel)
     np.testing.assert_array_equal(exported.get_tensor(average), trained.get_tensor(average))
     assert (trained.get_tensor(kernel) != trained.get_tensor(average)).any()
+
+
+class FakeEstimator:
+    """Exports an empty folder, always in the same second."""
+
+    def __init__(self) -> None:
+        self.checkpoints: List[str] = []
+
+    def export_saved_model(self, folder: str, receive: Any, checkpoint_path: str) -> bytes:
+        self.checkpoints.append(checkpoint_path)
+        path = os.path.join(folder, '1700000000')
+        os.makedirs(path)
+        return path.encode()
+
+
+def test_export__takes_another_name_in_the_same_second(tmp_path: Any) -> None:
+    estimator = FakeEstimator()
+    runs = [Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab']
+    paths = [export.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-3') for config in runs]
+    assert paths == [str(tmp_path / 'export' / name) for name in ('1700000000', '1700000001')]
+    # Nothing is left of the unfinished exports.
+    assert sorted(os.listdir(str(tmp_path / 'export'))) == ['1700000000', '1700000001']
+    assert estimator.checkpoints == [f'{tmp_path}/a/model.ckpt-3', f'{tmp_path}/b/model.ckpt-3']
+
+
+def test_remove_unfinished_export__leaves_those_of_other_runs(tmp_path: Any) -> None:
+    first, second = (Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab')
+    for config in (first, second):
+        os.makedirs(os.path.join(export._unfinished_folder(config), '17'))
+    export.remove_unfinished_export(first)
+    assert os.listdir(str(tmp_path / 'export')) == [os.path.basename(export._unfinished_folder(second))]
+
+
+def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any, monkeypatch: Any) -> None:
+    config = dataclasses.replace(copied, export_dir=str(tmp_path / 'export'))
+    left = os.path.join(export._unfinished_folder(config), '17')
+    os.makedirs(left)
+    present: List[bool] = []
+
+    def look(*unused: Any) -> str:
+        present.append(os.path.exists(left))
+        return 'path'
+
+    monkeypatch.setattr(cycles, 'export_saved_model', look)
+    assert 'SavedModel  path' in execute(config)
+    assert present == [False]
 
 
 def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_path: Any) -> None:

@@ -19,7 +19,12 @@ def test_cycles__leave_a_finished_run_unchanged(copied: Config) -> None:
     before = {
         path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))
     }
+    # As after a kill during a write.
+    left = os.path.join(str(copied.model_dir), 'config.json.unfinished')
+    with open(left, 'w') as file:
+        file.write('{')
     summary = execute(copied)
+    assert not os.path.exists(left)
     after = {path: os.stat(path).st_mtime_ns for path in glob.glob(os.path.join(str(copied.model_dir), 'model.ckpt-*'))}
     assert after == before
     assert evaluated_steps(copied) == [2, 4, 5]

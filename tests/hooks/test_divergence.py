@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import math
 import os
 from typing import Any, List
 
@@ -14,8 +15,10 @@ from inception_v3 import training
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.hooks import saving
+from inception_v3.hooks.divergence import DivergenceWatcher
+from inception_v3.hooks.step import Step
 from inception_v3.model_dir import checkpoints
-from inception_v3.reporting.failures import TrainingError
+from inception_v3.reporting.failures import DivergedError, TrainingError
 from tests.support.runs import make_small_config
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
@@ -41,6 +44,24 @@ def saving_every_step(monkeypatch: Any) -> None:
             self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
 
     monkeypatch.setattr(training, 'CheckpointHook', EveryCallHook)
+
+
+def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
+    watcher = DivergenceWatcher(11)
+    watcher.session_began(None, 5, 0.0)
+    # 10,000 * ln 11 = 23,978.95.
+    watcher.step_done(None, Step(7, 23_978.0, 0.0))
+    for loss, what in (
+        (23_980.0, 'exploded to 2.4e+04'),
+        (math.inf, 'no longer finite'),
+        (math.nan, 'no longer finite'),
+    ):
+        with pytest.raises(DivergedError) as error:
+            watcher.step_done(None, Step(9, loss, 0.0))
+        assert what in str(error.value)
+        assert watcher.steps_before == 7
+    watcher.session_began(None, 3, 0.0)
+    assert watcher.steps_before == 3
 
 
 @pytest.mark.slow
@@ -72,7 +93,7 @@ def test_divergence__sets_aside_the_checkpoint_of_the_bad_loss(
     digits_dir: str, tmp_path: Any, one_layer: None, saving_every_step: None
 ) -> None:
     config = make_config(digits_dir, tmp_path, learning_rate=1e5)
-    with pytest.raises(TrainingError, match=r'The loss has exploded') as error:
+    with pytest.raises(TrainingError, match=r'The loss has exploded .*training stops above 23,979') as error:
         Run(config, Screen(io.StringIO())).execute()
     newest = steps_listed(config)[-1]
     bad = newest + 1

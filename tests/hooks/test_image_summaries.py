@@ -128,6 +128,8 @@ def test_draw__reduces_large_images_with_their_outline(config: Config, photos: L
     # Three images are requested, but the data set has only one record.
     whole, _ = found.values()
     assert whole.shape == (683, 1024, 3)
+    # The outline is 0.008 * 1024 = 8 pixels wide.
+    assert (whole == OUTLINE_COLOR).all(axis=2)[340].sum() == 2 * 8
     rows, columns = outlined_box(whole)
     assert (rows.start, rows.stop) == pytest.approx((683 / 16, 683 * 15 / 16), abs=1)
     assert (columns.start, columns.stop) == pytest.approx((1024 / 16, 1024 * 15 / 16), abs=1)
@@ -152,7 +154,7 @@ def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos
     bad = dataclasses.replace(config, data_dir=str(tmp_path), seed=None, model_dir=str(tmp_path / 'model'))
     with pytest.raises(tf.errors.InvalidArgumentError):
         drawn_images(bad, False)
-    found = drawn_images(dataclasses.replace(bad, max_bad_records=1), False)
+    found = drawn_images(dataclasses.replace(bad, max_bad_records=1, image_summaries=1), False)
     assert [*found] == ['eval_images/01 label 2 (b), before', 'eval_images/01 label 2 (b), cropped']
 
 

@@ -13,8 +13,8 @@ from console import screen as screen_module
 from console.log import logger
 from console.screen import Screen, duration
 from inception_v3.hooks import step as step_module
-from inception_v3.hooks.progress import Status, StepLines, Throughput, TrainingProgress
-from inception_v3.hooks.step import StepHook
+from inception_v3.hooks.progress import EvaluationProgress, Status, StepLines, Throughput, TrainingProgress
+from inception_v3.hooks.step import Step, StepHook
 
 
 class Terminal(io.StringIO):
@@ -218,6 +218,26 @@ def test_step_lines__name_all_epochs_that_end_in_a_loop(monkeypatch: Any, caplog
     assert clock.train(0, [(2, 3)])[-1] == (
         'epochs 1 to 3: time 2.0 s, 192 images, GlobalRate 96.0 images/s, over 8 replicas together'
     )
+
+
+def test_throughput__does_not_count_the_steps_that_a_lost_session_repeats_twice() -> None:
+    throughput = Throughput()
+    progress = TrainingProgress(Screen(io.StringIO()), throughput, 10, 64)
+    # The session was lost after step 3, and restored from the checkpoint of step 1.
+    for time, step in ((1.0, 1), (2.0, 3), (9.0, 1), (10.0, 2)):
+        progress.step_done(None, Step(step, 1.5, time))
+    assert (throughput.images, throughput.seconds) == (3 * 64, 2.0)
+
+
+def test_evaluation_progress__counts_the_batches(monkeypatch: Any) -> None:
+    monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
+    stream = Terminal()
+    progress = EvaluationProgress(Screen(stream), 5)
+    for number in (1, 2):
+        progress.after_run(None, None)
+        assert shown(stream) == f'evaluating: batch {number} of 5'
+    progress.end(None)
+    assert shown(stream) == ''
 
 
 def test_step_lines__count_repeated_steps_again(monkeypatch: Any, caplog: Any) -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from inception_v3 import training
 from inception_v3.hooks.divergence import DivergenceWatcher
+from inception_v3.hooks.recovery import RecoveryLimitHook
 from inception_v3.hooks.saving import CheckpointFitsHook, CheckpointHook
 from inception_v3.hooks.step import Step, StepHook, Watcher
 from inception_v3.model_dir.trainer_lock import TrainerLock
@@ -107,10 +108,11 @@ def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one
     execute(config)
     monkeypatch.setattr(TrainerLock, 'hook', lock_hook)
     record_call('fits', CheckpointFitsHook, 'begin')
+    record_call('recovery', RecoveryLimitHook, 'after_create_session')
     record_call('start', training.StartRecorder, 'graph_built')
     record_call('first steps', training.FirstStepsRecorder, 'step_done')
     record_call('divergence', DivergenceWatcher, 'step_done')
     record_call('summaries', training.TrainingSummaries, 'step_done')
     record_call('checkpoint', CheckpointHook, 'after_run')
     execute(dataclasses.replace(config, train_steps=2, seed=1))
-    assert order == ['fits', 'start', 'lock', 'first steps', 'divergence', 'summaries', 'checkpoint']
+    assert order == ['fits', 'start', 'recovery', 'lock', 'first steps', 'divergence', 'summaries', 'checkpoint']

@@ -135,3 +135,7 @@ def test_evaluation_summaries__keep_the_last_values_of_a_step(config: Config) ->
     assert curves['top_1'] == pytest.approx({100: 0.1, 200: 0.4, 300: 0.5, 400: 0.6})
     assert curves.keys() == {'top_1', 'top_5', 'cross_entropy'}
     assert curves['cross_entropy'][400] == pytest.approx(EVALUATION.cross_entropy)
+    # The points have the time of their evaluation, 2020-01-01T00:00 in UTC.
+    paths = glob.glob(f'{config.model_dir}/eval/events.*')
+    events = [event for path in paths for event in tf.compat.v1.train.summary_iterator(path)]
+    assert {event.wall_time for event in events if event.summary.value} == {1577836800.0}

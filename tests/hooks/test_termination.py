@@ -32,18 +32,17 @@ def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class WhenFileExists(threading.Thread):
-    """A thread that waits until a file exists, and half a second more, and then calls a function."""
+class When(threading.Thread):
+    """A thread that waits until a condition is true, and then calls a function."""
 
-    def __init__(self, path: str, action: Callable[[], None]):
+    def __init__(self, condition: Callable[[], bool], action: Callable[[], None]):
         super().__init__(daemon=True)
-        self._path = path
+        self._condition = condition
         self._action = action
         self.start()
 
     def run(self) -> None:
-        wait_for(lambda: os.path.exists(self._path))
-        time.sleep(0.5)
+        wait_for(self._condition)
         self._action()
 
 
@@ -58,10 +57,10 @@ def test_termination__saves_the_last_step_and_training_resumes(
 ) -> None:
     config = endless_config(digits_dir, tmp_path, **changes)
     handler = signal.getsignal(signal.SIGTERM)
-    WhenFileExists(f'{config.model_dir}/model.ckpt-0.index', terminate)
     with Termination(lambda: pytest.fail('ended before the step was saved')) as termination, pytest.raises(
         TerminatedError
     ) as error:
+        When(lambda: termination._has_steps_to_lose, terminate)
         Run(config, Screen(io.StringIO()), termination).execute()
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
     assert f'after step {step} of 1000000, which is saved; the same command resumes' in str(error.value)
@@ -133,7 +132,9 @@ def test_termination__exits_with_75(digits_dir: str, tmp_path: Any) -> None:
 
 def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     config = endless_config(digits_dir, tmp_path, save_checkpoints_secs=1)
-    WhenFileExists(f'{config.model_dir}/model.ckpt-0.index', lambda: shutil.rmtree(str(config.model_dir)))
+    # The list is written after the first checkpoint.
+    listed = f'{config.model_dir}/checkpoint'
+    When(lambda: os.path.exists(listed), lambda: shutil.rmtree(str(config.model_dir)))
     with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):
         Run(config, Screen(io.StringIO())).execute()
     assert not os.path.exists(str(config.model_dir))

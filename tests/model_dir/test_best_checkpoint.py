@@ -35,7 +35,13 @@ def test_keep__replaces_only_by_higher_accuracy(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     'change',
-    [{'weights': 'raw'}, {'images': 9}, {'fingerprint': 'f'}, {'changed': ('preprocessing: inception -> vgg',)}],
+    [
+        {'weights': 'raw'},
+        {'images': 9},
+        {'data_set': 'd'},
+        {'fingerprint': 'f'},
+        {'changed': ('preprocessing: inception -> vgg',)},
+    ],
 )
 def test_keep__ignores_evaluations_that_cannot_be_compared(tmp_path: Any, caplog: Any, change: Dict[str, Any]) -> None:
     caplog.set_level('INFO')
@@ -107,6 +113,7 @@ def test_read__reports_a_damaged_evaluation_before_training(digits_dir: str, tmp
     config = make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=2, keep_best=True)
     with pytest.raises(CheckpointError, match=rf'{path}: the evaluation .* move {tmp_path}/best away'):
         execute(config)
+    assert not glob.glob(str(tmp_path / 'model.ckpt-0*'))
 
 
 def content(checkpoint: str) -> Dict[str, bytes]:

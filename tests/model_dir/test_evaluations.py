@@ -3,16 +3,18 @@
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 
 from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir import files
 from inception_v3.model_dir.evaluations import (
     RESULTS_FILE,
     append_evaluation,
     changed_since_training,
     read_evaluations,
+    read_unchanged,
 )
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.starts import record
@@ -66,6 +68,46 @@ def test_changed_since_training__names_only_settings_that_change_the_result(tmp_
     record(config, None)
     other = dataclasses.replace(config, preprocessing='vgg', train_steps=3, learning_rate=1.0, mode='eval')
     assert changed_since_training(other, checkpoint) == ('preprocessing: inception -> vgg',)
+
+
+# Another value of each setting that changes the result of an evaluation, and of some that do not.
+DECIDING: Dict[str, Any] = {
+    **{'use_data': 'fake', 'data_dir': 'd', 'data_format': 'tar', 'num_classes': 9, 'num_eval_images': 9},
+    **{'eval_total_size': 9, 'max_bad_records': 9, 'preprocessing': 'vgg', 'height': 200, 'width': 200},
+    **{'network': 'resnet50', 'depth_multiplier': 0.5, 'precision': 'bfloat16', 'transfer': 'uint8'},
+    **{'moving_average': False},
+}
+OTHERS = {'train_steps': 9, 'optimizer': 'sgd', 'eval_batch_size': 64, 'model_dir': 'm', 'learning_rate': 9.0}
+
+
+@pytest.mark.parametrize('name', [*DECIDING, *OTHERS])
+def test_changed_since_training__has_every_setting_that_decides(tmp_path: Any, name: str) -> None:
+    trained = Config(auxiliary_head=False, model_dir='runs/m')
+    (tmp_path / 'config.json').write_text(trained.to_json())
+    other = dataclasses.replace(trained, **{name: {**DECIDING, **OTHERS}[name]})
+    changed = changed_since_training(other, str(tmp_path / 'model.ckpt-7'))
+    assert [change.split(':')[0] for change in changed] == [name] * (name in DECIDING)
+
+
+def test_read_unchanged__has_the_last_evaluation_of_each_step_in_order(tmp_path: Any) -> None:
+    first = EVALUATION._replace(changed=())
+    for step, top_1, changed in (
+        (3, 0.1, ()),
+        (9, 0.2, ()),
+        (3, 0.3, ()),
+        (9, 0.4, ('width: 299 -> 75',)),
+        (5, 0.5, ()),
+    ):
+        append_evaluation(str(tmp_path), first._replace(step=step, top_1=top_1, changed=changed))
+    assert [(each.step, each.top_1) for each in read_unchanged(str(tmp_path))] == [(3, 0.3), (5, 0.5), (9, 0.2)]
+
+
+def test_check_writable__reads_back_and_leaves_no_file(tmp_path: Any, monkeypatch: Any) -> None:
+    check_writable('model_dir', str(tmp_path))
+    assert os.listdir(str(tmp_path)) == []
+    monkeypatch.setattr(files.remote, 'read', lambda path: b'other')
+    with pytest.raises(ConfigError, match=r'--model_dir=\S+: a test file was read back with different content'):
+        check_writable('model_dir', str(tmp_path))
 
 
 def test_check_writable__names_flag_and_folder(tmp_path: Any) -> None:

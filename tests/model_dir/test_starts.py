@@ -86,6 +86,9 @@ def test_source_version__has_the_git_revision_and_a_digest_of_the_files(tmp_path
     changed = version()
     assert changed['revision'] == revision and changed['modified'] and changed['source'] != installed['source']
     module.write_text('first')
+    (project / 'requirements.lock').write_text('')
+    assert version()['modified'] and version()['source'] == installed['source']
+    (project / 'requirements.lock').unlink()
     (project / 'data').mkdir()
     (project / 'data' / 'new.py').write_text('')
     added = version()

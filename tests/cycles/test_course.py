@@ -1,0 +1,122 @@
+"""Tests of the course of a run: which steps it trains to, and which checkpoints it evaluates, without training."""
+
+import dataclasses
+import io
+from typing import Any, List
+
+import pytest
+from tensorflow.python.training import monitored_session
+
+from console.screen import Screen
+from inception_v3 import training
+from inception_v3.config import Config
+from inception_v3.cycles import Run
+from inception_v3.evaluation import Evaluating
+from inception_v3.hooks.termination import Termination
+from inception_v3.model_dir import trainer_lock
+from inception_v3.model_dir.bad_records import BadRecords
+from inception_v3.model_dir.checkpoints import step_of
+from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
+from inception_v3.training import Training
+from tests.support.checkpoints import save_step
+from tests.support.evaluations import EVALUATION
+from tests.support.runs import execute, make_small_config
+
+
+@pytest.fixture
+def config(digits_dir: str, tmp_path: Any) -> Config:
+    return make_small_config(
+        digits_dir, model_dir=str(tmp_path / 'model'), train_steps=10, train_steps_per_eval=4, moving_average=False
+    )
+
+
+@pytest.fixture
+def course(monkeypatch: Any) -> List[Any]:
+    """Replaces training and evaluation; each adds its step to this list, and evaluation the step where it began."""
+    done: List[Any] = []
+
+    def train(self: Training, until_step: int) -> None:
+        if self.began_at is None:
+            self.began_at = training.latest_step(self._model_dir)
+        save_step(self._model_dir, until_step)
+        done.append(f'train to {until_step}')
+
+    def evaluate(self: Evaluating, checkpoint: str, began_at: Any = None) -> Evaluation:
+        step = step_of(checkpoint)
+        done.append(f'evaluate {step}' if began_at is None else f'evaluate {step} since {began_at}')
+        evaluation = EVALUATION._replace(step=step, weights='raw')
+        append_evaluation(self._model_dir, evaluation)
+        return evaluation
+
+    def is_finished(self: Training) -> bool:
+        return training.latest_step(self._model_dir) >= self._config.train_steps
+
+    monkeypatch.setattr(Training, 'train', train)
+    monkeypatch.setattr(Training, 'is_finished', is_finished)
+    monkeypatch.setattr(Evaluating, 'evaluate', evaluate)
+    monkeypatch.setattr(Evaluating, 'recorded', lambda self, checkpoint: None)
+    return done
+
+
+LAST = ['train to 10']
+
+
+@pytest.mark.parametrize(
+    ('begin', 'expected'),
+    [
+        (
+            0,
+            [
+                'train to 4',
+                'evaluate 4 since 0',
+                'train to 8',
+                'evaluate 8 since 0',
+                'train to 10',
+                'evaluate 10 since 0',
+            ],
+        ),
+        # A run that was killed within a cycle ends this cycle at the step where it would have ended.
+        (6, ['train to 8', 'evaluate 8 since 6', *LAST, 'evaluate 10 since 6']),
+        # A run that was killed after a cycle, before its evaluation.
+        (8, ['evaluate 8', *LAST, 'evaluate 10 since 8']),
+        (10, ['evaluate 10']),
+        (12, ['evaluate 12']),
+    ],
+)
+def test_course__ends_each_cycle_at_a_multiple_of_its_steps(
+    config: Config, course: List[Any], begin: int, expected: List[str]
+) -> None:
+    if begin:
+        execute(dataclasses.replace(config, mode='train', train_steps=begin))
+        course.clear()
+    summary = execute(config)
+    assert course == expected
+    assert f'of step {max(begin, 10)}' in summary
+
+
+def test_run__protects_its_folder_while_it_trains(config: Config, course: List[Any], monkeypatch: Any) -> None:
+    termination = Termination(lambda: None)
+    claims: List[bool] = []
+    train = Training.train
+
+    def look(self: Training, until_step: int) -> None:
+        with pytest.raises(trainer_lock.LockedError), trainer_lock.TrainerLock(self._model_dir, 'now'):
+            pass
+        claims.append(True)
+        # On a CPU, no worker can be lost.
+        assert monitored_session._PREEMPTION_ERRORS == ()
+        # SIGTERM that ends the process at once gives the folder to the next trainer.
+        termination.release()
+        with trainer_lock.TrainerLock(self._model_dir, 'now'):
+            train(self, until_step)
+
+    monkeypatch.setattr(Training, 'train', look)
+    Run(dataclasses.replace(config, train_steps=3), Screen(io.StringIO()), termination).execute()
+    assert claims == [True]
+
+
+def test_run__forgets_bad_records_first_and_logs_them_last(config: Config, course: List[Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(BadRecords, 'forget', lambda self: course.append('forget'))
+    monkeypatch.setattr(BadRecords, 'log', lambda self: course.append('log'))
+    execute(dataclasses.replace(config, train_steps=3))
+    assert course == ['forget', 'train to 3', 'evaluate 3 since 0', 'log']

@@ -1,0 +1,179 @@
+"""Tests of the calls of TPUEstimator by training and evaluation, with a replacement that trains nothing."""
+
+import dataclasses
+import io
+from typing import Any, Dict, List
+
+import pytest
+import tensorflow as tf
+
+from console.screen import Screen
+from data.records import DataError
+from inception_v3 import training
+from inception_v3.config import Config
+from inception_v3.evaluation import Evaluating
+from inception_v3.hooks.progress import EvaluationProgress
+from inception_v3.hooks.recovery import RecoveryLimitHook
+from inception_v3.hooks.saving import CheckpointFitsHook
+from inception_v3.hooks.termination import Termination
+from inception_v3.model_dir.bad_records import BadRecords
+from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
+from inception_v3.model_dir.trainer_lock import TrainerLock
+from inception_v3.moving_average import LoadEMAHook
+from inception_v3.reporting.failures import InterruptedTrainingError, TrainingError
+from inception_v3.training import Training
+from tests.support.checkpoints import save_step
+from tests.support.evaluations import EVALUATION
+from tests.support.runs import make_small_config
+
+
+class Estimator:
+    """Records the arguments of its calls. Training reaches `reached`, or raises an error."""
+
+    def __init__(self, model_dir: str, reached: int = 0, error: Any = None, **metrics: Any):
+        self.calls: List[Dict[str, Any]] = []
+        self._model_dir, self._reached, self._error, self._metrics = model_dir, reached, error, metrics
+
+    def train(self, pipeline: Any, **arguments: Any) -> None:
+        self.calls.append(arguments)
+        if self._error:
+            raise self._error
+        if self._reached:
+            save_step(self._model_dir, self._reached)
+
+    def evaluate(self, pipeline: Any, **arguments: Any) -> Dict[str, float]:
+        self.calls.append(arguments)
+        return {'top_1': 0.5, 'top_5': 0.75, 'cross_entropy': 1.5, 'images': 359, **self._metrics}
+
+
+@pytest.fixture
+def config(digits_dir: str, tmp_path: Any) -> Config:
+    (tmp_path / 'model').mkdir()
+    return make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), train_steps=9)
+
+
+def training_of(config: Config, estimator: Any) -> Training:
+    lock = TrainerLock(str(config.model_dir), 'now')
+    return Training(config, estimator, None, Screen(io.StringIO()), lock, Termination(lambda: None))
+
+
+def evaluating_of(config: Config, estimator: Any) -> Evaluating:
+    return Evaluating(config, estimator, None, Screen(io.StringIO()), BadRecords(config, ()))
+
+
+def types_of(hooks: List[Any]) -> List[Any]:
+    return [type(hook) for hook in hooks]
+
+
+def test_training__goes_to_the_end_of_the_cycle_and_no_further(config: Config) -> None:
+    model_dir = str(config.model_dir)
+    save_step(model_dir, 2)
+    estimator = Estimator(model_dir, reached=4)
+    run = training_of(config, estimator)
+    run.train(4)
+    (call,) = estimator.calls
+    assert call['max_steps'] == 4 and run.began_at == 2
+    assert types_of(call['hooks'])[0] == CheckpointFitsHook and RecoveryLimitHook in types_of(call['hooks'])
+    # Later cycles belong to the same start.
+    estimator._reached = 8
+    run.train(8)
+    assert run.began_at == 2
+    with pytest.raises(InterruptedTrainingError, match='interrupted after step 8 of 9'):
+        run.train(9)
+
+
+def test_training__explains_weights_that_the_estimator_finds_not_finite(config: Config) -> None:
+    # A loop of up to 100 steps ended at step 4: the last of them has the number 3.
+    error = tf.errors.InvalidArgumentError(None, None, 'Gradient for a/b:0 is NaN')
+    with pytest.raises(TrainingError, match=r'The weights are no longer finite in step 3, '):
+        training_of(config, Estimator(str(config.model_dir), error=error)).train(4)
+    other = tf.errors.InvalidArgumentError(None, None, 'another cause')
+    with pytest.raises(tf.errors.InvalidArgumentError, match='another cause'):
+        training_of(config, Estimator(str(config.model_dir), error=other)).train(4)
+
+
+def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, monkeypatch: Any) -> None:
+    save_step(str(config.model_dir), 2)
+    drawn: List[int] = []
+    monkeypatch.setattr(training.TrainingSummaries, 'draw_images', lambda self, step: drawn.append(step))
+    run = training_of(dataclasses.replace(config, image_summaries=1), Estimator(str(config.model_dir), reached=4))
+    run.train(4)
+    run.train(4)
+    assert drawn == [2]
+
+
+@pytest.mark.parametrize(
+    ('changes', 'count'),
+    [
+        ({}, 0),
+        ({'seed': 1}, 1),
+        ({'seed': 1, 'use_tpu': True, 'tpu': 'emulated:8'}, 1),
+        # The variables of a TPU are too large to fetch after each step.
+        ({'seed': 1, 'use_tpu': True, 'tpu': 'node'}, 0),
+        ({'use_tpu': True, 'tpu': 'emulated:8'}, 0),
+    ],
+    ids=str,
+)
+def test_training__records_first_steps_only_with_a_seed(config: Config, changes: Dict[str, Any], count: int) -> None:
+    assert len(training_of(dataclasses.replace(config, **changes), None)._first_steps) == count
+
+
+@pytest.mark.parametrize('average', [True, False])
+def test_evaluation__reads_the_given_checkpoint_to_the_end_of_the_files(config: Config, average: bool) -> None:
+    model_dir = str(config.model_dir)
+    save_step(model_dir, 3)
+    save_step(model_dir, 5)
+    config = dataclasses.replace(config, moving_average=average)
+    estimator = Estimator(model_dir)
+    evaluation = evaluating_of(config, estimator).evaluate(f'{model_dir}/model.ckpt-3')
+    (call,) = estimator.calls
+    assert (call['checkpoint_path'], call['steps']) == (f'{model_dir}/model.ckpt-3', None)
+    assert types_of(call['hooks']) == [
+        *(CheckpointFitsHook, EvaluationProgress, RecoveryLimitHook),
+        *([LoadEMAHook] if average else []),
+    ]
+    assert (evaluation.step, evaluation.top_1, evaluation.top_5, evaluation.cross_entropy) == (3, 0.5, 0.75, 1.5)
+    assert (evaluation.images, evaluation.weights) == (359, 'average' if average else 'raw')
+    assert read_evaluations(model_dir) == [evaluation]
+
+
+def test_evaluation__on_a_tpu_has_a_step_for_the_last_images(config: Config) -> None:
+    save_step(str(config.model_dir), 3)
+    on_tpu = dataclasses.replace(config, use_tpu=True, tpu='emulated:8', eval_batch_size=128)
+    estimator = Estimator(str(config.model_dir))
+    evaluating_of(on_tpu, estimator).evaluate(f'{config.model_dir}/model.ckpt-3')
+    # 359 images in batches of 128.
+    assert estimator.calls[0]['steps'] == 3
+
+
+@pytest.mark.parametrize(
+    ('metrics', 'mode', 'error', 'message'),
+    [
+        ({'images': 0}, 'eval', DataError, 'no validation image can be used'),
+        ({'cross_entropy': float('nan')}, 'eval', TrainingError, r'model\.ckpt-3: its cross-entropy is nan'),
+        ({'cross_entropy': float('inf')}, 'train_and_eval', TrainingError, r'cross-entropy .* is inf in step 2'),
+    ],
+)
+def test_evaluation__records_no_useless_result(
+    config: Config, metrics: Dict[str, Any], mode: str, error: Any, message: str
+) -> None:
+    save_step(str(config.model_dir), 3)
+    evaluating = evaluating_of(dataclasses.replace(config, mode=mode), Estimator(str(config.model_dir), **metrics))
+    with pytest.raises(error, match=message):
+        evaluating.evaluate(f'{config.model_dir}/model.ckpt-3', 0)
+    assert read_evaluations(str(config.model_dir)) == []
+
+
+def test_recorded_evaluation__has_the_same_step_weights_and_images(config: Config) -> None:
+    model_dir = str(config.model_dir)
+    save_step(model_dir, 7)
+    recorded = EVALUATION._replace(images=359)
+    others: List[Dict[str, Any]] = [{'weights': 'raw'}, {'images': 8}, {'step': 6}, {'fingerprint': 'f'}]
+    for other in (*others, {'changed': ('width: 1 -> 2',)}):
+        append_evaluation(model_dir, recorded._replace(**other))
+    evaluating = evaluating_of(config, None)
+    assert evaluating.recorded(f'{model_dir}/model.ckpt-7') is None
+    append_evaluation(model_dir, recorded)
+    assert evaluating.recorded(f'{model_dir}/model.ckpt-7') == recorded
+    raw = evaluating_of(dataclasses.replace(config, moving_average=False), None)
+    assert raw.recorded(f'{model_dir}/model.ckpt-7') == recorded._replace(weights='raw')

@@ -1,0 +1,40 @@
+"""Tests of finding a run's checkpoint and configuration for use on this machine."""
+
+import os
+from typing import Any
+
+import pytest
+
+from inception_v3.config import Config
+from inception_v3.model_dir import starts, trained_model
+from inception_v3.model_dir.checkpoints import CheckpointError
+from tests.support.checkpoints import save_step
+
+
+def start_in(folder: Any, config: Config, monkeypatch: Any) -> None:
+    folder.mkdir()
+    monkeypatch.chdir(str(folder))
+    starts.record(config, None)
+
+
+def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkeypatch: Any) -> None:
+    model_dir = str(tmp_path / 'model')
+    os.mkdir(model_dir)
+    config = Config(tpu='node', use_tpu=True, model_dir=model_dir, data_dir='data', intra_op_threads=3)
+    for name in ('first', 'second', 'third'):
+        start_in(tmp_path / name, config, monkeypatch)
+    save_step(model_dir, 3)
+    save_step(model_dir, 4)
+    monkeypatch.chdir(str(tmp_path))
+    assert trained_model.find(model_dir).config.data_dir == 'data'
+    for name in ('first', 'second'):
+        (tmp_path / name / 'data').mkdir()
+    found = trained_model.find(model_dir)
+    assert (found.step, found.weights) == (4, 'average')
+    here = found.config
+    assert (here.use_tpu, here.tpu, here.master, here.mode) == (False, None, '', 'eval')
+    # The third folder has no data.
+    assert (here.intra_op_threads, here.data_dir) == (0, str(tmp_path / 'second' / 'data'))
+    assert trained_model.find(model_dir, 'model.ckpt-3').step == 3
+    with pytest.raises(CheckpointError, match=r'--checkpoint=model\.ckpt-5: no checkpoint of this name'):
+        trained_model.find(model_dir, 'model.ckpt-5')

@@ -1,0 +1,62 @@
+"""Tests of the arguments of a run's TPUEstimator, without a run."""
+
+import dataclasses
+
+import pytest
+import tensorflow as tf
+
+from inception_v3.config import Config
+from inception_v3.estimator import arguments_of, make_estimator
+
+EMULATED = Config(
+    tpu='emulated:4',
+    use_tpu=True,
+    num_shards=4,
+    train_batch_size=64,
+    eval_batch_size=32,
+    iterations=7,
+    save_checkpoints_secs=99,
+    save_summary_steps=11,
+    model_dir='m',
+)
+
+
+def test_estimator__has_the_batches_cores_and_loops_of_the_flags() -> None:
+    arguments = arguments_of(EMULATED, '', class_names=('a', 'b'))
+    assert (arguments['train_batch_size'], arguments['eval_batch_size']) == (64, 32)
+    assert arguments['params'] == {'config': EMULATED, 'class_names': ['a', 'b']}
+    assert arguments['use_tpu'] and not arguments['export_to_tpu']
+    run_config = arguments['config']
+    assert (run_config.model_dir, run_config.save_checkpoints_secs, run_config.save_summary_steps) == ('m', 99, 11)
+    assert (run_config.tpu_config.iterations_per_loop, run_config.tpu_config.num_shards) == (7, 4)
+
+
+def test_estimator__of_a_run_writes_nothing_itself() -> None:
+    run_config = arguments_of(EMULATED, '', writes=False)['config']
+    assert (run_config.save_checkpoints_secs, run_config.save_checkpoints_steps) == (None, None)
+    assert run_config.save_summary_steps == 0
+    # The host call writes the summaries.
+    assert arguments_of(dataclasses.replace(EMULATED, skip_host_call=False), '')['config'].save_summary_steps == 0
+
+
+@pytest.mark.parametrize(('tpu', 'hosts'), [('emulated:8', 1), ('emulated:8x2', 2)])
+def test_estimator__evaluates_on_the_first_host_alone(tpu: str, hosts: int) -> None:
+    config = dataclasses.replace(EMULATED, tpu=tpu, num_shards=8)
+    assert config.hosts == hosts
+    inputs = tf.compat.v1.estimator.tpu.InputPipelineConfig
+    tpu_config = arguments_of(config, '')['config'].tpu_config
+    assert tpu_config.per_host_input_for_training == inputs.PER_HOST_V2
+    assert tpu_config.eval_training_input_configuration == (inputs.SLICED if hosts > 1 else inputs.PER_HOST_V1)
+
+
+def test_estimator__has_the_threads_of_the_run() -> None:
+    config = Config(use_tpu=False, model_dir='m', intra_op_threads=3)
+    run_config = make_estimator(config).config
+    assert run_config.session_config.intra_op_parallelism_threads == 3
+    assert run_config.tpu_config.num_shards is None
+
+
+def test_estimator__connects_to_the_master() -> None:
+    config = Config(use_tpu=True, master='grpc://10.0.0.2:8470', model_dir='gs://b/m', data_dir='gs://b/d')
+    assert make_estimator(config).config.master == 'grpc://10.0.0.2:8470'
+    assert make_estimator(dataclasses.replace(config, use_tpu=False, model_dir='m')).config.master == ''
