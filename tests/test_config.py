@@ -226,3 +226,11 @@ def test_preset_digits__agrees_with_its_data_set(digits_dir: str) -> None:
 )
 def test_auxiliary_head__is_omitted_for_small_inputs(size: Any, asked: bool, has: bool) -> None:
     assert Config(height=size[0], width=size[1], auxiliary_head=asked).has_auxiliary_head == has
+
+
+def test_evaluated_weights__are_the_averages_if_there_are_any() -> None:
+    assert [Config(moving_average=each).evaluated_weights for each in (True, False)] == ['average', 'raw']
+
+
+def test_eval_images__are_all_unless_a_number_is_given() -> None:
+    assert [Config(eval_total_size=each).eval_images for each in (0, 7)] == [50000, 7]

@@ -202,3 +202,11 @@ def test_warm_up__of_two_and_a_half_steps_an_epoch_has_five_steps_in_two_epochs(
     config = Config(schedule='step', use_learning_rate_warmup=True, warmup_epochs=2, num_train_images=2560)
     rates = [learning_rate(step, config) for step in range(6)]
     np.testing.assert_allclose(rates, [0.66 * part for part in (0.2, 0.4, 0.6, 0.8, 1, 1)], rtol=1e-12)
+
+
+def test_learning_rate_decay__of_three_epochs_with_broken_steps() -> None:
+    # At a batch of 4,096 three epochs have 938.35 steps: floor(938.35), not 3 * floor(312.78).
+    config = Config(train_batch_size=4096)
+    np.testing.assert_allclose(
+        [learning_rate(step, config) / 2.64 for step in (937, 938, 1875, 1876)], [1, 0.94, 0.94, 0.94**2]
+    )

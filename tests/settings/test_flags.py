@@ -110,6 +110,7 @@ def help_of(*arguments: str) -> str:
 def test_own_flags_have_their_type_and_default() -> None:
     assert flags.parse(['program', '--fast', '--train_steps=7'], OWN_FLAGS).own == {'fast': True, 'repeats': 3}
     assert flags.read(['program', '--repeats=5'], OWN_FLAGS).own == {'fast': False, 'repeats': 5}
+    assert flags.read(['program', '--repeats=0'], OWN_FLAGS).own['repeats'] == 0
     with pytest.raises(ConfigError, match='flag --repeats=many: must be a whole number'):
         flags.parse(['program', '--repeats=many'], OWN_FLAGS)
     with pytest.raises(ConfigError, match='Did you mean: repeats'):
