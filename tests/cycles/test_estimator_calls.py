@@ -17,6 +17,7 @@ from inception_v3.hooks.recovery import RecoveryLimitHook
 from inception_v3.hooks.saving import CheckpointFitsHook
 from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir.bad_records import BadRecords
+from inception_v3.model_dir.checkpoints import latest_step
 from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
 from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.moving_average import LoadEMAHook
@@ -162,6 +163,8 @@ def test_evaluation__records_no_useless_result(
     with pytest.raises(error, match=message):
         evaluating.evaluate(f'{config.model_dir}/model.ckpt-3', 0)
     assert read_evaluations(str(config.model_dir)) == []
+    # The only checkpoint stays.
+    assert latest_step(str(config.model_dir)) == 3
 
 
 def test_recorded_evaluation__has_the_same_step_weights_and_images(config: Config) -> None:

@@ -59,7 +59,8 @@ def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:
         with pytest.raises(DivergedError) as error:
             watcher.step_done(None, Step(9, loss, 0.0))
         assert what in str(error.value)
-        assert watcher.steps_before == 7
+        # Steps are counted from 0.
+        assert (error.value.step, error.value.steps_before) == (8, 7)
     watcher.session_began(None, 3, 0.0)
     assert watcher.steps_before == 3
 

@@ -27,10 +27,11 @@ def test_keep__replaces_only_by_higher_accuracy(tmp_path: Any) -> None:
         assert kept(model_dir).step == best
         assert names(model_dir) == ['checkpoint', f'step-{best}']
     # Other checkpoints of step 4, as after a restart of the run.
-    for top_1 in (0.8, 0.9):
+    # The old version stays until the new one is complete, so the new one needs another name.
+    for top_1, version in ((0.8, 'step-4-again'), (0.9, 'step-4')):
         offer(model_dir, evaluated(4, top_1))
         assert kept(model_dir).top_1 == top_1
-        assert len(names(model_dir)) == 2
+        assert names(model_dir) == ['checkpoint', version]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,12 @@ def test_keep__leaves_other_files_in_the_folder(tmp_path: Any) -> None:
     (tmp_path / 'best' / 'step-1-of-mine').mkdir()
     offer(model_dir, evaluated(2, 0.6))
     assert names(model_dir) == ['checkpoint', 'eval', 'results.jsonl', 'step-1-of-mine', 'step-2']
+
+
+def test_keep__copies_the_configuration_of_the_training(tmp_path: Any) -> None:
+    (tmp_path / 'config.json').write_text('{}')
+    offer(str(tmp_path), evaluated(1, 0.5))
+    assert (tmp_path / 'best' / 'step-1' / 'config.json').read_text() == '{}'
 
 
 def test_keep__skips_a_checkpoint_that_the_trainer_removes(tmp_path: Any, monkeypatch: Any, caplog: Any) -> None:

@@ -229,6 +229,16 @@ def test_skip_damaged__works_without_a_list_and_moves_nothing_if_all_are_damaged
     assert os.path.exists(data_of(tmp_path, 2)) and not os.path.exists(str(tmp_path / 'passed_over'))
 
 
+def test_skip_damaged__lists_the_newest_five(tmp_path: Any) -> None:
+    save(tmp_path, *range(1, 6))
+    for step in (6, 7):
+        for path in (data_of, index_of):
+            shutil.copy(path(tmp_path, 5), path(tmp_path, step))
+    (tmp_path / 'checkpoint').unlink()
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+    assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
+
+
 def test_skip_damaged__respects_a_list_that_ends_with_an_older_checkpoint(tmp_path: Any) -> None:
     save(tmp_path, 1, 2)
     (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-1"\n')

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from inception_v3.config import Config
 from inception_v3.model_dir import starts, trained_model
@@ -38,3 +39,12 @@ def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkey
     assert trained_model.find(model_dir, 'model.ckpt-3').step == 3
     with pytest.raises(CheckpointError, match=r'--checkpoint=model\.ckpt-5: no checkpoint of this name'):
         trained_model.find(model_dir, 'model.ckpt-5')
+
+
+def test_restore__refuses_a_checkpoint_of_another_network(tmp_path: Any) -> None:
+    save_step(str(tmp_path), 3)
+    model = trained_model.TrainedModel(str(tmp_path / 'model.ckpt-3'), 3, Config(moving_average=False))
+    tf.compat.v1.get_variable('weights', [2])
+    refused = pytest.raises(CheckpointError, match=r'model\.ckpt-3: does not fit this run: weights is missing')
+    with tf.compat.v1.Session() as session, refused:
+        model.restore(session)

@@ -200,6 +200,13 @@ def test_is_claimed_elsewhere__is_true_until_the_claim_expires(tmp_path: Any) ->
     assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
 
 
+def test_lock__trusts_the_file_lock_more_than_a_claim_of_this_machine(tmp_path: Any) -> None:
+    process = os.getppid()
+    write_claim(tmp_path, machine=trainer_lock._machine(), process=process, birth=trainer_lock._birth(process))
+    with TrainerLock(str(tmp_path), SINCE):
+        assert claim_of(tmp_path)['process'] == os.getpid()
+
+
 def test_lock__takes_over_a_damaged_claim_of_this_machine(tmp_path: Any, kind: None) -> None:
     (tmp_path / CLAIM_FILE).write_text(json.dumps({'machine': trainer_lock._machine(), 'renewed': time.time()}))
     with TrainerLock(str(tmp_path), SINCE):
