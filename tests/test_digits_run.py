@@ -9,28 +9,25 @@ import numpy as np
 import pytest
 
 from inception_v3.config import Config
+from inception_v3.settings.presets import PRESETS
 from tests.support.records import validation_set
 from tests.support.saved_models import classify
-
-STEPS = 300
 
 
 @pytest.mark.slow
 def test_digits__are_learned_by_the_first_command_alone(tmp_path: Any) -> None:
     def run() -> 'subprocess.CompletedProcess[str]':
-        # A fifth of the preset's steps: the whole run takes six minutes of CPU time, and is measured in
-        # docs/measurements.md.
-        command = [sys.executable, '-m', 'inception_v3.main', '--preset=digits', f'--train_steps={STEPS}']
+        command = [sys.executable, '-m', 'inception_v3.main', '--preset=digits']
         return subprocess.run(command, cwd=str(tmp_path), capture_output=True, text=True, timeout=1200)
 
     first = run()
     assert first.returncode == 0, first.stderr
     lines = (tmp_path / 'runs' / 'digits' / 'results.jsonl').read_text().splitlines()
     *_, last = [json.loads(line) for line in lines]
-    assert last['step'] == STEPS
-    assert last['images'] == 359
-    # Guesses reach 10 %.
-    assert last['top_1'] >= 0.5
+    assert last['step'] == PRESETS['digits']['train_steps']
+    assert last['images'] == PRESETS['digits']['num_eval_images']
+    # Runs with different seeds reached 96.9 to 98.9 %.
+    assert last['top_1'] >= 0.95
     assert f'{last["top_1"]:.2%}' in first.stdout
     assert 'Traceback' not in first.stderr and 'WARNING' not in first.stderr
 

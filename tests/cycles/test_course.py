@@ -2,9 +2,12 @@
 
 import dataclasses
 import io
+import os
 from typing import Any, List
 
+import numpy as np
 import pytest
+import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 from console.screen import Screen
@@ -15,7 +18,7 @@ from inception_v3.evaluation import Evaluating
 from inception_v3.hooks.termination import Termination
 from inception_v3.model_dir import trainer_lock
 from inception_v3.model_dir.bad_records import BadRecords
-from inception_v3.model_dir.checkpoints import step_of
+from inception_v3.model_dir.checkpoints import CheckpointError, step_of
 from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
 from inception_v3.training import Training
 from tests.support.checkpoints import save_step
@@ -120,3 +123,15 @@ def test_run__forgets_bad_records_first_and_logs_them_last(config: Config, cours
     monkeypatch.setattr(BadRecords, 'log', lambda self: course.append('log'))
     execute(dataclasses.replace(config, train_steps=3))
     assert course == ['forget', 'train to 3', 'evaluate 3 since 0', 'log']
+
+
+def test_run__refuses_a_checkpoint_that_is_not_finite_before_it_trains(config: Config, course: List[Any]) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.train.create_global_step()
+        tf.compat.v1.get_variable('weights', initializer=np.float32('nan'))
+        session.run(tf.compat.v1.global_variables_initializer())
+        os.makedirs(str(config.model_dir))
+        tf.compat.v1.train.Saver().save(session, os.path.join(str(config.model_dir), 'model.ckpt'), 4)
+    with pytest.raises(CheckpointError, match='weights has values that are not finite'):
+        execute(config)
+    assert course == []
