@@ -23,7 +23,8 @@ def test_unlisted_bucket__is_reported_with_the_command_that_creates_it(world: Wo
     world.script(storage=[{'code': 1, 'says': 'ERROR: gs://bucket not found: 404.\n'}])
     done = world.call('--create')
     assert done.returncode == 2
-    assert '404' in done.stderr and 'gcloud storage buckets create gs://bucket --location=us-central1' in done.stderr
+    assert '404' in done.stderr
+    assert 'gcloud storage buckets create gs://bucket --location=us-central1 creates it' in done.stderr
     assert world.log() == [DESCRIBE, LIST_BUCKET]
 
 

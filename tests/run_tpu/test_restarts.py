@@ -39,6 +39,12 @@ def test_lost_node__is_replaced(world: World, state: str) -> None:
     assert f'node is {state}' in done.stderr and 'restart 2 of at most 5' in done.stderr
 
 
+def test_lost_node__is_replaced_if_it_no_longer_exists(world: World) -> None:
+    world.script(main=[{'code': 1, 'node': 'gone'}, {}])
+    assert world.call('--create').returncode == 0
+    assert [line for line in world.log() if line in (CREATE, TRAIN)] == [CREATE, TRAIN, CREATE, TRAIN]
+
+
 def test_lost_node__is_requested_until_there_is_capacity(world: World) -> None:
     no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': 'TERMINATED'}
     world.script(main=[{'code': 1, 'node': 'PREEMPTED'}, {}], create=[{}, *[no_capacity] * 9, {}])
@@ -123,7 +129,8 @@ def test_other_exit_codes__restart_the_program_on_the_same_node(world: World, co
     assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART, DELETE]
 
 
-def test_interrupted_program__is_not_restarted(world: World) -> None:
-    world.script(main=[{'code': 130}])
-    assert world.call('--create').returncode == 130
+@pytest.mark.parametrize('code', [129, 130])
+def test_interrupted_program__is_not_restarted(world: World, code: int) -> None:
+    world.script(main=[{'code': code}])
+    assert world.call('--create').returncode == code
     assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]
