@@ -76,7 +76,12 @@ def test_findings__nan_gives_no_interval() -> None:
 
 def test_throughput__is_the_median_of_a_run() -> None:
     """The 30 summaries have 101 … 129 images/s; the first has none."""
-    assert find(recorded.case('sgd', [0.5])).cases[0].throughputs == {1: 115}
+    case = recorded.case('sgd', [0.5])
+    assert find(case).cases[0].throughputs == {1: 115}
+    (run,) = case.runs
+    slow = dataclasses.replace(run.training[-1], images_per_second=1.0)
+    runs = (dataclasses.replace(run, training=(*run.training[:-1], slow)),)
+    assert find(dataclasses.replace(case, runs=runs)).cases[0].throughputs == {1: 114}
 
 
 def test_loss__is_the_mean_of_each_span_of_steps() -> None:
