@@ -29,7 +29,7 @@ def clock(monkeypatch: Any) -> List[float]:
 
 
 def written(stream: io.StringIO) -> str:
-    """What was written since the last call."""
+    """The text written since the last call."""
     text = stream.getvalue()
     stream.seek(0)
     stream.truncate()

@@ -1,4 +1,4 @@
-"""What long conversions share: files that appear whole, one process per folder, progress, SIGTERM."""
+"""Tests of long conversions: complete files only, one process per folder, progress, SIGTERM."""
 
 import os
 import pathlib

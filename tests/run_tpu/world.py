@@ -155,7 +155,7 @@ class World:
         return subprocess.CompletedProcess(arguments, code, (self.folder / 'stdout').read_text(), self.errors())
 
     def errors(self) -> str:
-        """What the script has written to stderr so far."""
+        """The text that the script has written to stderr so far."""
         return (self.folder / 'stderr').read_text()
 
     def log(self) -> List[List[str]]:
