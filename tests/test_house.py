@@ -54,7 +54,7 @@ def test_no_module_is_a_drawer() -> None:
     assert not [name_of(path) for path in FILES if path.stem in DRAWERS or path.parent.name in DRAWERS]
 
 
-@pytest.mark.parametrize('path', FILES, ids=name_of)
+@pytest.mark.parametrize('path', [*FILES, *sorted((ROOT / 'tests').rglob('*.py'))], ids=name_of)
 def test_docstrings_name_their_subject(path: pathlib.Path) -> None:
     nodes = ast.walk(ast.parse(path.read_text()))
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
