@@ -46,9 +46,9 @@ class Run:
         self._model_dir = str(config.model_dir)
         self._screen = screen
         self._data_set = description_of(config)
-        class_names = self._data_set.class_names if self._data_set else ()
+        self._class_names = self._data_set.class_names if self._data_set else ()
         # This program's hooks save checkpoints and write summaries, instead of TPUEstimator's.
-        self._estimator = make_estimator(config, class_names, writes=False)
+        self._estimator = make_estimator(config, self._class_names, writes=False)
         self._lock = TrainerLock(self._model_dir, now())
         self._termination = termination or Termination(lambda: None)
         self._bad_records = BadRecords(config, splits_of(config))
@@ -191,6 +191,6 @@ class Run:
             checkpoints.check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
         with failures.refusals_explained():
-            path = export_saved_model(self._estimator, self._config, checkpoint)
+            path = export_saved_model(self._estimator, self._config, checkpoint, self._class_names)
         self._screen.clear()
         return path

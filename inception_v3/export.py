@@ -3,13 +3,15 @@
 import functools
 import hashlib
 import os
+from typing import Sequence
 
 import tensorflow as tf
 
-from data import remote
+from console.log import logger
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.model_dir import origin
 from inception_v3.model_fn import EXPORT_SIGNATURE
 
 _PARALLEL_IMAGES = 16
@@ -26,8 +28,12 @@ def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInp
     return tf.estimator.export.TensorServingInputReceiver(images, {EXPORT_SIGNATURE: image_bytes})
 
 
-def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, config: Config, checkpoint: str) -> str:
+def export_saved_model(
+    estimator: tf.compat.v1.estimator.tpu.TPUEstimator, config: Config, checkpoint: str, class_names: Sequence[str] = ()
+) -> str:
     """Exports a checkpoint with the weights that are evaluated: the averaged ones with `moving_average`.
+
+    A SavedModel carries its origin. If `export_dir` has one of the same checkpoint and settings, it is not made again.
 
     The signature `image_bytes` takes `image_bytes`, a batch of JPEG or PNG files (string [batch]). It returns `classes`
     (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the data set names its classes,
@@ -37,13 +43,20 @@ def export_saved_model(estimator: tf.compat.v1.estimator.tpu.TPUEstimator, confi
       estimator: the run's estimator.
       config: the run's configuration, with `export_dir`.
       checkpoint: path of the checkpoint.
+      class_names: the names that the estimator gives to the classes.
 
     Returns:
-      The path of the SavedModel, a new folder in `export_dir` named by a time stamp.
+      The path of the SavedModel, a folder in `export_dir` named by a time stamp.
     """
+    own = origin.origin_of(config, checkpoint, class_names)
+    existing = origin.exported(str(config.export_dir), own)
+    if existing:
+        logger.info('%s is a SavedModel of this checkpoint already', existing)
+        return existing
     receive = functools.partial(_receive_image_bytes, config)
     unfinished = _unfinished_folder(config)
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
+    origin.write(path, own)
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
@@ -62,7 +75,5 @@ def remove_unfinished_export(config: Config) -> None:
 
 def _unfinished_folder(config: Config) -> str:
     """Returns the folder of an export until it is complete; each run has its own, because runs may share export_dir."""
-    model_dir = str(config.model_dir)
-    path = model_dir if remote.is_remote(model_dir) else os.path.abspath(model_dir)
-    run = hashlib.sha256(path.encode()).hexdigest()[:12]
+    run = hashlib.sha256(origin.absolute(str(config.model_dir)).encode()).hexdigest()[:12]
     return os.path.join(str(config.export_dir), f'.unfinished-{run}')

@@ -28,7 +28,7 @@ from inception_v3.model_dir.evaluations import Evaluation, evaluations_in
 from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE
 
 _LIST = 'checkpoint'
-_EVALUATION_FILE = 'evaluation.json'
+EVALUATION_FILE = 'evaluation.json'
 _VERSION = re.compile(r'step-\d+(-again)?')
 # Evaluations can be compared only if these fields are equal.
 _KIND = ('weights', 'images', 'data_set', 'fingerprint', 'changed')
@@ -52,7 +52,7 @@ def read(model_dir: str) -> Optional[Best]:
     checkpoint = latest_checkpoint(folder)
     if not checkpoint:
         return None
-    path = os.path.join(os.path.dirname(checkpoint), _EVALUATION_FILE)
+    path = os.path.join(os.path.dirname(checkpoint), EVALUATION_FILE)
     evaluations = evaluations_in(path)
     if not evaluations:
         raise CheckpointError(
@@ -128,7 +128,7 @@ def _write_version(folder: str, checkpoint: str, evaluation: Evaluation) -> None
         names.append(CONFIG_FILE)
     for other in names:
         _copy(os.path.join(source, other), os.path.join(folder, other))
-    write_whole(os.path.join(folder, _EVALUATION_FILE), json.dumps(evaluation._asdict()) + '\n')
+    write_whole(os.path.join(folder, EVALUATION_FILE), json.dumps(evaluation._asdict()) + '\n')
 
 
 def _copy(source: str, target: str) -> None:

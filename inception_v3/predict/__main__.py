@@ -227,7 +227,8 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         '--model',
         required=True,
         metavar='DIR',
-        help='the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used); may be remote',
+        help='the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used, if '
+        'all are of one run); may be remote',
     )
     parser.add_argument('--top', type=int, default=5, metavar='N', help='classes to show per image (default: 5)')
     parser.add_argument('--json', action='store_true', help='print a JSON object per image, one per line')
@@ -273,7 +274,9 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) ->
         make_thumbnail = sheet = None
         if arguments.html:
             make_thumbnail = stack.enter_context(contextlib.closing(contact_sheet.Thumbnails())).make
-            sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, model.name))
+            sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, str(model)))
+        screen.clear()
+        _report(str(model))
         output, progress = _Output(arguments.json), _Progress(screen, len(paths), arguments.batch_size)
         problems = 0
         for prediction in predict(model, paths, arguments.top, arguments.batch_size, make_thumbnail):

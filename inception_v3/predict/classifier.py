@@ -14,8 +14,9 @@ from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
 from inception_v3.config import ConfigError
 from inception_v3.input_pipeline import resize_for_eval
-from inception_v3.model_dir import trained_model
+from inception_v3.model_dir import origin, trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
+from inception_v3.model_dir.origin import Origin
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
 from inception_v3.settings.data_set import description_of
@@ -34,11 +35,16 @@ class Classifier(abc.ABC):
 
     Attributes:
       name: name of the classifier, for users.
+      origin: its run, step and accuracy; None if they are unknown.
       class_names: the name of each class; empty if a class has none.
     """
 
     name: str
+    origin: Optional[Origin]
     class_names: Sequence[str]
+
+    def __str__(self) -> str:
+        return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}'
 
     @abc.abstractmethod
     def prepare(self, encoded: bytes) -> Any:
@@ -70,7 +76,8 @@ class CheckpointClassifier(Classifier):
 
     def __init__(self, model: TrainedModel):
         config = model.config
-        self.name = f'{model.checkpoint}, {model.weights} weights'
+        self.name = model.checkpoint
+        self.origin = origin.origin_of(config, model.checkpoint)
         self.class_names = _names_of(model)
         with tf.Graph().as_default() as graph:
             self._encoded = tf.compat.v1.placeholder(tf.string, [])
@@ -109,6 +116,7 @@ class SavedModelClassifier(Classifier):
 
     def __init__(self, path: str):
         self.name = f'SavedModel {path}'
+        self.origin = origin.read(path)
         with tf.Graph().as_default() as graph:
             self._session = tf.compat.v1.Session(graph=graph)
             try:
@@ -155,10 +163,11 @@ def load(path: str) -> Classifier:
     """Loads the classifier of a folder.
 
     Args:
-      path: a SavedModel, an export_dir (its newest SavedModel is loaded), or a model_dir (its newest checkpoint).
+      path: a SavedModel, an export_dir (its newest SavedModel, if all are of one run), or a model_dir (its newest
+        checkpoint).
 
     Raises:
-      ConfigError: the folder is none of these, or its SavedModel cannot be used.
+      ConfigError: the folder is none of these, has SavedModels of several runs, or its SavedModel cannot be used.
       CheckpointError: the model_dir has no checkpoint, or one that cannot be used.
       DataError: the description of the run's data set cannot be read.
       RemoteError: access is denied, or the store cannot be reached.
@@ -171,24 +180,28 @@ def load(path: str) -> Classifier:
         raise ConfigError(f'--model={path}: no such folder.')
     if {_LIST_OF_CHECKPOINTS, CONFIG_FILE} & {*names}:
         return CheckpointClassifier(trained_model.find(path))
-    exported = _newest_saved_model(path, names)
-    if not exported:
-        raise ConfigError(
-            f'--model={path}: is neither the model_dir of a run, nor a SavedModel, nor an export_dir with '
-            'SavedModels in folders named by a time stamp.'
-        )
-    return SavedModelClassifier(exported)
+    return SavedModelClassifier(_newest_saved_model(path))
 
 
 def _is_saved_model(path: str) -> bool:
     return tf.compat.v1.saved_model.loader.maybe_saved_model_directory(path)
 
 
-def _newest_saved_model(export_dir: str, names: Sequence[str]) -> Optional[str]:
-    # A remote listing ends the names of folders with a slash.
-    times = sorted((name.rstrip('/') for name in names if name.rstrip('/').isdigit()), key=int, reverse=True)
-    paths = (os.path.join(export_dir, time) for time in times)
-    return next((path for path in paths if _is_saved_model(path)), None)
+def _newest_saved_model(export_dir: str) -> str:
+    """Returns the path of the newest SavedModel of an export_dir, all of whose SavedModels are of one run."""
+    found = origin.saved_models(export_dir)
+    if not found:
+        raise ConfigError(
+            f'--model={export_dir}: is neither the model_dir of a run, nor a SavedModel, nor an export_dir with '
+            'SavedModels in folders named by a time stamp.'
+        )
+    runs = {each.model_dir for each in found.values() if each}
+    if len(runs) > 1:
+        lines = [f'  {path}: {each or "run, step and accuracy are unknown"}' for path, each in found.items()]
+        raise ConfigError(
+            f'--model={export_dir}: has SavedModels of {len(runs)} runs. Name one of them:\n' + '\n'.join(lines)
+        )
+    return next(iter(found))
 
 
 def _names_of(model: TrainedModel) -> List[str]:

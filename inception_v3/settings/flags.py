@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import textwrap
 import types
 from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Union, get_type_hints
@@ -188,13 +189,21 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
 def with_preset(given: Given) -> Dict[str, Any]:
     """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
 
-    A preset's options that the chosen network does not take are left out.
+    A preset's options that the chosen network does not take are left out. A preset that exports does so into the given
+    model_dir, beside no other run's models.
     """
     preset = PRESETS[given.preset or DEFAULT_PRESET]
     network = NETWORKS.get(given.fields.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
-    return {**fields, **_implied(given.fields), **given.fields}
+    return {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}
+
+
+def _own_export_dir(preset: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:
+    """The export_dir of a run whose preset exports but whose model_dir is given: in that folder."""
+    if not preset.get('export_dir') or not given.get('model_dir'):
+        return {}
+    return {'export_dir': os.path.join(given['model_dir'], os.path.basename(preset['export_dir']))}
 
 
 def _implied(given: Dict[str, Any]) -> Dict[str, Any]:

@@ -3,7 +3,8 @@
 import dataclasses
 import glob
 import os
-from typing import Any, List
+import pathlib
+from typing import Any, List, Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import tensorflow as tf
 
 from inception_v3 import cycles, export
 from inception_v3.config import Config
+from inception_v3.model_dir import origin
 from inception_v3.model_dir.checkpoints import CheckpointError
+from tests.support.checkpoints import save_step
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun, evaluations, execute
 from tests.support.saved_models import classify
@@ -53,18 +56,74 @@ class FakeEstimator:
     def export_saved_model(self, folder: str, receive: Any, checkpoint_path: str) -> bytes:
         self.checkpoints.append(checkpoint_path)
         path = os.path.join(folder, '1700000000')
-        os.makedirs(path)
+        os.makedirs(os.path.join(path, 'variables'))
+        for name in ('saved_model.pb', 'variables/variables.index', 'variables/variables.data-00000-of-00001'):
+            pathlib.Path(path, name).write_bytes(b'')
         return path.encode()
+
+
+def runs_of_one_export_dir(tmp_path: Any) -> List[Config]:
+    """Two runs whose newest checkpoints have other steps: 1 and 2."""
+    runs = [Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab']
+    for step, config in enumerate(runs, 1):
+        save_step(str(config.model_dir), step)
+    return runs
 
 
 def test_export__takes_another_name_in_the_same_second(tmp_path: Any) -> None:
     estimator = FakeEstimator()
-    runs = [Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab']
-    paths = [export.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-3') for config in runs]
+    runs = runs_of_one_export_dir(tmp_path)
+    checkpoints = [f'{config.model_dir}/model.ckpt-{step}' for step, config in enumerate(runs, 1)]
+    paths = [export.export_saved_model(estimator, *of_run) for of_run in zip(runs, checkpoints)]
     assert paths == [str(tmp_path / 'export' / name) for name in ('1700000000', '1700000001')]
     # Nothing is left of the unfinished exports.
     assert sorted(os.listdir(str(tmp_path / 'export'))) == ['1700000000', '1700000001']
-    assert estimator.checkpoints == [f'{tmp_path}/a/model.ckpt-3', f'{tmp_path}/b/model.ckpt-3']
+    assert estimator.checkpoints == checkpoints
+
+
+def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
+    estimator = FakeEstimator()
+    config = runs_of_one_export_dir(tmp_path)[0]
+
+    def exports(config: Config, names: Sequence[str] = ('background', 'cat')) -> str:
+        path = export.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-1', names)
+        return os.path.basename(path)
+
+    assert [exports(config) for _ in range(3)] == ['1700000000'] * 3
+    # Other weights, images or names make another model.
+    assert exports(dataclasses.replace(config, moving_average=False)) == '1700000001'
+    assert exports(dataclasses.replace(config, height=320)) == '1700000002'
+    assert exports(config, ('background', 'dog')) == '1700000003'
+    # The same step of a second training in the same folder is another model, too.
+    save_step(str(config.model_dir), 1, more=1.0)
+    assert exports(config) == '1700000004'
+    # A folder that lost its weights is no export.
+    os.remove(str(tmp_path / 'export/1700000004/variables/variables.index'))
+    assert exports(config) == '1700000005'
+    assert len(estimator.checkpoints) == 6
+
+
+def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp_path: Any) -> None:
+    (saved_model,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
+    found = origin.read(saved_model)
+    assert found
+    evaluation = evaluations(finished_run.config)[-1]
+    assert (found.model_dir, found.step, found.weights) == (finished_run.config.model_dir, 5, 'average')
+    assert (found.top_1, found.images) == (evaluation.top_1, 359)
+    assert str(found).endswith(f'step 5, average weights, top-1 {100 * evaluation.top_1:.2f}% of 359 validation images')
+    os.remove(os.path.join(str(copied.model_dir), 'results.jsonl'))
+    config = dataclasses.replace(copied, mode='train', export_dir=str(tmp_path / 'export'))
+    first, second = execute(config), execute(config)
+    (saved_model,) = glob.glob(str(tmp_path / 'export' / '*'))
+    assert f'SavedModel  {saved_model}' in first and f'SavedModel  {saved_model}' in second
+    assert 'accuracy unknown: this step has no evaluation' in str(origin.read(saved_model))
+
+
+@pytest.mark.parametrize('content', ['', '[]', '{"step": 1}', '{"model_dir": 1, "step": "x"}', '[' * 100000])
+def test_origin__of_a_damaged_file(tmp_path: Any, content: str) -> None:
+    (tmp_path / 'assets.extra').mkdir()
+    (tmp_path / 'assets.extra' / 'origin.json').write_text(content)
+    assert origin.read(str(tmp_path)) is None
 
 
 def test_remove_unfinished_export__leaves_those_of_other_runs(tmp_path: Any) -> None:

@@ -6,7 +6,11 @@ import os
 import shutil
 from typing import Any
 
+import pytest
+
 from data import image_files
+from inception_v3.config import ConfigError
+from inception_v3.model_dir import origin
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier
 from tests.predict.predictions import Trained, objects
@@ -24,6 +28,29 @@ def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: A
         assert [*model.class_names] == ['background', *'0123456789']
     finally:
         model.close()
+
+
+def test_load__refuses_an_export_dir_of_several_runs(trained: Trained, tmp_path: Any) -> None:
+    (exported,) = os.listdir(str(trained.config.export_dir))
+    for name in ('9', '10'):
+        shutil.copytree(os.path.join(str(trained.config.export_dir), exported), str(tmp_path / name))
+    path = str(tmp_path / '10')
+    own = origin.read(path)
+    assert own
+    origin.write(path, own._replace(model_dir='/another/run', step=1500, top_1=0.0975))
+    with pytest.raises(ConfigError) as refused:
+        classifier.load(str(tmp_path))
+    first, *others = str(refused.value).splitlines()
+    assert first == f'--model={tmp_path}: has SavedModels of 2 runs. Name one of them:'
+    assert others == [
+        f'  {path}: run /another/run, step 1,500, average weights, top-1 9.75% of 359 validation images',
+        f'  {tmp_path}/9: {own}',
+    ]
+    # A model without an origin may be of the same run.
+    os.remove(os.path.join(path, 'assets.extra', 'origin.json'))
+    model = classifier.load(str(tmp_path))
+    model.close()
+    assert str(model) == f'SavedModel {path}: run, step and accuracy are unknown'
 
 
 def test_load__run_that_was_started_on_a_tpu_in_another_folder(

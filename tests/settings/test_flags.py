@@ -29,6 +29,15 @@ def test_every_field_is_a_flag_with_its_type() -> None:
             assert parse(f'--{field.name}={value}').given == {field.name}
 
 
+def test_parse__preset_exports_into_the_model_dir_that_is_given() -> None:
+    assert parse('--preset=digits').config.export_dir == 'runs/digits/export'
+    assert parse('--preset=digits', '--model_dir=other').config.export_dir == 'other/export'
+    assert parse('--preset=digits', '--model_dir=gs://b/r/').config.export_dir == 'gs://b/r/export'
+    assert parse('--preset=digits', '--model_dir=other', '--export_dir=mine').config.export_dir == 'mine'
+    assert parse('--preset=digits', '--model_dir=other', '--export_dir=').config.export_dir == ''
+    assert parse('--model_dir=other').config.export_dir is None
+
+
 def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
     config = parse('--preset=digits', '--train_steps=7').config
     assert config.train_steps == 7

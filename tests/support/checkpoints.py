@@ -7,10 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 
-def save_step(model_dir: str, step: int) -> None:
-    """Writes a checkpoint whose only variable is the global step."""
+def save_step(model_dir: str, step: int, **more: float) -> None:
+    """Writes a checkpoint whose only variables are the global step, and more by name."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(tf.compat.v1.train.create_global_step().assign(step))
+        for name, value in more.items():
+            session.run(tf.compat.v1.get_variable(name, initializer=value).initializer)
         path = os.path.join(model_dir, 'model.ckpt')
         tf.compat.v1.train.Saver().save(session, path, step, write_meta_graph=False)
 
