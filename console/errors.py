@@ -13,7 +13,7 @@ EXIT_CODES = f"""exit codes:
   {RETRY}    failed; retrying the same command may succeed
   {FIX}    failed; fix something first, the message says what
   {RESUME}   ended by SIGTERM; the same command resumes
-  {INTERRUPTED}  interrupted by Ctrl-C; the same command resumes"""
+  {INTERRUPTED}  ended by Ctrl-C; the same command resumes"""
 
 
 class CommandError(app.UsageError):
@@ -36,3 +36,9 @@ class TerminatedError(CommandError):
     """SIGTERM ended the command after its work was saved."""
 
     exit_code = RESUME
+
+
+class InterruptedByUserError(CommandError):
+    """Ctrl-C ended the command after its work was saved."""
+
+    exit_code = INTERRUPTED

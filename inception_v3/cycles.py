@@ -50,7 +50,7 @@ class Run:
         # This program's hooks save checkpoints and write summaries, instead of TPUEstimator's.
         self._estimator = make_estimator(config, self._class_names, writes=False)
         self._lock = TrainerLock(self._model_dir, now())
-        self._termination = termination or Termination(lambda: None)
+        self._termination = termination or Termination(lambda error: None)
         self._bad_records = BadRecords(config, splits_of(config))
         self._training = Training(config, self._estimator, self._data_set, screen, self._lock, self._termination)
         self._evaluating = Evaluating(config, self._estimator, self._data_set, screen, self._bad_records)
@@ -62,8 +62,8 @@ class Run:
         """Trains, evaluates or both, as `--mode` says, exports with `--export_dir`, and returns the summary to print.
 
         Raises:
-          CommandError: a record, a checkpoint, a folder or a device cannot be used; training diverged; or SIGTERM ended
-            it. The message names the checkpoint that is kept.
+          CommandError: a record, a checkpoint, a folder or a device cannot be used; training diverged; or SIGTERM or
+            Ctrl-C ended it. The message names the checkpoint that is kept.
         """
         config, evaluation, export = self._config, None, None
         check_writable('model_dir', self._model_dir)

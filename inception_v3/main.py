@@ -11,7 +11,7 @@ if __name__ == '__main__':
     signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
 
 from console import program
-from console.errors import EXIT_CODES, RESUME
+from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
 from inception_v3 import cycles
 from inception_v3.hooks.termination import Termination
@@ -33,8 +33,7 @@ def main(argv: Sequence[str]) -> int:
             return
         set_up_logging(screen, command_line.verbose)
         config = with_settled_threads(fit_to_data_set(command_line))
-        message = 'ended by SIGTERM; the same command resumes from the last checkpoint'
-        with Termination(lambda: os._exit(program.fail(screen, message, RESUME))) as termination:
+        with Termination(lambda error: os._exit(program.fail(screen, str(error), error.exit_code))) as termination:
             print(cycles.Run(config, screen, termination).execute())
 
     return program.run(command, on_interrupt='interrupted; the same command resumes from the last checkpoint')

@@ -5,7 +5,6 @@ from typing import List, Optional
 
 import tensorflow as tf
 
-from console.errors import TerminatedError
 from console.log import logger
 from console.screen import Screen
 from data.dataset_info import DatasetInfo
@@ -122,7 +121,7 @@ class Training:
         Raises:
           TrainingError: the loss or the weights have diverged.
           InterruptedTrainingError: the TPU or a file server was lost.
-          TerminatedError: SIGTERM came; the last step is saved.
+          TerminatedError, InterruptedByUserError: SIGTERM or Ctrl-C came; the last step is saved.
         """
         is_first = self.began_at is None
         if is_first:
@@ -197,11 +196,8 @@ class Training:
 
     def _check_end(self, until_step: int) -> None:
         step = latest_step(self._model_dir)
-        if self._termination.requested:
-            raise TerminatedError(
-                f'ended by SIGTERM after step {step} of {self._config.train_steps}, which is saved; the same command '
-                'resumes'
-            )
+        if self._termination.request:
+            raise self._termination.error(step, self._config.train_steps)
         if step < until_step:
             # TPUEstimator returns without an error when its TPU is preempted or a file server stays down.
             check_reachable(self._config)

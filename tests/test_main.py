@@ -129,42 +129,48 @@ def test_main__prints_the_summary_of_the_run(capsys: Any, monkeypatch: Any, phot
     assert configs[1].intra_op_threads == 0
 
 
-def test_main__ends_with_75_at_sigterm_before_training(capsys: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(('number', 'code', 'name'), [(signal.SIGTERM, 75, 'SIGTERM'), (signal.SIGINT, 130, 'Ctrl-C')])
+def test_main__ends_at_a_signal_before_training_even_if_it_was_ignored(
+    capsys: Any, monkeypatch: Any, number: signal.Signals, code: int, name: str
+) -> None:
     codes: List[int] = []
     monkeypatch.setattr(main.os, '_exit', codes.append)
 
     def execute(termination: Termination) -> str:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         wait_for(lambda: codes)
         return ''
 
     replace_run(monkeypatch, execute)
-    _, _, err = run(capsys, *FAKE)
-    assert codes == [75]
-    assert 'error: ended by SIGTERM; the same command resumes from the last checkpoint' in err
+    # As after `command &` in a shell script.
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        _, _, err = run(capsys, *FAKE)
+    finally:
+        signal.signal(number, before)
+    assert codes == [code]
+    assert f'error: ended by {name}; the same command resumes from the last checkpoint' in err
 
 
 def test_main__leaves_the_last_step_to_training_at_sigterm(capsys: Any, monkeypatch: Any) -> None:
     def execute(termination: Termination) -> str:
         termination.steps_to_lose(True)
         os.kill(os.getpid(), signal.SIGTERM)
-        wait_for(lambda: termination.requested)
+        wait_for(lambda: bool(termination.request))
         return 'saved'
 
     replace_run(monkeypatch, execute)
     assert run(capsys, *FAKE)[:2] == (0, 'saved\n')
 
 
-def test_main__ends_with_130_at_ctrl_c_even_if_it_was_ignored(capsys: Any, monkeypatch: Any) -> None:
-    # As after `command &` in a shell script.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def execute(termination: Termination) -> str:
+def test_main__ends_with_130_at_ctrl_c_while_it_prepares(capsys: Any, monkeypatch: Any) -> None:
+    def prepare(*unused: Any) -> Config:
         os.kill(os.getpid(), signal.SIGINT)
         wait_for(lambda: False, 5)
-        return ''
+        return Config()
 
-    replace_run(monkeypatch, execute)
+    monkeypatch.setattr(main, 'fit_to_data_set', prepare)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code, out, err = run(capsys, *FAKE)
     finally:

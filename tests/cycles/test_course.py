@@ -98,7 +98,7 @@ def test_course__ends_each_cycle_at_a_multiple_of_its_steps(
 
 
 def test_run__protects_its_folder_while_it_trains(config: Config, course: List[Any], monkeypatch: Any) -> None:
-    termination = Termination(lambda: None)
+    termination = Termination(lambda error: None)
     claims: List[bool] = []
     train = Training.train
 

@@ -55,7 +55,7 @@ def config(digits_dir: str, tmp_path: Any) -> Config:
 
 def training_of(config: Config, estimator: Any) -> Training:
     lock = TrainerLock(str(config.model_dir), 'now')
-    return Training(config, estimator, None, Screen(io.StringIO()), lock, Termination(lambda: None))
+    return Training(config, estimator, None, Screen(io.StringIO()), lock, Termination(lambda error: None))
 
 
 def evaluating_of(config: Config, estimator: Any) -> Evaluating:

@@ -1,4 +1,4 @@
-"""Tests of SIGTERM with real signals, sent to this process and to a whole program."""
+"""Tests of SIGTERM and Ctrl-C with real signals, sent to this process and to a whole program."""
 
 import dataclasses
 import io
@@ -14,7 +14,7 @@ from typing import Any, Callable, List
 import pytest
 import tensorflow as tf
 
-from console.errors import RESUME, TerminatedError
+from console.errors import CommandError, InterruptedByUserError, TerminatedError
 from console.screen import Screen
 from inception_v3.config import Config
 from inception_v3.cycles import Run
@@ -28,8 +28,14 @@ from tests.support.runs import make_small_config
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}
 
 
-def terminate() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
+def terminate(number: signal.Signals = signal.SIGTERM) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.fixture
+def ended() -> List[CommandError]:
+    """The errors with which a run was ended at once."""
+    return []
 
 
 class When(threading.Thread):
@@ -51,39 +57,57 @@ def endless_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
     return make_small_config(data_dir, model_dir=str(tmp_path / 'model'), **values)
 
 
-@pytest.mark.parametrize('changes', [{}, EMULATED])
+@pytest.mark.parametrize(
+    ('number', 'name', 'code', 'changes'),
+    [
+        (signal.SIGTERM, 'SIGTERM', 75, EMULATED),
+        (signal.SIGTERM, 'SIGTERM', 75, {}),
+        (signal.SIGINT, 'Ctrl-C', 130, {}),
+    ],
+)
 def test_termination__saves_the_last_step_and_training_resumes(
-    digits_dir: str, tmp_path: Any, one_layer: None, changes: Any
+    digits_dir: str,
+    tmp_path: Any,
+    one_layer: None,
+    ended: List[CommandError],
+    number: signal.Signals,
+    name: str,
+    code: int,
+    changes: Any,
 ) -> None:
     config = endless_config(digits_dir, tmp_path, **changes)
-    handler = signal.getsignal(signal.SIGTERM)
-    with Termination(lambda: pytest.fail('ended before the step was saved')) as termination, pytest.raises(
-        TerminatedError
-    ) as error:
-        When(lambda: termination._has_steps_to_lose, terminate)
+    handler = signal.getsignal(number)
+    with Termination(ended.append) as termination, pytest.raises(CommandError) as error:
+        When(lambda: termination._has_steps_to_lose, lambda: terminate(number))
         Run(config, Screen(io.StringIO()), termination).execute()
+    assert not ended
     step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
-    assert f'after step {step} of 1000000, which is saved; the same command resumes' in str(error.value)
+    assert str(error.value) == f'ended by {name} after step {step} of 1000000, which is saved; the same command resumes'
+    assert error.value.exit_code == code
     assert step > 0 and step % (config.iterations if config.use_tpu else 1) == 0
     assert not os.path.exists(os.path.join(str(config.model_dir), CLAIM_FILE))
-    assert signal.getsignal(signal.SIGTERM) == handler
+    assert signal.getsignal(number) == handler
     if not changes:
         Run(dataclasses.replace(config, train_steps=step + 1), Screen(io.StringIO())).execute()
         assert tf.train.latest_checkpoint(config.model_dir).endswith(f'-{step + 1}')
 
 
-def test_termination__ends_at_once_without_steps_to_lose() -> None:
-    ended, released = threading.Event(), threading.Event()
+@pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_termination__ends_at_once_without_steps_to_lose(
+    ended: List[CommandError], number: signal.Signals, code: int
+) -> None:
+    released = threading.Event()
     ended_within_operation: List[bool] = []
     queue = tf.queue.FIFOQueue(1, tf.int32)
     operation, end_operation = queue.dequeue(), queue.enqueue(0)
 
     def send_signal() -> None:
-        terminate()
-        ended_within_operation.append(ended.wait(60))
+        terminate(number)
+        wait_for(lambda: bool(ended))
+        ended_within_operation.append(True)
         session.run(end_operation)
 
-    with Termination(ended.set) as termination, tf.compat.v1.Session() as session:
+    with Termination(ended.append) as termination, tf.compat.v1.Session() as session:
         termination.release = released.set
         timer = threading.Timer(0.2, send_signal)
         timer.start()
@@ -91,25 +115,50 @@ def test_termination__ends_at_once_without_steps_to_lose() -> None:
         session.run(operation)
         timer.join()
     assert ended_within_operation == [True]
-    assert released.is_set() and not termination.requested
+    assert released.is_set() and not termination.request
+    assert [error.exit_code for error in ended] == [code]
+    assert str(ended[0]).endswith('the same command resumes from the last checkpoint')
 
 
-def test_termination__ends_at_once_on_a_later_second_signal(monkeypatch: Any) -> None:
-    ended: List[bool] = []
-    with Termination(lambda: ended.append(True)) as termination:
+@pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
+def test_termination__ends_at_once_on_a_later_second_sigterm(
+    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
+) -> None:
+    with Termination(ended.append) as termination:
         termination.steps_to_lose(True)
-        terminate()
-        wait_for(lambda: termination.requested)
+        terminate(first)
+        wait_for(lambda: termination.request == first)
         terminate()
         time.sleep(0.2)
         assert not ended
-        monkeypatch.setattr(termination_module, '_SAME_REQUEST', 0.1)
+        monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGTERM, 0.1)
         terminate()
         wait_for(lambda: bool(ended))
+    assert isinstance(ended[0], TerminatedError)
+
+
+@pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
+def test_termination__ends_at_once_on_a_second_ctrl_c(
+    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
+) -> None:
+    monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGINT, 0.5)
+    with Termination(ended.append) as termination:
+        termination.steps_to_lose(True)
+        terminate(first)
+        wait_for(lambda: termination.request == first)
+        # A launcher forwards the signal that its whole process group has received.
+        terminate(signal.SIGINT)
+        time.sleep(0.6)
+        assert not ended
+        terminate(signal.SIGINT)
+        wait_for(lambda: bool(ended))
+    assert isinstance(ended[0], InterruptedByUserError)
+    assert termination_module._SAME_REQUEST[signal.SIGINT] <= 0.5
 
 
 @pytest.mark.program
-def test_termination__exits_with_75(digits_dir: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_termination__of_a_program(digits_dir: str, tmp_path: Any, number: signal.Signals, code: int) -> None:
     model_dir = str(tmp_path / 'model')
     arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']
     program = subprocess.Popen(
@@ -120,12 +169,12 @@ def test_termination__exits_with_75(digits_dir: str, tmp_path: Any) -> None:
     try:
         wait_for(lambda: os.path.exists(f'{model_dir}/model.ckpt-0.index'))
         time.sleep(0.5)
-        program.send_signal(signal.SIGTERM)
+        program.send_signal(number)
         _, err = program.communicate(timeout=60)
     finally:
         program.kill()
-    assert program.returncode == RESUME == 75, err
-    assert 'finishing and saving the current step' in err or 'ended by SIGTERM' in err
+    assert program.returncode == code, err
+    assert 'finishing and saving the current step' in err or 'ended by' in err
     assert 'Traceback' not in err and 'the same command resumes' in err
     assert not os.path.exists(f'{model_dir}/{CLAIM_FILE}')
 
