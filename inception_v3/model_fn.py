@@ -113,16 +113,17 @@ def _training(
 ) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
     loss = total_loss(logits, auxiliary_logits, labels, config)
     global_step = tf.compat.v1.train.get_or_create_global_step()
-    step = tf.identity(global_step)
+    # Copies: what reads a variable that is no resource, as the global step of an Estimator may be, has no defined order.
+    step = tf.cast(global_step, tf.int32)
+    steps_done = step + 1
     rate = learning_rate(step, config)
     updates = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
-    with tf.control_dependencies([step, *updates]):
+    with tf.control_dependencies([steps_done, *updates]):
         optimizer = make_optimizer(rate, config)
         train_op = optimizer.minimize(loss, global_step, aggregation_method=seeding.aggregation_method(config))
     if config.moving_average:
         with tf.control_dependencies([train_op]):
-            # Read after the step: the number of steps done, this one included.
-            train_op = moving_average.update_averages(config, global_step.read_value())
+            train_op = moving_average.update_averages(config, steps_done)
     return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
         _TRAIN,
         loss=loss,

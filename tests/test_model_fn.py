@@ -109,6 +109,28 @@ def test_clear_update_collections__updates_statistics_in_place(tiny: None) -> No
         assert np.ptp(value) > 0, name
 
 
+@pytest.mark.parametrize('is_resource', [True, False])
+def test_averages__first_decays_are_those_of_steps_1_and_2(tiny: None, is_resource: bool) -> None:
+    # An Estimator makes a global step that is no resource. Its reads have no defined order, so try several times.
+    with tf.compat.v1.variable_scope('', use_resource=is_resource):
+        global_step = tf.compat.v1.train.create_global_step()
+    assert ('Resource' in type(global_step).__name__) == is_resource
+    spec = build(dataclasses.replace(CONFIG, learning_rate=10.0), MODES.TRAIN)
+    name = 'Logits/weights'
+    found = {v.op.name: v for v in tf.compat.v1.global_variables()}
+    pair = [found[name], found[f'{name}/ExponentialMovingAverage']]
+    for _ in range(2):
+        # With TensorFlow's graph optimizations, which move reads.
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            for decay in (2 / 11, 3 / 12):
+                _, average = session.run(pair)
+                session.run(spec.train_op)
+                weight, after = session.run(pair)
+                assert np.abs(weight - average).max() > 1e-3
+                np.testing.assert_allclose(after, average - (1 - decay) * (average - weight), atol=1e-6)
+
+
 def test_evaluation__has_no_dropout_and_export_no_auxiliary_head(evaluated: tf.Graph, tiny: None) -> None:
     assert 'RandomUniform' not in {operation.type for operation in evaluated.get_operations()}
     assert [v for v in evaluated.get_collection('trainable_variables') if 'AuxLogits' in v.op.name]
