@@ -113,7 +113,7 @@ def _training(
 ) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
     loss = total_loss(logits, auxiliary_logits, labels, config)
     global_step = tf.compat.v1.train.get_or_create_global_step()
-    # Copies: what reads a variable that is no resource, as the global step of an Estimator may be, has no defined order.
+    # Copied before the update: reads of a variable that is no resource, as an Estimator's global step, are not ordered.
     step = tf.cast(global_step, tf.int32)
     steps_done = step + 1
     rate = learning_rate(step, config)

@@ -15,6 +15,9 @@ SATURATION_RANGE = (0.5, 1.5)
 HUE_MAX_DELTA = 0.2
 CONTRAST_RANGE = (0.5, 1.5)
 
+# Avoids a division by zero.
+_TINY = 1e-30
+
 # The four orders of the full colour distortion: b(rightness), s(aturation), h(ue), c(ontrast).
 FULL_ORDERINGS = ('bshc', 'sbch', 'chbs', 'hscb')
 
@@ -123,12 +126,20 @@ def _per_image(image: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
 
 
 def _adjust_saturation(image: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-    if image.shape.ndims == 3:
-        return tf.image.adjust_saturation(image, factor)
-    # TensorFlow's operation takes a single factor for all images of a batch.
-    hue, saturation, value = tf.unstack(tf.image.rgb_to_hsv(image), axis=-1)
-    saturation = tf.clip_by_value(saturation * factor[:, tf.newaxis, tf.newaxis], 0.0, 1.0)
-    return tf.image.hsv_to_rgb(tf.stack([hue, saturation, value], axis=-1))
+    """Multiplies the saturation in HSV by a factor, to at most 1.
+
+    Hue and value stay, so all channels keep their order, and their distances below the brightest one are multiplied.
+    `tf.image.adjust_saturation` computes the hue instead. Where the hue rounds to a full turn, as in a red pixel whose
+    green is just below its blue, it returns grey or black: a rounding to bytes could change a pixel by 206 levels.
+    """
+    channels = tf.unstack(image, axis=-1)
+    value, smallest = functools.reduce(tf.maximum, channels), functools.reduce(tf.minimum, channels)
+    if image.shape.ndims == 4:
+        factor = factor[:, tf.newaxis, tf.newaxis]
+    # At most the factor at which the smallest channel reaches 0. A pixel below black has no saturation.
+    most = tf.maximum(value, 0.0) / tf.maximum(value - smallest, _TINY)
+    factor = tf.minimum(factor, most)
+    return tf.stack([value - (value - channel) * factor for channel in channels], axis=-1)
 
 
 def operations_of(color_ordering: int, fast_mode: bool) -> str:

@@ -81,6 +81,17 @@ def test_received__equals_the_finished_image_except_for_rounding(
         assert len({by_host.tobytes() for _, _, by_host in triples}) > 1
 
 
+def test_received__is_near_the_hosts_image_whatever_the_hue() -> None:
+    # Green next to blue, and values next to those that a brightness turns black or white.
+    random = np.random.RandomState(0)
+    pixels = random.choice([0.0, 0.4, 10.2, 20.6, 31.9, 200.3, 235.5, 254.8, 255.0], [100, 100, 3])
+    pixels[..., 2] = np.where(random.rand(100, 100) < 0.5, pixels[..., 1] + 1e-6, pixels[..., 2])
+    config = dataclasses.replace(CONFIG, use_fast_color_distort=False)
+    for first, _, by_host in finished_images(np.float32(np.clip(pixels, 0, 255)), config, True):
+        # Half a level, times 3 at a saturation of 1.5; [-1, 1] has 255 levels.
+        assert np.abs(first - by_host).max() * 127.5 <= 1.5 + 1e-3
+
+
 def test_received__applies_each_images_own_flip_and_colours() -> None:
     config = dataclasses.replace(CONFIG, height=75, width=77)
     pixels = np.stack([CHESS, CHESS, CHESS[:, ::-1] * 0.5]).astype(np.uint8)
