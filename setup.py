@@ -1,5 +1,7 @@
 """Inception v3 for Cloud TPU, on TensorFlow 1.15."""
 
+import pathlib
+
 from setuptools import find_packages, setup
 
 EXTRAS = {
@@ -24,7 +26,6 @@ EXTRAS = {
     'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
     # Sweeps and their reports: scipy for the bootstrap, pillow for thumbnails.
     'studies': [
-        'jinja2',
         'matplotlib>=3.5,<3.6',
         'pillow',
         'plotly>=5.18,<5.19',
@@ -39,19 +40,37 @@ EXTRAS = {
     'tpu': ['google-api-python-client', 'oauth2client'],
 }
 
+PACKAGES = find_packages(exclude=['docs', 'docs.*', 'tests', 'tests.*'])
+TYPED = {name: ['py.typed'] for name in PACKAGES if '.' not in name}
+
 setup(
     name='inception-v3-tpu',
     version='1.0.0',
     description='The reference implementation of Inception v3 on Cloud TPU',
+    long_description=(pathlib.Path(__file__).parent / 'README.md').read_text(encoding='utf-8'),
+    long_description_content_type='text/markdown',
     license='Apache-2.0',
+    classifiers=[
+        'Development Status :: 5 - Production/Stable',
+        'Environment :: Console',
+        'Intended Audience :: Science/Research',
+        'License :: OSI Approved :: Apache Software License',
+        'Operating System :: POSIX :: Linux',
+        'Programming Language :: Python :: 3.7',
+        'Topic :: Scientific/Engineering :: Image Recognition',
+        'Typing :: Typed',
+    ],
     python_requires='>=3.7,<3.8',
-    packages=find_packages(exclude=['docs', 'tests', 'tests.*']),
-    package_data={'inception_v3.evaluate_report': ['page.html'], 'studies.report': ['page/*']},
+    packages=PACKAGES,
+    package_data={**TYPED, 'inception_v3.evaluate_report': ['page.html'], 'studies.report': ['page/*']},
+    entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},
+    zip_safe=False,  # Pages and studies are read as files.
     install_requires=[
         'tensorflow>=1.15.5,<1.16',
         'protobuf<3.21',  # Later versions refuse TensorFlow 1.15's generated code.
         'absl-py',
         'numpy',
+        'jinja2',  # Pages, such as those of predict --html.
     ],
     extras_require=EXTRAS,
 )

@@ -10,6 +10,7 @@ from typing import Any, Sequence
 from benchmarks.comparison import Row
 from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
 from benchmarks.timeline import HOST, STEP, Timeline
+from console import extras
 from inception_v3.config import ConfigError
 
 _COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73', HOST: '#F0E442', STEP: '#56B4E9'}
@@ -35,7 +36,7 @@ def check(flag: str, path: str) -> None:
             f'--{flag}={path}: cannot be written to. Name a file in a folder that exists and is writable.'
         )
     if importlib.util.find_spec('matplotlib') is None:
-        raise ConfigError(f"--{flag}={path}: needs matplotlib, which is not installed: pip install '.[benchmarks]'")
+        raise ConfigError(f'--{flag}={path}: needs matplotlib, which is not installed: {extras.command("benchmarks")}')
 
 
 def phases(path: str, where: str, rows: Sequence[Row]) -> None:

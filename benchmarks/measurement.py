@@ -19,6 +19,7 @@ import tensorflow as tf
 from absl import app
 
 from benchmarks.naive import NaivePipeline
+from console import processes
 from console.errors import DONE, RETRY, RetryableError
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -176,7 +177,7 @@ def measure(run: Run) -> Measurement:
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
     process = subprocess.Popen(
-        [sys.executable, '-m', 'benchmarks.measurement'],
+        processes.module('benchmarks.measurement'),
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

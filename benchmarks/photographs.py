@@ -13,6 +13,7 @@ from typing import List, Tuple
 import numpy as np
 import tensorflow as tf
 
+from console import extras
 from data import records, tf_example, writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.formats import FORMATS
@@ -75,8 +76,8 @@ def _sources() -> List[np.ndarray]:
         import skimage.data
     except ImportError:
         raise records.DataError(
-            "the photographs need scikit-image, which is not installed: pip install '.[benchmarks]', or name your own "
-            'records with --data_dir.'
+            f'the photographs need scikit-image, which is not installed: {extras.command("benchmarks")}, or '
+            'name your own records with --data_dir.'
         )
     return [
         skimage.data.astronaut(),

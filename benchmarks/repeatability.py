@@ -18,6 +18,7 @@ import tensorflow as tf
 from benchmarks import arguments, program, tables
 from benchmarks.comparison import spread
 from benchmarks.measurement import MeasurementError
+from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config, ConfigError
@@ -74,7 +75,7 @@ def measure_here(config: Config) -> Training:
 
 def _measure(config: Config) -> Training:
     process = subprocess.run(
-        [sys.executable, '-m', 'benchmarks.repeatability', '--child'],
+        processes.module('benchmarks.repeatability', '--child'),
         input=config.to_json(),
         capture_output=True,
         text=True,

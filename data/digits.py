@@ -14,7 +14,7 @@ from typing import Sequence
 import numpy as np
 import tensorflow as tf
 
-from console import program
+from console import extras, processes, program
 from console.errors import EXIT_CODES
 from console.screen import Screen
 from data import records, tf_example, writing
@@ -42,7 +42,7 @@ def build(data_dir: str) -> DatasetInfo:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise records.DataError("scikit-learn, which includes the digits, is not installed: pip install '.[demo]'.")
+        raise records.DataError(f'scikit-learn, which includes the digits, is not installed: {extras.command("demo")}.')
     bunch = load_digits()
     pixels = bunch.images.astype(np.uint8)
     digests = [digest(image.tobytes()) for image in pixels]
@@ -98,7 +98,7 @@ def _enlarge(digit: np.ndarray) -> np.ndarray:
 def main() -> int:
     """Builds the data set in the folder named on the command line."""
     parser = argparse.ArgumentParser(
-        prog='python -m data.digits',
+        prog=processes.command_name('data.digits'),
         description=__doc__,
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -14,7 +14,7 @@ from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequenc
 
 import tensorflow as tf
 
-from console import program
+from console import processes, program
 from console.errors import EXIT_CODES
 from console.screen import Screen
 from data import records, tf_example, writing
@@ -309,7 +309,7 @@ class _ImageReader:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog='python -m data.from_folder',
+        prog=processes.command_name('data.from_folder'),
         description=__doc__,
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import tensorflow as tf
 from google.protobuf import json_format
 
-from console import program
+from console import processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
 from console.screen import Screen
@@ -318,7 +318,7 @@ def _list(paths: List[str]) -> int:
 def main() -> int:
     """Runs the command line: converts a folder, or lists shards."""
     parser = argparse.ArgumentParser(
-        prog='python -m data.tar_shards',
+        prog=processes.command_name('data.tar_shards'),
         description=__doc__,
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any, Callable, List
 
+from console import processes
 from console.errors import EXIT_CODES
 from console.messages import shown
 
@@ -12,7 +13,7 @@ _KINDS = {int: 'a whole number', float: 'a number'}
 def new_parser(module: str, description: str) -> argparse.ArgumentParser:
     """Makes the parser of `python -m MODULE`; its help ends with the exit codes."""
     return argparse.ArgumentParser(
-        prog=f'python -m {module}',
+        prog=processes.command_name(module),
         description=description,
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

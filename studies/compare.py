@@ -5,11 +5,6 @@ the folders of their runs if that name would be too long. Writes report.html, a 
 report.md with its pictures.
 """
 
-from studies import extras
-
-if __name__ == '__main__':
-    extras.require('studies')
-
 import argparse
 import dataclasses
 import itertools
@@ -22,7 +17,7 @@ from console.screen import Screen
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.files import CONFIG_FILE, check_writable, read_config
-from studies import command_line
+from studies import command_line, extras
 from studies.report import files as report_files
 from studies.report.runs import Case, Comparison, Run, read_run
 
@@ -49,6 +44,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
+    extras.require('studies')
     comparison = compare(arguments.runs)
     check_writable('out', arguments.out)
     report_files.write(arguments.out, comparison)

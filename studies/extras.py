@@ -1,9 +1,9 @@
-"""Checks that the packages of an extra are installed before a command starts."""
+"""Checks that the packages of an extra are installed before a command needs them."""
 
 import importlib.util
-import sys
 
-from console.errors import FIX
+from console import extras
+from console.errors import CommandError
 
 # The modules that each extra of setup.py installs.
 _MODULES = {
@@ -12,9 +12,16 @@ _MODULES = {
 }
 
 
+class MissingPackageError(CommandError):
+    """An optional package is not installed."""
+
+
 def require(extra: str) -> None:
-    """Ends the program with exit code 2 if a package of an extra is missing."""
+    """Checks that all packages of an extra are installed.
+
+    Raises:
+      MissingPackageError: a package is missing; the message has the command that installs it.
+    """
     missing = [name for name in _MODULES[extra] if not importlib.util.find_spec(name)]
     if missing:
-        print(f"error: {', '.join(missing)}: not installed: pip install '.[{extra}]'", file=sys.stderr)
-        sys.exit(FIX)
+        raise MissingPackageError(f'{", ".join(missing)}: not installed: {extras.command(extra)}')

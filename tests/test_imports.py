@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Both tables read from top to bottom. An entry is a module, or a package with all modules below it. A module may import
 # from lower rows and from its own entry, but not from another entry in its row.
 PACKAGES = (
-    ('docs',),
+    ('docs', 'inception_v3_tpu'),
     ('studies',),
     ('benchmarks',),
     ('inception_v3',),
@@ -140,7 +140,7 @@ def test_every_module_of_the_program_has_a_place(graph: Graph) -> None:
 def test_packages_themselves_import_only_the_settings_of_tensorflow() -> None:
     names = [name for row in PACKAGES for package in row for name in (ROOT / package).rglob('__init__.py')]
     found = {target for path in names for target in imported(ast.parse(path.read_text()))}
-    assert found <= {'console', 'console.tensorflow_settings'}
+    assert found <= {'console', 'console.tensorflow_settings', 'importlib.machinery', 'os', 'sys'}
 
 
 def test_packages_import_only_packages_below_them(graph: Graph) -> None:

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Callable, Optional
 
-from console import program
+from console import extras, processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.screen import Screen
 from data import dataset_info, records
@@ -39,7 +39,7 @@ def _expected_records(data_dir: str) -> Optional[int]:
 def _arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(
-        prog='python -m data.audit',
+        prog=processes.command_name('data.audit'),
         description=__doc__,
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -77,7 +77,9 @@ def main() -> int:
             try:
                 from data.audit.table import print_report
             except ImportError:
-                raise records.DataError("the table needs rich: pip install '.[data]', or print the report with --json.")
+                raise records.DataError(
+                    f'the table needs rich: {extras.command("data")}, or print the report with --json.'
+                )
         report = audit(
             arguments.data_dir,
             arguments.num_classes,

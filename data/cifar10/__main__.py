@@ -31,7 +31,7 @@ from typing import Callable, Dict, List
 import numpy as np
 import tensorflow as tf
 
-from console import program
+from console import processes, program
 from console.errors import EXIT_CODES
 from console.screen import Screen
 from data import conversion, records, remote
@@ -201,7 +201,7 @@ def _encode(pixels: np.ndarray, size: int, move: conversion.Progress) -> List[by
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog='python -m data.cifar10',
+        prog=processes.command_name('data.cifar10'),
         description=__doc__,
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

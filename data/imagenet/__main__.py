@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
-from console import program
+from console import processes, program
 from console.errors import EXIT_CODES
 from console.screen import Screen
 from data import conversion, records, remote
@@ -209,7 +209,7 @@ def _watching(plan: Plan, pending: Sequence[str], work_dir: str, progress: Calla
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog='python -m data.imagenet',
+        prog=processes.command_name('data.imagenet'),
         description=__doc__,
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

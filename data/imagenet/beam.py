@@ -14,6 +14,7 @@ import tempfile
 import threading
 from typing import Sequence
 
+from console import extras, processes
 from console.errors import RetryableError
 from data.imagenet import shards as imagenet_shards
 from data.records import DataError
@@ -42,7 +43,7 @@ def check(runner: str, options: Sequence[str]) -> None:
         import apache_beam.runners
         from apache_beam.options.pipeline_options import PipelineOptions
     except ImportError as error:
-        raise DataError(f"{str(error.name).partition('.')[0]} is not installed: pip install '.[data]'.")
+        raise DataError(f'{str(error.name).partition(".")[0]} is not installed: {extras.command("data")}.')
     try:
         apache_beam.runners.create_runner(runner)
     except (ValueError, ImportError) as error:
@@ -77,7 +78,7 @@ def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: st
         }
         with open(os.path.join(temporary, 'log'), 'w+', errors='replace') as log:
             process = subprocess.Popen(
-                [sys.executable, '-m', 'data.imagenet.beam'],
+                processes.module('data.imagenet.beam'),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -12,6 +12,7 @@ from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
+from console import extras
 from console.messages import shown
 from data import archives, remote
 from data.records import DataError
@@ -289,7 +290,7 @@ def _devkit_synsets(path: str) -> List[Tuple[str, str, str]]:
     try:
         import scipy.io
     except ImportError:
-        raise DataError(f"{path}: reading {_META} in it needs SciPy: pip install 'scipy<1.8', or name a text file.")
+        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}, or name a text file.')
     content = _devkit_file(path, _META)
     try:
         synsets = scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']

@@ -15,7 +15,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from console import program
+from console import extras, processes, program
 from console.errors import EXIT_CODES
 from console.screen import Screen
 from data import record_checker, records, remote
@@ -98,7 +98,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog='python -m inception_v3.evaluate_report',
+        prog=processes.command_name('inception_v3.evaluate_report'),
         description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -138,7 +138,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     try:
         from inception_v3.evaluate_report import figures, page
     except ImportError as error:
-        raise ConfigError(f"The report needs {error.name}, which is not installed: pip install '.[studies]'.")
+        raise ConfigError(f'The report needs {error.name}, which is not installed: {extras.command("studies")}.')
     start = time.monotonic()
     out = arguments.out or os.path.join(arguments.model_dir, FOLDER)
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)

@@ -19,13 +19,12 @@ from typing import Any, Callable, Deque, Iterator, NamedTuple, Optional, Sequenc
 import numpy as np
 import tensorflow as tf
 
-from console import program
+from console import processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
 from console.screen import Screen, duration
 from data import image_files
 from data.image_files import UnreadableError, show
-from inception_v3.config import ConfigError
 from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
 
@@ -217,7 +216,7 @@ class _Progress:
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog='python -m inception_v3.predict',
+        prog=processes.command_name('inception_v3.predict'),
         description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -265,10 +264,7 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) ->
     """Classifies image files, and returns the number that could not be classified."""
     with contextlib.ExitStack() as stack:
         if arguments.html:
-            try:
-                from inception_v3.predict import contact_sheet
-            except ImportError:
-                raise ConfigError("--html: the page needs jinja2, which is not installed: pip install '.[studies]'.")
+            from inception_v3.predict import contact_sheet
         screen.update(f'loading {arguments.model}')
         model = stack.enter_context(contextlib.closing(classifier.load(arguments.model)))
         make_thumbnail = sheet = None

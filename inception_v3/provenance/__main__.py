@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from console import program
+from console import processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.screen import Screen
 from inception_v3.model_dir import starts
@@ -33,7 +33,7 @@ _Rows = List[Tuple[str, str]]
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Shows, verifies or compares as a command line asks, and returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog='python -m inception_v3.provenance',
+        prog=processes.command_name('inception_v3.provenance'),
         description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

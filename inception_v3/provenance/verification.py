@@ -3,10 +3,10 @@
 import dataclasses
 import os
 import subprocess
-import sys
 import tempfile
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from console import processes
 from console.errors import CommandError
 from data import remote
 from inception_v3.config import Config
@@ -120,7 +120,7 @@ def _run(config: Config) -> None:
     values: Dict[str, Any] = dataclasses.asdict(config)
     # Every setting is given as a flag: the program would take a missing one from the data set.
     flags = [f'--{name}={value}' for name, value in values.items() if value is not None]
-    code = subprocess.run([sys.executable, '-m', 'inception_v3.main', *flags], stdout=subprocess.DEVNULL).returncode
+    code = subprocess.run(processes.module('inception_v3.main', *flags), stdout=subprocess.DEVNULL).returncode
     if code:
         raise CannotVerifyError(f'Repeating the first steps failed: inception_v3.main ended with exit code {code}.')
 

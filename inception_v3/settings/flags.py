@@ -10,6 +10,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Se
 from absl import flags
 
 import inception_v3
+from console import processes
 from console.messages import shown
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, OPTIONS
@@ -229,7 +230,7 @@ def help_text(program: str, purpose: str, asked: Union[Given, CommandLine], own_
     """
     if asked.help == 'version':
         return f'{program} {inception_v3.__version__}'
-    parts = [f'{purpose}\n\nusage: python -m {program} [--flag=value ...]\n']
+    parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
     parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
     parts += [
         _flag_help('preset', asked.preset or DEFAULT_PRESET, 'the defaults of all other flags; see below'),

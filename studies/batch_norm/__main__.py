@@ -5,11 +5,6 @@ variance of the means, and the decay of one replica in eight. Writes all numbers
 studies/README.md discusses the results.
 """
 
-from studies import extras
-
-if __name__ == '__main__':
-    extras.require('studies')
-
 import argparse
 import os
 import sys
@@ -19,7 +14,7 @@ from console import program
 from console.screen import Screen
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
-from studies import command_line
+from studies import command_line, extras
 from studies.batch_norm import report
 from studies.batch_norm.comparison import PUBLISHED
 from studies.batch_norm.experiments import Results, Settings, as_dict, measure
@@ -52,6 +47,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> None:
+    extras.require('studies')
     check_writable('out', arguments.out)
     screen.update('measuring; this takes less than a minute')
     measured = measure(Settings())

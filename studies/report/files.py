@@ -7,7 +7,6 @@ import tensorflow as tf
 from data import remote
 from data.files import write_whole
 from studies.files import write_picture
-from studies.report import findings, html, markdown
 from studies.report.runs import Comparison
 
 PAGE_FILE = 'report.html'
@@ -27,6 +26,9 @@ def write(out: str, comparison: Comparison) -> None:
       RemoteError: a remote folder cannot be written to.
       tf.errors.OpError: a local folder cannot be written to.
     """
+    # Needs the packages of an extra, which a command without a report does not need.
+    from studies.report import findings, html, markdown
+
     found = findings.find(comparison)
     page, text = html.page(found), markdown.text(found)
     pictures = markdown.pictures(found)

@@ -159,8 +159,11 @@ def _command_line(start: Start) -> str:
     """The command line of a start, quoted for a shell in the directory where the run started."""
     program, *arguments = start.command
     relative = os.path.relpath(program, start.directory) if os.path.isabs(program) else program
-    # `python -m MODULE` records the module's path.
-    if relative.endswith('.py') and not relative.startswith('..'):
+    # `python -m MODULE` records the module's path, and the program inception-v3 its command.
+    relative = relative.rpartition('site-packages/')[2]
+    if program.startswith('inception-v3 '):
+        words = program.split()
+    elif relative.endswith('.py') and not relative.startswith('..'):
         words = ['python', '-m', relative[: -len('.py')].replace(os.sep, '.')]
     else:
         words = ['python', program]

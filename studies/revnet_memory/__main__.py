@@ -6,11 +6,6 @@ measurements as JSON, tables as Markdown, and a figure. The same command resumes
 studies/README.md discusses the results.
 """
 
-from studies import extras
-
-if __name__ == '__main__':
-    extras.require('studies')
-
 import argparse
 import os
 import sys
@@ -25,7 +20,7 @@ from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
-from studies import command_line
+from studies import command_line, extras
 from studies.command_line import number_of, numbers_of
 from studies.files import write_json, write_picture
 from studies.report import sections
@@ -179,6 +174,7 @@ def _plan(arguments: argparse.Namespace, size: int) -> Plan:
 
 
 def _measure_and_report(arguments: argparse.Namespace, screen: Screen) -> int:
+    extras.require('studies')
     out, size = arguments.out, arguments.size or PUBLISHED[arguments.network].size
     plan = _plan(arguments, size)
     config_of(plan.trainings[0], out)

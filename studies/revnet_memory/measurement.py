@@ -3,12 +3,12 @@
 import contextlib
 import json
 import math
-import sys
 import tempfile
 import time
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from benchmarks.measurement import MeasurementError
+from console import processes
 from studies.revnet_memory.process import OutOfMemoryError, Watched
 from studies.revnet_memory.training import KEEP, Training
 
@@ -41,7 +41,7 @@ class Measurement(NamedTuple):
 @contextlib.contextmanager
 def _started(training: Training, limit: Optional[int] = None) -> Iterator[Watched]:
     """A process that begins to train."""
-    command = [sys.executable, '-m', 'studies.revnet_memory.training']
+    command = processes.module('studies.revnet_memory.training')
     with tempfile.TemporaryDirectory() as model_dir, Watched(command, limit) as process:
         process.send(json.dumps([training, model_dir]))
         yield process

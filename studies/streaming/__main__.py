@@ -9,11 +9,6 @@ It prints tables, and writes them as Markdown with a figure, and all numbers as 
 results. There is no training step: the study measures what the input pipeline alone can deliver.
 """
 
-from studies import extras
-
-if __name__ == '__main__':
-    extras.require('studies')
-
 import argparse
 import os
 import sys
@@ -28,7 +23,7 @@ from console.screen import Screen
 from data.files import write_whole
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
-from studies import command_line
+from studies import command_line, extras
 from studies.command_line import number_of, numbers_of
 from studies.files import write_json, write_picture
 from studies.report import sections
@@ -85,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
+    extras.require('studies')
     check_writable('out', arguments.out)
     if not arguments.data_dir:
         screen.update('looking for the photographs, or generating them')

@@ -20,6 +20,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from console import processes
 from studies import command_line
 
 BUCKET = 'studies'
@@ -66,7 +67,7 @@ class ObjectStore:
     """
 
     def __init__(self, folder: str, latency_ms: float):
-        command = [sys.executable, '-m', 'studies.streaming.object_store', folder, f'--latency_ms={latency_ms}']
+        command = processes.module('studies.streaming.object_store', folder, f'--latency_ms={latency_ms}')
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True
         )

@@ -1,13 +1,13 @@
 """Runs all trials of a study, several at a time, and writes a report that is updated after each trial.
 
 A study file (.py or .yaml; studies/study.py shows both) names the preset and flags to start from, the flags that vary,
-and the seeds that repeat each case. Each trial is one command line of the program with a folder of its own, and can be
-run alone: OUT/trials/CASE/seed-N/command.sh. The same command resumes a sweep: it keeps trials that are done, runs
-failed ones again, and resumes stopped ones from their last checkpoint.
+and the seeds that repeat each case. A shipped study is chosen by its name. Each trial is one command line of the
+program with a folder of its own, and can be run alone: OUT/trials/CASE/seed-N/command.sh. The same command resumes a
+sweep: it keeps trials that are done, runs failed ones again, and resumes stopped ones from their last checkpoint.
 
 Words after -- are flags of the program for every trial: the data set, the TPU, the number of steps.
 
-    python -m studies.sweep studies/shipped/optimizers.py -- --tpu=NODE --data_dir=gs://BUCKET/imagenet
+    python -m studies.sweep optimizers -- --tpu=NODE --data_dir=gs://BUCKET/imagenet
 
 --emit=gke runs nothing. It prints a Google Kubernetes Engine job for each trial; the jobs write to
 --out=gs://BUCKET/FOLDER. Afterwards, python -m studies.compare draws the report.
@@ -18,11 +18,6 @@ intra_op_threads=1 in the study, so that trials share the cores well.
 
 If a trial fails, the other trials still run, and the sweep ends with exit code 1. The same command retries it.
 """
-
-from studies import extras
-
-if __name__ == '__main__':
-    extras.require('studies')
 
 import argparse
 import contextlib
@@ -35,14 +30,11 @@ from console.errors import DONE, RETRY
 from console.screen import Screen
 from data import remote
 from inception_v3.model_dir.files import check_writable
-from studies import command_line
+from studies import command_line, extras
 from studies.report import files as report_files
 from studies.study import StudyError
-from studies.sweep import gke, plan, trials
-from studies.sweep.live import Display, Progress
+from studies.sweep import plan, trials
 from studies.sweep.plan import Plan
-from studies.sweep.results import comparison_of, summary
-from studies.sweep.scheduler import Stopping, perform
 from studies.sweep.trials import State
 from studies.sweep.workers import Place, ThisMachine
 
@@ -60,6 +52,7 @@ def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
     arguments = _parser().parse_args(own)
 
     def command(screen: Screen) -> int:
+        extras.require('studies')
         return _perform(arguments, plan.make(arguments, flags_of_trials), program)
 
     return console_program.run(command, on_interrupt='interrupted; the same command resumes the sweep')
@@ -73,7 +66,9 @@ def _divided(words: Sequence[str]) -> Tuple[List[str], List[str]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.new_parser('studies.sweep', __doc__)
-    parser.add_argument('study', metavar='STUDY', help='path of the study, a .py or .yaml file')
+    parser.add_argument(
+        'study', metavar='STUDY', help='a .py or .yaml file, or the name of a shipped study: optimizers'
+    )
     parser.add_argument(
         '--out',
         type=command_line.folder,
@@ -127,6 +122,8 @@ def _perform(arguments: argparse.Namespace, planned: Plan, program: Sequence[str
 
 
 def _jobs(planned: Plan, image: Optional[str]) -> str:
+    from studies.sweep import gke
+
     if not image:
         raise StudyError("--emit=gke: name the program's container image with --image=gcr.io/PROJECT/inception-v3.")
     jobs = [gke.Job(f'{planned.study.name}/{trial.name}', trial.arguments, trial.config) for trial in planned.selected]
@@ -141,6 +138,11 @@ def _list(planned: Plan, program: Sequence[str]) -> None:
 
 
 def _run(arguments: argparse.Namespace, planned: Plan, program: Sequence[str]) -> int:
+    # These need the packages of the extra, which --help does not need.
+    from studies.sweep.live import Display, Progress
+    from studies.sweep.results import comparison_of, summary
+    from studies.sweep.scheduler import Stopping, perform
+
     all_progress = [Progress(trial, trials.state_of(trial)) for trial in planned.all_trials]
     for progress in all_progress:
         outcome = trials.outcome_of(progress.trial)

@@ -19,7 +19,6 @@ from inception_v3.settings.data_set import fit_to_data_set, splits_of
 from studies.files import write_json
 from studies.study import Study, StudyError
 from studies.sweep import trials
-from studies.sweep.study_file import load
 from studies.sweep.trials import State, Trial
 
 OUT = os.path.join('runs', 'studies')
@@ -56,8 +55,10 @@ def make(arguments: argparse.Namespace, flags_of_trials: Sequence[str]) -> Plan:
     Raises:
       StudyError: the study, its flags or --filter are not valid.
     """
+    from studies.sweep import study_file
+
     try:
-        study = load(arguments.study)
+        study = study_file.load(arguments.study)
         study = study.small() if arguments.digits else study
         study = study.with_flags(_parsed(flags_of_trials))
         out = os.path.join(OUT, study.name) if arguments.out is None else arguments.out

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import inspect
 import os
+import pathlib
 import sys
 import traceback
 from typing import Any, Callable, Dict
@@ -11,23 +12,34 @@ from typing import Any, Callable, Dict
 import yaml
 
 from console.messages import shown
+from studies import shipped
 from studies.study import Axis, Small, Study, StudyError, cases, grid, is_list_of, zipped
 
 _AXES: Dict[str, Callable[..., Axis]] = {'grid': grid, 'zip': zipped, 'cases': cases}
 
 
+# The folder of the shipped studies, and their names.
+_SHIPPED = pathlib.Path(shipped.__file__).parent
+_SHIPPED_NAMES = sorted(path.stem for path in _SHIPPED.glob('[a-z]*.py'))
+
+
 def load(path: str) -> Study:
     """Reads a study from a .py or .yaml file.
+
+    Args:
+      path: path of the file, or the name of a shipped study.
 
     Raises:
       StudyError: the file cannot be read, or does not hold a valid study.
     """
+    if path in _SHIPPED_NAMES:
+        path = str(_SHIPPED / f'{path}.py')
     stem, extension = os.path.splitext(os.path.basename(path))
     reader = {'.py': _from_python, '.yaml': _from_yaml, '.yml': _from_yaml}.get(extension)
     if not reader:
-        raise StudyError('must be a .py or a .yaml file.')
+        raise StudyError(f'must be a .py or a .yaml file, or a shipped study: {", ".join(_SHIPPED_NAMES)}.')
     if not os.path.isfile(path):
-        raise StudyError('no such file.')
+        raise StudyError(f'no such file. The shipped studies have names: {", ".join(_SHIPPED_NAMES)}.')
     try:
         study = reader(path)
     except OSError as error:

@@ -7,10 +7,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from typing import Any, Callable, Optional, Sequence
 
+from console import processes
 from inception_v3.model_dir.files import now
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, Trial
@@ -118,7 +118,7 @@ class Process(Running):
         with open(script, 'w', encoding='utf-8') as file:
             file.write(trials.script(program, trial))
         os.chmod(script, 0o755)
-        words = [sys.executable if word == 'python' else word for word in program]
+        words = processes.module(*program[2:]) if [*program[:2]] == ['python', '-m'] else program
         with open(trial.log, 'ab') as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(

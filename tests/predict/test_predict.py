@@ -264,18 +264,14 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         assert len(messages) == 1 and message in messages[0], (arguments, err)
 
 
-def test_missing_packages__one_message_says_what_to_install(
-    trained: Trained, tmp_path: Any, capfd: Any, monkeypatch: Any
-) -> None:
-    monkeypatch.setitem(sys.modules, 'jinja2', None)
-    for name in ('console.html', 'inception_v3.predict.contact_sheet', 'inception_v3.evaluate_report.page'):
-        package, _, module = name.rpartition('.')
-        monkeypatch.delitem(sys.modules, name, raising=False)
-        monkeypatch.delattr(sys.modules[package], module, raising=False)
-    model_dir = str(trained.config.model_dir)
-    code, out, err = run(capfd, trained.images, f'--model={model_dir}', f'--html={tmp_path}/page.html')
-    assert (code, out) == (2, [])
-    assert err == ["error: --html: the page needs jinja2, which is not installed: pip install '.[studies]'."]
-    assert evaluate_report.main([model_dir]) == 2
+def test_missing_packages__one_message_says_what_to_install(trained: Trained, capfd: Any, monkeypatch: Any) -> None:
+    for name in ('figures', 'page'):
+        monkeypatch.delitem(sys.modules, f'inception_v3.evaluate_report.{name}', raising=False)
+        monkeypatch.delattr(sys.modules['inception_v3.evaluate_report'], name, raising=False)
+    for name in [name for name in sys.modules if name.startswith('matplotlib.')]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, 'matplotlib', None)
+    assert evaluate_report.main([str(trained.config.model_dir)]) == 2
     (line,) = capfd.readouterr().err.splitlines()
-    assert line == "error: The report needs jinja2, which is not installed: pip install '.[studies]'."
+    assert line.startswith('error: The report needs matplotlib')
+    assert line.endswith("which is not installed: pip install 'inception-v3-tpu[studies]'.")

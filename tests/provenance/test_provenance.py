@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
+from console import processes
 from data import dataset_info
 from inception_v3.config import Config
 from inception_v3.model_dir import digests, first_steps
@@ -249,8 +250,8 @@ def test_verify__gives_every_setting_as_a_flag_to_the_main_program(monkeypatch: 
     monkeypatch.setattr(verification.subprocess, 'run', run)
     config = Config(use_tpu=False, seed=3, learning_rate=0.3, export_dir=None, model_dir='runs/1')
     verification._run(config)
-    ((_, *words),) = commands
-    assert words[:2] == ['-m', 'inception_v3.main']
+    (words,) = commands
+    assert words[:3] == processes.module('inception_v3.main')
     assert {'--seed=3', '--use_tpu=False', '--learning_rate=0.3', '--model_dir=runs/1'} < set(words)
     assert not any(word.startswith('--export_dir') for word in words)
     with pytest.raises(verification.CannotVerifyError, match='ended with exit code 1'):

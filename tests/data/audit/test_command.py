@@ -43,7 +43,7 @@ def test_the_program_prints_json_without_rich(
 def test_the_table_needs_rich(good_dir: pathlib.Path, run: Callable[..., Any], without_rich: None) -> None:
     code, printed, complaints = run(str(good_dir))
     assert (code, printed) == (2, '')
-    assert "pip install '.[data]', or print the report with --json" in complaints
+    assert "pip install 'inception-v3-tpu[data]', or print the report with --json" in complaints
 
 
 def test_table__shows_content_and_problems(bad_dir: pathlib.Path, run: Callable[..., Any]) -> None:

@@ -1,0 +1,19 @@
+"""Starts modules of this program in new processes, and names the command of this process."""
+
+import os
+import sys
+from typing import List
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def module(name: str, *arguments: str) -> List[str]:
+    """The command that runs a module like `python -m NAME`, but does not look for it in the working directory."""
+    code = f'import sys; sys.path[0] = {_ROOT!r}; import runpy; runpy.run_module({name!r}, None, "__main__", True)'
+    return [sys.executable, '-c', code, *arguments]
+
+
+def command_name(name: str) -> str:
+    """The command that runs a module, as its user has typed it: `python -m NAME`, or a command of `inception-v3`."""
+    # The program inception-v3 sets the name of its command.
+    return sys.argv[0] if sys.argv[0].startswith('inception-v3 ') else f'python -m {name}'

@@ -1,0 +1,63 @@
+"""The commands of `inception-v3`: the modules that `python -m` runs."""
+
+import runpy
+import sys
+from typing import Dict, Mapping, NamedTuple, Sequence
+
+PROGRAM = 'inception-v3'
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+      module: the module that `python -m` runs.
+      summary: a line for `--help`.
+    """
+
+    module: str
+    summary: str
+
+
+GROUPS: Mapping[str, Dict[str, Command]] = {
+    'models': {
+        'train': Command('inception_v3.main', 'train, evaluate and export a network'),
+        'evaluate': Command('inception_v3.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'),
+        'predict': Command('inception_v3.predict', 'classify image files with a trained model'),
+        'preflight': Command('inception_v3.preflight', 'check without a TPU whether a run can start on one'),
+        'provenance': Command('inception_v3.provenance', 'show, verify and compare the origin of runs'),
+    },
+    'data sets': {
+        'from-folder': Command('data.from_folder', 'convert your images, in a folder per class, to a data set'),
+        'audit': Command('data.audit', 'read every record of a data set, and report all problems'),
+        'imagenet': Command('data.imagenet', 'convert ImageNet-2012 to record files'),
+        'cifar10': Command('data.cifar10', 'convert CIFAR-10 to tar shards'),
+        'digits': Command('data.digits', 'write the data set of handwritten digits'),
+        'tar-shards': Command('data.tar_shards', 'convert record files to tar shards and back, or list tar shards'),
+    },
+    'studies': {
+        'sweep': Command('studies.sweep', 'run all trials of a study, and write its report'),
+        'compare': Command('studies.compare', 'compare any runs, and write their report'),
+        'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
+        'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
+        'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
+    },
+    'benchmarks': {
+        'benchmark-input': Command('benchmarks.input', 'measure the input pipeline'),
+        'benchmark-tar': Command('benchmarks.tar_reading', 'compare input from tar shards and from record files'),
+        'benchmark-device': Command('benchmarks.device', 'measure the preprocessing that is left to the device'),
+        'benchmark-seed': Command('benchmarks.repeatability', 'measure the cost of --seed in a training run'),
+        'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
+    },
+}
+COMMANDS: Dict[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+
+def run(name: str, arguments: Sequence[str]) -> None:
+    """Runs a command like `python -m`, in this process.
+
+    Raises:
+      SystemExit: the command has ended.
+    """
+    sys.argv = [f'{PROGRAM} {name}', *arguments]
+    runpy.run_module(COMMANDS[name].module, run_name='__main__')

@@ -1,0 +1,98 @@
+"""The program `inception-v3`: its commands and messages."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+from typing import Any, Set
+
+import pytest
+
+from inception_v3_tpu.__main__ import main
+from inception_v3_tpu.commands import COMMANDS
+from tests.test_house import PACKAGES, ROOT
+
+# Modules that other modules start as processes.
+INTERNAL = {
+    *('benchmarks.measurement', 'data.imagenet.beam', 'studies.revnet_memory.training', 'inception_v3_tpu'),
+    'studies.streaming.object_store',
+}
+
+
+def runnable_modules() -> Set[str]:
+    """The modules of all packages that `python -m` runs."""
+    found = set()
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob('*.py')):
+        tests = [node.test for node in ast.parse(path.read_text()).body if isinstance(node, ast.If)]
+        if any(isinstance(test, ast.Compare) and getattr(test.left, 'id', '') == '__name__' for test in tests):
+            found.add('.'.join(path.relative_to(ROOT).with_suffix('').parts).replace('.__main__', ''))
+    return found
+
+
+def test_commands__are_all_modules_that_a_user_runs() -> None:
+    assert {command.module for command in COMMANDS.values()} == runnable_modules() - INTERNAL
+    assert len({command.summary for command in COMMANDS.values()}) == len(COMMANDS)
+
+
+def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
+    assert main(['--help']) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, command in COMMANDS.items():
+        assert [line for line in lines if line.split()[:1] == [name]] == [f'  {name:<16}  {command.summary}']
+    assert all(len(line) <= 120 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        ([], 'error: name a command. inception-v3 --help'),
+        (['trian'], 'trian: no such command. Did you mean train?'),
+        (['xyz\n'], r'xyz\n: no such command. inception-v3 --help'),
+        (['completion'], 'name the shell, bash or zsh'),
+        (['completion', 'fish'], 'name the shell, bash or zsh'),
+    ],
+)
+def test_wrong_command__one_message_and_exit_code_2(capsys: Any, arguments: Any, words: str) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert not out and len(err.splitlines()) == 1 and words in err
+
+
+@pytest.mark.parametrize('words', [['from-folder', '--help'], ['from_folder', '--help'], ['help', 'from-folder']])
+def test_command__names_itself_as_it_was_called(capsys: Any, monkeypatch: Any, words: Any) -> None:
+    monkeypatch.setattr(sys, 'argv', ['inception-v3', *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
+    assert capsys.readouterr().out.startswith('usage: inception-v3 from-folder [-h]')
+
+
+def test_version(capsys: Any) -> None:
+    assert main(['--version']) == 0
+    assert capsys.readouterr().out == 'inception-v3 1.0.0\n'
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ('module', 'hidden_by'), [('inception_v3.main', 'data'), ('studies.compare', 'console'), ('data.audit', 'html')]
+)
+def test_python_m__works_beside_files_with_the_names_of_modules(
+    tmp_path: pathlib.Path, module: str, hidden_by: str
+) -> None:
+    for name in {'console', 'data', 'preprocessing', 'studies', 'tests', 'numpy', hidden_by} - {module.split('.')[0]}:
+        (tmp_path / f'{name}.py').write_text('raise SystemExit("a file of the user")')
+    environment = {'PATH': '/usr/bin:/bin', 'PYTHONPATH': str(ROOT)}
+    command = [sys.executable, '-m', module, '--help']
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert 'exit codes:' in done.stdout
+
+
+@pytest.mark.program
+def test_program__works_with_hidden_packages_on_pythonpath(tmp_path: pathlib.Path) -> None:
+    for name in ('console', 'data', 'inception_v3', 'preprocessing'):
+        (tmp_path / f'{name}.py').write_text('raise SystemExit("a file of the user")')
+    code = f'import sys; sys.path.append({str(ROOT)!r}); from inception_v3_tpu.__main__ import main; sys.exit(main())'
+    environment = {'PATH': '/usr/bin:/bin', 'PYTHONPATH': str(tmp_path)}
+    command = [sys.executable, '-c', code, 'digits', '--help']
+    done = subprocess.run(command, cwd=ROOT / 'docs', env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.startswith('usage: inception-v3 digits')

@@ -1,0 +1,135 @@
+"""The wheel, in a new environment with the core packages alone, from a user's folder."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import zipfile
+from typing import Any, Dict, List
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import inception_v3
+from tests.support.pages import read_page
+from tests.test_house import PACKAGES, ROOT
+
+pytestmark = pytest.mark.program
+
+UV = ROOT / '.tools' / 'bin' / 'uv'
+# Names that a user's own files may have.
+USER_FILES = ('data', 'console', 'studies', 'benchmarks', 'inception_v3', 'preprocessing', 'tests', 'numpy')
+TINY = (
+    *(
+        '--use_tpu=False',
+        '--network=resnet50',
+        '--height=32',
+        '--width=32',
+        '--depth_multiplier=0.1',
+        '--train_batch_size=4',
+    ),
+    *('--eval_batch_size=4', '--train_steps=2', '--train_steps_per_eval=2', '--num_parallel_calls=1'),
+)
+
+
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory: Any) -> pathlib.Path:
+    """A wheel of the files that git has; the working directory keeps its old builds."""
+    folder = tmp_path_factory.mktemp('wheel')
+    listed = subprocess.run(['git', 'ls-files', '-z'], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    for name in listed.decode().split('\0')[:-1]:
+        if (ROOT / name).is_file():
+            (folder / 'source' / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / 'source' / name).write_bytes((ROOT / name).read_bytes())
+    build = [str(UV), 'build', '--quiet', '--wheel', '--no-build-isolation', '--python', sys.executable]
+    subprocess.run([*build, '--out-dir', str(folder), str(folder / 'source')], check=True, cwd=folder)
+    (path,) = folder.glob('*.whl')
+    return path
+
+
+class Installed:
+    """The wheel in an environment of its own, used from a folder with files of a user."""
+
+    def __init__(self, wheel: pathlib.Path, folder: pathlib.Path):
+        self._bin = folder / 'environment' / 'bin'
+        self.folder = folder / 'user'
+        self.folder.mkdir()
+        for name in USER_FILES:
+            (self.folder / f'{name}.py').write_text('raise SystemExit("a file of the user")')
+        uv = [str(UV), '--quiet']
+        subprocess.run([*uv, 'venv', '--python', os.path.realpath(sys.executable), str(self._bin.parent)], check=True)
+        python = ['--python', str(self._bin / 'python')]
+        lock = ['--constraint', str(ROOT / 'requirements.lock')]
+        subprocess.run([*uv, 'pip', 'install', *python, *lock, str(wheel)], check=True, cwd=folder)
+
+    def run(self, *arguments: Any, code: int = 0) -> 'subprocess.CompletedProcess[str]':
+        environment = {'PATH': f'{self._bin}:/usr/bin:/bin', 'HOME': str(self.folder), 'PYTHONPATH': ':.'}
+        command = ['inception-v3', *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == code, done.stderr
+        assert 'Traceback' not in done.stderr
+        return done
+
+
+@pytest.fixture(scope='module')
+def installed(wheel: pathlib.Path, tmp_path_factory: Any) -> Installed:
+    return Installed(wheel, tmp_path_factory.mktemp('installed'))
+
+
+def test_wheel__has_every_package_with_its_files_and_no_tests(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(str(wheel)) as archive:
+        names = {*archive.namelist()}
+        (metadata_path,) = (name for name in names if name.endswith('.dist-info/METADATA'))
+        metadata = archive.read(metadata_path).decode()
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob('*')
+        if path.is_file() and '__pycache__' not in path.parts and path.suffix != '.md'
+    }
+    assert {name for name in names if '.dist-info/' not in name} == expected
+    assert {f'{package}/py.typed' for package in PACKAGES} < expected
+    assert f'\nVersion: {inception_v3.__version__}\n' in metadata
+    assert '\nClassifier: Programming Language :: Python :: 3.7\n' in metadata
+    assert '# Inception v3 on Cloud TPU' in metadata
+
+
+def test_core_alone__has_the_help_of_every_command(installed: Installed) -> None:
+    script = installed.run('completion', 'bash').stdout
+    flags: Dict[str, str] = dict(re.findall(r"^    ([\w-]+)\) words='(.*)' ;;$", script, re.MULTILINE))
+    commands = re.findall(r'^  ([a-z][\w-]+) {2,}[a-z]', installed.run('--help').stdout, re.MULTILINE)
+    assert len(commands) > 20
+    for name in commands:
+        assert len(flags[name].split()) >= (1 if name == 'digits' else 2), name
+
+
+def test_core_alone__trains_on_images_and_predicts_with_a_page(installed: Installed) -> None:
+    random = np.random.RandomState(0)
+    for name in ('dark', 'light'):
+        (installed.folder / 'photos' / name).mkdir(parents=True)
+        for number in range(6):
+            pixels = random.randint(0, 100, [40, 40, 3]) + (0 if name == 'dark' else 150)
+            PIL.Image.fromarray(pixels.astype(np.uint8)).save(installed.folder / 'photos' / name / f'{number}.png')
+    installed.run('from-folder', 'photos', 'records')
+    trained = installed.run('train', *TINY, '--data_dir=records', '--model_dir=run', '--export_dir=export')
+    assert 'top-1' in trained.stdout
+    done = installed.run('predict', 'photos/dark', '--model=export', '--html=page.html')
+    assert done.stdout.count('photos/dark/') == 6
+    text = ' '.join(read_page(installed.folder / 'page.html').text)
+    assert 'photos/dark/0.png' in text and 'dark' in text
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'extra'),
+    [
+        (['train', '--preset=digits'], 'demo'),
+        (['digits', 'digits'], 'demo'),
+        (['audit', 'records'], 'data'),
+        (['sweep', 'optimizers', '--digits'], 'studies'),
+    ],
+)
+def test_core_alone__names_the_extra_that_is_missing(installed: Installed, arguments: List[str], extra: str) -> None:
+    (line,) = installed.run(*arguments, code=2).stderr.splitlines()
+    assert line.startswith('error: ') and f"pip install 'inception-v3-tpu[{extra}]'" in line
