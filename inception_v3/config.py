@@ -17,6 +17,9 @@ from inception_v3.settings.setting import Setting, wrong_values
 from inception_v3.tpu import topology
 from preprocessing.preprocessings import PREPROCESSINGS
 
+# More threads slow every machine down, and many more cannot be started.
+_MOST_THREADS = 1024
+
 
 class ConfigError(CommandError, ValueError):
     """A value, or a combination of values, that is not allowed."""
@@ -53,6 +56,7 @@ class Settings:
         'CPU threads per operation, which affect the last bits of results; 0: one per core, or with --seed as many as '
         'when the run started',
         lower=0,
+        upper=_MOST_THREADS,
     )
     log_device_placement: bool = _cluster(False, 'log the device of each operation')
 
@@ -79,7 +83,7 @@ class Settings:
     train_batch_size: int = _data(1024, 'images per training step, over all cores', lower=1)
     eval_batch_size: int = _data(1024, 'images per evaluation step, over all cores', lower=1)
     eval_total_size: int = _data(0, 'validation images to evaluate; 0: all', lower=0)
-    num_files_infeed: int = _data(8, 'record files that each host reads at once', lower=1)
+    num_files_infeed: int = _data(8, 'record files that each host reads at once', lower=1, upper=_MOST_THREADS)
     initial_shuffle_buffer_size: int = _data(1024, 'shuffle buffer of training files, in files', lower=1)
     followup_shuffle_buffer_size: int = _data(1000, 'shuffle buffer of training records, in records', lower=1)
     prefetch_dataset_buffer_size: int = _data(

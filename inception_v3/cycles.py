@@ -14,6 +14,7 @@ from inception_v3.evaluation import Evaluating, most_accurate
 from inception_v3.export import export_saved_model, remove_unfinished_export
 from inception_v3.hooks.recovery import without_recovery
 from inception_v3.hooks.termination import Termination
+from inception_v3.memory.estimate import check_fits
 from inception_v3.model_dir import best_checkpoint, checkpoints
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import Evaluation
@@ -55,6 +56,7 @@ class Run:
         self._training = Training(config, self._estimator, self._data_set, screen, self._lock, self._termination)
         self._evaluating = Evaluating(config, self._estimator, self._data_set, screen, self._bad_records)
         check_data(config)
+        check_fits(config)
         for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
             logger.info(note)
 

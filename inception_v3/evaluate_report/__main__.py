@@ -28,6 +28,7 @@ from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport
 from inception_v3.evaluation import evaluation_of
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.memory.estimate import check_fits
 from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
@@ -143,6 +144,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     out = arguments.out or os.path.join(arguments.model_dir, FOLDER)
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     info, model = _fit_to_data_set(model, arguments)
+    check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
     screen.update(f'preparing to evaluate {model.checkpoint}')
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.

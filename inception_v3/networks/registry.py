@@ -55,8 +55,30 @@ NETWORKS: Dict[str, Network] = {
 }
 
 
-def count_parameters(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> int:
-    """Counts the trainable parameters of a network from the shapes of its layers, in a fraction of a second.
+class Sizes(NamedTuple):
+    """The numbers of values in a network, from the shapes of its layers.
+
+    Attributes:
+      parameters: trainable parameters.
+      statistics: moving means and variances of batch normalization.
+      kept: values per image that stay in memory from the forward to the backward pass of a training step, at least.
+      largest: values per image in the inputs and outputs of the largest layer.
+      products: multiplications per image in the convolutions of the forward pass.
+    """
+
+    parameters: int
+    statistics: int
+    kept: int
+    largest: int
+    products: int
+
+
+# Operations whose outputs the backward pass reads, besides convolutions. A ReLU replaces its input, a normalized value.
+_KEPT = frozenset(['AddV2', 'AvgPool', 'ConcatV2', 'MaxPool', 'Pad', 'PadV2', 'Relu'])
+
+
+def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:
+    """Computes the sizes of a network from the shapes of its layers, in a fraction of a second.
 
     Args:
       name: name of the network.
@@ -65,26 +87,35 @@ def count_parameters(name: str, height: int, width: int, num_classes: int, optio
       num_classes: classes, background included.
       options: the options that `build` is called with.
     """
-    count = 0
+    parameters = statistics = kept = largest = products = 0
 
     def conv(
         inputs: tf.Tensor, depth: int, kernel: Tuple[int, int], stride: int = 1, padding: str = 'SAME', **_: Any
     ) -> tf.Tensor:
-        nonlocal count
+        nonlocal parameters, kept, largest, products
         batch, height, width, channels = inputs.shape.as_list()
-        count += kernel[0] * kernel[1] * channels * depth
+        parameters += kernel[0] * kernel[1] * channels * depth
         if padding == 'VALID':
             height, width = height - kernel[0] + 1, width - kernel[1] + 1
-        return tf.zeros([batch, -(-height // stride), -(-width // stride), depth])
+        outputs = tf.zeros([batch, -(-height // stride), -(-width // stride), depth])
+        kept += outputs.shape.num_elements()
+        products += kernel[0] * kernel[1] * channels * outputs.shape.num_elements()
+        largest = max(largest, inputs.shape.num_elements() + outputs.shape.num_elements())
+        return outputs
 
     def norm(inputs: tf.Tensor, scale_initializer: Any = None, *_: Any, **__: Any) -> tf.Tensor:
-        nonlocal count
-        count += int(inputs.shape[-1]) * (1 if scale_initializer is None else 2)
+        nonlocal parameters, statistics
+        parameters += int(inputs.shape[-1]) * (1 if scale_initializer is None else 2)
+        statistics += int(inputs.shape[-1]) * 2
         return inputs
 
     # Reversible blocks would need their variables, which are not created here.
     without_blocks = {**options, 'rebuild_activations': False} if 'rebuild_activations' in options else options
-    with tf.Graph().as_default():
+    with tf.Graph().as_default() as graph:
         images = tf.zeros([1, height, width, 3])
         NETWORKS[name].build(images, num_classes, True, conv=conv, norm=norm, **without_blocks)
-        return count + sum(int(v.shape.num_elements()) for v in tf.compat.v1.trainable_variables())
+        parameters += sum(int(v.shape.num_elements()) for v in tf.compat.v1.trainable_variables())
+        # Constants of paddings and shapes are small.
+        kept += sum(o.outputs[0].shape.num_elements() for o in graph.get_operations() if o.type in _KEPT)
+    kept = largest if options.get('rebuild_activations') else kept
+    return Sizes(parameters, statistics, kept, largest, products)

@@ -25,6 +25,7 @@ from console.messages import shown
 from console.screen import Screen, duration
 from data import image_files
 from data.image_files import UnreadableError, show
+from inception_v3.memory.estimate import check_batch
 from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
 
@@ -267,6 +268,7 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) ->
             from inception_v3.predict import contact_sheet
         screen.update(f'loading {arguments.model}')
         model = stack.enter_context(contextlib.closing(classifier.load(arguments.model)))
+        check_batch('batch_size', min(arguments.batch_size, len(paths)), model.bytes_per_image)
         make_thumbnail = sheet = None
         if arguments.html:
             make_thumbnail = stack.enter_context(contextlib.closing(contact_sheet.Thumbnails())).make

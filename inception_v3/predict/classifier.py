@@ -14,6 +14,7 @@ from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
 from inception_v3.config import ConfigError
 from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.memory.estimate import bytes_per_image
 from inception_v3.model_dir import origin, trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.model_dir.origin import Origin
@@ -37,11 +38,13 @@ class Classifier(abc.ABC):
       name: name of the classifier, for users.
       origin: its run, step and accuracy; None if they are unknown.
       class_names: the name of each class; empty if a class has none.
+      bytes_per_image: memory that each image of a batch needs, at least.
     """
 
     name: str
     origin: Optional[Origin]
     class_names: Sequence[str]
+    bytes_per_image: int
 
     def __str__(self) -> str:
         return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}'
@@ -85,6 +88,7 @@ class CheckpointClassifier(Classifier):
             self._images = tf.compat.v1.placeholder(tf.float32, [None, config.height, config.width, 3])
             spec = inception_model_fn(self._images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
             self._probabilities = spec.predictions['probabilities']
+            self.bytes_per_image = bytes_per_image(graph)
             self._session = tf.compat.v1.Session(graph=graph)
             model.restore(self._session)
 
@@ -130,6 +134,7 @@ class SavedModelClassifier(Classifier):
                     f'--model={path}: has no signature {EXPORT_SIGNATURE}; was it exported by this program? Its '
                     f'signatures: {", ".join(sorted(signatures)) or "none"}.'
                 )
+            self.bytes_per_image = bytes_per_image(graph)
         signature = signatures[EXPORT_SIGNATURE]
         self._image_bytes = signature.inputs[EXPORT_SIGNATURE].name
         self._probabilities = signature.outputs['probabilities'].name

@@ -1,5 +1,6 @@
 """Texts about a run for its user: the notes at its start, and the summary at its end."""
 
+import math
 import os
 from typing import Iterator, Optional
 
@@ -7,27 +8,42 @@ from console.screen import duration
 from data.dataset_info import DatasetInfo
 from inception_v3 import batch_norm
 from inception_v3.config import Config
+from inception_v3.memory.estimate import sizes_for
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import BEST_FOLDER
-from inception_v3.model_fn import network_options
-from inception_v3.networks.registry import NETWORKS, count_parameters
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.reporting.slow_averages import warnings_of
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import notice
 
+# Multiplications of the forward pass per second of training on a core: 2.6e9 for the digits, more for large networks.
+_PRODUCTS_PER_SECOND = 3e9
 # Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
 _DIGITS_SHOWN = 12
 
 
 def notes_of(config: Config) -> Iterator[str]:
-    """Consequences of a run's settings that its user may not expect: emulation, batch normalization, auxiliary head."""
+    """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head."""
     if config.is_emulated:
         yield notice(topology.emulated(str(config.tpu)))
     if config.mode == 'eval':
         return
     yield f'batch normalization: {batch_norm.description(config)}'
+    yield from warnings_of(config)
+    if not config.use_tpu:
+        yield _duration(config)
     smallest = NETWORKS[config.network].auxiliary_head_min_size
     if config.auxiliary_head and smallest and not config.has_auxiliary_head:
         yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
+
+
+def _duration(config: Config) -> str:
+    """The time that all training steps take on this machine's CPU, as a sentence."""
+    cores = min(config.intra_op_threads or math.inf, len(os.sched_getaffinity(0)))
+    images = config.train_steps * config.train_batch_size
+    minutes = images * sizes_for(config).products / _PRODUCTS_PER_SECOND / cores / 60
+    words = f'{minutes / 60:,.0f} hours' if minutes > 120 else f'{math.ceil(minutes)} min'
+    return f'all training steps together take about {words}, if {cores} cores of this machine are free'
 
 
 def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
@@ -37,9 +53,7 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
       config: of the run.
       data_set: the description of its data set.
     """
-    parameters = count_parameters(
-        config.network, config.height, config.width, config.num_classes, network_options(config)
-    )
+    parameters = sizes_for(config).parameters
     batch = config.train_batch_size if config.mode != 'eval' else config.eval_batch_size
     epochs = config.train_steps * config.train_batch_size / config.num_train_images
     if config.is_emulated:

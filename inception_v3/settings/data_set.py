@@ -11,6 +11,7 @@ from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
 from inception_v3.settings.flags import CommandLine
+from inception_v3.settings.own_images import own_images
 
 # The largest number of files in one message.
 _NAMED_AT_MOST = 10
@@ -90,10 +91,10 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set's description.
 
     Flags that were given override the description. The digits preset makes its data set first, unless `--data_dir`
-    names another.
+    names another. The own_images preset needs a description, from which more of its values follow.
 
     Raises:
-      ConfigError: no data set is named, or it has more classes than `--num_classes`.
+      ConfigError: no data set is named, it lacks the description, or it has more classes than `--num_classes`.
       DataError: the description cannot be read, or the digits cannot be made.
     """
     config, given = command_line.config, command_line.given
@@ -111,6 +112,11 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
         )
     info = dataset_info.read(config.data_dir)
     if info is None:
+        if command_line.preset == 'own_images':
+            raise ConfigError(
+                f'--preset=own_images: {config.data_dir} has no dataset.json. Make the data set with python -m '
+                'data.from_folder, which writes one.'
+            )
         return config
     if 'num_classes' in given and config.num_classes < info.num_classes:
         raise ConfigError(
@@ -122,4 +128,7 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
         'num_eval_images': info.validation_images,
         'num_classes': info.num_classes,
     }
-    return dataclasses.replace(config, **{name: value for name, value in described.items() if name not in given})
+    config = dataclasses.replace(config, **{name: value for name, value in described.items() if name not in given})
+    if command_line.preset == 'own_images':
+        config = dataclasses.replace(config, **own_images(config, given))
+    return config

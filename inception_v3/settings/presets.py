@@ -22,6 +22,10 @@ DESCRIPTIONS: Dict[str, str] = {
         "A small Inception v3 on the CPU: scikit-learn's 1,797 handwritten digits, which the run itself writes to "
         'runs/digits_data. Takes minutes on two cores.'
     ),
+    'own_images': (
+        'Inception v3 on the CPU for a data set of python -m data.from_folder. The size of the network and of the '
+        'images, the batches, the steps and the decays follow from the number of images, unless flags set them.'
+    ),
 }
 
 PRESETS: Dict[str, Dict[str, Any]] = {
@@ -113,6 +117,26 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'learning_rate': 0.06,
         'train_steps': 1500,
         'train_steps_per_eval': 500,
+        'save_summary_steps': 10,
+    },
+    # For the smallest data sets; `settings.own_images` adapts the values to the number of images.
+    'own_images': {
+        'use_tpu': False,
+        'train_batch_size': 32,
+        'eval_batch_size': 64,
+        'height': 128,
+        'width': 128,
+        # A crop of a twentieth of a photograph often misses its subject, which few images cannot make up for.
+        'crop_area_min': 0.3,
+        'depth_multiplier': 0.25,
+        'auxiliary_head': False,
+        'batch_norm_decay': 0.975,
+        'moving_average_decay': 0.99,
+        'learning_rate': 0.06,
+        # It ends at 0 for any number of epochs.
+        'schedule': 'cosine',
+        'train_steps': 1000,
+        'train_steps_per_eval': 250,
         'save_summary_steps': 10,
     },
 }

@@ -11,7 +11,7 @@ import tensorflow as tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn, network_options
 from inception_v3.networks import resnet
-from inception_v3.networks.registry import NETWORKS, count_parameters
+from inception_v3.networks.registry import NETWORKS, sizes_of
 from inception_v3.networks.revnet import REVNET_38, REVNET_56, revnet
 from tests.support.graphs import plain_session
 
@@ -109,14 +109,14 @@ def test_auxiliary_head__only_in_inception_v3() -> None:
 
 
 @pytest.mark.parametrize('name', sorted({'inception_v3', *SHORT}))
-def test_count_parameters__is_the_number_of_trainable_parameters(name: str, monkeypatch: Any) -> None:
+def test_sizes_of__parameters_is_the_number_of_trainable_parameters(name: str, monkeypatch: Any) -> None:
     if name in SHORT:
         shorten(monkeypatch, name)
     size = max(NETWORKS[name].min_size, NETWORKS[name].auxiliary_head_min_size)
     config = config_of(name, height=size, width=size + 3, depth_multiplier=0.3)
     inception_model_fn(tf.zeros([2, size, size + 3, 3]), tf.constant([1, 2]), MODES.EVAL, {'config': config})
     expected = sum(int(np.prod(v.shape.as_list())) for v in tf.compat.v1.trainable_variables())
-    assert count_parameters(name, size, size + 3, CLASSES, network_options(config)) == expected
+    assert sizes_of(name, size, size + 3, CLASSES, network_options(config)).parameters == expected
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_count_parameters__is_the_number_of_trainable_parameters(name: str, monk
         ('revnet56', 1000, 45_428_200 - 8 * 2 * (1024 * 256 + 9 * 256 * 256 + 256 * 1024 + 2 * (1024 + 256 + 256))),
     ],
 )
-def test_count_parameters__is_the_published_number(name: str, classes: int, parameters: int) -> None:
+def test_sizes_of__parameters_is_the_published_number(name: str, classes: int, parameters: int) -> None:
     size = {'inception_v3': 299, 'resnet50': 224, 'revnet104': 64, 'revnet56': 64}.get(name, 32)
     config = Config(network=name, height=size, width=size, num_classes=classes)
-    assert count_parameters(name, size, size, classes, network_options(config)) == parameters
+    assert sizes_of(name, size, size, classes, network_options(config)).parameters == parameters

@@ -19,7 +19,7 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.networks import layers
-from inception_v3.networks.registry import NETWORKS, count_parameters
+from inception_v3.networks.registry import NETWORKS, sizes_of
 from inception_v3.networks.revnet import REVNET_38, Architecture, revnet
 from tests.support.checkpoints import saved_variables
 from tests.support.graphs import plain_session
@@ -75,7 +75,7 @@ def test_revnet38__parameters_equal_the_sum_over_its_layers() -> None:
         weights += 3 * 2 * 2 * 9 * half * half - 9 * half * (half - entering)
         norms += 3 * 2 * 2 * 2 * half - 2 * (half - entering)
     assert weights + norms == 464858
-    assert count_parameters('revnet38', 32, 32, 10, {'rebuild_activations': True}) == 464858
+    assert sizes_of('revnet38', 32, 32, 10, {'rebuild_activations': True}).parameters == 464858
 
 
 def assert_gradients_agree(architecture: Architecture, dtype: Any, kept_in: Any, tolerance: float) -> None:
