@@ -14,14 +14,15 @@ from tests.run_tpu.world import (
     CHECKS,
     CREATE,
     DELETE,
-    DESCRIBE,
     LIMIT,
     LIST_BUCKET,
+    MARK,
     NODE,
     PAUSE,
     PREFLIGHT,
     TRAIN,
     World,
+    unmarked,
 )
 
 pytestmark = pytest.mark.program
@@ -43,10 +44,10 @@ def test_create__hands_over_to_a_machine_in_the_nodes_network(world: World) -> N
     assert checks == CHECKS
     assert upload[:4] == ['gcloud', 'storage', 'rsync', '--recursive']
     assert upload[5:] == ['.', 'gs://bucket/inception_v3/program']
-    assert create[:8] == ['gcloud', 'compute', 'instances', 'create', *NODE, '--network=net']
+    assert create[:9] == ['gcloud', 'compute', 'instances', 'create', *NODE, '--network=net', MARK]
     # It may use every API, and creates the node. Debian has the `apt-get` and Python of the startup script.
     machine = ['--machine-type=n1-standard-8', '--boot-disk-size=50GB', '--scopes=cloud-platform']
-    assert create[8:-1] == [*machine, '--image-family=debian-12', '--image-project=debian-cloud']
+    assert create[9:-1] == [*machine, '--image-family=debian-12', '--image-project=debian-cloud']
     assert create[-1].startswith('--metadata=')
     assert world.node is None
     commands = [line.strip() for line in done.stderr.splitlines() if line.startswith('  gcloud')]
@@ -90,11 +91,9 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     subprocess.run(['/bin/sh', '-c', startup], cwd=str(machine), env=environment, timeout=LIMIT, check=True)
     folders = ['--num_shards=8', '--data_dir=gs://bucket/imagenet', "--model_dir=gs://bucket/it's mine", *given]
     assert world.log() == [
-        DELETE,
         ['apt-get', '-qq', 'update'],
         ['apt-get', '-qq', 'install', 'python3-venv'],
         ['gcloud', 'storage', 'rsync', '--recursive', "gs://bucket/it's mine/program", '.'],
-        DESCRIBE,
         LIST_BUCKET,
         [*PREFLIGHT[:5], *folders],
         [*CREATE, '--range=10.1.0.0/29', '--preemptible'],
@@ -108,25 +107,28 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     assert 'error: a message of the program\n' in log.read_text()
 
 
-def test_machine__deletes_the_old_node_after_its_own_crash(world: World, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('ours', [True, False])
+def test_machine__deletes_only_its_own_node_after_its_crash(world: World, tmp_path: pathlib.Path, ours: bool) -> None:
     world.call('--create', CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
     world.forget()
 
-    world.node = 'READY'
+    # The node of the crashed machine, or of another start.
+    (mark,) = re.findall(r'RUN_TPU_MARK=(\S+)', startup)
+    world.existing_node(description=mark if ours else 'run_tpu.sh-another-1')
     world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}])
     environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
     subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=LIMIT, check=True)
-    assert world.log()[:3] == [DELETE, PAUSE, DELETE]
-    assert world.log()[6:-2] == [*CHECKS, CREATE, TRAIN, DELETE]
-    assert world.node is None
+    expected = [DELETE, PAUSE, DELETE, *CHECKS, CREATE, TRAIN, DELETE] if ours else []
+    assert world.log()[3:-2] == expected
+    assert world.node == (None if ours else 'READY')
 
 
 def test_machine__shuts_down_without_permission_to_delete_itself(world: World, tmp_path: pathlib.Path) -> None:
     world.call('--create', CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
     # It has no access to the bucket either.
-    world.script(rsync=[{'code': 1}], storage=[{'code': 1}], instances=[{'code': 1}])
+    world.script(rsync=[{'code': 1}], storage=[{'code': 1}], machine=[{'code': 1}])
     environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
     subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=LIMIT, check=True)
     assert world.log()[-2:] == [
@@ -145,14 +147,15 @@ def test_machine__gets_every_variable(world: World) -> None:
     (command,) = [line for line in startup.splitlines() if './run_tpu.sh --create' in line]
     env, *given, program, create = shlex.split(command)
     assert (env, program, create) == ('env', './run_tpu.sh', '--create')
-    assert [word.split('=')[0] for word in given] == variables
+    assert [word.split('=')[0] for word in given] == [*variables, 'RUN_TPU_MARK']
 
 
 def test_dry_run__prints_the_commands_of_a_run_in_cloud_shell(world: World) -> None:
     dry = world.call('--create', '--dry_run', CLOUD_SHELL='true')
     assert (dry.returncode, world.log()) == (0, [])
     assert world.call('--create', CLOUD_SHELL='true').returncode == 0
-    assert shlex.split(dry.stdout) == [word for call in world.log() for word in call]
+    printed = unmarked(shlex.split(dry.stdout))
+    assert printed == [word for call in world.log(describe=True) for word in unmarked(call)]
 
 
 def test_machine__is_deleted_after_a_failed_or_interrupted_creation(world: World) -> None:
@@ -165,7 +168,7 @@ def test_machine__is_deleted_after_a_failed_or_interrupted_creation(world: World
 
     world.script(instances=[{'code': 1, 'says': 'ERROR: The resource node already exists\n'}])
     done = world.call('--create', CLOUD_SHELL='true')
-    assert (done.returncode, world.log()[-1][:4]) == (1, ['gcloud', 'compute', 'instances', 'create'])
+    assert (done.returncode, world.log()[-1][:4]) == (2, ['gcloud', 'compute', 'instances', 'create'])
     world.forget()
 
     world.script(instances=[{'waits': True}])

@@ -18,17 +18,17 @@ def test_failed_deletion__is_retried_and_reported(world: World) -> None:
     assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE, PAUSE, DELETE]
     world.forget()
 
-    world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}] * 3)
+    world.script(delete=[{'code': 1, 'says': 'ERROR: busy\n'}] * 10)
     done = world.call('--create')
     assert done.returncode == 2
-    assert world.log() == [*CHECKS, CREATE, TRAIN, *[DELETE, PAUSE] * 2, DELETE]
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *[DELETE, PAUSE] * 9, DELETE]
     *_, message, command = done.stderr.splitlines()
-    assert 'COULD NOT BE DELETED' in message
+    assert 'COULD NOT BE DELETED' in message and world.node
     assert shlex.split(command) == DELETE
 
 
 @pytest.mark.parametrize('shell', ['/bin/sh', '/bin/bash'])
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 @pytest.mark.parametrize('to_all', [False, True])
 def test_signal_in_training__stops_it_and_deletes_the_node(
     world: World, shell: str, number: signal.Signals, to_all: bool
@@ -36,7 +36,7 @@ def test_signal_in_training__stops_it_and_deletes_the_node(
     world.script(main=[{'waits': True}])
     script = world.start('--create', shell=[shell])
     program = world.waiting()
-    if to_all:  # As a terminal does for Ctrl-C and when it closes.
+    if to_all:  # As a terminal does for Ctrl-C, Ctrl-\\ and when it closes.
         os.killpg(script.pid, number)
     else:
         script.send_signal(number)
@@ -49,7 +49,7 @@ def test_signal_in_training__stops_it_and_deletes_the_node(
 
 
 @pytest.mark.parametrize('shell', ['/bin/sh', '/bin/bash'])
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_signal_in_creation__waits_and_deletes_the_node(world: World, shell: str, number: signal.Signals) -> None:
     world.script(create=[{'waits': True}])
     script = world.start('--create', shell=[shell])
@@ -65,7 +65,7 @@ def test_signal_in_creation__waits_and_deletes_the_node(world: World, shell: str
 
 
 def test_closed_output__ends_the_run_and_deletes_the_node(world: World) -> None:
-    world.script(main=[{'waits': True, 'code': 1, 'node': 'PREEMPTED'}])
+    world.script(main=[{'waits': True, 'code': 1, 'node': {'state': 'PREEMPTED'}}])
     reader, writer = os.pipe()
     script = world.start('--create', output=writer)
     os.close(writer)

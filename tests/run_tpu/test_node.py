@@ -1,11 +1,23 @@
 """Tests of the checks of `run_tpu.sh` before a run, and of creating a node."""
 
 import signal
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 import pytest
 
-from tests.run_tpu.world import CHECKS, CREATE, DELETE, DESCRIBE, LIMIT, LIST_BUCKET, PREFLIGHT, SILENT, TRAIN, World
+from tests.run_tpu.world import (
+    CHECKS,
+    CREATE,
+    DELETE,
+    LIMIT,
+    LIST_BUCKET,
+    OTHER,
+    PAUSE,
+    PREFLIGHT,
+    SILENT,
+    TRAIN,
+    World,
+)
 
 pytestmark = pytest.mark.program
 
@@ -25,7 +37,7 @@ def test_unlisted_bucket__is_reported_with_the_command_that_creates_it(world: Wo
     assert done.returncode == 2
     assert '404' in done.stderr
     assert 'gcloud storage buckets create gs://bucket --location=us-central1 creates it' in done.stderr
-    assert world.log() == [DESCRIBE, LIST_BUCKET]
+    assert world.log() == [LIST_BUCKET]
 
 
 @pytest.mark.parametrize('state', ['READY', 'PREEMPTED', 'CREATING'])
@@ -34,7 +46,7 @@ def test_create__refuses_an_existing_node(world: World, state: str) -> None:
     done = world.call('--create')
     assert done.returncode == 2
     assert f'already exists and is {state}' in done.stderr
-    assert (world.log(), world.node) == ([DESCRIBE], state)
+    assert (world.log(), world.node) == ([], state)
 
 
 @pytest.mark.parametrize(
@@ -44,22 +56,23 @@ def test_existing_node__must_be_ready(world: World, state: Optional[str], part: 
     if state:
         world.node = state
     done = world.call()
-    assert (done.returncode, world.log(), world.node) == (2, [DESCRIBE], state)
+    assert (done.returncode, world.log(), world.node) == (2, [], state)
     assert part in done.stderr
 
 
 def test_unknown_state__is_reported_with_gclouds_message(world: World) -> None:
     world.script(describe=[{'code': 1, 'says': 'ERROR: PERMISSION_DENIED: Cloud TPU API has not been used\n'}])
     done = world.call('--create')
-    assert (done.returncode, world.log()) == (1, [DESCRIBE])
+    assert (done.returncode, world.log()) == (2, [])
     assert 'PERMISSION_DENIED' in done.stderr and 'whether the node node exists' in done.stderr
+    assert 'gcloud services enable tpu.googleapis.com' in done.stderr
 
 
 @pytest.mark.parametrize('answer', ['exit 0', 'echo "$@"', 'case $3 in describe) exit 1 ;; esac'])
 def test_create__goes_ahead_if_gcloud_prints_no_state(world: World, answer: str) -> None:
     (world.bin / 'gcloud').write_text(f'#!/bin/sh\n{answer}\n')
     assert world.call('--create').returncode == 0
-    assert world.log() == [PREFLIGHT, TRAIN]
+    assert [call for call in world.log() if call != PAUSE] == [PREFLIGHT, TRAIN]
 
 
 @pytest.mark.parametrize(('arguments', 'cloud_shell'), [((), ''), (('--create',), 'true')])
@@ -67,25 +80,23 @@ def test_silent_failure_of_gcloud__ends_the_script(world: World, arguments: Any,
     world.node = 'READY'
     world.script(describe=[SILENT])
     done = world.call(*arguments, CLOUD_SHELL=cloud_shell)
-    assert (done.returncode, world.log(), world.node) == (1, [DESCRIBE], 'READY')
+    assert (done.returncode, world.log(), world.node) == (1, [], 'READY')
     assert 'whether the node node exists' in done.stderr
 
 
-@pytest.mark.parametrize('describe', [SILENT, {'node': 'READY'}])
-def test_node_that_may_have_existed__is_not_deleted(world: World, describe: Dict[str, Any]) -> None:
-    world.script(describe=[describe], create=[{'code': 1, 'node': 'READY'}])
-    done = world.call('--create')
-    assert (done.returncode, world.log(), world.node) == (1, [*CHECKS, CREATE], 'READY')
-    world.forget()
-
-    world.script(describe=[describe], create=[{'waits': True, 'code': 1, 'node': 'READY'}])
+@pytest.mark.parametrize('interrupted', [False, True])
+def test_node_that_existed_before__is_not_deleted(world: World, interrupted: bool) -> None:
+    world.node = 'READY'
+    world.script(describe=[SILENT], create=[{'code': 1, 'waits': interrupted}])
     script = world.start('--create')
-    world.waiting()
-    script.send_signal(signal.SIGINT)
-    world.message(script, 'waiting for gcloud')
-    world.go_on()
-    script.wait(timeout=LIMIT)
-    assert (script.returncode, world.log(), world.node) == (130, [*CHECKS, CREATE], 'READY')
+    if interrupted:
+        world.waiting()
+        script.send_signal(signal.SIGINT)
+        world.message(script, 'waiting for gcloud')
+        world.go_on()
+    assert script.wait(timeout=LIMIT) == (130 if interrupted else 1)
+    assert (world.log(), world.node) == ([*CHECKS, CREATE], 'READY')
+    assert 'this start did not make it' in world.errors()
 
 
 def test_node_created_after_a_silent_failure__is_deleted_when_interrupted(world: World) -> None:
@@ -107,7 +118,8 @@ def test_failed_creation__is_deleted(world: World) -> None:
     assert 'timed out' in done.stderr and world.node is None
 
 
-def test_create__keeps_a_node_that_another_user_just_created(world: World) -> None:
-    world.script(create=[{'code': 1, 'node': 'READY', 'says': 'ERROR: ALREADY_EXISTS: node\n'}])
+def test_create__keeps_a_node_that_another_start_just_created(world: World) -> None:
+    world.script(create=[{'code': 1, 'node': {**OTHER}, 'says': 'ERROR: ALREADY_EXISTS: node\n'}])
     done = world.call('--create')
-    assert (done.returncode, world.log(), world.node) == (1, [*CHECKS, CREATE], 'READY')
+    assert (done.returncode, world.log(), world.node) == (2, [*CHECKS, CREATE], 'READY')
+    assert 'choose another TPU_NAME' in done.stderr

@@ -10,7 +10,6 @@ from tests.run_tpu.world import (
     CHECKS,
     CREATE,
     DELETE,
-    DESCRIBE,
     PAUSE,
     RENEW,
     RESTART,
@@ -30,7 +29,7 @@ def test_restart__keeps_the_node_when_gcloud_fails_silently(world: World) -> Non
 
 @pytest.mark.parametrize('state', ['PREEMPTED', 'TERMINATED', 'STOPPED', 'DELETING'])
 def test_lost_node__is_replaced(world: World, state: str) -> None:
-    world.script(main=[{'code': 1, 'node': state}, {'code': 1, 'node': state}, {}])
+    world.script(main=[{'code': 1, 'node': {'state': state}}, {'code': 1, 'node': {'state': state}}, {}])
     done = world.call('--create', PREEMPTIBLE='true')
     assert done.returncode == 0, done.stderr
     create = [*CREATE, '--preemptible']
@@ -46,21 +45,21 @@ def test_lost_node__is_replaced_if_it_no_longer_exists(world: World) -> None:
 
 
 def test_lost_node__is_requested_until_there_is_capacity(world: World) -> None:
-    no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': 'TERMINATED'}
-    world.script(main=[{'code': 1, 'node': 'PREEMPTED'}, {}], create=[{}, *[no_capacity] * 9, {}])
+    no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': {'state': 'TERMINATED'}}
+    world.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}, {}], create=[{}, *[no_capacity] * 9, {}])
     # A failed request does not count as a restart.
     done = world.call('--create', MAX_RESTARTS='1')
     assert done.returncode == 0, done.stderr
-    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, *[PAUSE, DESCRIBE, DELETE, CREATE] * 9, TRAIN, DELETE]
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, *[PAUSE, DELETE, CREATE] * 9, TRAIN, DELETE]
     assert 'no more capacity' in done.stderr
 
 
 def test_lost_node__is_requested_a_limited_number_of_times(world: World) -> None:
-    no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': 'TERMINATED'}
-    world.script(main=[{'code': 1, 'node': 'PREEMPTED'}], create=[{}, *[no_capacity] * 9])
+    no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': {'state': 'TERMINATED'}}
+    world.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}], create=[{}, *[no_capacity] * 9])
     done = world.call('--create', MAX_RENEWALS='2')
     assert done.returncode == 1
-    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DESCRIBE, DELETE, CREATE, DELETE]
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DELETE, CREATE, DELETE]
     assert 'no new node in 2 attempts' in done.stderr
     assert world.node is None
 
@@ -68,29 +67,30 @@ def test_lost_node__is_requested_a_limited_number_of_times(world: World) -> None
 def test_lost_node__is_replaced_until_a_creation_succeeds(world: World) -> None:
     # The second node is READY, but its creation failed. The third is kept when the program fails on it.
     world.script(
-        main=[{'code': 1, 'node': 'PREEMPTED'}, {'code': 1}], create=[{}, {'code': 1, 'says': '?', 'node': 'READY'}, {}]
+        main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}, {'code': 1}],
+        create=[{}, {'code': 1, 'says': '?', 'node': {'state': 'READY'}}, {}],
     )
     assert world.call('--create').returncode == 0
-    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DESCRIBE, DELETE, CREATE, TRAIN, *RESTART, DELETE]
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DELETE, CREATE, TRAIN, *RESTART, DELETE]
 
 
 def test_missing_node__needs_no_deletion(world: World) -> None:
     world.script(main=[{'node': 'gone'}])
     done = world.call('--create')
-    assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN, DELETE])
+    assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN])
     assert 'COULD NOT' not in done.stderr
 
 
 def test_existing_node__is_never_replaced(world: World) -> None:
     world.node = 'READY'
-    world.script(main=[{'code': 1, 'node': 'RESTARTING'}, {'code': 1, 'node': 'PREEMPTED'}, {}])
+    world.script(main=[{'code': 1, 'node': {'state': 'RESTARTING'}}, {'code': 1, 'node': {'state': 'PREEMPTED'}}, {}])
     assert world.call().returncode == 0
     assert world.log() == [*CHECKS, TRAIN, *RESTART * 2]
 
 
 @pytest.mark.parametrize('state', ['READY', 'PREEMPTED'])
 def test_restarts__are_limited(world: World, state: str) -> None:
-    world.script(main=[{'code': 1, 'node': state}] * 9)
+    world.script(main=[{'code': 1, 'node': {'state': state}}] * 9)
     done = world.call('--create', MAX_RESTARTS='2')
     assert done.returncode == 1
     again = RESTART if state == 'READY' else [*RENEW, TRAIN]
@@ -114,7 +114,7 @@ def test_restarts__take_a_failed_query_for_no_new_checkpoint(world: World) -> No
 
 
 def test_exit_code_2__ends_the_run_at_once(world: World) -> None:
-    world.script(main=[{'code': 2, 'node': 'PREEMPTED', 'says': 'error: a bad record\n'}])
+    world.script(main=[{'code': 2, 'node': {'state': 'PREEMPTED'}, 'says': 'error: a bad record\n'}])
     done = world.call('--create')
     assert done.returncode == 2
     assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]

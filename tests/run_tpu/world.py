@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,13 @@ from tests.support.processes import text_of, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = ('run', 'run_tpu.sh', '.ci/run')
-TOOLS = ('cat', 'chmod', 'env', 'grep', 'mktemp', 'rm', 'sed', 'tee')
+TOOLS = ('cat', 'chmod', 'date', 'env', 'grep', 'mktemp', 'rm', 'sed', 'setsid', 'tail', 'tee', 'timeout')
 NODE = ['node', '--project=project', '--zone=us-central1-b']
-DESCRIBE = ['gcloud', 'compute', 'tpus', 'describe', *NODE, '--format=value(state)']
+FIELDS = 'state,acceleratorType,tensorflowVersion,createTime,description'
+DESCRIBE = ['gcloud', 'compute', 'tpus', 'describe', *NODE, f'--format=value({FIELDS})']
 LIST_BUCKET = ['gcloud', 'storage', 'ls', 'gs://bucket']
-CREATE = ['gcloud', 'compute', 'tpus', 'create', *NODE, '--network=default']
+MARK = '--description=MARK'  # In place of a description that no other start has.
+CREATE = ['gcloud', 'compute', 'tpus', 'create', *NODE, '--network=default', MARK]
 CREATE += ['--accelerator-type=v2-8', '--version=1.15']
 DELETE = ['gcloud', 'compute', 'tpus', 'delete', *NODE, '--quiet']
 FLAGS = ['--num_shards=8', '--data_dir=gs://bucket/imagenet', '--model_dir=gs://bucket/inception_v3']
@@ -25,10 +28,12 @@ CLUSTER = ['--tpu=node', '--tpu_zone=us-central1-b', '--gcp_project=project']
 TRAIN = ['./run', 'python', '-m', 'inception_v3.main', *CLUSTER, *FLAGS]
 CHECKPOINT = ['gcloud', 'storage', 'cat', 'gs://bucket/inception_v3/checkpoint']
 PAUSE = ['sleep', '0']
-CHECKS = [DESCRIBE, LIST_BUCKET, PREFLIGHT]
-ASK = [CHECKPOINT, PAUSE, DESCRIBE]
+CHECKS = [LIST_BUCKET, PREFLIGHT]
+ASK = [CHECKPOINT, PAUSE]
 RESTART = [*ASK, TRAIN]
 RENEW = [*ASK, DELETE, CREATE]
+OTHER = {'state': 'READY', 'acceleratorType': 'v2-8', 'tensorflowVersion': '1.15'}
+OTHER.update({'createTime': '2026-01-01T00:00:00Z', 'description': ''})
 SILENT = {'code': 1}  # A failure without a message.
 LIMIT = 120  # Seconds that a test waits; far more than a busy machine needs.
 
@@ -52,10 +57,20 @@ def write(name, text):
 kinds = 'config', 'instances', 'describe', 'rsync', 'checkpoint', 'storage', 'create', 'delete', 'preflight', 'main', ''
 kind = [k for k in kinds if any(k in word for word in call[:5])][0]
 script = json.loads(read('script.json'))
+if kind == 'instances' and call[3] != 'create':
+    kind = 'machine'
 todo = script[kind].pop(0) if script.get(kind) else {{}}
 write('script.json', json.dumps(script))
 if kind == 'create':
-    write('node', 'CREATING')
+    flags = dict(word[2:].split('=', 1) for word in call if word.startswith('--') and '=' in word)
+    node = dict(acceleratorType=flags['accelerator-type'], tensorflowVersion=flags['version'], state='CREATING')
+    node.update(createTime=time.strftime('%Y-%m-%dT%H:%M:%S.5Z', time.gmtime()), description=flags['description'])
+    if not os.path.exists('node'):
+        write('node', json.dumps(node))
+if todo.get('ignores'):
+    import signal
+    for name in ('INT', 'TERM', 'HUP', 'QUIT'):
+        signal.signal(getattr(signal, 'SIG' + name), signal.SIG_IGN)
 if todo.get('waits'):
     write('waiting', str(os.getpid()))
     end = time.time() + {limit}
@@ -70,17 +85,24 @@ if kind == 'main':
         todo.get('saves', old), time.time()))
 if todo.get('node') == 'gone':
     os.remove('node')
-elif 'node' in todo:
-    write('node', todo['node'])
+elif todo.get('node') == {{}}:
+    pass
+elif todo.get('node'):
+    node = json.loads(read('node')) if os.path.exists('node') else {{}}
+    node.update(todo['node'])
+    write('node', json.dumps(node))
 elif not todo.get('code'):
     if kind == 'create':
-        write('node', 'READY')
+        node['state'] = 'READY'
+        write('node', json.dumps(node))
     if kind in ('delete', 'describe') and not os.path.exists('node'):
         sys.exit('ERROR: NOT_FOUND: Resource node was not found')
     if kind == 'delete':
         os.remove('node')
     if kind == 'describe':
-        print(read('node'))
+        node = json.loads(read('node'))
+        fields = call[-1].split('(')[1].strip(')').split(',')
+        print(*[node.get(field, '') for field in fields], sep=chr(9))
     if kind == 'checkpoint':
         print(read('checkpoint'))
     if kind == 'rsync' and call[-1] == '.':
@@ -91,6 +113,11 @@ if 'prints' in todo:
     print(todo['prints'])
 sys.exit(todo.get('code', 0))
 """
+
+
+def unmarked(call: Sequence[str]) -> List[str]:
+    """Returns a command without what differs between starts."""
+    return [re.sub(r'(--description|RUN_TPU_MARK)=run_tpu\.sh-\w+-\d+', r'\1=MARK', word) for word in call]
 
 
 class World:
@@ -128,11 +155,15 @@ class World:
     def node(self) -> Optional[str]:
         """The state of the node; None if it does not exist."""
         path = self.folder / 'node'
-        return path.read_text().strip() if path.exists() else None
+        return json.loads(path.read_text())['state'] if path.exists() else None
 
     @node.setter
     def node(self, state: str) -> None:
-        (self.folder / 'node').write_text(state)
+        self.existing_node(state=state)
+
+    def existing_node(self, **fields: str) -> None:
+        """Makes a node that another start created."""
+        (self.folder / 'node').write_text(json.dumps({**OTHER, **fields}))
 
     def start(
         self, *arguments: str, shell: Sequence[str] = ('/bin/sh',), output: Optional[int] = None, **environment: Any
@@ -158,9 +189,10 @@ class World:
         """The text that the script has written to stderr so far."""
         return (self.folder / 'stderr').read_text()
 
-    def log(self) -> List[List[str]]:
-        """The commands that ran, in order."""
-        return [json.loads(line) for line in text_of(str(self.folder / 'log')).splitlines()]
+    def log(self, describe: bool = False) -> List[List[str]]:
+        """The commands that ran, in order; those that only ask for a node or machine if `describe` is true."""
+        calls = [unmarked(json.loads(line)) for line in text_of(str(self.folder / 'log')).splitlines()]
+        return [call for call in calls if describe or 'describe' not in call]
 
     def forget(self) -> None:
         """Empties the log and lets the next command that waits, wait."""

@@ -1,0 +1,133 @@
+"""Tests that `run_tpu.sh` deletes the node that it made and no other, and uses none of another type or version."""
+
+import os
+import signal
+import time
+from typing import Any, Dict
+
+import pytest
+
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, OTHER, PAUSE, SILENT, TRAIN, World
+
+pytestmark = pytest.mark.program
+ERROR = {'code': 1, 'says': 'ERROR: UNAVAILABLE: no answer\n'}
+LATER = '2999-01-01T00:00:00Z'
+
+
+@pytest.mark.parametrize('code', [0, 1, 2])
+@pytest.mark.parametrize('fields', [OTHER, {'createTime': LATER}, {'description': 'run_tpu.sh-another-1'}])
+def test_node_of_another_start__is_neither_used_nor_deleted(world: World, code: int, fields: Dict[str, str]) -> None:
+    world.script(main=[{'code': code, 'node': fields}])
+    done = world.call('--create')
+    assert (done.returncode, world.node) == (2 if code else 0, 'READY')
+    assert [call for call in world.log() if call in (CREATE, TRAIN, DELETE)] == [CREATE, TRAIN]
+    assert 'another start' in done.stderr or 'this start did not make it' in done.stderr
+
+
+def test_node_of_another_start__is_kept_after_a_signal(world: World) -> None:
+    world.script(main=[{'waits': True, 'node': OTHER}])
+    script = world.start('--create')
+    world.waiting()
+    world.existing_node(createTime=LATER)
+    script.send_signal(signal.SIGQUIT)
+    assert script.wait(timeout=LIMIT) == 131
+    assert (world.log(), world.node) == ([*CHECKS, CREATE, TRAIN], 'READY')
+
+
+@pytest.mark.parametrize(
+    ('before', 'fields', 'ours'),
+    [
+        # Without a description, the creation time decides.
+        ({}, {'description': '', 'createTime': '2026-01-01T00:00:00Z'}, False),
+        ({}, {'description': ''}, True),
+        (SILENT, {'description': ''}, True),
+        (SILENT, {'description': '', 'createTime': ''}, False),
+        ({}, {'description': 'run_tpu.sh-another-1'}, False),
+        ({}, {}, True),
+        (SILENT, {}, True),
+    ],
+)
+def test_failed_creation__deletes_only_what_was_made_since(
+    world: World, before: Any, fields: Dict[str, str], ours: bool
+) -> None:
+    world.script(describe=[before], create=[{**ERROR, 'node': {'state': 'READY', **fields}}])
+    done = world.call('--create')
+    assert (done.returncode, world.node) == (1, None if ours else 'READY')
+    assert world.log() == [*CHECKS, CREATE, *([DELETE] if ours else [])]
+
+
+def test_node_made_late__is_deleted(world: World) -> None:
+    # gcloud gets no answer; the node is visible only after the first query.
+    missing = {'code': 1, 'says': 'ERROR: NOT_FOUND: Resource node was not found\n'}
+    world.script(create=[ERROR], describe=[missing, missing])
+    assert world.call('--create').returncode == 1
+    assert (world.log(), world.node) == ([*CHECKS, CREATE, PAUSE, DELETE], None)
+
+
+def test_deletion_without_effect__is_repeated(world: World) -> None:
+    world.script(delete=[{'node': {}}])
+    assert world.call('--create').returncode == 0
+    assert (world.log(), world.node) == ([*CHECKS, CREATE, TRAIN, DELETE, PAUSE, DELETE], None)
+
+
+@pytest.mark.parametrize(
+    ('fields', 'parts'),
+    [
+        ({'acceleratorType': 'v3-8'}, ['is a v3-8, not a v2-8', 'TPU_TYPE']),
+        ({'tensorflowVersion': '2.1'}, ['has TensorFlow 2.1, not 1.15', 'TPU_VERSION']),
+        ({'tensorflowVersion': '1.1'}, ['has TensorFlow 1.1,']),
+        ({'acceleratorType': 'v2-32', 'tensorflowVersion': '1.14'}, ['v2-32', '1.14']),
+    ],
+)
+@pytest.mark.parametrize('moment', ['before', 'created', 'restart'])
+def test_node_of_another_type_or_version__ends_the_run(world: World, fields: Any, parts: Any, moment: str) -> None:
+    if moment == 'before':
+        world.existing_node(**fields)
+    changed = {'code': 1, 'node': fields}
+    world.script(create=[{'node': {'state': 'READY', **fields}}] if moment == 'created' else [], main=[changed])
+    done = world.call(*(['--create'] if moment != 'before' else []))
+    assert done.returncode == 2
+    for part in parts:
+        assert part in done.stderr
+    assert world.node == ('READY' if moment == 'before' else None)
+    assert world.log().count(TRAIN) == (moment == 'restart')
+
+
+@pytest.mark.parametrize('fields', [{'tensorflowVersion': '1.15.5'}, {'acceleratorType': 'projects/p/types/v2-8'}])
+def test_node_of_the_type_and_version__is_used(world: World, fields: Dict[str, str]) -> None:
+    world.existing_node(**fields)
+    assert world.call().returncode == 0
+    assert (world.log(), world.node) == ([*CHECKS, TRAIN], 'READY')
+
+
+@pytest.mark.parametrize('garbage', ['', '<html>\n<b>504</b>', '{"error": 1}'])
+def test_unreadable_state__ends_a_run_on_an_existing_node(world: World, garbage: str) -> None:
+    (world.bin / 'gcloud').write_text(f"#!/bin/sh\nprintf '%s' '{garbage}'\n")
+    done = world.call()
+    assert (done.returncode, world.log()) == (1, [])
+    assert 'cannot tell whether the node node exists' in done.stderr
+
+
+def test_node_not_ready_after_its_creation__is_waited_for(world: World) -> None:
+    world.script(create=[{'node': {'state': 'CREATING'}}], sleep=[])
+    script = world.start('--create', RESTART_SECONDS='1')
+    end = time.time() + LIMIT
+    while ['sleep', '1'] not in world.log() and time.time() < end:
+        time.sleep(0.02)
+    script.send_signal(signal.SIGTERM)
+    assert script.wait(timeout=LIMIT) == 75
+    assert (world.node, TRAIN in world.log()) == (None, False)
+
+
+def test_vanished_temporary_folder__does_not_keep_the_node(world: World) -> None:
+    world.script(main=[{'waits': True}])
+    script = world.start('--create')
+    world.waiting()
+    for folder in world.temporary.iterdir():
+        for name in os.listdir(str(folder)):
+            (folder / name).unlink()
+        folder.rmdir()
+    world.temporary.rmdir()
+    world.go_on()
+    assert script.wait(timeout=LIMIT) == 0
+    assert world.node is None
