@@ -59,6 +59,8 @@ SMALL = ['--use_tpu=False', '--height=75', '--width=75', '--depth_multiplier=0.0
         ([*SMALL, '--model_dir=m', '--data_dir={tmp}/only'], ['{tmp}/only', 'validation-00000-of-00128', 'train-*']),
         ([*SMALL, '--model_dir={tmp}/file/m', '--use_data=fake'], ['{tmp}/file/m', 'cannot be written']),
         (['--data_dir={tmp}/damaged'], ['{tmp}/damaged/dataset.json', 'train_images']),
+        (['--data_dir={photos}', '--num_train_images=4'], ['--num_train_images=4', '{photos}', '5 training images']),
+        ([*SMALL, '--tpu=node', '--model_dir=m'], ['--tpu=node', '--use_tpu=False', 'Leave out one']),
         (['--data_dir={photos}', '--num_classes=5'], ['--num_classes=5', '{photos}', '6']),
         (['--preset=digits', '--data_dir={tmp}/nowhere'], ['{tmp}/nowhere', 'no such folder']),
     ],
@@ -88,8 +90,8 @@ def test_data_set__gives_the_sizes_unless_flags_do(photo_dir: str) -> None:
 
     config = fitted()
     assert (config.num_train_images, config.num_eval_images, config.num_classes) == (5, 5, 6)
-    config = fitted('--num_train_images=9', '--num_classes=7')
-    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (9, 5, 7)
+    config = fitted('--num_train_images=5', '--num_classes=7')
+    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (5, 5, 7)
 
 
 FAKE = [*SMALL, '--use_data=fake', '--model_dir=m']

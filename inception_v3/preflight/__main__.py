@@ -16,6 +16,7 @@ from inception_v3.preflight import graph_checks, memory, storage, xla_step
 from inception_v3.preflight.report import Report
 from inception_v3.settings import flags
 from inception_v3.settings.data_set import fit_to_data_set, makes_digits, splits_of
+from inception_v3.settings.given import contradictions_of
 from inception_v3.tpu import topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 
@@ -157,7 +158,12 @@ def _configuration(tpu: Topology, given: flags.Given, report: Report) -> Optiona
     for problem in topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders):
         report.error(problem)
     try:
-        return Config(**fields)
+        config = Config(**fields)
+        # A wrong number of cores has been reported.
+        problems = [*contradictions_of({*given.fields} - {'use_tpu', 'num_shards'}, config)]
+        for problem in problems:
+            report.error(problem)
+        return None if problems else config
     except ConfigError as error:
         for problem in str(error).splitlines():
             report.error(problem)

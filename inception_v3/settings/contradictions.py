@@ -137,6 +137,16 @@ def _folders(config: 'Config') -> Iterable[str]:
         yield f'--model_dir={_text(config.model_dir)}: must not be --data_dir; keep checkpoints apart from the records.'
 
 
+def _export_folder(config: 'Config') -> Iterable[str]:
+    for flag in ('model_dir', 'data_dir'):
+        folder = getattr(config, flag)
+        if folder and config.export_dir and os.path.normpath(folder) == os.path.normpath(config.export_dir):
+            yield (
+                f'--export_dir={_text(config.export_dir)}: must not be --{flag}; give SavedModels a folder of '
+                'their own, such as a subfolder.'
+            )
+
+
 def _bounding_boxes(config: 'Config') -> Iterable[str]:
     if config.use_annotated_bbox and config.data_format == 'tar':
         yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
@@ -168,6 +178,7 @@ _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
     _network_options,
     _transfer,
     _folders,
+    _export_folder,
     _bounding_boxes,
     _image_summaries,
     _bad_records,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 from console.log import logger
 from console.messages import shown
@@ -11,6 +11,7 @@ from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
 from inception_v3.settings.flags import CommandLine
+from inception_v3.settings.given import contradictions_of_data_set, without_effect
 from inception_v3.settings.own_images import own_images
 
 # The largest number of files in one message.
@@ -90,13 +91,23 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
 def fit_to_data_set(command_line: CommandLine) -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set's description.
 
-    Flags that were given override the description. The digits preset makes its data set first, unless `--data_dir`
-    names another. The own_images preset needs a description, from which more of its values follow.
+    The digits preset makes its data set first, unless `--data_dir` names another. The own_images preset needs a
+    description, from which more of its values follow. Flags that were given and have no effect are logged.
 
     Raises:
-      ConfigError: no data set is named, it lacks the description, or it has more classes than `--num_classes`.
+      ConfigError: no data set is named, it lacks the description, or flags contradict the description.
       DataError: the description cannot be read, or the digits cannot be made.
     """
+    config, given = _described(command_line), command_line.given
+    problems = [*contradictions_of_data_set(given, config)]
+    if problems:
+        raise ConfigError('\n'.join(problems))
+    for note in without_effect(given, config):
+        logger.info('warning: %s', note)
+    return config
+
+
+def _described(command_line: CommandLine) -> Config:
     config, given = command_line.config, command_line.given
     if config.use_data == 'fake':
         return config
@@ -123,12 +134,21 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
             f'--num_classes={config.num_classes}: the data set in {config.data_dir} has {info.num_classes} '
             'classes, including the background. Give at least that many, or leave the flag out.'
         )
-    described: Dict[str, Any] = {
-        'num_train_images': info.train_images,
-        'num_eval_images': info.validation_images,
-        'num_classes': info.num_classes,
-    }
-    config = dataclasses.replace(config, **{name: value for name, value in described.items() if name not in given})
+    for name, images, kind, instead in (
+        ('num_train_images', info.train_images, 'training', ''),
+        ('num_eval_images', info.validation_images, 'validation', '; --eval_total_size evaluates fewer of them'),
+    ):
+        if name in given and getattr(config, name) != images:
+            raise ConfigError(
+                f'--{name}={getattr(config, name)}: the data set in {config.data_dir} has {images:,} {kind} images, '
+                f'as its dataset.json says. Leave the flag out{instead}.'
+            )
+    config = dataclasses.replace(
+        config,
+        num_train_images=info.train_images,
+        num_eval_images=info.validation_images,
+        num_classes=config.num_classes if 'num_classes' in given else info.num_classes,
+    )
     if command_line.preset == 'own_images':
         config = dataclasses.replace(config, **own_images(config, given))
     return config

@@ -14,6 +14,7 @@ from console import processes
 from console.messages import shown
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, OPTIONS
+from inception_v3.settings.given import contradictions_of
 from inception_v3.settings.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
 from inception_v3.settings.setting import TYPE_NAMES, plain_type, setting_of
 from inception_v3.tpu import topology
@@ -184,6 +185,9 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     """
     given = read(argv, own_flags)
     config = Config() if given.help else Config(**with_preset(given))
+    problems = [] if given.help else [*contradictions_of({*given.fields}, config)]
+    if problems:
+        raise ConfigError('\n'.join(problems))
     return CommandLine(config, frozenset(given.fields), *given[1:])
 
 

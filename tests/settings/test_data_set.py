@@ -39,9 +39,12 @@ def test_splits_of__a_mode(mode: str, splits: List[str]) -> None:
     assert data_set.splits_of(Config(mode=mode)) == splits
 
 
-def test_fit_to_data_set__takes_what_the_flags_do_not_give(folder: str) -> None:
-    config = data_set.fit_to_data_set(command_line(f'--data_dir={folder}', '--num_eval_images=4'))
-    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (10, 4, 3)
+def test_fit_to_data_set__takes_the_sizes_of_the_description(folder: str) -> None:
+    config = data_set.fit_to_data_set(command_line(f'--data_dir={folder}', f'--num_train_images={MINE.train_images}'))
+    assert (config.num_train_images, config.num_eval_images, config.num_classes) == (10, MINE.validation_images, 3)
+    for flag, kind in (('num_train_images', 'training'), ('num_eval_images', 'validation')):
+        with pytest.raises(ConfigError, match=f'--{flag}=4: the data set in {folder} has [0-9]+ {kind} images, as its'):
+            data_set.fit_to_data_set(command_line(f'--data_dir={folder}', f'--{flag}=4'))
     for classes in (3, 4):
         given = data_set.fit_to_data_set(command_line(f'--data_dir={folder}', f'--num_classes={classes}'))
         assert given.num_classes == classes

@@ -21,8 +21,8 @@ def test_without_flags_it_is_the_documented_default() -> None:
 
 
 def test_every_field_is_a_flag_with_its_type() -> None:
-    config = parse('--train_steps=7', '--learning_rate=1e-3', '--use_tpu=false', '--optimizer=sgd', '--tpu=node').config
-    assert config == Config(train_steps=7, learning_rate=0.001, use_tpu=False, optimizer='sgd', tpu='node')
+    config = parse('--train_steps=7', '--learning_rate=1e-3', '--use_tpu=true', '--optimizer=sgd', '--tpu=node').config
+    assert config == Config(train_steps=7, learning_rate=0.001, use_tpu=True, optimizer='sgd', tpu='node')
     for field in dataclasses.fields(Config):
         value = getattr(Config(use_tpu=False, model_dir='m'), field.name)
         if value is not None:
@@ -50,7 +50,6 @@ def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
 def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None:
     assert parse('--preset=digits', '--tpu=node').config.use_tpu
     assert parse('--preset=digits', '--master=grpc://node:8470').config.use_tpu
-    assert not parse('--tpu=node', '--use_tpu=False').config.use_tpu
     emulated = parse('--preset=digits', '--tpu=emulated:4x2')
     assert (emulated.config.use_tpu, emulated.config.num_shards, emulated.config.hosts) == (True, 4, 2)
     assert emulated.given == {'tpu'}
@@ -201,9 +200,10 @@ def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, 
 
 
 @pytest.mark.parametrize('flag', ['--tpu=node', '--master=grpc://a'])
-def test_flags__an_address_uses_the_tpu_unless_a_flag_says_otherwise(flag: str) -> None:
+def test_flags__an_address_uses_the_tpu_and_no_flag_may_deny_it(flag: str) -> None:
     assert parse('--preset=digits', flag).config.use_tpu
-    assert not parse('--preset=digits', flag, '--use_tpu=False').config.use_tpu
+    with pytest.raises(ConfigError, match=f'{flag}: has no effect with --use_tpu=False'):
+        parse('--preset=digits', flag, '--use_tpu=False')
     assert parse('--preset=digits', flag).config.num_shards == 8
     assert not parse('--preset=digits', '--tpu=').config.use_tpu
 

@@ -19,8 +19,8 @@ from tests.support import recorded
 def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     """All numbers equal those in the files that the program wrote."""
     model_dir = f'{tmp_path}/model'
-    flags = ['--train_steps=3', '--eval_total_size=64', '--save_summary_steps=1', '--seed=3', '--num_train_images=64']
-    flags += ['--learning_rate_decay_epochs=1', f'--data_dir={digits_dir}', '--export_dir=']
+    flags = ['--train_steps=3', '--eval_total_size=64', '--save_summary_steps=1', '--seed=3', '--schedule=cosine']
+    flags += [f'--data_dir={digits_dir}', '--export_dir=']
     assert main.main(['/x/inception_v3/main.py', '--preset=digits', f'--model_dir={model_dir}', *flags]) == 0
     run = read_run(model_dir, 'mine')
 
