@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from console import extras, processes, program
 from console.errors import EXIT_CODES
+from console.paths import expanded
 from console.screen import Screen
 from data import records, tf_example, writing
 from data.dataset_info import FILE_NAME, DatasetInfo
@@ -104,7 +105,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument('data_dir', help='new folder for the data set')
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(expanded())
 
     def command(screen: Screen) -> None:
         info = build(arguments.data_dir)

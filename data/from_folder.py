@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from console import processes, program
 from console.errors import EXIT_CODES
+from console.paths import expanded
 from console.screen import Screen
 from data import records, tf_example, writing
 from data.dataset_info import DatasetInfo
@@ -324,7 +325,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         '--skip_unreadable', action='store_true', help='leave out images that cannot be decoded, instead of stopping'
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(expanded())
     if not 0 < arguments.validation_fraction < 1:
         parser.error(f'--validation_fraction={arguments.validation_fraction}: must be between 0 and 1.')
     if min(arguments.train_shards, arguments.validation_shards) < 1:

@@ -20,6 +20,7 @@ from google.protobuf import json_format
 from console import processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
+from console.paths import expanded
 from console.screen import Screen
 from data import dataset_info, ppm, record_checker, records, remote, tf_example, tfrecord, writing
 from data.dataset_info import DatasetInfo
@@ -332,7 +333,7 @@ def main() -> int:
     )
     listing = commands.add_parser('list', help='list the samples of shards; exit code 2 if a sample cannot be used')
     listing.add_argument('shards', nargs='+', metavar='SHARD')
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(expanded())
     if arguments.command == 'write' and arguments.max_bad_records < 0:
         parser.error(f'--max_bad_records={arguments.max_bad_records}: must be at least 0.')
 

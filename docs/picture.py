@@ -22,6 +22,7 @@ matplotlib.use('Agg')
 
 import matplotlib.pyplot as plt
 
+from console.paths import expanded
 from inception_v3.hooks.progress import Status
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -140,7 +141,7 @@ def main() -> None:
     parser.add_argument(
         '--out', type=pathlib.Path, default=_PICTURE, help='PNG file to write (default docs/digits.png)'
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(expanded())
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.run or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

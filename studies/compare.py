@@ -13,6 +13,7 @@ import sys
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from console import program
+from console.paths import expanded
 from console.screen import Screen
 from data import remote
 from inception_v3.config import Config, ConfigError
@@ -39,7 +40,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run; it may be at gs:// or s3://')
     out_help = f'folder for the report, created if missing (default {OUT})'
     parser.add_argument('--out', type=command_line.folder, default=OUT, help=out_help)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(expanded(argv))
     return program.run(lambda screen: _perform(arguments, screen))
 
 

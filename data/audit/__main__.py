@@ -14,6 +14,7 @@ from typing import Callable, Optional
 
 from console import extras, processes, program
 from console.errors import DONE, EXIT_CODES, FIX
+from console.paths import expanded
 from console.screen import Screen
 from data import dataset_info, records
 from data.audit.report import DOCUMENTED_CLASSES, audit
@@ -60,7 +61,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         '--processes', type=int, default=cores, help=f'processes that read files (default: one per core, {cores} here)'
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(expanded())
     if arguments.num_classes is not None and arguments.num_classes < 2:
         parser.error(f'--num_classes={arguments.num_classes}: must be at least 2, the background and a class.')
     if arguments.processes < 1:

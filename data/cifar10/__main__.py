@@ -33,6 +33,7 @@ import tensorflow as tf
 
 from console import processes, program
 from console.errors import EXIT_CODES
+from console.paths import expanded
 from console.screen import Screen
 from data import conversion, records, remote
 from data.cifar10 import source as cifar10_source
@@ -224,7 +225,7 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Converts the source named on the command line."""
     parser = _parser()
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(expanded())
     images, shards = (
         {split: getattr(arguments, f'{split}_{what}') for split in IMAGES} for what in ('images', 'shards')
     )

@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from console import processes, program
 from console.errors import EXIT_CODES
+from console.paths import expanded
 from console.screen import Screen
 from data import conversion, records, remote
 from data.dataset_info import DatasetInfo
@@ -268,7 +269,7 @@ def _per_split(arguments: argparse.Namespace, what: str) -> Dict[str, int]:
 
 def main() -> int:
     """Converts the parts named on the command line."""
-    own, of_beam = sys.argv[1:], []  # type: List[str], List[str]
+    own, of_beam = expanded(), []  # type: List[str], List[str]
     if '--' in own:
         separator = own.index('--')
         own, of_beam = own[:separator], own[separator + 1 :]

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from console import extras, processes, program
 from console.errors import EXIT_CODES
+from console.paths import expanded
 from console.screen import Screen
 from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
@@ -119,7 +120,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument(
         '--mistakes', type=int, default=48, metavar='N', help='number of worst mistakes to show (default: 48)'
     )
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(expanded(argv))
     if arguments.batch_size is not None and arguments.batch_size < 1:
         parser.error(f'--batch_size={arguments.batch_size}: must be at least 1.')
     for name, given in (

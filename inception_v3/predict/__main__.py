@@ -22,6 +22,7 @@ import tensorflow as tf
 from console import processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
+from console.paths import expanded
 from console.screen import Screen, duration
 from data import image_files
 from data.image_files import UnreadableError, show
@@ -234,7 +235,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument('--json', action='store_true', help='print a JSON object per image, one per line')
     parser.add_argument('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
     parser.add_argument('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(expanded(argv))
     if arguments.html == '':
         parser.error('--html=: must be the path of a file.')
     for name in ('top', 'batch_size'):

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from console import processes, program
 from console.errors import DONE, EXIT_CODES, FIX
+from console.paths import expanded
 from console.screen import Screen
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.evaluations import Evaluation
@@ -43,7 +44,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     task.add_argument('--diff', metavar='OTHER', help='compare the run with the run in another model_dir')
     parser.add_argument('--steps', type=int, help='number of steps to verify (default: all recorded steps, up to 10)')
     parser.add_argument('--json', action='store_true', help='print a JSON object')
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(expanded(argv))
     if arguments.steps is not None and not arguments.verify:
         parser.error('--steps: needs --verify.')
     if arguments.steps is not None and arguments.steps < 1:

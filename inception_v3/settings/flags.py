@@ -12,6 +12,7 @@ from absl import flags
 import inception_v3
 from console import processes
 from console.messages import shown
+from console.paths import expanded
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.settings.given import contradictions_of
@@ -148,7 +149,7 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
     """
     values = _defined(own_flags)
     try:
-        stray = values(argv)[1:]
+        stray = values([*argv[:1], *expanded(argv[1:])])[1:]
     except flags.CantOpenFlagFileError as error:
         cause = error.__context__
         assert isinstance(cause, OSError)
@@ -164,13 +165,18 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
     return Given(
         fields={
-            field.name: values[field.name].value for field in dataclasses.fields(Config) if values[field.name].present
+            field.name: _value(values[field.name]) for field in dataclasses.fields(Config) if values[field.name].present
         },
         preset=values.preset,
         verbose=bool(values.verbose),
         help=next((name for name in _HELP_FLAGS if values[name].value), ''),
-        own={name: values[name].value if values[name].present else flag.default for name, flag in own_flags.items()},
+        own={name: _value(values[name]) if values[name].present else flag.default for name, flag in own_flags.items()},
     )
+
+
+def _value(flag: flags.Flag) -> Any:
+    """The value of a flag. One from a `--flagfile` may begin with `~`."""
+    return expanded([flag.value])[0] if isinstance(flag.value, str) else flag.value
 
 
 def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:

@@ -11,6 +11,7 @@ import sys
 from typing import Optional, Sequence
 
 from console import program
+from console.paths import expanded
 from console.screen import Screen
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
@@ -42,7 +43,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         default=OUT,
         help=f'folder for {files}, created if missing (default {OUT})',
     )
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(expanded(argv))
     return program.run(lambda screen: _perform(arguments, screen), 'interrupted; nothing was written')
 
 

@@ -15,6 +15,7 @@ from benchmarks import tables
 from benchmarks.measurement import MeasurementError
 from console import program
 from console.errors import DONE, RETRY
+from console.paths import expanded
 from console.screen import Screen
 from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
@@ -153,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Makes the measurements that a command line asks for, and returns the exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args(expanded(argv))
     return program.run(
         lambda screen: _measure_and_report(arguments, screen), 'interrupted; the same command resumes the measurements'
     )

@@ -19,6 +19,7 @@ from benchmarks import photographs, tables
 from benchmarks.measurement import MeasurementError
 from console import program
 from console.errors import DONE, RETRY
+from console.paths import expanded
 from console.screen import Screen
 from data.files import write_whole
 from inception_v3.model_dir import source
@@ -43,7 +44,7 @@ _MOST_READ_AHEAD = 256
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args(expanded(argv))
     return program.run(
         lambda screen: _perform(arguments, screen), 'interrupted; the measurements made so far were written'
     )

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from console import processes
+from console.paths import expanded
 from studies import command_line
 
 BUCKET = 'studies'
@@ -268,7 +269,7 @@ def main() -> None:
         default=0,
         help='delay of each request, in ms (default 0)',
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(expanded())
     if not os.path.isdir(arguments.folder):
         parser.error(f'{arguments.folder}: no such folder')
     server = _Server(arguments.folder, arguments.latency_ms / 1000)

@@ -27,6 +27,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from console import program as console_program
 from console.errors import DONE, RETRY
+from console.paths import expanded
 from console.screen import Screen
 from data import remote
 from inception_v3.model_dir.files import check_writable
@@ -48,7 +49,7 @@ def main(argv: Sequence[str], program: Sequence[str] = PROGRAM) -> int:
       argv: the command line.
       program: the program whose command lines the trials are.
     """
-    own, flags_of_trials = _divided(argv[1:])
+    own, flags_of_trials = _divided(expanded(argv[1:]))
     arguments = _parser().parse_args(own)
 
     def command(screen: Screen) -> int:

@@ -1,0 +1,80 @@
+"""Tests of `~` in the paths of all command lines."""
+
+import importlib
+import pathlib
+import sys
+from typing import Any, List
+
+import pytest
+
+from console.paths import expanded
+from inception_v3.settings import flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def home(tmp_path: Any, monkeypatch: Any) -> str:
+    monkeypatch.setenv('HOME', str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return str(tmp_path)
+
+
+def test_expanded__a_leading_tilde_of_a_word_or_a_value(home: str, monkeypatch: Any) -> None:
+    words = ['~', '~/a b', '--model=~/m', '-data_dir=~', '--glob=~/d/*.jpg', '~/[ab]*.png']
+    assert expanded(words) == [
+        *(home, f'{home}/a b', f'--model={home}/m', f'-data_dir={home}', f'--glob={home}/d/*.jpg', f'{home}/[ab]*.png')
+    ]
+    assert expanded(['~root/x', '--out=~root/x']) == ['/root/x', '--out=/root/x']
+    others = ['./~', 'a~', 'a/~/b', '--x=a~', '~no_such_user/x', 'gs://bucket/~/x', '--', '--json', '', 'a=~/b']
+    assert expanded(others) == others
+    monkeypatch.setattr(sys, 'argv', ['~/program', '~/x'])
+    assert expanded() == [f'{home}/x']
+
+
+def test_flags__expand_every_path(home: str, tmp_path: Any) -> None:
+    (tmp_path / 'flags.txt').write_text('--export_dir=~/e\n')
+    config = flags.parse(['main', '--flagfile=~/flags.txt', '--data_dir=~/d', '--model_dir', '~/m']).config
+    assert (config.data_dir, config.model_dir, config.export_dir) == (f'{home}/d', f'{home}/m', f'{home}/e')
+    own = {'plot': flags.OwnFlag(str, None, 'a path')}
+    (tmp_path / 'flags.txt').write_text('--plot=~/p.png\n')
+    assert flags.read(['main', '--flagfile=~/flags.txt'], own).own['plot'] == f'{home}/p.png'
+
+
+COMMANDS = {
+    'inception_v3.main': ['--preset=digits', '--data_dir=~/absent', '--model_dir=~/m'],
+    'inception_v3.predict.__main__': ['~/absent', '--model=~/m'],
+    'inception_v3.evaluate_report.__main__': ['~/absent'],
+    'inception_v3.provenance.__main__': ['~/absent'],
+    'data.from_folder': ['~/absent', '~/out'],
+    'data.audit.__main__': ['~/absent'],
+    'data.tar_shards': ['list', '~/absent'],
+    'data.cifar10.__main__': ['~/absent', '--data_dir=~/out'],
+    'studies.compare': ['~/absent', '~/b', '--out=~/o'],
+}
+
+
+@pytest.mark.parametrize('module', sorted(COMMANDS))
+def test_commands__expand_the_home_folder(module: str, home: str, capsys: Any, monkeypatch: Any) -> None:
+    argv = COMMANDS[module]
+    monkeypatch.setattr(sys, 'argv', [module, *argv])
+    main = importlib.import_module(module).main
+    takes_argv: List[str] = [*main.__code__.co_varnames[: main.__code__.co_argcount]]
+    try:
+        if not takes_argv:
+            main()
+        else:
+            main(sys.argv if module == 'inception_v3.main' else argv)
+    except SystemExit:
+        pass
+    out, err = capsys.readouterr()
+    assert f'{home}/absent' in out + err and '~' not in err
+    assert not (pathlib.Path(home) / '~').exists()
+
+
+def test_every_parser_expands_the_home_folder() -> None:
+    folders = ('console', 'data', 'inception_v3', 'benchmarks', 'studies', 'docs')
+    sources = {path: path.read_text() for folder in folders for path in (ROOT / folder).rglob('*.py')}
+    parsers = {path: text for path, text in sources.items() if '.parse_args(' in text}
+    assert len(parsers) >= 15
+    assert not [path for path, text in parsers.items() if 'expanded(' not in text]
