@@ -62,7 +62,12 @@ setup(
     ],
     python_requires='>=3.7,<3.8',
     packages=PACKAGES,
-    package_data={**TYPED, 'inception_v3.evaluate_report': ['page.html'], 'studies.report': ['page/*']},
+    package_data={
+        **TYPED,
+        'inception_v3.evaluate_report': ['page.html'],
+        'inception_v3.predict': ['contact_sheet.html', 'contact_sheet.js'],
+        'studies.report': ['page/*'],
+    },
     entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},
     zip_safe=False,  # Pages and studies are read as files.
     install_requires=[

@@ -11,12 +11,23 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --paper: #14171b; --card: #1d2127; --ink: #e6e9ed; --faint: #9aa4b0;
   --line: #343b44; --good: #56b4e9; --bad: #f0904e; --track: #2d343c; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 90rem; padding: 1.5rem clamp(.75rem, 3vw, 2.5rem) 3rem; background: var(--paper);
+body { margin: 0; padding: 1.5rem clamp(.75rem, 3vw, 2.5rem) 3rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif; }
 h1 { font-size: 1.5rem; margin: 0 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 2.25rem 0 .5rem; }
 p { margin: .25rem 0 .75rem; max-width: 60rem; }
 code, .path { overflow-wrap: anywhere; }
+img { max-width: 100%; }
+.controls { display: flex; flex-wrap: wrap; gap: .5rem 1.25rem; align-items: center; margin: 1rem 0; }
+.controls label { display: flex; flex-wrap: wrap; gap: .25rem .5rem; align-items: center; min-width: 0; }
+select, input { font: inherit; padding: .15rem .5rem; border: 1px solid var(--line); border-radius: 5px;
+  background: var(--card); color: inherit; max-width: 100%; min-width: 0; }
+:focus-visible { outline: 2px solid var(--good); outline-offset: 2px; }
+[hidden] { display: none !important; }
+.about { margin: .5rem 0 1rem; }
+.about div { display: flex; flex-wrap: wrap; gap: 0 .75rem; }
+.about dt { color: var(--faint); min-width: 5rem; }
+.about dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
 .faint { color: var(--faint); }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(13.5rem, 1fr)); gap: .75rem; margin: 1rem 0; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: .6rem; min-width: 0;

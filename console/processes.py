@@ -1,9 +1,14 @@
 """Starts modules of this program in new processes, and names the command of this process."""
 
 import os
+import shlex
 import sys
 from typing import List
 
+from console.messages import shown
+
+# The longest command line on a page; it may name thousands of files.
+_LONGEST = 600
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -17,3 +22,8 @@ def command_name(name: str) -> str:
     """The command that runs a module, as its user has typed it: `python -m NAME`, or a command of `inception-v3`."""
     # The program inception-v3 sets the name of its command.
     return sys.argv[0] if sys.argv[0].startswith('inception-v3 ') else f'python -m {name}'
+
+
+def command_line(name: str) -> str:
+    """The command line of this process, for a page: of the module that `command_name` names, and its arguments."""
+    return shown(' '.join([command_name(name), *map(shlex.quote, sys.argv[1:])]), _LONGEST)

@@ -12,10 +12,17 @@ from data import remote
 from data.records import DataError
 
 FILE_NAME = 'dataset.json'
+# The name of label 0 in the data sets that this program makes.
+BACKGROUND = 'background'
 # The largest number that a run's configuration allows.
 _IMAGES_AT_MOST = 2**31 - 1
 # The longest reason in a message, in characters.
 _LONGEST_REASON = 200
+
+
+def is_background(name_of_label_0: str) -> bool:
+    """Whether label 0 is the background, which has no images and is not shown; without a name, it is."""
+    return name_of_label_0 in ('', BACKGROUND)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import glob
 import os
 import stat
-from typing import List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Sequence
 
 from console.messages import shown
 from data import remote
@@ -25,13 +25,14 @@ class Found(NamedTuple):
     """The files that a user's arguments name.
 
     Attributes:
-      paths: image files without duplicates, in the order of the arguments, sorted by name within a folder.
-      problems: a line for each argument that names no image.
+      paths: image files without duplicates, in the order of the arguments, sorted by name within a folder; and the
+        paths of `problems` in their places.
+      problems: the reason for each path that is no image file, such as a missing one.
       skipped: files in folders whose extension is not that of an image.
     """
 
     paths: List[str]
-    problems: List[str]
+    problems: Dict[str, str]
     skipped: List[str]
 
 
@@ -44,10 +45,10 @@ def find(names: Sequence[str]) -> Found:
     Args:
       names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
     """
-    found = Found([], [], [])
+    found = Found([], {}, [])
     for name in names:
         if remote.is_remote(name):
-            found.problems.append(f'{show(name)}: remote images are not supported; copy it to this machine first.')
+            _add_problem(name, 'remote images are not supported; copy it to this machine first', found)
         elif os.path.isdir(name):
             _add_folder(name, found)
         elif os.path.lexists(name):
@@ -55,14 +56,19 @@ def find(names: Sequence[str]) -> Found:
         elif glob.has_magic(name):
             _add_matches(name, found)
         else:
-            found.problems.append(f'{show(name)}: no such file or folder.')
+            _add_problem(name, 'no such file or folder', found)
     return found._replace(paths=list(dict.fromkeys(found.paths)))
+
+
+def _add_problem(path: str, reason: str, found: Found) -> None:
+    found.paths.append(path)
+    found.problems[path] = reason
 
 
 def _add_matches(pattern: str, found: Found) -> None:
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
-        found.problems.append(f'{show(pattern)}: no file matches this pattern.')
+        _add_problem(pattern, 'no file matches this pattern', found)
     for path in matches:
         if not os.path.isdir(path):
             found.paths.append(path)
@@ -74,7 +80,7 @@ def _add_folder(folder: str, found: Found) -> None:
     images = 0
 
     def report(error: OSError) -> None:
-        found.problems.append(f'{show(error.filename)}: cannot be listed: {error.strerror}.')
+        _add_problem(error.filename, f'cannot be listed: {error.strerror}', found)
 
     for parent, folders, names in os.walk(folder, onerror=report):
         folders[:] = sorted(name for name in folders if not name.startswith('.'))
@@ -83,7 +89,7 @@ def _add_folder(folder: str, found: Found) -> None:
             images += is_image
             (found.paths if is_image else found.skipped).append(os.path.join(parent, name))
     if not images:
-        found.problems.append(f'{show(folder)}: no images in this folder; they end in {", ".join(EXTENSIONS)}.')
+        _add_problem(folder, f'no images in this folder; they end in {", ".join(EXTENSIONS)}', found)
 
 
 def read(path: str) -> bytes:

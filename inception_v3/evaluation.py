@@ -25,6 +25,7 @@ from inception_v3.model_dir.evaluations import (
     append_evaluation,
     changed_since_training,
     read_evaluations,
+    shows_top_5,
 )
 from inception_v3.model_dir.files import now
 from inception_v3.moving_average import LoadEMAHook
@@ -145,10 +146,10 @@ class Evaluating:
 
     def _log(self, evaluation: Evaluation) -> None:
         logger.info(
-            'step %d: top-1 %.2f %%, top-5 %.2f %%, cross-entropy %.4f, %d images, %s weights',
+            'step %d: top-1 %.2f %%%s, cross-entropy %.4f, %d images, %s weights',
             evaluation.step,
             100 * evaluation.top_1,
-            100 * evaluation.top_5,
+            f', top-5 {100 * evaluation.top_5:.2f} %' if shows_top_5(self._config.num_classes) else '',
             evaluation.cross_entropy,
             evaluation.images,
             evaluation.weights,

@@ -216,8 +216,8 @@ def _notes(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record
     if recorded:
         last = recorded[-1]
         notes.append(
-            f'The run itself recorded top-1 {last.top_1:.2%}, top-5 {last.top_5:.2%} and cross-entropy '
-            f'{last.cross_entropy:.4f} for this checkpoint in {RESULTS_FILE}.'
+            f'The run itself recorded top-1 {last.top_1:.2%} and cross-entropy {last.cross_entropy:.4f} for this '
+            f'checkpoint in {RESULTS_FILE}.'
         )
     if evaluation.changed:
         notes.append(f'Settings that differ from training: {"; ".join(evaluation.changed)}.')
@@ -230,12 +230,12 @@ def _summary(report: ErrorReport, page: str) -> str:
     evaluation, analysis = report.evaluation, report.analysis
     rows = [
         ('top-1', f'{evaluation.top_1:.2%}'),
-        ('top-5', f'{evaluation.top_5:.2%}'),
+        *([('top-5', f'{evaluation.top_5:.2%}')] if report.has_top_5 else []),
         ('cross-entropy', f'{evaluation.cross_entropy:.4f}'),
         ('calibration', f'{analysis.expected_calibration_error:.2%} expected error'),
         ('evaluated', f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'),
     ]
-    for pair in analysis.confusions[:3]:
+    for pair in report.confusions[:3]:
         images = f'{pair.images:,} of {analysis.confusion[pair.label].sum():,} images'
         rows.append(('confused', f'{report.name(pair.label)} classified as {report.name(pair.predicted)}: {images}'))
     rows += [('note', note) for note in report.notes]

@@ -33,15 +33,16 @@ LIGHT = Look('#ffffff', '#1b1f24', '#8a939d', '#0072b2', '#c44f00', '#003a70')
 DARK = Look('#14171b', '#e6e9ed', '#7b8590', '#56b4e9', '#f0904e', '#9bd6ff')
 
 
-def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) -> bytes:
+def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, first: int = 0) -> bytes:
     """Draws the confusion matrix of the classes that occur, as a PNG file.
 
     Colours show fractions of a label's images. Up to 30 classes are shown with names and numbers.
 
     Args:
       confusion: int64 [num_classes, num_classes], images by label and predicted class.
-      names: names of all classes, by label.
+      names: names of all classes, in the same order.
       look: the colours.
+      first: the label of the first class.
     """
     occurring = np.flatnonzero(confusion.sum(axis=0) + confusion.sum(axis=1))
     counts = confusion[np.ix_(occurring, occurring)]
@@ -79,7 +80,7 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look) ->
             (axes.set_yticks, axes.set_yticklabels),
         ):
             set_ticks(ticks)
-            set_labels([str(label) for label in occurring[ticks]])
+            set_labels([str(first + label) for label in occurring[ticks]])
     return _png(figure)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 import tensorflow as tf
 
-from console import html
+from console import html, processes
 from console.messages import shown
 from data.image_header import read_header
 from inception_v3.evaluate_report import figures
@@ -14,6 +14,8 @@ from inception_v3.evaluate_report.analysis import BINS, Mistake
 from inception_v3.evaluate_report.report import JSON_FILE, ErrorReport
 
 _PAIRS_SHOWN = 20
+# The columns of the table of classes.
+_HEADS = ('class', 'name', 'images', 'top-1', 'top-5', 'predicted', 'most often classified as')
 _JPEG_QUALITY = 90
 _LONGEST_PLACE = 4200
 _PAGE_PIXELS_PER_INCH = 96
@@ -24,9 +26,9 @@ _PAGE = html.template(pathlib.Path(__file__).with_name('page.html').read_text())
 def figures_of(report: ErrorReport, look: figures.Look) -> Tuple[bytes, bytes]:
     """Draws the confusion matrix and the reliability diagram, as PNG files."""
     analysis = report.analysis
-    names = [report.name(label) for label in range(len(report.names))]
+    names = [report.name(label) for label in range(report.first, len(report.names))]
     return (
-        figures.confusion_matrix(analysis.confusion, names, look),
+        figures.confusion_matrix(analysis.confusion[report.first :, report.first :], names, look, report.first),
         figures.reliability_diagram(analysis.bins, analysis.expected_calibration_error, look),
     )
 
@@ -48,13 +50,15 @@ def html_of(report: ErrorReport, light: Tuple[bytes, bytes], dark: Tuple[bytes, 
         }
         for on_light, on_dark in zip(light, dark)
     )
-    pairs = analysis.confusions
+    pairs = report.confusions
     classes = [c for c in _described_classes(report) if c['images']]
     return _PAGE.render(
-        subtitle=f'{report.model_dir}, {evaluation.checkpoint}, {evaluation.weights} weights',
+        model=f'{report.model_dir}, {evaluation.checkpoint}, {evaluation.weights} weights',
+        command=processes.command_line('inception_v3.evaluate_report'),
+        date=evaluation.time,
         figures=[
             ('top-1', f'{evaluation.top_1:.2%}'),
-            ('top-5', f'{evaluation.top_5:.2%}'),
+            *([('top-5', f'{evaluation.top_5:.2%}')] if report.has_top_5 else []),
             ('cross-entropy, nats', f'{evaluation.cross_entropy:.4f}'),
             ('expected calibration error', f'{analysis.expected_calibration_error:.2%}'),
             ('images', f'{evaluation.images:,}'),
@@ -78,22 +82,23 @@ def html_of(report: ErrorReport, light: Tuple[bytes, bytes], dark: Tuple[bytes, 
         reliability=reliability,
         bins=BINS,
         classes=sorted(classes, key=lambda c: c['top_1']),
-        without_images=sum(not c.images for c in analysis.classes),
+        without_images=sum(not c.images for c in report.classes),
+        heads=[head for head in _HEADS if head != 'top-5' or report.has_top_5],
+        as_background=report.as_background,
     )
 
 
 def _described_classes(report: ErrorReport) -> List[Dict[str, Any]]:
     most_often: Dict[int, str] = {}
-    for pair in report.analysis.confusions:
+    for pair in report.confusions:
         most_often.setdefault(pair.label, f'{report.name(pair.predicted)} ({pair.images:,})')
     return [
-        {**c._asdict(), 'name': report.name(c.label), 'most_often': most_often.get(c.label, '')}
-        for c in report.analysis.classes
+        {**c._asdict(), 'name': report.name(c.label), 'most_often': most_often.get(c.label, '')} for c in report.classes
     ]
 
 
 def _described_mistakes(report: ErrorReport) -> List[Dict[str, Any]]:
-    mistakes = report.analysis.mistakes
+    mistakes = [mistake for mistake in report.analysis.mistakes if mistake.predicted >= report.first]
     pictures = _as_jpeg([mistake.pixels for mistake in mistakes])
     return [
         {
@@ -109,7 +114,8 @@ def _described_mistakes(report: ErrorReport) -> List[Dict[str, Any]]:
 
 def _bars_of(mistake: Mistake, report: ErrorReport) -> List[Tuple[str, float, bool]]:
     """Returns (name, probability, whether it is the label) for the three most probable classes and the label."""
-    bars = [(report.name(c), probability, c == mistake.label) for c, probability in mistake.likeliest[:3]]
+    likeliest = [(c, probability) for c, probability in mistake.likeliest if c >= report.first]
+    bars = [(report.name(c), probability, c == mistake.label) for c, probability in likeliest[:3]]
     if not any(is_label for _, _, is_label in bars):
         bars.append((report.name(mistake.label), mistake.probability, True))
     return bars

@@ -1,11 +1,12 @@
 """The results of an evaluation report, and their JSON form."""
 
 import json
-from typing import Any, Dict, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from console.messages import shown
-from inception_v3.evaluate_report.analysis import ErrorAnalysis
-from inception_v3.model_dir.evaluations import Evaluation
+from data.dataset_info import is_background
+from inception_v3.evaluate_report.analysis import ClassAccuracy, Confusion, ErrorAnalysis
+from inception_v3.model_dir.evaluations import Evaluation, shows_top_5
 
 PAGE_FILE = 'report.html'
 JSON_FILE = 'report.json'
@@ -33,6 +34,31 @@ class ErrorReport(NamedTuple):
     def name(self, label: int) -> str:
         """Returns the name of a class in printable characters, or `class LABEL` if there is none."""
         return shown(self.names[label]) if self.names[label] else f'class {label}'
+
+    @property
+    def first(self) -> int:
+        """The first label that is shown: 1 if label 0 is the background and no image has it."""
+        return int(is_background(self.names[0]) and not self.analysis.confusion[0].sum())
+
+    @property
+    def as_background(self) -> int:
+        """The number of images that are classified as the background, which is not shown."""
+        return int(self.analysis.confusion[:, : self.first].sum())
+
+    @property
+    def classes(self) -> List[ClassAccuracy]:
+        """The accuracy on each class that is shown."""
+        return [c for c in self.analysis.classes if c.label >= self.first]
+
+    @property
+    def confusions(self) -> List[Confusion]:
+        """The pairs of confused classes that are shown."""
+        return [pair for pair in self.analysis.confusions if pair.predicted >= self.first]
+
+    @property
+    def has_top_5(self) -> bool:
+        """Whether the top-5 accuracy is shown."""
+        return shows_top_5(len(self.names))
 
     def json(self) -> str:
         """Returns the content of report.json."""

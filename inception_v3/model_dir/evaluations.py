@@ -17,6 +17,11 @@ _DECIDING = (
 )
 
 
+def shows_top_5(num_classes: int) -> bool:
+    """Whether texts show the top-5 accuracy: there are more than five classes besides the background."""
+    return num_classes > 6
+
+
 class Evaluation(NamedTuple):
     """One evaluation: a line of `results.jsonl`.
 

@@ -14,7 +14,8 @@ import os
 import shutil
 import sys
 import time
-from typing import Any, Callable, Deque, Iterator, NamedTuple, Optional, Sequence, Tuple
+import types
+from typing import Any, Callable, Deque, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +26,7 @@ from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen, duration
 from data import image_files
-from data.image_files import UnreadableError, show
+from data.image_files import Found, UnreadableError, show
 from inception_v3.memory.estimate import check_batch
 from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
@@ -42,6 +43,7 @@ _PROGRESS_BAR = 16
 _EIGHTHS = '▏▎▍▌▋▊▉█'
 # The number of skipped files that the message names.
 _NAMED_AT_MOST = 5
+_NO_PROBLEMS: Mapping[str, str] = types.MappingProxyType({})
 
 
 class ScoredClass(NamedTuple):
@@ -92,6 +94,7 @@ def predict(
     paths: Sequence[str],
     top: int,
     batch_size: int,
+    problems: Mapping[str, str] = _NO_PROBLEMS,
     make_thumbnail: Optional[Callable[[bytes], bytes]] = None,
 ) -> Iterator[Prediction]:
     """Classifies image files, in their order.
@@ -103,11 +106,14 @@ def predict(
       paths: paths of the files.
       top: number of most probable classes to return.
       batch_size: images per batch.
+      problems: the reasons why some of the paths are no image files.
       make_thumbnail: makes a thumbnail of an encoded image; None for no thumbnails.
     """
 
     def prepare(path: str) -> _Prepared:
         try:
+            if path in problems:
+                raise UnreadableError(problems[path])
             encoded = image_files.read(path)
             image = model.prepare(encoded)
         except UnreadableError as error:
@@ -151,7 +157,7 @@ def _classify(model: Classifier, paths: Sequence[str], batch: Sequence[_Prepared
         elif not np.isfinite(outcome).all():
             yield Prediction(path, problem='the network returns NaN as probabilities: its training has diverged')
         else:
-            likeliest = np.argsort(-outcome, kind='stable')[:top]
+            likeliest = [c for c in np.argsort(-outcome, kind='stable') if c or model.has_class_0][:top]
             classes = [ScoredClass(int(c), model.class_names[c], float(outcome[c])) for c in likeliest]
             yield Prediction(path, tuple(classes), prepared.thumbnail)
 
@@ -231,7 +237,9 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         help='the model_dir of a run, a SavedModel, or an export_dir (its newest SavedModel is used, if '
         'all are of one run); may be remote',
     )
-    parser.add_argument('--top', type=int, default=5, metavar='N', help='classes to show per image (default: 5)')
+    parser.add_argument(
+        '--top', type=int, default=5, metavar='N', help='classes to show per image, at most all (default: 5)'
+    )
     parser.add_argument('--json', action='store_true', help='print a JSON object per image, one per line')
     parser.add_argument('--html', metavar='FILE', help='also write a self-contained page with thumbnails')
     parser.add_argument('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
@@ -250,35 +258,38 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
     def command(screen: Screen) -> int:
         found = image_files.find(arguments.images)
-        for problem in found.problems:
-            _report(problem)
         if found.skipped:
             _report(f'skipped {len(found.skipped):,} files without the extension of an image: {_listed(found.skipped)}')
-        if not found.paths:
+        if len(found.problems) == len(found.paths):
+            # There is nothing to classify.
+            for path in found.paths:
+                _Output(arguments.json).show(Prediction(path, problem=found.problems[path]))
+                _report(f'{show(path)}: {found.problems[path]}')
             return FIX
-        unreadable = _run(arguments, found.paths, screen)
-        return FIX if unreadable or found.problems else DONE
+        return FIX if _run(arguments, found, screen) else DONE
 
     return program.run(command, on_interrupt='interrupted; the output holds the images that were done')
 
 
-def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) -> int:
+def _run(arguments: argparse.Namespace, found: Found, screen: Screen) -> int:
     """Classifies image files, and returns the number that could not be classified."""
     with contextlib.ExitStack() as stack:
         if arguments.html:
             from inception_v3.predict import contact_sheet
         screen.update(f'loading {arguments.model}')
         model = stack.enter_context(contextlib.closing(classifier.load(arguments.model)))
-        check_batch('batch_size', min(arguments.batch_size, len(paths)), model.bytes_per_image)
+        check_batch('batch_size', min(arguments.batch_size, len(found.paths)), model.bytes_per_image)
         make_thumbnail = sheet = None
         if arguments.html:
             make_thumbnail = stack.enter_context(contextlib.closing(contact_sheet.Thumbnails())).make
-            sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, str(model)))
+            sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, str(model), model.class_names))
         screen.clear()
         _report(str(model))
-        output, progress = _Output(arguments.json), _Progress(screen, len(paths), arguments.batch_size)
+        output, progress = _Output(arguments.json), _Progress(screen, len(found.paths), arguments.batch_size)
         problems = 0
-        for prediction in predict(model, paths, arguments.top, arguments.batch_size, make_thumbnail):
+        for prediction in predict(
+            model, found.paths, arguments.top, arguments.batch_size, found.problems, make_thumbnail
+        ):
             if sys.stderr.isatty():
                 screen.clear()
             output.show(prediction)
@@ -290,13 +301,13 @@ def _run(arguments: argparse.Namespace, paths: Sequence[str], screen: Screen) ->
                     sheet.add_problem(problem)
             elif sheet:
                 classes = [(c.words, c.probability) for c in prediction.likeliest]
-                sheet.add(show(prediction.path), prediction.thumbnail, classes)
+                sheet.add(prediction.path, prediction.thumbnail, classes)
             progress.add()
         screen.clear()
         if sheet:
             sheet.finish()
         if problems:
-            _report(f'{problems:,} of {len(paths):,} images could not be classified')
+            _report(f'{problems:,} of {len(found.paths):,} images could not be classified')
     return problems
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from console.log import logger
 from data import remote
+from data.dataset_info import is_background
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
 from inception_v3.config import ConfigError
@@ -45,6 +46,11 @@ class Classifier(abc.ABC):
     origin: Optional[Origin]
     class_names: Sequence[str]
     bytes_per_image: int
+
+    @property
+    def has_class_0(self) -> bool:
+        """Whether label 0 is a class for users, and not the background."""
+        return not is_background(self.class_names[0])
 
     def __str__(self) -> str:
         return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}'

@@ -1,12 +1,16 @@
 """The page of `predict --html`: a thumbnail of each image, and its most probable classes."""
 
+import datetime
 import os
+import pathlib
 from types import TracebackType
 from typing import List, Optional, Sequence, TextIO, Tuple, Type
 
 import tensorflow as tf
 
-from console import html
+from console import html, processes
+from console.messages import shown
+from data.image_files import show
 from inception_v3.config import ConfigError
 from preprocessing.decoding import decode_image
 
@@ -14,13 +18,15 @@ from preprocessing.decoding import decode_image
 _SIDE = 320
 _JPEG_QUALITY = 80
 
-_BEGIN = html.template("""{{ layout.begin(title) }}
-<p class="faint path">by {{ classifier }}</p>
-<div class="cards">
-""")
-_CARD = html.template("""<figure class="card" style="margin: 0">
-{% if thumbnail %}<img src="{{ thumbnail }}" alt="">{% endif %}
+_FOLDER = pathlib.Path(__file__).parent
+
+_BEGIN = html.template((_FOLDER / 'contact_sheet.html').read_text())
+_CARD = html.template("""<figure class="card{{ ' wrong' if is_wrong }}" style="margin: 0" data-class="{{ predicted }}"
+data-label="{{ label }}" data-confidence="{{ likeliest[0][1] }}">
+{% if thumbnail %}<img src="{{ thumbnail }}"
+alt="{{ name }}: {{ predicted }}, {{ '%.1f' | format(100 * likeliest[0][1]) }} %">{% endif %}
 <figcaption><div class="path">{{ name }}</div>
+{% if is_wrong %}<div class="label">wrong: its folder is {{ label }}</div>{% endif %}
 <ul class="bars">{% for class_name, probability in likeliest %}{{ layout.bar(class_name, probability) }}
 {% endfor %}</ul></figcaption>
 </figure>
@@ -32,6 +38,7 @@ _END = html.template("""</div>
 {% endfor %}</ul>
 {% endif %}
 <p class="faint">{{ '{:,}'.format(images) }} classified{{ ending }}.</p>
+<script>{{ script | safe }}</script>
 </body>
 </html>
 """)
@@ -69,12 +76,14 @@ class ContactSheet:
     Args:
       path: path of the page.
       classifier: name of the classifier.
+      class_names: the names of its classes; an image in a folder of such a name is marked if it is
+        classified otherwise.
 
     Raises:
       ConfigError: the page cannot be written.
     """
 
-    def __init__(self, path: str, classifier: str):
+    def __init__(self, path: str, classifier: str, class_names: Sequence[str]):
         if os.path.isdir(path) or path.endswith('/'):
             raise ConfigError(f'--html={path}: is a folder; name a file for the page.')
         self._path = path
@@ -83,22 +92,35 @@ class ContactSheet:
             self._file: TextIO = open(self._unfinished, 'w', encoding='utf-8')  # noqa: SIM115
         except OSError as error:
             raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
+        self._class_names = {shown(name) for name in class_names[1:] if name}
         self._images = 0
         self._problems: List[str] = []
         self._ending = ', then interrupted'
-        self._file.write(_BEGIN.render(title='Predictions', classifier=classifier))
+        command, date = processes.command_line('inception_v3.predict'), datetime.datetime.utcnow()
+        self._file.write(_BEGIN.render(classifier=classifier, command=command, date=date))
 
-    def add(self, name: str, thumbnail: bytes, likeliest: Sequence[Tuple[str, float]]) -> None:
+    def add(self, path: str, thumbnail: bytes, likeliest: Sequence[Tuple[str, float]]) -> None:
         """Adds an image.
 
         Args:
-          name: name of the image.
+          path: path of the image.
           thumbnail: a JPEG file; empty if there is none.
           likeliest: classes and their probabilities, most probable first.
         """
         self._images += 1
         source = html.data_uri(thumbnail, 'image/jpeg') if thumbnail else ''
-        self._file.write(_CARD.render(name=name, thumbnail=source, likeliest=likeliest))
+        folder = shown(os.path.basename(os.path.dirname(os.path.abspath(path))))
+        predicted, label = likeliest[0][0], folder if folder in self._class_names else ''
+        self._file.write(
+            _CARD.render(
+                name=show(path),
+                thumbnail=source,
+                likeliest=likeliest,
+                predicted=predicted,
+                label=label,
+                is_wrong=bool(label) and label != predicted,
+            )
+        )
 
     def add_problem(self, problem: str) -> None:
         """Adds an image that could not be classified, with the reason."""
@@ -116,5 +138,6 @@ class ContactSheet:
     ) -> None:
         """Completes the page, also after an error or Ctrl-C: it shows the images that were done."""
         with self._file as file:
-            file.write(_END.render(problems=self._problems, images=self._images, ending=self._ending))
+            script = (_FOLDER / 'contact_sheet.js').read_text()
+            file.write(_END.render(problems=self._problems, images=self._images, ending=self._ending, script=script))
         os.replace(self._unfinished, self._path)

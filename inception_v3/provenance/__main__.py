@@ -14,7 +14,7 @@ from console.errors import DONE, EXIT_CODES, FIX
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.model_dir import starts
-from inception_v3.model_dir.evaluations import Evaluation
+from inception_v3.model_dir.evaluations import Evaluation, shows_top_5
 from inception_v3.model_dir.starts import Start
 from inception_v3.provenance import run_record, verification
 from inception_v3.provenance.run_record import Checkpoint, Difference, RunRecord
@@ -114,7 +114,7 @@ def _text_of_run(run: RunRecord) -> str:
         sections.append(_section(f'started at step {start.step:,}, {start.time}', _rows_of_start(start)))
     if not run.starts:
         sections.append(_section('starts', [('', 'none recorded')]))
-    scores = [_row_of_evaluation(evaluation) for evaluation in run.evaluations]
+    scores = [_row_of_evaluation(evaluation, run.config.num_classes) for evaluation in run.evaluations]
     sections.append(_section('evaluations', scores or [('', 'none')]))
     checkpoints = [_row_of_checkpoint(checkpoint) for checkpoint in run.checkpoints]
     sections.append(_section('checkpoints', checkpoints or [('', 'none')]))
@@ -141,9 +141,10 @@ def _rows_of_start(start: Start) -> _Rows:
     ]
 
 
-def _row_of_evaluation(evaluation: Evaluation) -> Tuple[str, str]:
+def _row_of_evaluation(evaluation: Evaluation, num_classes: int) -> Tuple[str, str]:
+    top_5 = f'top-5 {evaluation.top_5:.2%}, ' if shows_top_5(num_classes) else ''
     text = (
-        f'top-1 {evaluation.top_1:.2%}, top-5 {evaluation.top_5:.2%}, cross-entropy {evaluation.cross_entropy:.4f}, '
+        f'top-1 {evaluation.top_1:.2%}, {top_5}cross-entropy {evaluation.cross_entropy:.4f}, '
         f'{evaluation.images:,} images, {evaluation.weights} weights, {evaluation.time}'
     )
     return f'step {evaluation.step:,}', '; '.join([text, *evaluation.changed])

@@ -9,7 +9,7 @@ from data.dataset_info import DatasetInfo
 from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.memory.estimate import sizes_for
-from inception_v3.model_dir.evaluations import Evaluation
+from inception_v3.model_dir.evaluations import Evaluation, shows_top_5
 from inception_v3.model_dir.files import BEST_FOLDER
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.reporting.slow_averages import warnings_of
@@ -110,7 +110,7 @@ def summary_of(
     if evaluation:
         rows += [
             ('top-1', f'{evaluation.top_1:.2%}'),
-            ('top-5', f'{evaluation.top_5:.2%}'),
+            *([('top-5', f'{evaluation.top_5:.2%}')] if shows_top_5(config.num_classes) else []),
             ('evaluated', f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'),
         ]
     if best:

@@ -1,5 +1,6 @@
 """Numbers computed from the runs of a comparison, for the report's tables and figures."""
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -8,6 +9,7 @@ import numpy as np
 
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
+from inception_v3.model_dir.evaluations import shows_top_5
 from studies.report import statistics
 from studies.report.runs import Case, Comparison, Run, TrainingPoint
 from studies.report.statistics import Difference, Summary
@@ -86,7 +88,11 @@ class Findings:
 
 
 def find(comparison: Comparison) -> Findings:
-    """Computes the numbers of a comparison."""
+    """Computes the numbers of a comparison; without the top-5 accuracy if all runs have too few classes for it."""
+    configs = [run.config for case in comparison.cases for run in case.runs if run.config]
+    shown = tuple(name for name in comparison.report if name != 'top_5') or comparison.report
+    if configs and not any(shows_top_5(config.num_classes) for config in configs):
+        comparison = dataclasses.replace(comparison, report=shown)
     cases = tuple(_case_findings(case, comparison.report) for case in comparison.cases)
     pairs = tuple(_pair(later, earlier, comparison.report) for earlier, later in itertools.combinations(cases, 2))
     return Findings(comparison, cases, pairs)

@@ -36,7 +36,7 @@ def test_find__takes_the_images_below_a_folder_in_order(folder: pathlib.Path) ->
     found = find([str(folder)])
     assert inside(folder, found.paths) == ['a.JPEG', 'b.jpg', 'c.png', 'd.gif', 'sub/e.jpg', 'z/y/h.PNG']
     assert inside(folder, found.skipped) == ['notes.txt', 'sub/f.tar']
-    assert found.problems == []
+    assert found.problems == {}
 
 
 def test_find__takes_named_files_of_any_extension_once_in_the_given_order(folder: pathlib.Path) -> None:
@@ -59,7 +59,7 @@ def test_find__takes_named_files_of_any_extension_once_in_the_given_order(folder
 def test_find__takes_the_matches_of_a_pattern(pattern: str, expected: List[str], folder: pathlib.Path) -> None:
     found = find([str(folder / pattern)])
     assert inside(folder, found.paths) == expected
-    assert found.problems == []
+    assert found.problems == {}
     assert inside(folder, found.skipped) == (['sub/f.tar'] if pattern == 's*' else [])
 
 
@@ -68,21 +68,21 @@ def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
     empty.mkdir()
     names = [str(folder / 'none.jpg'), str(folder / '*.bmp'), str(empty), 'gs://bucket/a.jpg']
     found = find(names)
-    assert found.paths == []
-    assert found.problems == [
-        f'{names[0]}: no such file or folder.',
-        f'{names[1]}: no file matches this pattern.',
-        f'{names[2]}: no images in this folder; they end in .jpg, .jpeg, .png, .gif.',
-        f'{names[3]}: remote images are not supported; copy it to this machine first.',
-    ]
+    assert found.paths == names
+    assert found.problems == {
+        names[0]: 'no such file or folder',
+        names[1]: 'no file matches this pattern',
+        names[2]: 'no images in this folder; they end in .jpg, .jpeg, .png, .gif',
+        names[3]: 'remote images are not supported; copy it to this machine first',
+    }
 
 
 def test_find__names_a_folder_without_images_after_one_with_images(folder: pathlib.Path) -> None:
     empty = folder / 'sub' / 'empty'
     empty.mkdir()
     found = find([str(folder / 'sub'), str(empty)])
-    assert inside(folder, found.paths) == ['sub/e.jpg']
-    assert found.problems == [f'{empty}: no images in this folder; they end in .jpg, .jpeg, .png, .gif.']
+    assert inside(folder, found.paths) == ['sub/e.jpg', 'sub/empty']
+    assert found.problems == {str(empty): 'no images in this folder; they end in .jpg, .jpeg, .png, .gif'}
 
 
 def test_find__names_a_folder_that_cannot_be_listed(folder: pathlib.Path, monkeypatch: Any) -> None:
@@ -95,8 +95,8 @@ def test_find__names_a_folder_that_cannot_be_listed(folder: pathlib.Path, monkey
 
     monkeypatch.setattr(os, 'scandir', refuse)
     found = find([str(folder)])
-    assert found.problems == [f'{folder}/sub: cannot be listed: Permission denied.']
-    assert len(found.paths) == 5
+    assert found.problems == {f'{folder}/sub': 'cannot be listed: Permission denied'}
+    assert len(found.paths) == 6
 
 
 def test_find__takes_a_broken_link_so_that_reading_names_it(tmp_path: pathlib.Path) -> None:

@@ -271,18 +271,37 @@ def test_page__has_the_numbers_of_the_analysis(tmp_path: Any) -> None:
     text = '|'.join(piece for piece in read_page(path).text if piece)
     # The lowest top-1 first; classes without images are only counted.
     rows = '3|<b>cat</b>|1|0.0 %|0.0 %|1|class 5 (1)|1|ant|3|33.3 %|100.0 %|1|bee (1)|2|bee|1|100.0 %|100.0 %|2'
-    assert rows in text and '4 classes have no images' in text
+    assert rows in text and '3 classes have no images' in text
     assert 'ant|bee|1|33.3 %|ant|<b>cat</b>|1|33.3 %|<b>cat</b>|class 5|1|100.0 %' in text
     # The label is added to three classes. The shares are of 193 + 2 and of 150 + 5, since other classes have 1 each.
     bars = 'class 5|51.3 %|eel|25.6 %|dog|12.8 %|<b>cat</b> (label)|0.5 %|data/file, record 4'
     assert f'<b>cat</b>, classified as class 5|{bars}' in text
-    bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|background|0.6 %|data/file, record 2'
+    bars = '<b>cat</b>|64.5 %|ant (label)|32.3 %|bee|0.6 %|data/file, record 2'
     assert f'ant, classified as <b>cat</b>|{bars}' in text
     assert 'top-1|50.00%|top-5|75.00%|cross-entropy, nats|1.2500' in text and 'A note.' in text
     assert '<i style="--share: 51.28%; --fill: var(--bad)">' in content
     assert '<i style="--share: 32.26%; --fill: var(--good)">' in content
     # 150 dots per inch in the file, and 96 pixels per inch on the page.
     assert 'width="400"' in content and 'width="640"' in content
+
+
+def test_page__shows_neither_background_nor_the_top_5_of_three_classes(tmp_path: Any) -> None:
+    analysis = ErrorAnalysis(4, 5)
+    # One image is classified as the background, and one wrongly.
+    logits = np.eye(4, dtype=np.float32)[[1, 2, 3, 0, 2]] * 9
+    analysis.add(np.array([1, 2, 3, 3, 1]), logits, np.zeros([5, 8, 8, 3], np.uint8))
+    path = tmp_path / 'page.html'
+    path.write_text(page_of(report_of(analysis, ['background', 'ant', 'bee', 'cat'])))
+    shown = read_page(path)
+    text = '|'.join(piece for piece in shown.text if piece)
+    assert 'top-1|' in text and 'top-5' not in text
+    assert '1 images were classified as none of the classes' in text
+    assert '|background' not in text and len(shown.images) == 4 + 1
+    assert '3|cat|1|' not in text and '3|cat|2|50.0 %|1' in text
+    # With images of class 0, it is a class like the others.
+    analysis.add(np.array([0]), logits[:1], np.zeros([1, 8, 8, 3], np.uint8))
+    path.write_text(page_of(report_of(analysis, ['background', 'ant', 'bee', 'cat'])))
+    assert '0|background|1|0.0 %|1' in '|'.join(piece for piece in read_page(path).text if piece)
 
 
 def test_page__lists_twenty_pairs(tmp_path: Any) -> None:
@@ -319,6 +338,11 @@ return seen;
         opened.open(str(path))
         lists = [text.split('|') for text in opened.run(script)]
         assert opened.complaints() == []
+        opened.open(str(path), width=360)
+        assert opened.run('return document.documentElement.scrollWidth') <= 360
+        assert opened.run('return table.getBoundingClientRect().right') <= 360
+        alts = opened.run('return [...document.images].map(image => image.alt)')
+        assert all(alts) and 'background' not in opened.run('return document.body.innerText')
     described = [c for c in analysis.classes if c.images]
     by_top_1 = sorted(described, key=lambda c: c.top_1 or 0)
     assert lists[0] == [names[c.label] for c in by_top_1]

@@ -134,6 +134,12 @@ def test_summary__has_a_line_for_each_known_value() -> None:
     ]
 
 
+def test_summary__of_five_classes_and_the_background_has_no_top_5() -> None:
+    for num_classes, is_shown in ((6, False), (7, True)):
+        config = Config(model_dir='m', data_dir='d', num_classes=num_classes)
+        assert ('top-5' in summary_of(config, DIGITS, EVALUATION, None, None, None)) == is_shown
+
+
 def test_summary__shows_max_accuracy_and_total_time_on_request() -> None:
     summary = summary_of(Config(model_dir='m'), DIGITS, None, None, None, None, 3725.4, EVALUATION)
     assert summary.splitlines()[:2] == ['Max Accuracy  75.00% at step 7', 'total time    1:02:05']

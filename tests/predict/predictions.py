@@ -50,4 +50,6 @@ def scores(lines: Sequence[str]) -> Tuple[List[int], np.ndarray]:
         labels.append(int(os.path.splitext(found['image'])[0].rpartition('-')[2]))
         for likely in found['predictions']:
             probabilities[row, likely['class']] = likely['probability']
+        # The rest is the background's, which is not shown.
+        probabilities[row, 0] = 1 - probabilities[row].sum()
     return labels, probabilities

@@ -131,8 +131,9 @@ def test_text__of_data_sets_evaluations_and_checkpoints() -> None:
     assert data_set_of(data_set='', fingerprint='') == 'has no name and no fingerprint'
     assert 'from' not in dict(provenance._rows_of_start(start()))
     scores = 'top-1 50.00%, top-5 75.00%, cross-entropy 1.2500, 359 images, raw weights, now'
-    assert provenance._row_of_evaluation(evaluation(1000)) == ('step 1,000', scores)
+    assert provenance._row_of_evaluation(evaluation(1000), 11) == ('step 1,000', scores)
+    assert 'top-5' not in provenance._row_of_evaluation(evaluation(1000), 4)[1]
     changed = evaluation(1, changed=('a: 1 -> 2', 'b: 3 -> 4'))
-    assert provenance._row_of_evaluation(changed) == ('step 1', f'{scores}; a: 1 -> 2; b: 3 -> 4')
+    assert provenance._row_of_evaluation(changed, 11) == ('step 1', f'{scores}; a: 1 -> 2; b: 3 -> 4')
     damaged = Checkpoint('model.ckpt-1', None, None, 'is damaged')
     assert provenance._row_of_checkpoint(damaged) == ('model.ckpt-1', 'is damaged')

@@ -192,6 +192,14 @@ def test_theme__light_and_dark(chromium: Browser, page: str, tmp_path: Any) -> N
 
 def test_page__fits_a_narrow_screen(chromium: Browser, page: str) -> None:
     chromium.open(page, width=400)
+    edges = "return [...document.querySelectorAll('.wide table')].map(table => table.getBoundingClientRect().right)"
+    assert max(chromium.run(edges)) <= 400
+    chromium.open(page, width=360)
+    assert max([*chromium.run(edges), chromium.run('return document.documentElement.scrollWidth')]) <= 360
+    # Each value has the head of its column beside it.
+    heads = "return document.querySelector('#results tbody tr').querySelectorAll('td')[1].dataset.head"
+    assert chromium.run(heads) == 'runs'
+    chromium.open(page, width=400)
     assert chromium.run('return document.documentElement.scrollWidth') <= 400
     wide = chromium.run(
         "return [...document.querySelectorAll('.chart svg.main-svg, button, input, select')]"
