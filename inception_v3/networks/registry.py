@@ -73,8 +73,9 @@ class Sizes(NamedTuple):
     products: int
 
 
-# Operations whose outputs the backward pass reads, besides convolutions. A ReLU replaces its input, a normalized value.
-_KEPT = frozenset(['AddV2', 'AvgPool', 'ConcatV2', 'MaxPool', 'Pad', 'PadV2', 'Relu'])
+# Operations whose outputs the backward pass reads, besides convolutions. A ReLU replaces its input, a normalized value or
+# a sum.
+_KEPT = frozenset(['AvgPool', 'ConcatV2', 'MaxPool', 'Pad', 'PadV2', 'Relu'])
 
 
 def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapping[str, Any]) -> Sizes:

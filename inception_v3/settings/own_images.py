@@ -5,7 +5,7 @@ from typing import Any, Dict, FrozenSet
 from inception_v3.config import Config
 
 # Training images below a limit: the factor on the channels, and the height and width in pixels.
-_SIZES = ((5_000, 0.25, 128), (50_000, 0.5, 160), (float('inf'), 1.0, 224))
+_SIZES = ((5_000, 0.25, 96), (50_000, 0.5, 160), (float('inf'), 1.0, 224))
 _BATCH = 32
 _EVAL_BATCH = 64
 # Images that training uses: at least this many, however few there are, and each image this many times.

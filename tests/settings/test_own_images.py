@@ -24,9 +24,9 @@ def fitted(folder: pathlib.Path, train: int, validation: int, *arguments: str) -
     ('train', 'expected'),
     [
         # 32,000 images, or 20 epochs of more than 1,600 images.
-        (81, {'train_batch_size': 32, 'train_steps': 1000, 'depth_multiplier': 0.25, 'height': 128}),
-        (20, {'train_batch_size': 16, 'train_steps': 2000, 'depth_multiplier': 0.25, 'width': 128}),
-        (4999, {'train_batch_size': 32, 'train_steps': 3125, 'depth_multiplier': 0.25, 'width': 128}),
+        (81, {'train_batch_size': 32, 'train_steps': 1000, 'depth_multiplier': 0.25, 'height': 96}),
+        (20, {'train_batch_size': 16, 'train_steps': 2000, 'depth_multiplier': 0.25, 'width': 96}),
+        (4999, {'train_batch_size': 32, 'train_steps': 3125, 'depth_multiplier': 0.25, 'width': 96}),
         (5000, {'train_steps': 3125, 'depth_multiplier': 0.5, 'height': 160, 'width': 160}),
         (100_000, {'train_steps': 62_500, 'depth_multiplier': 1.0, 'height': 224, 'width': 224}),
     ],
@@ -41,7 +41,7 @@ def test_own_images__follow_from_the_number_of_images(train: int, expected: Dict
 
 def test_own_images__given_flags_stay_and_others_follow_from_them(tmp_path: pathlib.Path) -> None:
     config = fitted(tmp_path, 81, 1000, '--train_steps=100', '--height=200', '--train_batch_size=8')
-    assert (config.train_steps, config.height, config.width, config.train_batch_size) == (100, 200, 128, 8)
+    assert (config.train_steps, config.height, config.width, config.train_batch_size) == (100, 200, 96, 8)
     # Averages over the last tenth of the steps; moving statistics, too, since 1,280 images are more than that.
     assert (config.train_steps_per_eval, config.moving_average_decay, config.batch_norm_decay) == (25, 0.9, 0.9)
     assert config.eval_batch_size == 64

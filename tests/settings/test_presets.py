@@ -40,9 +40,9 @@ CHANGES: Dict[str, Dict[str, Any]] = {
         **{'save_summary_steps': 10},
     },
     'own_images': {
-        **{'use_tpu': False, 'train_batch_size': 32, 'eval_batch_size': 64, 'height': 128, 'width': 128},
-        **{'crop_area_min': 0.3, 'depth_multiplier': 0.25, 'auxiliary_head': False, 'batch_norm_decay': 0.975},
-        **{'moving_average_decay': 0.99, 'learning_rate': 0.06, 'schedule': 'cosine', 'train_steps': 1000},
+        **{'use_tpu': False, 'train_batch_size': 32, 'eval_batch_size': 64, 'height': 96, 'width': 96},
+        **{'crop_area_min': 0.5, 'depth_multiplier': 0.25, 'auxiliary_head': False, 'batch_norm_decay': 0.975},
+        **{'moving_average_decay': 0.99, 'learning_rate': 0.12, 'schedule': 'cosine', 'train_steps': 1000},
         **{'train_steps_per_eval': 250, 'save_summary_steps': 10},
     },
 }
