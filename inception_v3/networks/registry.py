@@ -73,8 +73,8 @@ class Sizes(NamedTuple):
     products: int
 
 
-# Operations whose outputs the backward pass reads, besides convolutions. A ReLU replaces its input, a normalized value or
-# a sum.
+# Operations whose outputs the backward pass reads, besides convolutions. A ReLU replaces its input: a normalized value
+# or a sum.
 _KEPT = frozenset(['AvgPool', 'ConcatV2', 'MaxPool', 'Pad', 'PadV2', 'Relu'])
 
 
