@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 import warnings
 from typing import Optional, TextIO
@@ -34,13 +35,17 @@ class Screen(logging.Handler):
         self._live = stream.isatty()
         self._line = self._pending = ''
         self._shown_at: Optional[float] = None
+        # The text whose seconds a thread shows.
+        self._waiting: Optional[object] = None
+        self._writing = threading.RLock()
         self.verbose: Optional[bool] = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a log line above the live line."""
         text = self.format(record)
-        self._stream.write(f'{_ERASE_LINE}{text}\n{self._line}' if self._live else f'{text}\n')
-        self._stream.flush()
+        with self._writing:
+            self._stream.write(f'{_ERASE_LINE}{text}\n{self._line}' if self._live else f'{text}\n')
+            self._stream.flush()
 
     def update(self, text: str, at_once: bool = False) -> None:
         """Updates the live line, or writes a plain line, unless the last update is too recent.
@@ -56,11 +61,41 @@ class Screen(logging.Handler):
             return
         self._shown_at, self._pending = now, ''
         if self._live:
-            self._line = text[: _terminal_width(self._stream) - 1]
-            self._stream.write(_ERASE_LINE + self._line)
-            self._stream.flush()
+            with self._writing:
+                self._waiting = None
+                self._show(text)
         else:
             logger.info(text)
+
+    def _show(self, text: str) -> None:
+        self._line = text[: _terminal_width(self._stream) - 1]
+        self._stream.write(_ERASE_LINE + self._line)
+        self._stream.flush()
+
+    def wait(self, text: str) -> None:
+        """Shows a text with the seconds since this call, until another text is shown or the live line is removed."""
+        self.update(text, at_once=True)
+        if not self._live:
+            return
+        waiting = self._waiting = object()
+        began_at = time.monotonic()
+
+        def tick() -> None:
+            while True:
+                time.sleep(1)
+                with self._writing:
+                    if self._waiting is not waiting:
+                        return
+                    self._show(f'{text}, {duration(time.monotonic() - began_at)}')
+
+        threading.Thread(target=tick, daemon=True).start()
+
+    def keep(self) -> None:
+        """Turns the live line into a log line."""
+        line = self._line
+        self.clear()
+        if line:
+            logger.info(line)
 
     def catch_up(self) -> None:
         """Shows the last text of `update` if it has not been shown."""
@@ -69,10 +104,12 @@ class Screen(logging.Handler):
 
     def clear(self) -> None:
         """Removes the live line."""
-        if self._line:
-            self._line = ''
-            self._stream.write(_ERASE_LINE)
-            self._stream.flush()
+        with self._writing:
+            self._waiting = None
+            if self._line:
+                self._line = ''
+                self._stream.write(_ERASE_LINE)
+                self._stream.flush()
         self._shown_at, self._pending = None, ''
 
 

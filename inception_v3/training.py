@@ -128,6 +128,7 @@ class Training:
             self._begin()
         divergence = DivergenceWatcher(self._config.num_classes)
         hooks = self._hooks(divergence, is_first)
+        self._screen.wait('building the graph of training')
         try:
             with refusals_explained():
                 self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)
@@ -166,7 +167,9 @@ class Training:
             logger.info('resuming from %s', checkpoint)
         watchers = [
             TrainingProgress(
-                self._screen, self.throughput, config.train_steps, config.train_batch_size, self._step_lines
+                *(self._screen, self.throughput, config.train_steps, config.train_batch_size, self._step_lines),
+                steps_per_eval=config.train_steps_per_eval if config.mode == 'train_and_eval' else 0,
+                exports=bool(config.export_dir),
             ),
             # Records when the graph is built: after the check that the checkpoint fits, before the session begins.
             self._start,

@@ -1,6 +1,7 @@
 """The progress of training and evaluation on the screen."""
 
 import re
+import time
 from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
@@ -22,6 +23,33 @@ class Throughput:
     def __init__(self) -> None:
         self.images = 0
         self.seconds = 0.0
+        # Seconds between the steps of two cycles: an evaluation, and the graphs of both.
+        self._pause: Optional[float] = None
+        self._paused_at: Optional[float] = None
+        self._began_at = time.monotonic()
+        self._preparation = 0.0
+
+    def cycle_began(self, now: float) -> None:
+        """Measures the pause before a cycle's first step; before the first cycle, the preparation of training."""
+        if self._paused_at is None:
+            self._preparation = now - self._began_at
+        else:
+            self._pause = now - self._paused_at
+
+    def cycle_ended(self, now: float) -> None:
+        """Notes the time of a cycle's last step."""
+        self._paused_at = now
+
+    def seconds_of_pauses(self, pauses: int, with_export: bool) -> float:
+        """An estimate of the seconds outside of the steps: evaluations, the building of graphs, and an export.
+
+        Args:
+          pauses: the number of evaluations that follow.
+          with_export: whether an export follows; its graph takes about as long as that of training.
+        """
+        # Before the first evaluation: an evaluation builds one graph, and the next cycle another.
+        pause = 2 * self._preparation if self._pause is None else self._pause
+        return pauses * pause + with_export * self._preparation
 
     @property
     def images_per_second(self) -> Optional[float]:
@@ -155,6 +183,8 @@ class TrainingProgress(Watcher):
       train_steps: the number of steps of the whole run.
       batch_size: images per step, over all cores.
       step_lines: logs a line for each session call, in place of the screen; None for none.
+      steps_per_eval: steps between evaluations; 0 for a run that is not evaluated.
+      exports: whether the run ends with an export.
     """
 
     def __init__(
@@ -164,7 +194,11 @@ class TrainingProgress(Watcher):
         train_steps: int,
         batch_size: int,
         step_lines: Optional[StepLines] = None,
+        steps_per_eval: int = 0,
+        exports: bool = False,
     ):
+        self._steps_per_eval = steps_per_eval
+        self._exports = exports
         self._screen = screen
         self._throughput = throughput
         self._train_steps = train_steps
@@ -176,7 +210,7 @@ class TrainingProgress(Watcher):
 
     def graph_built(self) -> None:
         """Shows that training is being prepared: creating the session takes seconds."""
-        self._screen.update(f'preparing to train, {self._train_steps} steps in all')
+        self._screen.wait(f'preparing to train, {self._train_steps} steps in all')
 
     def session_began(self, session: Any, begin: int, now: float) -> None:
         """Starts the clock of the step lines."""
@@ -185,6 +219,8 @@ class TrainingProgress(Watcher):
 
     def step_done(self, session: Any, done: Step) -> None:
         """Measures the speed and shows the status."""
+        if self._last is None:
+            self._throughput.cycle_began(done.time)
         if self._last and done.step > self._last.step:
             images, seconds = (done.step - self._last.step) * self._batch_size, done.time - self._last.time
             self._throughput.images += images
@@ -192,7 +228,12 @@ class TrainingProgress(Watcher):
             latest = images / seconds
             self._rate = latest if self._rate is None else (1 - _NEWEST) * self._rate + _NEWEST * latest
         self._last = done
-        left = (self._train_steps - done.step) * self._batch_size / self._rate if self._rate else None
+        left = None
+        if self._rate:
+            left = (self._train_steps - done.step) * self._batch_size / self._rate
+            evaluated, per_eval = done.step - 1, self._steps_per_eval
+            pauses = -(-self._train_steps // per_eval) - evaluated // per_eval if per_eval else 0
+            left += self._throughput.seconds_of_pauses(pauses, self._exports)
         status = Status(done.step, self._train_steps, done.loss, self._rate, left)
         if self._step_lines:
             self._screen.clear()
@@ -202,9 +243,11 @@ class TrainingProgress(Watcher):
             self._has_shown_left = left is not None
 
     def session_ended(self) -> None:
-        """Logs the last status if it has not been shown, and removes the live line."""
+        """Logs the last status if it has not been logged, and removes the live line."""
         self._screen.catch_up()
-        self._screen.clear()
+        self._screen.keep()
+        if self._last:
+            self._throughput.cycle_ended(self._last.time)
 
 
 class EvaluationProgress(tf.estimator.SessionRunHook):

@@ -12,9 +12,11 @@ import tensorflow as tf
 from console import screen as screen_module
 from console.log import logger
 from console.screen import Screen, duration
+from inception_v3.hooks import progress as progress_module
 from inception_v3.hooks import step as step_module
 from inception_v3.hooks.progress import EvaluationProgress, Status, StepLines, Throughput, TrainingProgress
 from inception_v3.hooks.step import Step, StepHook
+from tests.support.processes import wait_for
 
 
 class Terminal(io.StringIO):
@@ -250,3 +252,52 @@ def test_step_lines__count_repeated_steps_again(monkeypatch: Any, caplog: Any) -
 @pytest.mark.parametrize('line', ['', 'step 7 of 10', 'step 500: top-1 98.89 %', 'step 7 of 10, loss 1.5000, more'])
 def test_status__does_not_parse_other_lines(line: str) -> None:
     assert Status.parse(line) is None
+
+
+def test_throughput__estimates_the_seconds_outside_of_the_steps(monkeypatch: Any) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress_module.time, 'monotonic', lambda: now)
+    throughput = Throughput()
+    throughput.cycle_began(130.0)
+    # Before the first evaluation: two graphs for each evaluation, and one for the export.
+    assert throughput.seconds_of_pauses(3, True) == 3 * 2 * 30 + 30
+    throughput.cycle_ended(200.0)
+    throughput.cycle_began(245.0)
+    assert throughput.seconds_of_pauses(2, False) == 2 * 45
+    assert throughput.seconds_of_pauses(0, False) == 0
+
+
+@pytest.mark.parametrize(('step', 'left'), [(2, 128), (5, 125), (6, 64), (10, 60)])
+def test_training_progress__time_left_counts_evaluations(step: int, left: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(screen_module, '_LIVE_INTERVAL', 0)
+    stream, throughput = Terminal(), Throughput()
+    monkeypatch.setattr(throughput, 'seconds_of_pauses', lambda pauses, exports: 60 * pauses)
+    progress = TrainingProgress(Screen(stream), throughput, 10, 64, steps_per_eval=5)
+    progress.step_done(None, Step(step - 1, 1.0, 0.0))
+    progress.step_done(None, Step(step, 1.0, 1.0))
+    assert step_seconds(shown(stream)) == left
+
+
+def step_seconds(line: str) -> int:
+    status = Status.parse(line)
+    assert status and status.seconds_left is not None
+    return int(status.seconds_left)
+
+
+def test_training_progress__keeps_the_last_line_of_a_cycle_on_a_terminal(monkeypatch: Any, caplog: Any) -> None:
+    caplog.set_level(logging.INFO, logger.name)
+    progress = TrainingProgress(Screen(Terminal()), Throughput(), 10, 64)
+    progress.step_done(None, Step(4, 1.25, 0.0))
+    progress.session_ended()
+    assert [record.message for record in caplog.records] == ['step 4 of 10, loss 1.2500']
+
+
+def test_screen__shows_the_seconds_of_waiting(monkeypatch: Any) -> None:
+    stream = Terminal()
+    screen = Screen(stream)
+    screen.wait('preparing')
+    wait_for(lambda: 'preparing, 0:01' in stream.getvalue())
+    screen.update('step 1', at_once=True)
+    size = len(stream.getvalue())
+    screen_module.time.sleep(1.2)
+    assert len(stream.getvalue()) == size and shown(stream) == 'step 1'
