@@ -270,13 +270,15 @@ def copy_context(source: pathlib.Path, target: pathlib.Path) -> None:
 
 def build_image(root: pathlib.Path, python: pathlib.Path) -> Dict[str, str]:
     """Follows the Dockerfile in a folder, with another Python; returns the environment."""
-    workdir, environment = root, {}
+    workdir = root
+    environment: Dict[str, str] = {}
     for name, arguments in dockerfile():
         if name == 'WORKDIR':
             workdir = in_root(root, arguments)
             workdir.mkdir(parents=True, exist_ok=True)
         elif name == 'ENV':
-            environment.update([arguments.split('=', 1)])
+            key, value = arguments.split('=', 1)
+            environment[key] = value
         elif name == 'COPY':
             source, _ = arguments.split()
             copy_context(ROOT / source, workdir)
