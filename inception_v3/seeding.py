@@ -8,6 +8,7 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from inception_v3.config import Config
 from inception_v3.networks import layers
+from inception_v3.networks.threefry import uniform_rows
 
 
 def session_config(config: Config) -> tf.compat.v1.ConfigProto:
@@ -58,12 +59,13 @@ def dropout_for(config: Config) -> layers.Dropout:
     def dropout(inputs: tf.Tensor, keep: float, is_training: bool) -> tf.Tensor:
         if not is_training:
             return inputs
-        images, *rest = inputs.shape.as_list()
-        number = _number_for(tf.compat.v1.get_variable_scope().name, config)
+        images = inputs.shape.as_list()[0]
+        number = tf.constant(_number_for(tf.compat.v1.get_variable_scope().name, config))
         step = tf.cast(tf.compat.v1.train.get_or_create_global_step(), tf.int32)
-        draws = tf.random.stateless_uniform([images * config.replicas, *rest], tf.stack([number, step]))
         replica = gen_xla_ops.xla_replica_id() if config.use_tpu else 0
-        own = tf.slice(draws, [replica * images, *[0] * len(rest)], [images, *rest])
-        return inputs * tf.cast(own < keep, inputs.dtype) * (1 / keep)
+        # A core draws the numbers of its own images only; those of a global batch may exceed its memory.
+        draws = uniform_rows((number, step), replica * images + tf.range(images), inputs.shape[1:].num_elements())
+        kept = tf.reshape(draws < keep, inputs.shape)
+        return inputs * tf.cast(kept, inputs.dtype) * (1 / keep)
 
     return dropout

@@ -93,6 +93,17 @@ def test_dropout__depends_on_the_position_in_the_global_batch() -> None:
         np.testing.assert_array_equal(masks(cores, 8), whole)
 
 
+def test_dropout__draws_the_numbers_of_its_own_images_only() -> None:
+    # A pod of 512 cores: the numbers of the global batch would be 512 times as many.
+    with tf.compat.v1.variable_scope('', use_resource=True):
+        kept = seeding.dropout_for(Config(seed=1, num_shards=512, train_batch_size=512 * 16))(
+            tf.ones([16, 1, 1, 500]), KEEP, True
+        )
+    sizes = [t.shape.num_elements() for o in tf.compat.v1.get_default_graph().get_operations() for t in o.outputs]
+    assert kept.shape == (16, 1, 1, 500)
+    assert None not in sizes and max(sizes) == 16 * 500
+
+
 def test_dropout__depends_on_seed_step_and_scope() -> None:
     whole = masks(1, 8)
     for other in (masks(1, 8, step=4), masks(1, 8, seed=2), masks(1, 8, scope='Other')):
@@ -105,7 +116,7 @@ def test_seed__gives_the_same_numbers_in_every_version() -> None:
     weights = initial_values(1)['a'].ravel()[:3]
     np.testing.assert_allclose(weights, [0.063396506, 0.00055914983, 0.31144723], rtol=1e-4)
     kept = (masks(1, 1).ravel()[:24] > 0).astype(int)
-    assert ''.join(map(str, kept)) == '011111111110111111011100'
+    assert ''.join(map(str, kept)) == '111111110111111111101111'
 
 
 def test_dropout__keeps_the_requested_fraction_and_the_mean() -> None:
