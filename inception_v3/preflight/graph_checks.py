@@ -11,6 +11,7 @@ from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import check_fits
 from inception_v3.preflight import graphs, memory
 from inception_v3.preflight.report import Report
+from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology
 
 _MIB = 1 << 20
@@ -55,7 +56,7 @@ def check(
         graph = graphs.build(built, tpu, is_training)
     except Exception as error:
         # The report must name any error that keeps a graph from being built.
-        line = graphs.line_of(traceback.extract_tb(error.__traceback__))
+        line = line_of(traceback.extract_tb(error.__traceback__))
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
     core = graphs.on_core(graph)
@@ -137,7 +138,7 @@ def _check_collectives(section: str, graph: tf.Graph, core: List[tf.Operation], 
         )
 
 
-def _add_flaws(section: str, key: str, found: List[graphs.Flaw], words_for_none: str, report: Report) -> None:
+def _add_flaws(section: str, key: str, found: List[Flaw], words_for_none: str, report: Report) -> None:
     values = [flaw._asdict() for flaw in found]
     report.add(section, key, values, f'{len(found):,}, see the findings' if found else words_for_none)
     for flaw in found[:_NAMED_AT_MOST]:

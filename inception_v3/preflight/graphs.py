@@ -2,67 +2,26 @@
 
 import collections
 import contextlib
-import os
-import re
-import sysconfig
-from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
-from tensorflow.contrib.compiler import xla
-from tensorflow.python.framework import kernels
 
-import inception_v3
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.tpu.emulation.system import fixed_topology
+from inception_v3.tpu.supported import Flaw, flaw, python_flaws, unsupported
 from inception_v3.tpu.topology import Topology
 
 # Attributes that mark every operation in the cores' computation, and those of them that XLA runs on the host.
 _ON_CORE = '_tpu_replicate'
 _OUTSIDE = '_xla_outside_compilation'
-# XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
-_KERNELS = 'XLA_CPU_JIT'
-# Operations that a TPU runs and a CPU does not.
-_TPU_ONLY = frozenset(
-    [
-        # The sum over the cores, and the queues from and to the host.
-        *('CrossReplicaSum', 'InfeedDequeueTuple', 'OutfeedEnqueueTuple', 'TPUReplicateMetadata'),
-        # The loop over steps, which the TPU's compiler converts to a function before XLA sees it.
-        *('Enter', 'Exit', 'LoopCond', 'Merge', 'NextIteration', 'Switch'),
-    ]
-)
-# Operations that call Python in the process that built the graph; a TPU's hosts have no Python.
-_PYTHON = frozenset(['EagerPyFunc', 'PyFunc', 'PyFuncStateless'])
 # Outputs whose shape XLA knows although TensorFlow does not infer it: scratch space that only other devices need, and
 # the axes of a broadcast, which XLA computes from shapes at compile time.
 _SHAPE_LEFT_TO_XLA = frozenset([('FusedBatchNormV3', 5), ('BroadcastGradientArgs', 0), ('BroadcastGradientArgs', 1)])
 
-# The folder that holds the packages of this program.
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(inception_v3.__file__)))
-_PACKAGES = tuple(os.path.join(_ROOT, package, '') for package in ('inception_v3', 'preprocessing', 'data'))
-_LIBRARIES = tuple(os.path.join(sysconfig.get_path(name), '') for name in ('stdlib', 'purelib', 'platlib'))
 # A placeholder for the address of the TPU; nothing connects to it.
 _ANY_ADDRESS = 'grpc://127.0.0.1:8470'
-
-
-class Flaw(NamedTuple):
-    """An operation that a TPU cannot run.
-
-    Attributes:
-      operation: name of the operation, preceded by FUNCTION/ if it is in a function.
-      type: type of the operation.
-      where: the innermost line of this program that created it, FILE:LINE.
-      problem: the reason.
-    """
-
-    operation: str
-    type: str
-    where: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f'{self.operation} ({self.type}), created at {self.where}: {self.problem}'
 
 
 class Infeed(NamedTuple):
@@ -179,19 +138,9 @@ def collectives(operations: Iterable[tf.Operation]) -> Collectives:
 
 def flaws(graph: tf.Graph) -> Iterator[Flaw]:
     """Yields the operations that a TPU's cores or hosts cannot run, including those in the functions of pipelines."""
-    registered = _registered_kernels()
     core = on_core(graph)
-    for operation in core:
-        if operation.type not in _TPU_ONLY and not any(
-            _takes(kernel, operation) for kernel in registered[operation.type]
-        ):
-            types = sorted({tensor.dtype.base_dtype.name for tensor in [*operation.inputs, *operation.outputs]})
-            reason = f'for {", ".join(types)}' if registered[operation.type] else 'of this operation'
-            yield _flaw(operation, f'XLA has no kernel {reason}, so a TPU core cannot run it')
-    cores = set(core)
-    for scope, operation in _with_functions(graph, '', set()):
-        if operation.type in _PYTHON and operation not in cores:
-            yield _flaw(operation, "calls Python, which a TPU's hosts do not have", scope)
+    yield from unsupported(core)
+    yield from python_flaws(graph, besides=core)
 
 
 def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
@@ -201,7 +150,7 @@ def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
             known = tensor.shape.is_fully_defined() or (operation.type, index) in _SHAPE_LEFT_TO_XLA
             # Not every tensor is used: gradients of unused outputs, and the zeros for them, have unknown shapes, too.
             if not known and _is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
-                yield _flaw(operation, f'output {index} is {described(tensor)}: XLA needs static shapes')
+                yield flaw(operation, f'output {index} is {described(tensor)}: XLA needs static shapes')
                 break
 
 
@@ -211,54 +160,3 @@ def _is_used(tensor: tf.Tensor) -> bool:
         not operation.outputs or any(output.consumers() for output in operation.outputs)
         for operation in tensor.consumers()
     )
-
-
-def line_of(frames: Iterable[Any]) -> str:
-    """Returns FILE:LINE of the innermost frame that is not in a library.
-
-    Args:
-      frames: frames of a traceback, outermost first; each begins with its path and line.
-    """
-    for path, line, *_ in reversed([*frames]):
-        path = os.path.abspath(path)
-        if path.startswith(_PACKAGES) or not path.startswith((*_LIBRARIES, '<')):
-            return f'{os.path.relpath(path)}:{line}'
-    return 'a library'
-
-
-def _flaw(operation: tf.Operation, problem: str, scope: str = '') -> Flaw:
-    # TensorFlow creates gradients: for these, name the line that created the operation of the forward pass.
-    source = operation._original_op or operation
-    return Flaw(scope + operation.name, operation.type, line_of(source.traceback), problem)
-
-
-def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[str, tf.Operation]]:
-    """Yields (scope, operation) for a graph and, recursively, its functions; the scope names the functions."""
-    for operation in graph.get_operations():
-        yield scope, operation
-    for name, function in graph._functions.items():
-        if name not in seen and hasattr(function, 'graph'):
-            seen.add(name)
-            yield from _with_functions(function.graph, f'{re.sub("^__inference_", "", name)}/', seen)
-
-
-def _registered_kernels() -> Dict[str, List[Any]]:
-    """Returns XLA's kernels by type of operation; TensorFlow registers them at the first compilation."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(xla.compile(lambda: tf.constant(0)))
-    found: Dict[str, List[Any]] = collections.defaultdict(list)
-    for kernel in kernels.get_all_registered_kernels().kernel:
-        if kernel.device_type == _KERNELS:
-            found[kernel.op].append(kernel)
-    return found
-
-
-def _takes(kernel: Any, operation: tf.Operation) -> bool:
-    """Whether a kernel supports the types of an operation's attributes."""
-    for constraint in kernel.constraint:
-        allowed = constraint.allowed_values.list.type
-        value = operation.get_attr(constraint.name)
-        types = value if isinstance(value, list) else [value]
-        if allowed and not all(dtype.as_datatype_enum in allowed for dtype in types):
-            return False
-    return True

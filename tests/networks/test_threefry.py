@@ -10,8 +10,9 @@ from inception_v3.networks.threefry import threefry, uniform_rows
 from tests.support.graphs import evaluate
 
 
-def signed(words: Tuple[int, ...]) -> List[tf.Tensor]:
-    return [tf.constant(np.uint32(word).astype(np.int32)) for word in words]
+def signed(words: Tuple[int, int]) -> Tuple[tf.Tensor, tf.Tensor]:
+    first, second = (tf.constant(np.uint32(word).astype(np.int32)) for word in words)
+    return first, second
 
 
 @pytest.mark.parametrize(
@@ -26,13 +27,13 @@ def test_threefry__gives_the_known_answers(
     key: Tuple[int, int], counter: Tuple[int, int], expected: Tuple[int, int]
 ) -> None:
     # Random123's kat_vectors, threefry2x32 with 20 rounds.
-    words = evaluate(*threefry(tuple(signed(key)), tuple(signed(counter))))
+    words = evaluate(*threefry(signed(key), signed(counter)))
     assert tuple(int(np.int32(word).astype(np.uint32)) for word in words) == expected
 
 
 def rows_of(rows: List[int], columns: int, key: Tuple[int, int] = (1, 2)) -> np.ndarray:
     with tf.Graph().as_default():
-        return evaluate(uniform_rows(tuple(signed(key)), tf.constant(rows), columns))
+        return evaluate(uniform_rows(signed(key), tf.constant(rows), columns))
 
 
 def test_uniform_rows__depend_on_key_row_and_column() -> None:

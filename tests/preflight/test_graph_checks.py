@@ -10,6 +10,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.preflight import graph_checks, graphs, memory
 from inception_v3.preflight.report import Report
+from inception_v3.tpu.supported import Flaw
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.preflights import FAKE, errors_of, run
 
@@ -152,7 +153,7 @@ def test_gradients__must_be_summed_once_each(monkeypatch: Any, sums: int, part: 
 
 def test_many_flaws__ten_are_named_and_the_others_counted() -> None:
     report = Report('flaws')
-    flaws = [graphs.Flaw(f'op{number}', 'Unique', 'file:1', 'problem') for number in range(12)]
+    flaws = [Flaw(f'op{number}', 'Unique', 'file:1', 'problem') for number in range(12)]
     graph_checks._add_flaws('training', 'unsupported_ops', flaws, 'none', report)
     assert report.errors[:10] == [f'training: op{number} (Unique), created at file:1: problem.' for number in range(10)]
     assert report.errors[10:] == ['training: and 2 more of the same kind.']

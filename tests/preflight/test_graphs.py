@@ -11,6 +11,7 @@ import tensorflow as tf
 from inception_v3 import input_pipeline, model_fn
 from inception_v3.config import Config
 from inception_v3.preflight import graphs
+from inception_v3.tpu.supported import flaw
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 
 
@@ -112,7 +113,7 @@ def test_flaws__name_the_operation_and_its_source_line(on_tpu: Config, one_layer
 def test_flaw__of_a_gradient_names_the_line_of_the_forward_operation(on_tpu: Config, one_layer: None) -> None:
     graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
     gradient = of_type(graphs.on_core(graph), 'Conv2DBackpropFilter')[0]
-    assert graphs._flaw(gradient, '').where.startswith('inception_v3/networks/layers.py:')
+    assert flaw(gradient, '').where.startswith('inception_v3/networks/layers.py:')
 
 
 def test_flaws__kernel_must_support_the_types(on_tpu: Config, one_layer: None, monkeypatch: Any) -> None:

@@ -20,16 +20,23 @@ from tensorflow.python.tpu.ops import tpu_ops
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
 from inception_v3.tpu.emulation.system import TPU_JOB
+from inception_v3.tpu.supported import UnsupportedError, infeed_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology
 
 # The capacity of a core's infeed in batches, and of its outfeed in results.
 _QUEUE_CAPACITY = 2
+
+# The name scope of a core, before its number.
+_SCOPE = 'core_'
 
 _REPLICATED_CORE = 'TPU_REPLICATED_CORE'
 
 # The placeholder for CrossReplicaSum, which CPUs lack. It has the same inputs: a tensor, and the groups of cores.
 _STAND_IN = 'IdentityN'
 _STAND_IN_GRADIENT = 'EmulatedCrossReplicaSum'
+
+# The operations in place of a core's infeed and outfeed; XLA has no kernels for them.
+_QUEUE_OPERATIONS = ('QueueDequeueV2', 'QueueEnqueueV2')
 
 
 @ops.RegisterGradient(_STAND_IN_GRADIENT)
@@ -44,10 +51,12 @@ class EmulatedCores:
 
     Args:
       topology: the topology of the TPU.
+      session_config: the configuration of the sessions that run them.
     """
 
-    def __init__(self, topology: Topology):
+    def __init__(self, topology: Topology, session_config: Optional[tf.compat.v1.ConfigProto] = None):
         self._topology = topology
+        self._session_config = session_config
         self._core: Optional[int] = None
         self._sums: List[List[tf.Operation]] = []
         self._queues: Dict[Tuple[ops.Graph, str, int], tf.queue.FIFOQueue] = {}
@@ -68,27 +77,14 @@ class EmulatedCores:
     def in_place_of_a_tpu(self) -> Iterator[None]:
         """Context manager in which TPUEstimator builds its graphs for these cores."""
         capture = tpu_estimator._CapturedObject.capture
-        record = tpu_estimator._OutfeedHostCall.record
-        generate_dequeue_op = tpu_feed.InfeedQueue.generate_dequeue_op
 
         def capture_of_the_first_core(captured: Any, value: Any) -> None:
             # TPUEstimator captures a Python object of the step that it builds, and accepts only one.
             if not self._core:
                 capture(captured, value)
 
-        def record_anew(host_call: Any, calls: Any) -> None:
-            # Each core sends its own tensors in a host call of the same form.
-            host_call._names.clear()
-            for recorded in ('_tensor_keys', '_tensors', '_tensor_dtypes', '_tensor_shapes'):
-                getattr(host_call, recorded).clear()
-            record(host_call, calls)
-
-        def generate_another_dequeue_op(queue: Any, tpu_device: int = 0) -> List[tf.Tensor]:
-            queue._generated_dequeue_op = False
-            return generate_dequeue_op(queue, tpu_device)
-
         replacements: List[Tuple[Any, str, Any]] = [
-            (tpu_estimator, '_CROSS_REPLICA_SUM_OP', _STAND_IN),
+            (tpu_estimator, '_validate_tpu_training_graph', self._check_gradients_are_summed),
             (tpu, 'initialize_system', lambda **unused: tf.constant(b'')),
             (tpu, 'shutdown_system', lambda **unused: tf.no_op()),
             (tpu, 'split_compile_and_shard', self._shard),
@@ -99,9 +95,9 @@ class EmulatedCores:
             (tpu_ops, 'infeed_dequeue_tuple', self._infeed_dequeue),
             (tpu_ops, 'outfeed_enqueue_tuple', self._outfeed_enqueue),
             (tpu_ops, 'outfeed_dequeue_tuple', self._outfeed_dequeue),
-            (tpu_feed.InfeedQueue, 'generate_dequeue_op', generate_another_dequeue_op),
+            (tpu_feed.InfeedQueue, 'generate_dequeue_op', _generate_another_dequeue_op),
             (tpu_estimator._CapturedObject, 'capture', capture_of_the_first_core),
-            (tpu_estimator._OutfeedHostCall, 'record', record_anew),
+            (tpu_estimator._OutfeedHostCall, 'record', _record_anew),
         ]
         with contextlib.ExitStack() as stack:
             for owner, name, replacement in replacements:
@@ -130,6 +126,7 @@ class EmulatedCores:
         name: Optional[str] = None,
         device_ordinal: int = -1,
     ) -> tf.Operation:
+        refuse(infeed_flaws(inputs), 'a batch of the input pipeline')
         queue = self._queue('infeed', self._core_at(device_ordinal), [x.dtype for x in inputs], shapes)
         return queue.enqueue(inputs, name)
 
@@ -150,7 +147,9 @@ class EmulatedCores:
     def _shard(self, computation: Callable, inputs: Any, num_shards: int, **unused: Any) -> Tuple[tf.Tensor, List[Any]]:
         """Replaces `tpu.split_compile_and_shard`: returns (the result of the compilation, the first core's outputs)."""
         assert num_shards == self._topology.cores, (num_shards, self._topology)
-        return tf.constant(b''), _as_list(computation(*(values[0] for values in inputs)))
+        # As on a TPU, variables are resources unless the model function says otherwise.
+        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), use_resource=True):
+            return tf.constant(b''), _as_list(computation(*(values[0] for values in inputs)))
 
     def _while_loop(self, condition: Callable, body: Callable, inputs: Sequence[Any], **unused: Any) -> List[tf.Tensor]:
         """Replaces `training_loop.while_loop` by one loop that runs the step of all cores."""
@@ -188,6 +187,8 @@ class EmulatedCores:
                 with self._building(core), variables.of(core):
                     # If a result is the placeholder of a sum, this identity reads the sum that replaces it.
                     outputs.append(tf.nest.map_structure(tf.identity, computation(core)))
+                if core == 0:
+                    _check_step(self._session_config)
         for peers in zip(*self._sums):
             self._sum(peers)
         return outputs
@@ -197,7 +198,8 @@ class EmulatedCores:
         """Context manager in which operations are built for one core."""
         self._core = core
         try:
-            with tf.name_scope(f'core_{core}'), tf.device(self._core_device(core)):
+            replica = tf.distribute.ReplicaContext(tf.distribute.get_strategy(), core)
+            with tf.name_scope(f'{_SCOPE}{core}'), tf.device(self._core_device(core)), replica:
                 yield
         finally:
             self._core = None
@@ -207,6 +209,13 @@ class EmulatedCores:
         return tf.constant(self._core)
 
     # Sums over the cores.
+
+    def _check_gradients_are_summed(self) -> None:
+        """Replaces TPUEstimator's check, which looks for the type of operation that the placeholders replace."""
+        if not any(self._sums):
+            raise UnsupportedError(
+                'CrossShardOptimizer must be used for model training on TPUs: no core sums its gradients.'
+            )
 
     def _cross_replica_sum(self, x: tf.Tensor, group_assignment: Any, name: Optional[str] = None) -> tf.Tensor:
         assert self._core is not None, 'only cores are summed over'
@@ -225,6 +234,34 @@ class EmulatedCores:
                 total = tf.identity(functools.reduce(tf.add, terms))
             for core in group:
                 _replace(peers[core], total)
+
+
+_record = tpu_estimator._OutfeedHostCall.record
+_generate_dequeue_op = tpu_feed.InfeedQueue.generate_dequeue_op
+
+
+def _record_anew(host_call: Any, calls: Any) -> None:
+    # Each core sends its own tensors in a host call of the same form.
+    host_call._names.clear()
+    for recorded in ('_tensor_keys', '_tensors', '_tensor_dtypes', '_tensor_shapes'):
+        getattr(host_call, recorded).clear()
+    _record(host_call, calls)
+
+
+def _generate_another_dequeue_op(queue: Any, tpu_device: int = 0) -> List[tf.Tensor]:
+    queue._generated_dequeue_op = False
+    return _generate_dequeue_op(queue, tpu_device)
+
+
+def _check_step(session_config: Optional[tf.compat.v1.ConfigProto]) -> None:
+    """Refuses the operations of the first core's step that a TPU cannot run. Only a loop has a step."""
+    operations = [
+        operation
+        for operation in tf.compat.v1.get_default_graph().get_operations()
+        # The initial values of variables are outside of the loop.
+        if f'{_SCOPE}0/' in operation.name and operation._get_control_flow_context() is not None
+    ]
+    refuse(unsupported(operations, _QUEUE_OPERATIONS, session_config), "the model function's step")
 
 
 class _VariablesOfCores:

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from inception_v3.tpu.emulation.cores import EmulatedCores
 from inception_v3.tpu.emulation.system import TPU_JOB, fixed_topology
+from inception_v3.tpu.supported import python_flaws, refuse
 from inception_v3.tpu.topology import Topology
 
 
@@ -52,7 +53,7 @@ class EmulatedTPUEstimator(tf.compat.v1.estimator.tpu.TPUEstimator):
 
     @contextlib.contextmanager
     def _emulating(self) -> Iterator[None]:
-        self._cores = EmulatedCores(self._topology)
+        self._cores = EmulatedCores(self._topology, self._session_config)
         try:
             with fixed_topology(self._topology), self._cores.in_place_of_a_tpu():
                 yield
@@ -73,4 +74,7 @@ class EmulatedTPUEstimator(tf.compat.v1.estimator.tpu.TPUEstimator):
         # TPUEstimator builds the input pipelines in this call, too. An export is built for the CPU, without these
         # devices.
         with tf.device(self._cores.device_of if self._cores else None):
-            return super()._call_model_fn(features, labels, mode, config)
+            specification = super()._call_model_fn(features, labels, mode, config)
+        if self._cores:
+            refuse(python_flaws(tf.compat.v1.get_default_graph()), 'Python in a graph')
+        return specification

@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.tpu.ops import tpu_ops
 
 from inception_v3.batch_norm import BatchNorm
@@ -62,6 +63,15 @@ def test_variables__start_from_the_first_core_and_only_its_own_are_kept() -> Non
     results, variables = on_cores(computation, times=3)
     np.testing.assert_array_equal(results, [[102.0, 103.0 + core] for core in range(CORES)])
     assert variables == {'count': 103.0}
+
+
+def test_replica_context__tells_each_core_its_own_number() -> None:
+    def computation(core: int) -> List[tf.Tensor]:
+        context = tf.distribute.get_replica_context()
+        return [tf.constant(context.replica_id_in_sync_group), gen_xla_ops.xla_replica_id()]
+
+    results, _ = on_cores(computation)
+    assert results == [[core, core] for core in range(CORES)]
 
 
 @pytest.mark.parametrize('update_in_place', [True, False])
@@ -216,24 +226,3 @@ class TestEstimator:
         cores = topology.emulated(tpu).cores
         assert metrics['mean'] == np.arange(1, 4 * cores + 1).mean()
         assert metrics['first'] == np.mean([1, 2 * cores + 1])
-
-
-def test_training__needs_cross_shard_optimizer(tmp_path: Any) -> None:
-    api = tf.compat.v1.estimator.tpu
-
-    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
-        weight = tf.compat.v1.get_variable('weight', initializer=0.0, use_resource=True)
-        loss = tf.reduce_mean(features * weight)
-        train_op = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(loss, tf.compat.v1.train.get_global_step())
-        return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op)
-
-    config = api.RunConfig(
-        model_dir=str(tmp_path),
-        session_config=tf.compat.v1.ConfigProto(),
-        tpu_config=api.TPUConfig(num_shards=2, per_host_input_for_training=api.InputPipelineConfig.PER_HOST_V2),
-    )
-    estimator = EmulatedTPUEstimator(
-        topology.emulated('emulated:2'), config, model_fn=model_fn, use_tpu=True, train_batch_size=4
-    )
-    with pytest.raises(ValueError, match='CrossShardOptimizer'):
-        estimator.train(TestEstimator.input_fn, max_steps=1)

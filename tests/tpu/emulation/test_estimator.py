@@ -206,6 +206,31 @@ def test_emulated_hosts__evaluate_each_image_once(
         assert found[metric] == pytest.approx(expected[metric], rel=1e-5), metric
 
 
+@pytest.mark.program
+@pytest.mark.parametrize('transpose', [False, True])
+def test_emulated_cores__train_with_bytes_as_one_device_does(
+    digits_dir: str, tmp_path: Any, one_layer: None, transpose: bool
+) -> None:
+    def trained_on(cores: int, **changes: Any) -> Dict[str, np.ndarray]:
+        model_dir = str(tmp_path / f'{cores} {changes}')
+        config = make_small_config(
+            digits_dir, model_dir=model_dir, train_batch_size=16, batch_norm='synchronized', seed=1, iterations=2
+        )
+        if cores:
+            config = dataclasses.replace(config, use_tpu=True, tpu=f'emulated:{cores}', num_shards=cores)
+        config = dataclasses.replace(config, **changes)
+        make_estimator(config).train(InputPipeline(True, config), max_steps=2)
+        return saved_variables(model_dir)
+
+    one, floats = trained_on(0, transfer='uint8'), trained_on(0)
+    several = trained_on(2, transfer='uint8', transpose_enabled=transpose)
+    assert one.keys() == several.keys()
+    for name, value in one.items():
+        np.testing.assert_allclose(several[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    # The rounding to bytes has an effect, so the cores did receive bytes.
+    assert largest_difference(one, floats, '/weights') > 10 * largest_difference(one, several, '/weights')
+
+
 @pytest.mark.parametrize(
     ('tpu', 'counts'),
     [

@@ -1,0 +1,163 @@
+"""Tests that emulated cores refuse what the cores and hosts of a TPU refuse, and name the line that made it."""
+
+import inspect
+import re
+from typing import Any, Callable, Dict, Optional
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
+from inception_v3.tpu.supported import UnsupportedError
+
+API = tf.compat.v1.estimator.tpu
+
+Step = Callable[[tf.Tensor], Any]
+
+
+def train(
+    model_dir: Any, step: Step, input_fn: Any = None, optimizer: Any = tf.compat.v1.tpu.CrossShardOptimizer
+) -> None:
+    """Trains one weight on two emulated cores, with a step that maps the features to others."""
+
+    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
+        weight = tf.compat.v1.get_variable('weight', initializer=0.0)
+        loss = tf.reduce_mean(tf.cast(step(features), tf.float32) * weight)
+        global_step = tf.compat.v1.train.get_global_step()
+        train_op = optimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0)).minimize(loss, global_step)
+        return API.TPUEstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    config = API.RunConfig(
+        model_dir=str(model_dir),
+        session_config=tf.compat.v1.ConfigProto(),
+        tpu_config=API.TPUConfig(num_shards=2, per_host_input_for_training=API.InputPipelineConfig.PER_HOST_V2),
+    )
+    emulated = EmulatedTPUEstimator(
+        topology.emulated('emulated:2'), config, model_fn=model_fn, use_tpu=True, train_batch_size=4
+    )
+    emulated.train(input_fn or numbers(), max_steps=1)
+
+
+def numbers(
+    dtype: tf.DType = tf.float32, through: Optional[Step] = None
+) -> Callable[[Dict[str, Any]], tf.data.Dataset]:
+    """An input_fn of the numbers 0 to 3, as a type, mapped by a function."""
+
+    def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
+        dataset = tf.data.Dataset.from_tensor_slices(np.arange(4, dtype=np.float32))
+        if through:
+            dataset = dataset.map(through)
+        convert = tf.as_string if dtype == tf.string else lambda x: tf.cast(x, dtype)
+        return dataset.map(lambda x: (convert(x), x)).repeat().batch(params['batch_size'], drop_remainder=True)
+
+    return input_fn
+
+
+def py_func(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tf.compat.v1.py_func(lambda y: y, [x], tf.float32), x.shape)  # culprit
+
+
+def numpy_function(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tf.numpy_function(lambda y: y, [x], tf.float32), x.shape)  # culprit
+
+
+def py_function(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(tf.py_function(tf.sin, [x], tf.float32), x.shape)  # culprit
+
+
+def print_v2(x: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.print('x', x)]):  # culprit
+        return tf.identity(x)
+
+
+def print_v1(x: tf.Tensor) -> tf.Tensor:
+    return tf.compat.v1.Print(x, [x])  # culprit
+
+
+def string(x: tf.Tensor) -> tf.Tensor:
+    return x + tf.cast(tf.strings.length(tf.as_string(x)), tf.float32)  # culprit
+
+
+def placeholder(x: tf.Tensor) -> tf.Tensor:
+    return x + tf.compat.v1.placeholder(tf.float32, [])  # culprit
+
+
+def inside_a_function(x: tf.Tensor) -> tf.Tensor:
+    return tf.function(lambda y: tf.compat.v1.Print(y, [y]))(x)  # culprit
+
+
+def inside_a_branch(x: tf.Tensor) -> tf.Tensor:
+    return tf.cond(x[0] > 0, lambda: tf.compat.v1.Print(x, [x]), lambda: x)  # culprit
+
+
+def summary(x: tf.Tensor) -> tf.Tensor:
+    tf.compat.v1.summary.scalar('x', x[0])  # culprit
+    return x
+
+
+def no_resource(x: tf.Tensor) -> tf.Tensor:
+    variable = tf.compat.v1.get_variable('other', initializer=1.0, use_resource=False, trainable=False)
+    with tf.control_dependencies([variable.assign_add(1.0)]):  # culprit
+        return tf.identity(x)
+
+
+@pytest.mark.parametrize(
+    ('step', 'kind'),
+    [
+        (py_func, 'PyFunc'),
+        (numpy_function, 'PyFunc'),
+        (py_function, 'EagerPyFunc'),
+        (print_v2, 'PrintV2'),
+        (print_v1, 'Print'),
+        (string, 'AsString'),
+        (placeholder, 'Placeholder'),
+        (inside_a_function, 'Print'),
+        (inside_a_branch, 'Print'),
+        (summary, 'ScalarSummary'),
+        (no_resource, 'AssignAdd'),
+    ],
+)
+def test_step__refused_with_operation_and_line(tmp_path: Any, step: Step, kind: str) -> None:
+    lines, first = inspect.getsourcelines(step)
+    (offset,) = [number for number, text in enumerate(lines) if text.endswith('# culprit\n')]
+    with pytest.raises(UnsupportedError, match="A TPU refuses the model function's step:") as refused:
+        train(tmp_path, step)
+    place = f'created at tests/tpu/emulation/test_refusals.py:{first + offset}: '
+    assert re.search(rf'\({kind}\), {re.escape(place)}', str(refused.value)), refused.value
+
+
+@pytest.mark.parametrize('dtype', [tf.uint8, tf.string, tf.float64, tf.int16], ids=str)
+def test_infeed__refuses_types_that_a_tpu_does_not_take(tmp_path: Any, dtype: tf.DType) -> None:
+    def to_float(x: tf.Tensor) -> tf.Tensor:
+        return tf.strings.to_number(x) if x.dtype == tf.string else x
+
+    with pytest.raises(UnsupportedError, match=f'a TPU takes no {dtype.name} in its infeed, only bfloat16, bool') as e:
+        train(tmp_path, to_float, numbers(dtype))
+    assert 'IteratorGetNext' in str(e.value) and 'test_refusals.py:' in str(e.value)
+
+
+def test_input_pipeline__refuses_python(tmp_path: Any) -> None:
+    with pytest.raises(
+        UnsupportedError, match=r"EagerPyFunc.*test_refusals.py:.* calls Python, which a TPU's hosts do not"
+    ):
+        train(tmp_path, tf.identity, numbers(through=lambda x: tf.reshape(tf.py_function(tf.sin, [x], tf.float32), [])))
+
+
+@tf.custom_gradient
+def twice(x: tf.Tensor) -> Any:
+    return 2 * x, lambda gradient: 2 * gradient
+
+
+@pytest.mark.parametrize('step', [tf.identity, twice])
+def test_training__needs_cross_shard_optimizer(tmp_path: Any, step: Step) -> None:
+    with pytest.raises(UnsupportedError, match='CrossShardOptimizer must be used'):
+        train(tmp_path, step, optimizer=lambda optimizer: optimizer)
+
+
+@pytest.mark.parametrize('dtype', [tf.float32, tf.bfloat16, tf.int32], ids=str)
+def test_step__trains_with_what_a_tpu_supports(tmp_path: Any, dtype: tf.DType) -> None:
+    train(tmp_path, lambda x: twice(tf.cast(x, tf.float32)), numbers(dtype))
+    # The mean of 2 * (0, 1, 2, 3) is 3, and the rate is 1.
+    assert tf.train.load_variable(str(tmp_path), 'weight') == -3
