@@ -1,5 +1,6 @@
 """The description of a data set: `dataset.json`, beside its record files."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -9,7 +10,8 @@ import tensorflow as tf
 
 from console.messages import shown
 from data import remote
-from data.records import DataError
+from data.formats import FORMATS
+from data.records import VALIDATION, DataError
 
 FILE_NAME = 'dataset.json'
 # The name of label 0 in the data sets that this program makes.
@@ -37,6 +39,7 @@ class DatasetInfo:
       num_classes: number of classes, the background (label 0) included.
       class_names: the names by label; the first is the background's.
       fingerprint: the images' fingerprint, of `data.fingerprint`; empty if there is none.
+      validation_records_per_file: the number of records in each validation file, in order; empty if unknown.
     """
 
     name: str
@@ -46,6 +49,7 @@ class DatasetInfo:
     num_classes: int
     class_names: List[str]
     fingerprint: str = ''
+    validation_records_per_file: List[int] = dataclasses.field(default_factory=list)
 
     def problem(self) -> Optional[str]:
         """The reason why `read` rejects the description; None if it is valid."""
@@ -53,7 +57,7 @@ class DatasetInfo:
             for field in dataclasses.fields(self):
                 value = getattr(self, field.name)
                 # Not isinstance: True is an int in Python.
-                if type(value) is not (list if field.type == List[str] else field.type):
+                if type(value) is not (list if field.type in (List[str], List[int]) else field.type):
                     return f'{field.name} is {shown(repr(value))}'
             for name in (self.name, self.source, *self.class_names):
                 if not isinstance(name, str):
@@ -66,22 +70,45 @@ class DatasetInfo:
             return f'a split has more than {_IMAGES_AT_MOST:,} images'
         if min(self.train_images, self.validation_images, self.num_classes - 1) < 1:
             return 'both splits must have images, and there must be a class besides the background'
+        counts = self.validation_records_per_file
+        if not all(type(count) is int and count >= 0 for count in counts):
+            return f'validation_records_per_file is {shown(repr(counts), _LONGEST_REASON)}'
+        if counts and sum(counts) != self.validation_images:
+            return (
+                f'validation_records_per_file has {sum(counts):,} records for {self.validation_images:,} images; leave '
+                'it out if it is unknown'
+            )
         if len(self.class_names) != self.num_classes:
             return f'{len(self.class_names)} names for {self.num_classes} classes'
         return None
 
-    def write(self, data_dir: str) -> None:
-        """Writes the description into the folder of the record files.
+    def write(self, data_dir: str) -> 'DatasetInfo':
+        """Writes the description into the folder of the record files, with the numbers of records in local files.
+
+        Returns:
+          The description that was written.
 
         Raises:
           DataError: it cannot be written.
         """
+        info = self if self.validation_records_per_file else self._counted(data_dir)
         path = os.path.join(data_dir, FILE_NAME)
         try:
             with tf.io.gfile.GFile(path, 'w') as file:
-                file.write(json.dumps(dataclasses.asdict(self), indent=2) + '\n')
+                file.write(json.dumps(dataclasses.asdict(info), indent=2) + '\n')
         except tf.errors.OpError as error:
             raise DataError(f'{path}: cannot be written: {error.message}')
+        return info
+
+    def _counted(self, data_dir: str) -> 'DatasetInfo':
+        """The description with the numbers of records in local validation files."""
+        for files in FORMATS.values():
+            with contextlib.suppress(DataError):
+                if not remote.is_remote(data_dir):
+                    counts = files.count_records(files.find_shards(data_dir, VALIDATION))
+                    is_whole = sum(counts) == self.validation_images
+                    return dataclasses.replace(self, validation_records_per_file=counts) if is_whole else self
+        return self
 
 
 def read(data_dir: str) -> Optional[DatasetInfo]:

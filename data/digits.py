@@ -63,7 +63,7 @@ def build(data_dir: str) -> DatasetInfo:
             _write(unfinished, records.VALIDATION, pixels, labels, validation, VALIDATION_SHARDS),
         )
         info = dataclasses.replace(info, fingerprint=fingerprint(*written))
-        info.write(unfinished)
+        info = info.write(unfinished)
     return info
 
 

@@ -158,7 +158,7 @@ def import_folder(
             written.append(writing.write_shards(unfinished, name, examples, min(shards, len(part))))
             say(f'{len(part)} {name} images written')
         info = dataclasses.replace(info, fingerprint=fingerprint(*written))
-        info.write(unfinished)
+        info = info.write(unfinished)
     return info
 
 

@@ -8,7 +8,7 @@ from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import refusals_explained
-from inception_v3.tpu import topology
+from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
 
@@ -42,8 +42,11 @@ def make_estimator(
     arguments = arguments_of(config, master, cluster, class_names, writes)
     with refusals_explained():
         if config.is_emulated:
-            return EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
-        return tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
+            estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
+        else:
+            estimator = tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
+    slices.evaluate_on_all_hosts(estimator)
+    return estimator
 
 
 def arguments_of(
@@ -75,13 +78,8 @@ def arguments_of(
         tpu_config=tpu.TPUConfig(
             iterations_per_loop=config.iterations,
             num_shards=config.num_shards if config.use_tpu else None,
-            # Each host builds the input pipeline once, and feeds each of its batches to one core.
+            # Each host builds the input pipeline once, and feeds each of its batches to one core, in evaluation too.
             per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
-            # On several hosts, TPUEstimator supports only this input for evaluation: the first host's pipeline makes
-            # the batches of all cores. It therefore reads every file, and each image is evaluated once.
-            eval_training_input_configuration=(
-                tpu.InputPipelineConfig.SLICED if config.hosts > 1 else tpu.InputPipelineConfig.PER_HOST_V1
-            ),
         ),
     )
     return {

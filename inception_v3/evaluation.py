@@ -30,6 +30,8 @@ from inception_v3.model_dir.evaluations import (
 from inception_v3.model_dir.files import now
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.reporting.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
+from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.tpu import slices
 
 
 def evaluation_of(
@@ -112,7 +114,10 @@ class Evaluating:
 
     def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
         config = self._config
-        batches = -(-config.eval_images // config.eval_batch_size)
+        self._screen.update(f'preparing to evaluate step {step_of(checkpoint)}')
+        # A host with fewer images than another pads its last batches.
+        images = images_of_hosts(config, config.hosts) if config.hosts > 1 else [config.eval_images]
+        batches = slices.steps_for(images, config.eval_batch_size)
         hooks = [
             # Before the session restores the checkpoint.
             CheckpointFitsHook(checkpoint),
@@ -121,7 +126,6 @@ class Evaluating:
             # After the session has restored the weights, which the averages replace.
             *([LoadEMAHook(checkpoint)] if config.moving_average else []),
         ]
-        self._screen.update(f'preparing to evaluate step {step_of(checkpoint)}')
         with unwritten_by_estimator(), refusals_explained():
             return self._estimator.evaluate(
                 InputPipeline(False, config),

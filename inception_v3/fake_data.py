@@ -13,7 +13,9 @@ from preprocessing.stateless import seeded_uniform
 
 
 @tf.autograph.experimental.do_not_convert
-def fake_images(is_training: bool, config: Config, start: tf.Tensor, parallel_calls: int) -> tf.data.Dataset:
+def fake_images(
+    is_training: bool, config: Config, start: tf.Tensor, parallel_calls: int, host: int = 0, hosts: int = 1
+) -> tf.data.Dataset:
     """Generates a different random image for each position in an epoch; the labels cycle through all classes.
 
     Args:
@@ -21,6 +23,8 @@ def fake_images(is_training: bool, config: Config, start: tf.Tensor, parallel_ca
       config: of the run.
       start: int64 scalar, the number of images that training has used already.
       parallel_calls: images to generate at a time.
+      host: index of the host; the hosts share the images of an evaluation.
+      hosts: number of hosts.
 
     Returns:
       A data set of (features, label), as the preprocessing phase of `InputPipeline` returns.
@@ -39,5 +43,5 @@ def fake_images(is_training: bool, config: Config, start: tf.Tensor, parallel_ca
         distortion = preprocessing_for(config).draw(shape, whole_image_box(), seeded_uniform(key))
         return infeed.for_training(pixels, distortion, config), label
 
-    numbers = tf.data.Dataset.range(start, tf.int64.max) if is_training else tf.data.Dataset.range(count)
+    numbers = tf.data.Dataset.range(start, tf.int64.max) if is_training else tf.data.Dataset.range(host, count, hosts)
     return numbers.map(generate, parallel_calls)

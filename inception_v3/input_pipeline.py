@@ -17,6 +17,7 @@ from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.bad_records import name_bad_records
+from inception_v3.settings.data_set import images_of_hosts
 from preprocessing.decoding import decode_crop, image_shape
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import Uniform, seeded_uniform
@@ -56,22 +57,21 @@ class InputPipeline:
         """Builds the data set.
 
         Args:
-          params: `batch_size` is the number of images in a batch: of one core on a TPU, or of all cores in evaluation
-            on several hosts. `context`, which TPUEstimator adds on a TPU, gives the index of this host and the number
-            of hosts.
+          params: `batch_size` is the number of images in a batch, on a TPU of one core. `context`, which TPUEstimator
+            adds on a TPU, gives the index of this host and the number of hosts.
 
         Returns:
           A data set of batches (features, labels).
 
           With `--transfer=float`, features are finished images, float32 or bfloat16 as `--precision` says. Their shape
-          is [batch, height, width, 3], or [height, width, 3, batch] with `--transpose_enabled`; if the cores share a
-          batch, the transposed images of one core follow those of another along the first axis. With
+          is [batch, height, width, 3], or [height, width, 3, batch] with `--transpose_enabled`. With
           `--transfer=uint8`, images are uint8, or int32 words [batch, words] for a TPU; in training, features are a
           dict of these and of the distortions, float32 [batch, numbers]. `infeed.received` makes finished images of
           either.
 
           Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
-          batches of padding follow without end, because the number of evaluation steps is fixed there.
+          batches of padding follow without end, because the number of evaluation steps is fixed there, and is the same
+          for all hosts.
 
         Raises:
           records.DataError: `data_dir` has no usable files of this split.
@@ -80,15 +80,13 @@ class InputPipeline:
         host, hosts = 0, 1
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
-        # TPUEstimator cuts a batch that several cores share along axis 0: it is transposed in one part per core.
-        is_shared = 'context' in params and not self._is_training and config.hosts > 1
-        parts = config.replicas if is_shared and config.transpose_enabled else 1
         if config.use_data == 'fake':
-            dataset = fake_images(self._is_training, config, _records_taken(config, hosts), _parallel_calls(config))
+            taken = _records_taken(config, hosts)
+            dataset = fake_images(self._is_training, config, taken, _parallel_calls(config), host, hosts)
         else:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)
-        dataset = self.transfer(dataset, params['batch_size'], parts)
+        dataset = self.transfer(dataset, params['batch_size'])
         options = tf.data.Options()
         # Training takes whichever image is ready first, unless a seed fixes the order; evaluation keeps file order.
         options.experimental_deterministic = not self._is_training or config.seed is not None
@@ -120,7 +118,9 @@ class InputPipeline:
         config = self._config
         paths = self._format.find_shards(config.data_dir, self._split)
         sizes = records.sizes_of(paths) if self._format.is_read_whole else records.expected_sizes(paths)
-        records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
+        if self._is_training:
+            # In evaluation, a host without files feeds padding.
+            records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
         if self._is_training and config.seed is not None:
             return order.ordered(
                 order.files_of(paths, sizes, self._format.count_records(paths))[host::hosts],
@@ -132,6 +132,9 @@ class InputPipeline:
                 self._files_at_a_time(sizes),
             )
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
+        if host >= len(paths):
+            # A host that feeds an evaluation with padding alone. Interleaving no file crashes TensorFlow 1.15.
+            return files.flat_map(self._read_file)
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
@@ -145,7 +148,7 @@ class InputPipeline:
         if self._is_training:
             dataset = dataset.shuffle(config.followup_shuffle_buffer_size)
         elif config.eval_total_size:
-            dataset = dataset.take(config.eval_total_size)
+            dataset = dataset.take(images_of_hosts(config, hosts)[host] if hosts > 1 else config.eval_total_size)
         return dataset
 
     def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
@@ -206,7 +209,7 @@ class InputPipeline:
     # ---- Phase 3, transfer: batch, pad, transpose, prefetch.
 
     @_no_autograph
-    def transfer(self, dataset: tf.data.Dataset, batch_size: int, parts: int = 1) -> tf.data.Dataset:
+    def transfer(self, dataset: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
         """Batches preprocessed images, and prefetches batches so that infeed overlaps the step.
 
         Memory: the prefetched batches, one being filled and one in use.
@@ -214,10 +217,8 @@ class InputPipeline:
         Args:
           dataset: of (features, label).
           batch_size: images in a batch.
-          parts: equal parts of a batch that are transposed separately.
         """
         config = self._config
-        batch_size //= parts
         if self._is_training:
             # TensorFlow fuses this with the preceding map: each image is written directly to its place in the batch.
             dataset = dataset.batch(batch_size, drop_remainder=True)
@@ -230,8 +231,6 @@ class InputPipeline:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
         if config.transpose_enabled:
             dataset = dataset.map(lambda features, labels: (_with_batch_last(features), labels))
-        if parts > 1:
-            dataset = dataset.batch(parts, drop_remainder=True).map(lambda *tensors: tuple(map(_join, tensors)))
         return dataset.prefetch(_BATCHES_AHEAD) if config.prefetch_enabled else dataset
 
 
@@ -371,9 +370,3 @@ def _with_batch_last(features: infeed.Features) -> infeed.Features:
     if isinstance(features, dict):
         return {**features, infeed.IMAGES: _with_batch_last(features[infeed.IMAGES])}
     return tf.transpose(features, [*range(1, features.shape.ndims), 0])
-
-
-def _join(tensor: tf.Tensor) -> tf.Tensor:
-    """Reshapes [parts, length, ...] to [parts * length, ...]."""
-    parts, length, *rest = tensor.shape.as_list()
-    return tf.reshape(tensor, [parts * length, *rest])

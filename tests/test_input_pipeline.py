@@ -117,21 +117,6 @@ def test_transpose_enabled__moves_the_batch_to_the_last_axis(config: Config) -> 
     np.testing.assert_array_equal(same_labels, labels)
 
 
-def test_transpose_enabled__transposes_the_part_of_each_core_of_a_shared_batch(config: Config) -> None:
-    shared = dataclasses.replace(
-        config, use_tpu=True, tpu='emulated:4x2', num_shards=4, eval_batch_size=8, train_batch_size=8
-    )
-    (plain, labels), *_ = read(shared, False, 8, batches=1, context=Host(0, 1))
-    (joined, same_labels), *_ = read(
-        dataclasses.replace(shared, transpose_enabled=True), False, 8, batches=1, context=Host(0, 1)
-    )
-    assert joined.shape == (4 * 96, 128, 3, 2)
-    for core in range(4):
-        part = joined[96 * core : 96 * (core + 1)]
-        np.testing.assert_array_equal(part, plain[2 * core : 2 * core + 2].transpose([1, 2, 3, 0]))
-    assert same_labels.tolist() == labels.tolist()
-
-
 @pytest.mark.parametrize('is_training', [True, False])
 def test_precision__sends_bfloat16(config: Config, is_training: bool) -> None:
     (images, _), *_ = read(dataclasses.replace(config, precision='bfloat16'), is_training, 4, batches=1)

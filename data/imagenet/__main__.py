@@ -161,6 +161,9 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         num_classes=len(plan.class_names),
         class_names=plan.class_names,
         fingerprint=fingerprint(totals[records.TRAIN], totals[records.VALIDATION]),
+        validation_records_per_file=[
+            reports[shard].fingerprint.images for shard in sorted(plan.of_split(records.VALIDATION))
+        ],
     )
     done = {
         'settings': plan.settings,

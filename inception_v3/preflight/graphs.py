@@ -9,6 +9,7 @@ import tensorflow as tf
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.tpu import slices
 from inception_v3.tpu.emulation.system import fixed_topology
 from inception_v3.tpu.supported import Flaw, flaw, python_flaws, unsupported
 from inception_v3.tpu.topology import Topology
@@ -68,6 +69,7 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
     with fixed_topology(topology), contextlib.suppress(_BuiltError):
         estimator = tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
+        slices.evaluate_on_all_hosts(estimator)
         if is_training:
             estimator.train(_static(InputPipeline(True, config)), hooks=[stop], max_steps=1)
         else:

@@ -13,6 +13,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.settings.flags import CommandLine
 from inception_v3.settings.given import contradictions_of_data_set, without_effect
 from inception_v3.settings.own_images import own_images
+from inception_v3.tpu import slices
 
 # The largest number of files in one message.
 _NAMED_AT_MOST = 10
@@ -55,7 +56,7 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
       DataError: a host has no image, or only as many as may be skipped; or a file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
-    # The first host evaluates for all.
+    # In evaluation, the hosts that have images are enough.
     hosts, skipped = (config.hosts, config.max_bad_records) if split == records.TRAIN else (1, 0)
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
@@ -77,6 +78,28 @@ def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator
             f'--data_dir={config.data_dir}: not read, because not named like {os.path.basename(paths[0])}: '
             f'{", ".join(map(shown, others[:_NAMED_AT_MOST]))}{more}'
         )
+
+
+def images_of_hosts(config: Config, hosts: int) -> List[int]:
+    """The validation images that each host of a TPU evaluates.
+
+    `dataset.json` tells how many records each file has. Without it, or if it does not describe these files, the records
+    are counted.
+
+    Raises:
+      DataError: the files cannot be found or counted.
+      RemoteError: access to a file is denied, or the store cannot be reached.
+    """
+    if config.use_data == 'fake':
+        return slices.images_of_hosts([1] * config.eval_images, hosts)
+    files = FORMATS[config.data_format]
+    paths = files.find_shards(config.data_dir, records.VALIDATION)
+    info = dataset_info.read(config.data_dir)
+    counts = info.validation_records_per_file if info else []
+    if len(counts) != len(paths):
+        logger.info('--data_dir=%s: counting the records of %d validation files', config.data_dir, len(paths))
+        counts = files.count_records(paths)
+    return slices.images_of_hosts(counts, hosts, config.eval_total_size)
 
 
 def description_of(config: Config) -> Optional[DatasetInfo]:

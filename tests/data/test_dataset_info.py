@@ -12,6 +12,7 @@ import pytest
 from data import dataset_info
 from data.dataset_info import DatasetInfo
 from data.records import DataError
+from tests.data.written_records import written
 
 INFO = DatasetInfo('fotos', 'a café', 1281167, 50000, 3, ['background', 'Hund', 'Kätzchen'], 'a1b2')
 
@@ -33,6 +34,7 @@ def test_description__round_trip(tmp_path: pathlib.Path) -> None:
         'num_classes': 3,
         'class_names': ['background', 'Hund', 'Kätzchen'],
         'fingerprint': 'a1b2',
+        'validation_records_per_file': [],
     }
 
 
@@ -40,6 +42,17 @@ def test_description__may_begin_with_a_byte_order_mark(tmp_path: pathlib.Path) -
     INFO.write(str(tmp_path))
     write(tmp_path, (tmp_path / 'dataset.json').read_text().encode('utf-8-sig'))
     assert dataset_info.read(str(tmp_path)) == INFO
+
+
+@pytest.mark.parametrize(('images', 'counts'), [(6, [3, 1, 2]), (7, [])])
+def test_description__counts_the_validation_records_that_it_describes(
+    tmp_path: pathlib.Path, images: int, counts: Any
+) -> None:
+    written(tmp_path, 'train', [5])
+    written(tmp_path, 'validation', [3, 1, 2])
+    dataclasses.replace(INFO, validation_images=images).write(str(tmp_path))
+    info = dataset_info.read(str(tmp_path))
+    assert info is not None and info.validation_records_per_file == counts
 
 
 def test_an_older_description_has_no_fingerprint(tmp_path: pathlib.Path) -> None:
@@ -101,6 +114,11 @@ def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, c
         ({'source': '\ud800'}, "'utf-8' codec can't encode"),
         ({'class_names': ['background', 'cat', 1]}, 'a name is 1'),
         ({'source': None}, 'source is None'),
+        ({'validation_records_per_file': [25_000, 0, 25_000]}, None),
+        ({'validation_records_per_file': [25_000, 24_999]}, 'validation_records_per_file has 49,999 records for 50,000'),
+        ({'validation_records_per_file': [50_001, -1]}, 'validation_records_per_file is [50001, -1]'),
+        ({'validation_records_per_file': [49_999, True]}, 'validation_records_per_file is [49999, True]'),
+        ({'validation_records_per_file': 3}, 'validation_records_per_file is 3'),
         ({'name': '\ud800'}, "'utf-8' codec can't encode"),
     ],
 )

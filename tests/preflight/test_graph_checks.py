@@ -199,6 +199,6 @@ def test_unsummed_gradients_and_unknown_batch_size__are_errors(capsys: Any, one_
         (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and 'CrossShardOptimizer' in error
     with monkeypatch.context() as patch:
-        patch.setattr(InputPipeline, 'transfer', lambda self, dataset, batch_size, parts: dataset.batch(batch_size))
+        patch.setattr(InputPipeline, 'transfer', lambda self, dataset, batch_size: dataset.batch(batch_size))
         (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and '(?, 75, 75, 3)' in error

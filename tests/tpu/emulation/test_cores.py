@@ -9,7 +9,7 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.tpu.ops import tpu_ops
 
 from inception_v3.batch_norm import BatchNorm
-from inception_v3.tpu import topology
+from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.cores import EmulatedCores
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
@@ -178,13 +178,10 @@ class TestEstimator:
                 iterations_per_loop=self.ITERATIONS,
                 num_shards=described.cores,
                 per_host_input_for_training=api.InputPipelineConfig.PER_HOST_V2,
-                eval_training_input_configuration=api.InputPipelineConfig.SLICED
-                if described.hosts > 1
-                else api.InputPipelineConfig.PER_HOST_V1,
             ),
         )
         batch = 2 * described.cores
-        return EmulatedTPUEstimator(
+        estimator = EmulatedTPUEstimator(
             described,
             config,
             model_fn=model_fn,
@@ -192,6 +189,8 @@ class TestEstimator:
             train_batch_size=batch,
             eval_batch_size=batch,
         )
+        slices.evaluate_on_all_hosts(estimator)
+        return estimator
 
     @staticmethod
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
@@ -223,6 +222,8 @@ class TestEstimator:
         estimator = self.estimator(str(tmp_path), tpu)
         estimator.train(self.input_fn, max_steps=1)
         metrics = estimator.evaluate(self.input_fn, steps=2)
-        cores = topology.emulated(tpu).cores
-        assert metrics['mean'] == np.arange(1, 4 * cores + 1).mean()
-        assert metrics['first'] == np.mean([1, 2 * cores + 1])
+        cores, hosts = topology.emulated(tpu).cores, topology.emulated(tpu).hosts
+        # In two steps, each host feeds its first four numbers per core.
+        fed = [100 * host + np.arange(1, 4 * cores // hosts + 1) for host in range(hosts)]
+        assert metrics['mean'] == pytest.approx(np.mean(fed), rel=1e-6)
+        assert metrics['first'] == np.mean([1, 2 * cores // hosts + 1])

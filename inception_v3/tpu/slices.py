@@ -1,0 +1,61 @@
+"""Evaluation on a slice: each host reads its own files, and feeds its own cores."""
+
+from typing import List, Sequence
+from unittest import mock
+
+import tensorflow as tf
+from tensorflow_estimator.python.estimator import model_fn as modes
+from tensorflow_estimator.python.estimator.tpu import tpu_context
+
+
+def images_of_hosts(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]:
+    """The number of images that each host evaluates.
+
+    Args:
+      records: the number of records in each file. File i belongs to host i modulo `hosts`.
+      hosts: the number of hosts; those beyond the number of files have no image.
+      at_most: the number of images of an evaluation, divided as equally as the files allow; 0: all.
+    """
+    images = [sum(records[host::hosts]) for host in range(hosts)]
+    if not at_most:
+        return images
+    # Hosts with few images first: the others share what those cannot supply.
+    for served, host in enumerate(sorted(range(hosts), key=lambda host: images[host])):
+        images[host] = min(images[host], at_most // (hosts - served))
+        at_most -= images[host]
+    return images
+
+
+def steps_for(images: Sequence[int], batch_size: int) -> int:
+    """The number of evaluation steps in which every host has fed its images; the others feed padding meanwhile.
+
+    Args:
+      images: of each host.
+      batch_size: over all hosts.
+    """
+    return -(-max(images) * len(images) // batch_size)
+
+
+class _ContextOfAllHosts(tpu_context._InternalTPUContext):
+    """TPUEstimator's context, without its check that only one host feeds an evaluation."""
+
+    def _validate_tpu_configuration(self) -> None:
+        if self._assert_mode() != modes.ModeKeys.EVAL:
+            super()._validate_tpu_configuration()
+            return
+        # Of the checks of an evaluation, only that one reads the number of hosts.
+        with mock.patch.object(tpu_context._InternalTPUContext, 'num_hosts', 1):
+            super()._validate_tpu_configuration()
+
+
+def evaluate_on_all_hosts(estimator: tf.compat.v1.estimator.tpu.TPUEstimator) -> None:
+    """Lets a TPUEstimator evaluate with an input pipeline on each of several hosts, as it trains.
+
+    TPUEstimator refuses this, because the data sets of the hosts may end at different steps. The data sets of
+    `InputPipeline` end in endless padding, and `steps_for` gives the number of steps. TPUEstimator feeds training in
+    the same way; all its other checks remain.
+    """
+    # TPUEstimator copies its context for each mode, so a replaced method would have to follow the copies. The context
+    # of a single core is of another class, and has one host.
+    if type(estimator._ctx) is tpu_context._InternalTPUContext:
+        estimator._ctx.__class__ = _ContextOfAllHosts

@@ -1,0 +1,165 @@
+"""Tests of evaluation on a slice: shares of the hosts, steps, and metrics of every image once."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import records, tar_shards
+from inception_v3.config import Config
+from inception_v3.estimator import make_estimator
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.tpu import slices, topology
+from tests.data.written_records import read as records_in
+from tests.support.pipelines import read
+from tests.support.runs import make_small_config
+
+
+@pytest.mark.parametrize(
+    ('counts', 'hosts', 'at_most', 'images'),
+    [
+        ([13, 6], 2, 0, [13, 6]),
+        ([13, 6], 1, 0, [19]),
+        ([13, 6], 4, 0, [13, 6, 0, 0]),
+        # Files are dealt out one by one.
+        ([1, 2, 3, 4, 5], 2, 0, [9, 6]),
+        ([13, 6], 2, 10, [5, 5]),
+        ([13, 6], 2, 15, [9, 6]),
+        ([13, 6], 2, 18, [12, 6]),
+        ([13, 6], 2, 19, [13, 6]),
+        ([13, 6], 2, 100, [13, 6]),
+        ([1, 50, 2, 50], 4, 9, [1, 3, 2, 3]),
+        ([4, 4, 4], 3, 1, [0, 0, 1]),
+    ],
+)
+def test_images_of_hosts(counts: List[int], hosts: int, at_most: int, images: List[int]) -> None:
+    assert slices.images_of_hosts(counts, hosts, at_most) == images
+
+
+@pytest.mark.parametrize(
+    ('images', 'batch', 'steps'),
+    [
+        ([19], 4, 5),
+        ([20], 4, 5),
+        # Each of two hosts feeds two images in a step.
+        ([13, 6], 4, 7),
+        ([12, 7], 4, 6),
+        ([13, 6, 0, 0], 8, 7),
+        ([12500] * 4, 4096, 13),
+    ],
+)
+def test_steps_for__the_host_with_the_most_images(images: List[int], batch: int, steps: int) -> None:
+    assert slices.steps_for(images, batch) == steps
+
+
+@pytest.fixture
+def uneven_dir(digits_dir: str, tmp_path: pathlib.Path) -> str:
+    """A data set whose validation files have 13 and 6 digits."""
+    digits = records_in(records.shard_path(digits_dir, records.VALIDATION, 0, 4))
+    folder = tmp_path / 'uneven'
+    folder.mkdir()
+    for shard, (first, end) in enumerate([(0, 13), (13, 19)]):
+        with tf.io.TFRecordWriter(records.shard_path(str(folder), records.VALIDATION, shard, 2)) as writer:
+            for record in digits[first:end]:
+                writer.write(record)
+    return str(folder)
+
+
+WEIGHTS = np.random.RandomState(0).normal(size=(3, 11)).astype(np.float32)
+
+
+def centres(images: tf.Tensor, num_classes: int, is_training: bool, **unused: Any) -> Any:
+    """A network that reads one pixel of each image."""
+    weights = tf.compat.v1.get_variable('weights', initializer=WEIGHTS, use_resource=True)
+    return tf.matmul(tf.cast(images[:, 30, 30, :], tf.float32) * [4.0, 1.0, 1.0], weights), None
+
+
+def expected_metrics(config: Config) -> Dict[str, float]:
+    """The metrics of the network `centres`, by NumPy, over the images that one device reads."""
+    ((images, labels),) = read(config, False, 19)
+    logits = (images[:, 30, 30, :] * [4, 1, 1]) @ WEIGHTS
+    of_label = logits[np.arange(len(labels)), labels]
+    ranks = np.sum(logits > of_label[:, np.newaxis], axis=1)
+    normalizers = np.log(np.sum(np.exp(logits), axis=1))
+    return {
+        'images': len(labels),
+        'top_1': np.mean(ranks < 1),
+        'top_5': np.mean(ranks < 5),
+        'cross_entropy': np.mean(normalizers - of_label),
+    }
+
+
+@pytest.mark.parametrize(
+    ('tpu', 'data_format', 'changes'),
+    [
+        ('emulated:4x2', 'tfrecord', {}),
+        # Half of the hosts have no file.
+        ('emulated:8x4', 'tfrecord', {'transpose_enabled': True}),
+        ('emulated:4x2', 'tfrecord', {'transpose_enabled': True, 'transfer': 'uint8'}),
+        pytest.param('emulated:4x2', 'tar', {}, marks=pytest.mark.program),
+    ],
+)
+def test_unequal_hosts__metrics_are_the_means_over_all_images(
+    uneven_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, tpu: str, data_format: str, changes: Dict[str, Any]
+) -> None:
+    monkeypatch.setitem(NETWORKS, 'inception_v3', NETWORKS['inception_v3']._replace(build=centres))
+    config = make_small_config(uneven_dir, num_eval_images=19, moving_average=False, model_dir=str(tmp_path / 'model'))
+    expected = expected_metrics(config)
+    assert expected['images'] == 19 and 0 < expected['top_1'] < expected['top_5'] < 1
+    data_dir = uneven_dir
+    if data_format == 'tar':
+        data_dir = str(tmp_path / 'tar')
+        tar_shards.convert(uneven_dir, data_dir, 0, print)
+    cores = topology.emulated(tpu).cores
+    emulated = dataclasses.replace(
+        config,
+        **changes,
+        data_dir=data_dir,
+        data_format=data_format,
+        use_tpu=True,
+        tpu=tpu,
+        num_shards=cores,
+        eval_batch_size=cores,
+        train_batch_size=cores,
+    )
+    steps = slices.steps_for(images_of_hosts(emulated, emulated.hosts), cores)
+    assert steps == -(-13 // topology.emulated(tpu).cores_per_host)
+    found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
+    # Rounding to bytes moves a pixel by up to 1 / 255.
+    limit = 0.02 if changes.get('transfer') else 1e-5
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=limit)
+
+
+def test_hosts__take_the_counts_of_the_description(uneven_dir: str, caplog: Any) -> None:
+    config = make_small_config(uneven_dir)
+    caplog.set_level('INFO')
+    assert images_of_hosts(config, 2) == [13, 6]
+    assert 'counting the records of 2 validation files' in caplog.text
+    caplog.clear()
+    description = {'name': 'x', 'source': '', 'train_images': 1, 'validation_images': 20, 'num_classes': 2}
+    description.update(class_names=['a', 'b'], validation_records_per_file=[11, 9])
+    with open(os.path.join(uneven_dir, 'dataset.json'), 'w') as file:
+        json.dump(description, file)
+    assert images_of_hosts(config, 2) == [11, 9]
+    assert images_of_hosts(dataclasses.replace(config, eval_total_size=7), 2) == [4, 3]
+    assert not caplog.text
+    # Another number of files than described: they are counted.
+    for shard in range(2):
+        path = records.shard_path(uneven_dir, records.VALIDATION, shard, 2)
+        os.rename(path, records.shard_path(uneven_dir, records.VALIDATION, shard, 3))
+    with tf.io.TFRecordWriter(records.shard_path(uneven_dir, records.VALIDATION, 2, 3)):
+        pass
+    assert images_of_hosts(config, 2) == [13, 6]
+    assert 'counting the records of 3 validation files' in caplog.text
+
+
+def test_fake_images__are_shared_by_the_hosts(tmp_path: pathlib.Path) -> None:
+    config = make_small_config('', use_data='fake', num_eval_images=7)
+    assert images_of_hosts(config, 3) == [3, 2, 2]
