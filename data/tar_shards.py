@@ -277,6 +277,8 @@ def _description(
         train_images=train.images,
         validation_images=validation.images,
         fingerprint=fingerprint(train, validation),
+        # Counted anew: unusable images are left out.
+        validation_records_per_file=[],
     )
     problem = info.problem()
     if problem:

@@ -25,7 +25,7 @@ from preprocessing.stateless import Uniform, seeded_uniform
 # Upper limit of the bytes that are read ahead, over all files.
 _READ_AHEAD_LIMIT = 256 << 20
 # Batches to prefetch: with two, one batch may be late without delaying a step.
-_BATCHES_AHEAD = 2
+BATCHES_AHEAD = 2
 # Records that are processed as a group when bad records may be skipped. A larger group costs less per record, but about
 # three groups are held in memory.
 _GROUP_RECORDS = 128
@@ -231,7 +231,7 @@ class InputPipeline:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
         if config.transpose_enabled:
             dataset = dataset.map(lambda features, labels: (_with_batch_last(features), labels))
-        return dataset.prefetch(_BATCHES_AHEAD) if config.prefetch_enabled else dataset
+        return dataset.prefetch(BATCHES_AHEAD) if config.prefetch_enabled else dataset
 
 
 # ---- Functions of phase 1

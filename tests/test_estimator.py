@@ -40,13 +40,13 @@ def test_estimator__of_a_run_writes_nothing_itself() -> None:
 
 
 @pytest.mark.parametrize(('tpu', 'hosts'), [('emulated:8', 1), ('emulated:8x2', 2)])
-def test_estimator__evaluates_on_the_first_host_alone(tpu: str, hosts: int) -> None:
+def test_estimator__evaluates_on_every_host(tpu: str, hosts: int) -> None:
     config = dataclasses.replace(EMULATED, tpu=tpu, num_shards=8)
     assert config.hosts == hosts
     inputs = tf.compat.v1.estimator.tpu.InputPipelineConfig
     tpu_config = arguments_of(config, '')['config'].tpu_config
     assert tpu_config.per_host_input_for_training == inputs.PER_HOST_V2
-    assert tpu_config.eval_training_input_configuration == (inputs.SLICED if hosts > 1 else inputs.PER_HOST_V1)
+    assert tpu_config.eval_training_input_configuration != inputs.SLICED
 
 
 def test_estimator__has_the_threads_of_the_run() -> None:

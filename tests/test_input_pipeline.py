@@ -16,7 +16,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
 from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
-from tests.support.pipelines import Host, labels_of, read
+from tests.support.pipelines import labels_of, read
 
 
 @pytest.fixture

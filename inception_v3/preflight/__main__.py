@@ -1,6 +1,7 @@
 """Checks without a TPU whether a run can start on one: python -m inception_v3.preflight --topology=v2-8 [flags]."""
 
 import dataclasses
+import os
 import sys
 from typing import Container, Dict, List, Optional, Sequence, Tuple
 
@@ -10,25 +11,34 @@ from absl import app
 from console import program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.screen import Screen, set_up_logging
-from data import digits, records
+from data import digits, records, remote
+from data.dataset_info import FILE_NAME, DatasetInfo
 from inception_v3.config import Config, ConfigError
 from inception_v3.preflight import graph_checks, memory, storage, xla_step
 from inception_v3.preflight.report import Report
-from inception_v3.settings import flags
+from inception_v3.settings import data_set, flags
 from inception_v3.settings.data_set import fit_to_data_set, makes_digits, splits_of
 from inception_v3.settings.given import contradictions_of
-from inception_v3.tpu import topology
+from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 
 _PURPOSE = f"""Checks without a TPU whether a run can start on one.
 
 {EXIT_CODES}
 
-If a problem keeps the run from starting, the exit code is {FIX}. Warnings do not change the exit code."""
+If a problem keeps the run from starting, the exit code is {FIX}. Warnings and flags that are still to be given do not
+change the exit code. Exit code {DONE} promises nothing about the points that the report lists as not checked."""
 _GIB = 1 << 30
 # A TPU stores the images of a batch in groups of 8 sublanes.
 _SUBLANES = 8
 _NOT_GIVEN = '--{}: not given, so it was not checked. The run needs it.'
+_NOT_CHECKED = (
+    'the TPU node: its existence, type, version, quota and price',
+    "the rights of the node's service account; the folders were checked with this machine's credentials",
+    'the region of the buckets, which should be that of the node',
+    'data beyond the first file of each split; python -m data.audit reads all files',
+    "the layouts and the memory that the TPU's compiler chooses, and the speed of the run",
+)
 # The smallest batch that the learning rate warm-up is documented for.
 _LARGE_BATCH = 4096
 _LONGEST_MESSAGE = 1000
@@ -95,9 +105,13 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
     screen.update('checking the folders')
     unchecked = _unchecked_folders(config, report)
     config, shards = _data(command_line, unchecked, report)
+    evaluated = _evaluated(config, tpu.hosts, unchecked, report)
     storage.check_folders(config, unchecked, report)
     checkpoint = None if 'model_dir' in unchecked else storage.find_checkpoint(config, report)
     _check_schedule(config, report)
+    _check_iterations(command_line, report)
+    for name in _NOT_CHECKED:
+        report.leave_out(name)
     stand_ins: Dict[str, int] = {}
     if config.use_data == 'real':
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
@@ -106,7 +120,7 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
         built = dataclasses.replace(config, data_dir=data_dir, model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
-            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint)
+            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
         report.add('estimate', 'of_activations', memory.ESTIMATE, memory.ESTIMATE)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
@@ -123,10 +137,14 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
         flag
         for flag in used
         if topology.unreachable_folders(config.tpu, config.master, **{flag: getattr(config, flag)})
+        # The description and the files of a data set on this machine are read; the same files belong in a bucket.
+        and not (flag == 'data_dir' and os.path.isdir(config.data_dir))
     ]
     unchecked += storage.unanswered(config, unchecked, report)
     if not config.model_dir:
-        report.warn(_NOT_GIVEN.format('model_dir'))
+        report.need('--model_dir', _NOT_GIVEN.format('model_dir'))
+    if not config.tpu and not config.master:
+        report.need('--tpu or --master', '--tpu: no TPU is named, and without one the run does not start. Name it.')
     return unchecked
 
 
@@ -182,19 +200,84 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not config.data_dir or 'data_dir' in unchecked:
         if not config.data_dir:
-            report.warn(_NOT_GIVEN.format('data_dir'))
+            report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
         report.add('storage', 'data_dir', None, f'{config.data_dir or "not given"}: {words}')
         return config, records.DOCUMENTED_SHARDS
     try:
         config = fit_to_data_set(command_line)
+        described = data_set.description_of(config)
     except app.UsageError as error:
         report.error(str(error))
+    else:
+        _describe_data(command_line, config, described, report)
     counts = storage.count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
     report.add('storage', 'data_dir', config.data_dir, f'{config.data_dir}: {found}')
     return config, counts
+
+
+def _describe_data(
+    command_line: flags.CommandLine, config: Config, described: Optional[DatasetInfo], report: Report
+) -> None:
+    sizes = f'{config.num_train_images:,} training and {config.num_eval_images:,} validation images'
+    if described:
+        words = f'{described.name}: {sizes}, {config.num_classes:,} classes'
+        report.add('storage', 'data_set', described.name, words)
+        return
+    assumed = [
+        name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in command_line.given
+    ]
+    report.add('storage', 'data_set', None, f'no {FILE_NAME}; {sizes}, {config.num_classes:,} classes')
+    if assumed:
+        report.warn(
+            f'--data_dir={config.data_dir}: no {FILE_NAME}, so {sizes} of {config.num_classes:,} classes are assumed. '
+            f'Give --{", --".join(assumed)} if that is wrong.'
+        )
+
+
+def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Report) -> List[int]:
+    """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
+    if config.mode == 'train':
+        return []
+    if config.use_data == 'fake' or (config.data_dir and 'data_dir' not in unchecked):
+        try:
+            if _counts_are_near(config):
+                counted = data_set.images_of_hosts(config, hosts)
+                if sum(counted):
+                    return counted
+            else:
+                report.leave_out(
+                    f'the images of each host: {FILE_NAME} lacks validation_records_per_file, so every command that '
+                    'evaluates reads all validation files once to count them'
+                )
+        except app.UsageError:
+            # Reported where the files are checked.
+            pass
+    total, files = config.eval_images, records.DOCUMENTED_SHARDS[records.VALIDATION]
+    return slices.images_of_hosts([total * (i + 1) // files - total * i // files for i in range(files)], hosts)
+
+
+def _counts_are_near(config: Config) -> bool:
+    """Whether the records of the validation files can be counted without reading all of a remote data set."""
+    if config.use_data == 'fake' or not remote.is_remote(config.data_dir):
+        return True
+    described = data_set.description_of(config)
+    return bool(described and described.validation_records_per_file)
+
+
+def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
+    """Reports loops that are longer than the steps between checkpoints; the default is cut without a word."""
+    config = command_line.config
+    cycle = {'train': config.train_steps, 'train_and_eval': config.train_steps_per_eval}.get(config.mode)
+    if 'iterations' in command_line.given and cycle and config.iterations > min(cycle, config.train_steps):
+        flag = 'train_steps' if config.mode == 'train' or config.train_steps < cycle else 'train_steps_per_eval'
+        report.error(
+            f'--iterations={config.iterations}: longer than --{flag}={getattr(config, flag)}, the steps up to a '
+            'checkpoint: no checkpoint is written inside a loop, so --save_checkpoints_secs has no effect. Set '
+            '--iterations to 100, the default.'
+        )
 
 
 def _check_schedule(config: Config, report: Report) -> None:

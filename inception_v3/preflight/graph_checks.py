@@ -1,16 +1,18 @@
 """Checks the graphs of a run: that they build, feed every core, sum every gradient, run on a TPU and fit its memory."""
 
 import traceback
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 import tensorflow as tf
 from absl import app
 
 from data import records
 from inception_v3.config import Config
+from inception_v3.input_pipeline import BATCHES_AHEAD
 from inception_v3.model_dir.checkpoints import check_fits
-from inception_v3.preflight import graphs, memory
+from inception_v3.preflight import graphs, memory, speed
 from inception_v3.preflight.report import Report
+from inception_v3.tpu import slices
 from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology
 
@@ -27,6 +29,7 @@ def check(
     split: str,
     files: Optional[int],
     checkpoint: Optional[str],
+    evaluated: Sequence[int] = (),
 ) -> None:
     """Builds the graph of a run's training or evaluation, and reports on it.
 
@@ -38,20 +41,21 @@ def check(
       split: the split that the graph reads; `records.TRAIN` means training.
       files: number of record files of the split; None if it is unknown or irrelevant.
       checkpoint: path of the checkpoint from which the run resumes; None if there is none.
+      evaluated: the validation images of each host, for evaluation.
     """
     is_training = split == records.TRAIN
     section = 'training' if is_training else 'evaluation'
     batch = config.train_batch_size if is_training else config.eval_batch_size
-    # In an evaluation on several hosts, the first host reads all files and makes the batches of all cores.
-    feeding = tpu.hosts if is_training else 1
-    per_host = batch // feeding
-    note = '' if feeding == tpu.hosts else '; the first host reads all files and feeds the cores of all hosts'
     report.add(section, 'batch', batch, f'{batch:,} images')
-    report.add(section, 'batch_per_host', per_host, f'{per_host:,} images{note}')
+    report.add(section, 'batch_per_host', batch // tpu.hosts, f'{batch // tpu.hosts:,} images')
     report.add(section, 'batch_per_core', batch // tpu.cores, f'{batch // tpu.cores:,} images')
-    _add_steps(config, is_training, batch, report)
+    steps = config.iterations
+    if is_training:
+        _add_steps(config, batch, report)
+    else:
+        steps = _add_evaluation_steps(evaluated, batch, report)
     if files is not None:
-        _check_files(section, split, config, files, feeding, report)
+        _check_files(section, split, config, files, tpu.hosts, report)
     try:
         graph = graphs.build(built, tpu, is_training)
     except Exception as error:
@@ -60,8 +64,9 @@ def check(
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
     core = graphs.on_core(graph)
-    _check_infeed(section, graph, tpu, feeding, report)
+    _check_infeed(section, graph, tpu, steps, report)
     if is_training:
+        _check_loop(config, tpu, speed.operations_per_step(core), report)
         _check_collectives(section, graph, core, report)
     _add_flaws(section, 'unsupported_ops', [*graphs.flaws(graph)], f'none of {len(core):,} on a core', report)
     _add_flaws(section, 'dynamic_shapes', [*graphs.dynamic_shapes(core)], 'none on a core', report)
@@ -74,23 +79,61 @@ def check(
                 report.error(str(error))
 
 
-def _add_steps(config: Config, is_training: bool, batch: int, report: Report) -> None:
-    if is_training:
-        per_epoch = config.num_train_images / batch
-        epochs = config.train_steps / per_epoch
-        report.add('training', 'steps', config.train_steps)
-        report.add('training', 'steps_per_epoch', per_epoch, f'{per_epoch:,.2f} for {config.num_train_images:,} images')
-        report.add('training', 'epochs', epochs, f'{epochs:,.2f}')
+def _add_steps(config: Config, batch: int, report: Report) -> None:
+    per_epoch = config.num_train_images / batch
+    epochs = config.train_steps / per_epoch
+    report.add('training', 'steps', config.train_steps)
+    report.add('training', 'steps_per_epoch', per_epoch, f'{per_epoch:,.2f} for {config.num_train_images:,} images')
+    report.add('training', 'epochs', epochs, f'{epochs:,.2f}')
+
+
+def _add_evaluation_steps(images: Sequence[int], batch: int, report: Report) -> int:
+    steps, total = slices.steps_for(images, batch), sum(images)
+    words = f'{steps:,} for {total:,} images and {steps * batch - total:,} of padding'
+    report.add('evaluation', 'steps', steps, words)
+    fewest, most = min(images), max(images)
+    words = f'{most:,}' if fewest == most else f'{fewest:,} to {most:,}'
+    report.add('evaluation', 'images_per_host', [fewest, most], f'{words}; the steps are those of the largest share')
+    least = -(-total // batch)
+    if steps > least:
+        report.warn(
+            f'evaluation: {steps:,} steps, where {least:,} would do if every host had as many images. To shorten it, '
+            f'write the data set to a multiple of {len(images)} validation files of equal size.'
+        )
+    return steps
+
+
+def _check_loop(config: Config, tpu: Topology, operations: int, report: Report) -> None:
+    """Checks that checkpoints can be as frequent as `save_checkpoints_secs`: none is written inside a loop."""
+    if not tpu.peak or not operations:
         return
-    steps = -(-config.eval_images // batch)
-    padding = steps * batch - config.eval_images
-    report.add('evaluation', 'steps', steps, f'{steps:,} for {config.eval_images:,} images and {padding:,} of padding')
+    seconds = operations / tpu.peak
+    words = f"at least {seconds:.3g} s: {operations:.3g} operations at a core's peak; expect a multiple"
+    report.add('training', 'least_seconds_per_step', seconds, words)
+    steps = min(config.iterations, config.train_steps)
+    if config.mode == 'train_and_eval':
+        steps = min(steps, config.train_steps_per_eval)
+    if steps * seconds > config.save_checkpoints_secs:
+        at_most = max(1, int(config.save_checkpoints_secs / seconds))
+        report.error(
+            f'--iterations={config.iterations}: a loop of {steps:,} steps takes at least {steps * seconds:,.0f} s, and '
+            f'no checkpoint is written inside a loop, so --save_checkpoints_secs={config.save_checkpoints_secs} is '
+            f'exceeded and a lost node costs all of it. Set --iterations to {min(100, at_most)}, and never above '
+            f'{at_most}.'
+        )
 
 
 def _check_files(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
     fewest, most = files // hosts, -(-files // hosts)
     words = f'{most:,}' if fewest == most else f'{fewest:,} or {most:,}'
     report.add(section, 'files_per_host', [fewest, most], f'{words} of {files:,}')
+    if split != records.TRAIN:
+        if not fewest:
+            report.warn(
+                f'--data_dir={config.data_dir}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have no '
+                'images to evaluate, and feed padding.'
+            )
+        return
     try:
         records.check_enough_for(hosts, config.data_dir, split, files)
     except app.UsageError as error:
@@ -103,12 +146,12 @@ def _check_files(section: str, split: str, config: Config, files: int, hosts: in
         )
 
 
-def _check_infeed(section: str, graph: tf.Graph, tpu: Topology, feeding: int, report: Report) -> None:
+def _check_infeed(section: str, graph: tf.Graph, tpu: Topology, steps: int, report: Report) -> None:
     pipelines = graphs.input_pipelines(graph)
     words = '1, on one host' if pipelines == 1 else f'{pipelines:,}, each on a host of its own'
     report.add(section, 'input_pipelines', pipelines, words)
-    if pipelines != feeding:
-        report.error(f'{section} has {pipelines} input pipelines, but {feeding} hosts feed the cores.')
+    if pipelines != tpu.hosts:
+        report.error(f'{section} has {pipelines} input pipelines, but {tpu.hosts} hosts feed the cores.')
     fed = graphs.infeeds(graph)
     if len(fed) != 1 or sum(fed.values()) != tpu.cores:
         kinds = '; '.join(f'{", ".join(infeed.tensors)} to {cores} cores' for infeed, cores in fed.items())
@@ -120,8 +163,24 @@ def _check_infeed(section: str, graph: tf.Graph, tpu: Topology, feeding: int, re
         report.error(f'{section} feeds the cores {words}: XLA needs static shapes.')
         return
     report.add(section, 'infeed_bytes', infeed.bytes, f'{infeed.bytes:,} bytes per step: {words}', 'infeed of a core')
-    of_host = infeed.bytes * tpu.cores // feeding
+    of_host = infeed.bytes * tpu.cores_per_host
     report.add(section, 'infeed_bytes_per_host', of_host, f'{of_host:,} bytes per step', 'infeed of a host')
+    if section == 'evaluation':
+        words = f'{steps * of_host:,} bytes, from its own memory'
+        report.add(section, 'infeed_bytes_per_evaluation', steps * of_host, words, 'infeed of a host in all')
+    _check_host_memory(section, infeed.bytes, tpu, report)
+
+
+def _check_host_memory(section: str, of_core: int, tpu: Topology, report: Report) -> None:
+    # A batch for each core, and those of the pipeline: prefetched ones, and one that is being filled.
+    held = (tpu.cores_per_host + BATCHES_AHEAD + 1) * of_core
+    report.add(section, 'batch_bytes_of_host', held, f'{_bytes(held)} at least', 'batches in the memory of a host')
+    if tpu.host_memory and held > tpu.host_memory:
+        flag = f'--{"train" if section == "training" else "eval"}_batch_size'
+        report.error(
+            f'{flag}: the batches take {held / 1e9:,.1f} GB of each host, which has {tpu.host_memory / 1e9:,.0f} GB. '
+            f'Decrease {flag}, or use more hosts.'
+        )
 
 
 def _check_collectives(section: str, graph: tf.Graph, core: List[tf.Operation], report: Report) -> None:
@@ -172,14 +231,11 @@ def _check_memory(
     report.add(place, 'memory_bytes', tpu.memory, _bytes(tpu.memory), 'memory')
     if total > tpu.memory:
         flag = f'--{"train" if section == "training" else "eval"}_batch_size'
-        words = (
+        report.error(
             f'{flag}={batch}: {section} takes an estimated {total / _GIB:.1f} of the {tpu.memory // _GIB} GiB of a core'
+            f', {total / tpu.memory:.0%}. To use less memory, decrease {flag}, use more cores, or set '
+            '--precision=bfloat16.'
         )
-        advice = f'To use less memory, decrease {flag}, use more cores, or set --precision=bfloat16.'
-        if variables.total + activations.unpadded > memory.HOPELESS * tpu.memory:
-            report.error(f'{words}, far more than fits. {advice}')
-        else:
-            report.warn(f'{words}; it fits only if XLA recomputes more than the estimate assumes. {advice}')
 
 
 def _bytes(size: int) -> str:

@@ -151,12 +151,12 @@ def dynamic_shapes(operations: Iterable[tf.Operation]) -> Iterator[Flaw]:
         for index, tensor in enumerate(operation.outputs):
             known = tensor.shape.is_fully_defined() or (operation.type, index) in _SHAPE_LEFT_TO_XLA
             # Not every tensor is used: gradients of unused outputs, and the zeros for them, have unknown shapes, too.
-            if not known and _is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
+            if not known and is_used(tensor) and tensor.dtype not in (tf.resource, tf.variant):
                 yield flaw(operation, f'output {index} is {described(tensor)}: XLA needs static shapes')
                 break
 
 
-def _is_used(tensor: tf.Tensor) -> bool:
+def is_used(tensor: tf.Tensor) -> bool:
     """Whether a consumer of the tensor has an effect, or has outputs that are consumed in turn."""
     return any(
         not operation.outputs or any(output.consumers() for output in operation.outputs)

@@ -15,10 +15,8 @@ ESTIMATE = (
     'pooling). The infeed counts once. For evaluation, the activations are the largest inputs and outputs of one '
     'operation. Not included: gradients and scratch space, which reuse the memory of freed activations; fragmentation; '
     'the recomputation and other layouts that the compiler chooses when memory is short. An estimate above the memory '
-    'is therefore a warning, and an error only if the tensors without padding exceed one and a half times the memory.'
+    'is an error; one below it is no promise that the step fits.'
 )
-# XLA recomputes activations that do not fit, but cannot save enough if the estimate exceeds this many times the memory.
-HOPELESS = 1.5
 
 _BACKWARD = re.compile(r'(^|/)gradients(_\d+)?/')
 _AVERAGE = 'ExponentialMovingAverage'

@@ -26,6 +26,8 @@ class Report:
     Attributes:
       errors: problems that keep the run from starting.
       warnings: other findings; the run may start in spite of them.
+      missing: flags that the command line lacks and the run needs.
+      not_checked: what a run needs, too, and no check can tell without a TPU.
     """
 
     def __init__(self, title: str):
@@ -33,6 +35,8 @@ class Report:
         self._sections: Dict[str, List[Row]] = {}
         self.errors: List[str] = []
         self.warnings: List[str] = []
+        self.missing: List[str] = []
+        self.not_checked: List[str] = []
 
     def add(self, section: str, key: str, value: Any, text: Optional[str] = None, label: Optional[str] = None) -> None:
         """Adds a value to a section.
@@ -55,6 +59,15 @@ class Report:
         """Adds a finding that the user may have intended."""
         self.warnings.append(text)
 
+    def need(self, flag: str, text: str) -> None:
+        """Adds a flag that the run needs and the command line lacks, with a warning."""
+        self.missing.append(flag)
+        self.warn(text)
+
+    def leave_out(self, what: str) -> None:
+        """Adds something that was not checked."""
+        self.not_checked.append(what)
+
     @property
     def may_start(self) -> bool:
         """Whether the report has no errors."""
@@ -63,6 +76,9 @@ class Report:
     @property
     def verdict(self) -> str:
         """The last line of the text."""
+        if self.may_start and self.missing:
+            words = f'may start with {", ".join(self.missing)}, which this command line lacks'
+            return f'{words}{_count(", ", len(self.warnings), "warning")}'
         if self.may_start:
             return f'may start{_count(", ", len(self.warnings), "warning")}'
         return f'may not start{_count(": ", len(self.errors), "problem")}'
@@ -90,12 +106,22 @@ class Report:
                     break_long_words=False,
                     break_on_hyphens=False,
                 )
+        if self.not_checked:
+            lines += ['', 'not checked']
+        for what in self.not_checked:
+            lines += textwrap.wrap(what, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT * 2)
         return '\n'.join([*lines, '', self.verdict])
 
     def json(self) -> str:
         """Formats the report as a JSON object of the sections, the findings and the verdict."""
         sections = {name: {row.key: row.value for row in rows} for name, rows in self._sections.items()}
-        findings = {'errors': self.errors, 'warnings': self.warnings, 'may_start': self.may_start}
+        findings = {
+            'errors': self.errors,
+            'warnings': self.warnings,
+            'missing_flags': self.missing,
+            'not_checked': self.not_checked,
+            'may_start': self.may_start,
+        }
         return json.dumps({**sections, **findings}, indent=2)
 
 

@@ -1,7 +1,6 @@
 """Evaluation on a slice: each host reads its own files, and feeds its own cores."""
 
 from typing import List, Sequence
-from unittest import mock
 
 import tensorflow as tf
 from tensorflow_estimator.python.estimator import model_fn as modes
@@ -39,13 +38,19 @@ def steps_for(images: Sequence[int], batch_size: int) -> int:
 class _ContextOfAllHosts(tpu_context._InternalTPUContext):
     """TPUEstimator's context, without its check that only one host feeds an evaluation."""
 
+    _validates_evaluation = False
+
+    @property
+    def num_hosts(self) -> int:
+        """The number of hosts. While an evaluation is validated, only that check reads it."""
+        return 1 if self._validates_evaluation else super().num_hosts
+
     def _validate_tpu_configuration(self) -> None:
-        if self._assert_mode() != modes.ModeKeys.EVAL:
+        self._validates_evaluation = self._assert_mode() == modes.ModeKeys.EVAL
+        try:
             super()._validate_tpu_configuration()
-            return
-        # Of the checks of an evaluation, only that one reads the number of hosts.
-        with mock.patch.object(tpu_context._InternalTPUContext, 'num_hosts', 1):
-            super()._validate_tpu_configuration()
+        finally:
+            self._validates_evaluation = False
 
 
 def evaluate_on_all_hosts(estimator: tf.compat.v1.estimator.tpu.TPUEstimator) -> None:

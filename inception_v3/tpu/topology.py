@@ -19,12 +19,16 @@ class Topology(NamedTuple):
       cores: the number of cores on all hosts together.
       hosts: the number of host machines, each with the same number of cores.
       memory: the memory of each core in bytes; None for an emulated TPU, which uses the machine's memory.
+      host_memory: the memory of each host in bytes; None for an emulated TPU.
+      peak: the operations of a core per second, at most; None for an emulated TPU.
     """
 
     name: str
     cores: int
     hosts: int
     memory: Optional[int] = None
+    host_memory: Optional[int] = None
+    peak: Optional[float] = None
 
     @property
     def cores_per_host(self) -> int:
@@ -37,17 +41,20 @@ class Topology(NamedTuple):
         return self.hosts + self.cores
 
 
-def _cloud(generation: str, cores: int, memory: int) -> Topology:
-    return Topology(f'{generation}-{cores}', cores, max(1, cores // _CLOUD_CORES_PER_HOST), memory)
+def _cloud(generation: str, cores: int) -> Topology:
+    hosts = max(1, cores // _CLOUD_CORES_PER_HOST)
+    return Topology(f'{generation}-{cores}', cores, hosts, *_GENERATIONS[generation])
 
 
-# Types: https://cloud.google.com/tpu/docs/types-zones. Memory: https://cloud.google.com/tpu/docs/system-architecture,
-# 8 GiB per core of v2 and 16 GiB per core of v3.
+# Memory of a core and of a host, and operations of a core per second:
+# https://cloud.google.com/tpu/docs/system-architecture. A chip has two cores; 45 TFLOPS per chip of v2, 123 of v3.
+_GENERATIONS = {'v2': (8 * _GIB, 334 * 10**9, 22.5e12), 'v3': (16 * _GIB, 340 * 10**9, 61.5e12)}
+# Types: https://cloud.google.com/tpu/docs/types-zones.
 CLOUD_TPUS: Dict[str, Topology] = {
     topology.name: topology
     for topology in (
-        *(_cloud('v2', cores, 8 * _GIB) for cores in (8, 32, 128, 256, 512)),
-        *(_cloud('v3', cores, 16 * _GIB) for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)),
+        *(_cloud('v2', cores) for cores in (8, 32, 128, 256, 512)),
+        *(_cloud('v3', cores) for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)),
     )
 }
 

@@ -115,7 +115,10 @@ def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, c
         ({'class_names': ['background', 'cat', 1]}, 'a name is 1'),
         ({'source': None}, 'source is None'),
         ({'validation_records_per_file': [25_000, 0, 25_000]}, None),
-        ({'validation_records_per_file': [25_000, 24_999]}, 'validation_records_per_file has 49,999 records for 50,000'),
+        (
+            {'validation_records_per_file': [25_000, 24_999]},
+            'validation_records_per_file has 49,999 records for 50,000',
+        ),
         ({'validation_records_per_file': [50_001, -1]}, 'validation_records_per_file is [50001, -1]'),
         ({'validation_records_per_file': [49_999, True]}, 'validation_records_per_file is [49999, True]'),
         ({'validation_records_per_file': 3}, 'validation_records_per_file is 3'),

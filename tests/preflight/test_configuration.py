@@ -50,7 +50,9 @@ def test_inconsistent_flags__every_problem_is_reported(
 
 @pytest.mark.parametrize('flag', ['--num_shards=32', '--use_tpu', '--tpu=node'])
 def test_flags_of_the_run_on_the_tpu__not_refused(capsys: Any, without_graphs: None, flag: str) -> None:
-    assert len(warnings_of(capsys, '--topology=v2-32', *FAKE, flag)) == 1
+    missing = ['--model_dir'] if flag == '--tpu=node' else ['--model_dir', '--tpu']
+    warnings = warnings_of(capsys, '--topology=v2-32', *FAKE, flag)
+    assert [warning.split(':')[0] for warning in warnings] == missing
 
 
 def test_unused_folder__not_refused(capsys: Any, without_graphs: None) -> None:
@@ -90,7 +92,31 @@ def test_schedule__warns_about_values_that_are_rarely_intended(
 ) -> None:
     images = ['--num_train_images=102400', '--num_eval_images=5000']
     warnings = warnings_of(capsys, '--topology=v2-8', *FAKE, *images, *arguments)
-    # The first warning is about --model_dir, which is not given.
-    assert len(warnings) == 1 + len(parts)
-    for part, warning in zip(parts, warnings[1:]):
+    # The first two warnings are about --model_dir and --tpu, which are not given.
+    assert len(warnings) == 2 + len(parts)
+    for part, warning in zip(parts, warnings[2:]):
         assert part in warning
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'part'),
+    [
+        (['--iterations=2001'], '--iterations=2001: longer than --train_steps_per_eval=2000'),
+        (['--iterations=2000'], ''),
+        (['--iterations=600', '--train_steps=500'], '--iterations=600: longer than --train_steps=500'),
+        (['--iterations=2001', '--mode=train'], ''),
+        (['--iterations=501', '--mode=train', '--train_steps=500'], '--iterations=501: longer than --train_steps=500'),
+        (['--iterations=9999', '--mode=eval'], ''),
+        # The default of 100 is cut to the steps of a short run.
+        (['--train_steps=50'], ''),
+    ],
+)
+def test_iterations__longer_than_the_steps_between_checkpoints(
+    capsys: Any, without_graphs: None, arguments: List[str], part: str
+) -> None:
+    flags = [*FAKE, '--topology=v2-8', *arguments]
+    if part:
+        (error,) = errors_of(capsys, *flags)
+        assert error.startswith(part) and 'Set --iterations to 100' in error
+    else:
+        assert run(capsys, *flags).code == 0

@@ -27,7 +27,7 @@ def test_other_networks__fit_a_v2_8(capsys: Any, flags: List[str], variables: in
     result = run(capsys, '--topology=v2-8', *flags, '--json')
     assert (result.code, result.report['errors']) == (0, [])
     # There is no warning about memory.
-    assert [warning.split(':')[0] for warning in result.report['warnings']] == ['--model_dir', '--data_dir']
+    assert [warning.split(':')[0] for warning in result.report['warnings']] == ['--model_dir', '--tpu', '--data_dir']
     # One sum over the cores for the gradient of each variable.
     assert result.report['training']['collectives'] == variables
 
@@ -38,7 +38,7 @@ def test_documented_default__may_start_on_a_v2_8(capsys: Any) -> None:
     report = result.report
     assert (result.code, report['may_start'], report['errors']) == (0, True, [])
     # Flags that a run needs and this command line lacks.
-    assert [warning.split(':')[0] for warning in report['warnings']] == ['--model_dir', '--data_dir']
+    assert [warning.split(':')[0] for warning in report['warnings']] == ['--model_dir', '--tpu', '--data_dir']
     training, evaluation = report['training'], report['evaluation']
     assert (training['collectives'], training['batch_norm_collectives']) == (196, 0)
     assert (evaluation['steps'], evaluation['batch_per_core']) == (49, 128)
@@ -115,12 +115,17 @@ def test_topology__report_describes_cores_hosts_and_feeding(capsys: Any, one_lay
     assert (training['input_pipelines'], training['files_per_host']) == (hosts, [1024 // hosts] * 2)
     assert (training['infeed_bytes'], training['infeed_bytes_per_host']) == (16 * image, batch // hosts * image)
     assert training['collectives'] == 4
-    # In evaluation, the first host feeds all cores.
-    assert (evaluation['batch_per_host'], evaluation['batch_per_core']) == (8 * topology.cores, 8)
-    assert (evaluation['input_pipelines'], evaluation['files_per_host']) == (1, [128, 128])
-    assert (
-        evaluation['infeed_bytes_per_host'] == topology.cores * evaluation['infeed_bytes'] == 8 * topology.cores * image
-    )
+    # In evaluation, too, each host feeds its own cores.
+    cores_per_host = topology.cores // hosts
+    assert (evaluation['batch_per_host'], evaluation['batch_per_core']) == (8 * cores_per_host, 8)
+    files = [128 // hosts, -(-128 // hosts)]
+    assert (evaluation['input_pipelines'], evaluation['files_per_host']) == (hosts, files)
+    assert evaluation['infeed_bytes_per_host'] == 8 * cores_per_host * image
+    assert evaluation['infeed_bytes_per_evaluation'] == evaluation['steps'] * 8 * cores_per_host * image
+    # 50,000 images in 128 files: 390 or 391 in each.
+    most = evaluation['images_per_host'][1]
+    assert evaluation['steps'] == -(-most // (8 * cores_per_host))
+    assert 50_000 // hosts <= most <= 391 * files[1]
     memory = report['training_memory_of_a_core']['memory_bytes']
     assert memory == {'v2': 8 << 30, 'v3': 16 << 30}[name[:2]]
 
@@ -130,7 +135,8 @@ def test_text_report__ends_with_the_verdict(capsys: Any, one_layer: None) -> Non
     assert result.code == 0
     lines = result.out.splitlines()
     assert lines[0] == 'preflight of a run on v2-8'
-    assert lines[-1] == 'may start, 2 warnings'
+    assert lines[-1] == 'may start with --model_dir, --tpu or --master, which this command line lacks, 3 warnings'
+    assert any(line.startswith('  the region of the buckets') for line in lines)
     assert '--train_batch_size=24: 3 images per core' in ' '.join(result.out.split())
     assert all(len(line) <= 120 for line in lines)
 
@@ -146,7 +152,10 @@ def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits
     # From dataset.json: 1,438 images in 8 files.
     assert report['training']['epochs'] == pytest.approx(213000 * 48 / 1438)
     assert report['training']['files_per_host'] == [2, 3]
-    (warning,) = report['warnings']
+    warning, of_evaluation = report['warnings']
+    # Four files of 89 or 90 images: the first host has two of them.
+    assert report['evaluation']['images_per_host'] == [90, 179]
+    assert of_evaluation.startswith('evaluation: 12 steps, where 8 would do')
     assert '8 train files cannot be divided equally among 3 hosts' in warning
 
 
@@ -160,8 +169,8 @@ def test_emulated_tpu__graph_of_a_real_tpu(capsys: Any, one_layer: None, tmp_pat
     image = 75 * 75 * 3 * 4 + 4
     of_host = 96 // topology.hosts
     assert (training['input_pipelines'], training['infeed_bytes_per_host']) == (topology.hosts, of_host * image)
-    # In evaluation, the first host feeds all cores.
-    assert (evaluation['input_pipelines'], evaluation['infeed_bytes_per_host']) == (1, 48 * image)
+    of_host = 48 // topology.hosts
+    assert (evaluation['input_pipelines'], evaluation['infeed_bytes_per_host']) == (topology.hosts, of_host * image)
     assert training['collectives'] == 4
     assert all(
         result.report[f'{section}_memory_of_a_core']['activation_bytes'] for section in ('training', 'evaluation')

@@ -14,6 +14,7 @@ def test_text__has_sections_findings_and_the_verdict() -> None:
     report.add('other', 'list', [1, 2], 'one or two')
     report.warn('careful')
     report.error('wrong')
+    report.leave_out('the weather')
     assert report.text().splitlines() == [
         'a title',
         '',
@@ -28,6 +29,9 @@ def test_text__has_sections_findings_and_the_verdict() -> None:
         '  error    wrong',
         '  warning  careful',
         '',
+        'not checked',
+        '  the weather',
+        '',
         'may not start: 1 problem',
     ]
     assert json.loads(report.json()) == {
@@ -35,6 +39,8 @@ def test_text__has_sections_findings_and_the_verdict() -> None:
         'other': {'list': [1, 2]},
         'errors': ['wrong'],
         'warnings': ['careful'],
+        'missing_flags': [],
+        'not_checked': ['the weather'],
         'may_start': False,
     }
 
@@ -55,6 +61,16 @@ def test_verdict__counts_problems_or_warnings(errors: int, warnings: int, verdic
     for _ in range(warnings):
         report.warn('careful')
     assert report.verdict == verdict and report.may_start == (errors == 0)
+
+
+def test_verdict__names_the_flags_that_the_run_still_needs() -> None:
+    report = Report('title')
+    report.need('--model_dir', 'not given')
+    report.need('--tpu or --master', 'no TPU')
+    assert report.verdict == 'may start with --model_dir, --tpu or --master, which this command line lacks, 2 warnings'
+    assert report.may_start and json.loads(report.json())['missing_flags'] == ['--model_dir', '--tpu or --master']
+    report.error('wrong')
+    assert report.verdict == 'may not start: 1 problem'
 
 
 def test_text__does_not_break_long_paths() -> None:

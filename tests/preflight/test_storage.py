@@ -21,8 +21,9 @@ def test_data__fewer_files_than_hosts_is_an_error(
     flags = [*reachable, '--topology=v2-32', f'--data_dir={photo_dir}', '--json']
     (error,) = errors_of(capsys, *flags, '--mode=train')
     assert '2 train files for 4 TPU hosts' in error
-    # In an evaluation, one host reads all files.
-    assert run(capsys, *flags, '--mode=eval').code == 0
+    # In an evaluation, the other hosts feed padding.
+    warnings = warnings_of(capsys, *flags, '--mode=eval')
+    assert any('2 validation files for 4 hosts: 2 hosts have no images' in warning for warning in warnings)
 
 
 def test_folders__written_and_deleted(
@@ -30,7 +31,8 @@ def test_folders__written_and_deleted(
 ) -> None:
     flags = [*reachable, f'--data_dir={photo_dir}']
     report = run(capsys, *flags, '--json').report
-    assert report['may_start'] and report['storage'] == {'data_dir': photo_dir, 'model_dir': f'{tmp_path}/model'}
+    storage = {'data_set': 'photos', 'data_dir': photo_dir, 'model_dir': f'{tmp_path}/model'}
+    assert report['may_start'] and report['storage'] == storage
     assert os.listdir(f'{tmp_path}/model') == []
     (tmp_path / 'file').write_text('')
     (error,) = errors_of(capsys, *flags, f'--model_dir={tmp_path}/file/model')
@@ -82,6 +84,23 @@ def test_data__a_host_without_records_is_an_error(
         pass
     (error,) = errors_of(capsys, *flags)
     assert 'train-00001-of-00004' in error
+
+
+def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
+    capsys: Any, without_graphs: None, photo_dir: str, tmp_path: Any
+) -> None:
+    flags = [*SMALL, '--topology=v2-8', '--json']
+    result = run(capsys, *flags, f'--data_dir={photo_dir}')
+    (error,) = result.report['errors']
+    assert "this machine's disk" in error and result.report['storage']['data_set'] == 'photos'
+    # Without a description, the assumption is named.
+    shutil.copytree(photo_dir, str(tmp_path / 'data'))
+    os.remove(tmp_path / 'data' / 'dataset.json')
+    result = run(capsys, *flags, f'--data_dir={tmp_path}/data', '--num_classes=11')
+    (warning,) = [each for each in result.report['warnings'] if 'no dataset.json' in each]
+    assert '1,281,167 training and 50,000 validation images of 11 classes are assumed' in warning
+    assert 'Give --num_train_images, --num_eval_images if' in warning
+    assert result.report['storage']['data_set'] is None
 
 
 def test_unreachable_folder__not_touched(capsys: Any, without_graphs: None, tmp_path: Any) -> None:

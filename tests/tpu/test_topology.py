@@ -8,8 +8,8 @@ from inception_v3.tpu.topology import CLOUD_TPUS, emulated, hosts_of, is_emulate
 
 
 def test_cloud_tpus__have_8_cores_per_host_and_the_memory_of_their_generation() -> None:
-    assert CLOUD_TPUS['v2-8'] == ('v2-8', 8, 1, 8 << 30)
-    assert CLOUD_TPUS['v3-2048'] == ('v3-2048', 2048, 256, 16 << 30)
+    assert CLOUD_TPUS['v2-8'] == ('v2-8', 8, 1, 8 << 30, 334e9, 22.5e12)
+    assert CLOUD_TPUS['v3-2048'] == ('v3-2048', 2048, 256, 16 << 30, 340e9, 61.5e12)
     assert {topology.cores_per_host for topology in CLOUD_TPUS.values()} == {8}
 
 
@@ -18,7 +18,7 @@ def test_cloud_tpus__are_the_documented_types() -> None:
     v2, v3 = 'v2-8 v2-32 v2-128 v2-256 v2-512', 'v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
     assert list(CLOUD_TPUS) == [*v2.split(), *v3.split()]
     assert {topology.memory for name, topology in CLOUD_TPUS.items() if name.startswith('v2')} == {8 << 30}
-    assert CLOUD_TPUS['v3-32'] == ('v3-32', 32, 4, 16 << 30)
+    assert CLOUD_TPUS['v3-32'] == ('v3-32', 32, 4, 16 << 30, 340e9, 61.5e12)
     # A device for each host and for each core.
     assert CLOUD_TPUS['v3-32'].devices == 36
 
@@ -29,7 +29,7 @@ def test_cloud_tpus__are_the_documented_types() -> None:
 )
 def test_emulated__gives_cores_and_hosts(tpu: str, cores: int, hosts: int) -> None:
     assert is_emulated(tpu)
-    assert emulated(tpu) == (tpu, cores, hosts, None)
+    assert emulated(tpu) == (tpu, cores, hosts, None, None, None)
     assert emulated(tpu).cores_per_host * hosts == cores
     assert hosts_of(tpu, cores) == hosts
 
