@@ -12,3 +12,8 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
     if len(text) > at_most:
         text = f'{text[: at_most // 2]}...{text[-at_most // 2 :]}'
     return ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def counted(count: int, singular: str, plural: str = '') -> str:
+    """A number and its noun: `1 image`, `2 images`; `plural` if it is not the singular with an s."""
+    return f'{count:,} {singular if count == 1 else plural or singular + "s"}'

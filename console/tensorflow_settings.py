@@ -4,8 +4,9 @@ import logging
 import os
 import warnings
 
-# Hides warnings about renamed functions, NumPy types and processor features.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+# Hides warnings about renamed functions, NumPy types and processor features, and errors that TensorFlow also raises,
+# such as those of damaged images.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 logging.getLogger('tensorflow').setLevel(logging.CRITICAL)
 warnings.filterwarnings('ignore', category=FutureWarning)
 # A warning of `cryptography`, which Google's packages import if it is installed.

@@ -25,8 +25,9 @@ REPORT_NAME = 'conversion.json'
 # The end of the message about an interrupted conversion.
 RESUMABLE = 'the same command resumes and keeps finished files'
 
-# A conversion, or a part of one, shows no progress before it has taken this long.
+# A conversion, or a part of one, shows no progress before it has taken this long: on a terminal, and elsewhere.
 _QUIET_SECONDS = 1.0
+_QUIET_PLAIN_SECONDS = 15.0
 
 # Called with the number of finished items.
 Progress = Callable[[int], None]
@@ -125,16 +126,17 @@ def write_whole(path: str, content: bytes, work_dir: str) -> None:
 def progress() -> Iterator[StartProgress]:
     """Yields a function that shows progress on standard error, until the block ends."""
     screen = Screen(sys.stderr)
+    quiet = _QUIET_SECONDS if sys.stderr.isatty() else _QUIET_PLAIN_SECONDS
 
     def start(what: str, total: Optional[int]) -> Progress:
         began = time.monotonic()
 
         def move(done: int) -> None:
             seconds = time.monotonic() - began
-            if not done or seconds < _QUIET_SECONDS:
+            if not done or seconds < quiet:
                 return
             of_total = f' of {total:,}' if total else ''
-            remaining = f', {duration(seconds * (total - done) / done)} left' if total else ''
+            remaining = f', {duration(seconds * max(total - done, 0) / done)} left' if total else ''
             screen.update(f'{what}: {done:,}{of_total}, {done / seconds:,.0f}/s{remaining}')
 
         return move

@@ -1,7 +1,11 @@
-"""Converts JPEG and PNG images, in a folder per class, to record files.
+"""Converts JPEG, PNG, GIF, BMP and WebP images, in a folder per class, to record files.
 
 The images are in FOLDER/CLASS/, or, if they are already split, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or
 FOLDER/val/CLASS/). Classes are numbered from 1, in the order of their names; 0 is the background.
+
+Each image is decoded whole, once. JPEG and PNG files are stored as they are. Images with an EXIF orientation are turned
+upright, transparent ones are laid on white, and GIF, BMP and WebP images are converted. The files that are left out or
+refused are listed with the reasons in DATA_DIR.refused.tsv.
 """
 
 import argparse
@@ -10,22 +14,26 @@ import functools
 import itertools
 import os
 import sys
-from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 
-from console import processes, program
+from console import native_messages, processes, program
 from console.errors import EXIT_CODES
+from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
-from data import records, tf_example, writing
+from data import conversion, image_files, records, tf_example, writing
 from data.dataset_info import DatasetInfo
 from data.fingerprint import fingerprint
+from data.image_files import EXTENSIONS, UnreadableError, show
+from data.intake import Intake
+from data.refused import RefusedFiles, listed
 from data.split import digest, split_by_content
-from preprocessing.decoding import decode_image
 
-EXTENSIONS = ('.jpg', '.jpeg', '.png')
-_NAMED_AT_MOST = 10
+_UNUSED = (
+    f'is not in a class folder, leads to a folder that is read already, or does not end in {", ".join(EXTENSIONS)}'
+)
 
 # The folders of images that are already split; the validation folder may have either name.
 _TRAIN_FOLDER = 'train'
@@ -117,7 +125,7 @@ def import_folder(
       validation_fraction: the share of each class that becomes validation images, if the images are not split.
       train_shards: the number of training files.
       validation_shards: the number of validation files.
-      skip_unreadable: leave out images that cannot be decoded, instead of stopping.
+      skip_unreadable: leave out images that cannot be used, instead of stopping.
       say: called with messages about the progress.
 
     Returns:
@@ -125,13 +133,15 @@ def import_folder(
 
     Raises:
       records.DataError: there are no images, a split has none, a validation class has no training images, images
-        cannot be decoded, a folder cannot be listed, or `data_dir` is not empty or cannot be made.
+        cannot be used, a folder cannot be listed, or `data_dir` is not empty or cannot be made.
     """
     writing.check_can_be_made(data_dir)
-    reader = _ImageReader()
-    images = _find_all(folder, say)
-    images, digests = _readable(images, reader, skip_unreadable, say)
+    refused = RefusedFiles(data_dir)
+    intake = Intake()
+    images = _find_all(folder, refused, say)
+    images, judged = _readable(images, intake, refused, skip_unreadable, say)
     labels = _labels(folder, images)
+    digests = {path: each.digest for path, each in judged.items()}
     train, validation = _split(images, labels, digests, validation_fraction, say)
     parts = (
         (records.TRAIN, train, train_shards),
@@ -152,17 +162,23 @@ def import_folder(
         class_names=['background', *labels],
     )
     written = []
-    with writing.new_data_dir(data_dir) as unfinished:
+    with writing.new_data_dir(data_dir) as unfinished, conversion.progress() as progress:
         for name, part, shards in parts:
-            examples = [functools.partial(reader.example, image, labels[image.class_name]) for image in part]
+            counter = itertools.count(1)
+            move = progress(f'writing {name} images', len(part))
+            examples = [
+                functools.partial(_example, image, labels[image.class_name], judged[image.path], intake, move, counter)
+                for image in part
+            ]
             written.append(writing.write_shards(unfinished, name, examples, min(shards, len(part))))
-            say(f'{len(part)} {name} images written')
         info = dataclasses.replace(info, fingerprint=fingerprint(*written))
         info = info.write(unfinished)
+    for name, part, _ in parts:
+        say(f'{counted(len(part), f"{name} image")} written')
     return info
 
 
-def _find_all(folder: str, say: Say) -> List[List[ImageFile]]:
+def _find_all(folder: str, refused: RefusedFiles, say: Say) -> List[List[ImageFile]]:
     """The images of the training and the validation folder, or all images if they are not split."""
     folders = _divided_folders(folder) or [folder]
     all_found = [find_images(part_folder) for part_folder in folders]
@@ -175,9 +191,12 @@ def _find_all(folder: str, say: Say) -> List[List[ImageFile]]:
         except OSError as error:
             _refuse(error)
     if unused:
-        say(f'{len(unused)} files or folders are not images of a class, and are left out: {_listed(unused)}')
+        refused.add((path, _UNUSED) for path in unused)
+        what = counted(len(unused), 'file or folder', 'files or folders')
+        say(f'{what} without an image of a class left out: {listed(unused)}{refused.where(unused)}')
     if empty:
-        say(f'{len(empty)} class folders have no images: {_listed(empty)}')
+        refused.add((path, 'is a class folder without images') for path in empty)
+        say(f'{counted(len(empty), "class folder")} without images: {listed(empty)}{refused.where(empty)}')
     return [found.images for found in all_found]
 
 
@@ -190,32 +209,82 @@ def _divided_folders(folder: str) -> Optional[List[str]]:
     return None
 
 
+class _Judged(NamedTuple):
+    """An image file that can be used: the digest and the size of its stored image, and whether that is the file."""
+
+    digest: bytes
+    height: int
+    width: int
+    is_changed: bool
+
+
 def _readable(
-    images: List[List[ImageFile]], reader: '_ImageReader', skip_unreadable: bool, say: Say
-) -> Tuple[List[List[ImageFile]], Dict[str, bytes]]:
-    """The images that can be decoded, and the digests of their files by path.
+    images: List[List[ImageFile]], intake: Intake, refused: RefusedFiles, skip_unreadable: bool, say: Say
+) -> Tuple[List[List[ImageFile]], Dict[str, _Judged]]:
+    """The images that can be used, and the judgements by path.
 
     Raises:
-      records.DataError: an image cannot be decoded, and may not be skipped.
+      records.DataError: an image cannot be used, and may not be skipped.
     """
-    unreadable: List[str] = []
-    digests: Dict[str, bytes] = {}
-    for image in itertools.chain(*images):
-        try:
-            encoded, _, _ = reader.read(image.path)
-            digests[image.path] = digest(encoded)
-        except records.DataError as error:
-            unreadable.append(str(error))
+    unreadable: List[Tuple[str, str]] = []
+    judged: Dict[str, _Judged] = {}
+    notes: Dict[str, List[str]] = {}
+    paths = [image.path for image in itertools.chain(*images)]
+    with conversion.progress() as progress:
+        move = progress('reading images', len(paths))
+        for done, path in enumerate(paths, 1):
+            try:
+                encoded = image_files.read(path)
+                accepted = intake.accept(encoded)
+                is_changed = accepted.encoded != encoded
+                judged[path] = _Judged(digest(accepted.encoded), accepted.height, accepted.width, is_changed)
+                for note in accepted.notes:
+                    notes.setdefault(note, []).append(path)
+            except UnreadableError as error:
+                unreadable.append((path, str(error)))
+            move(done)
+    for note, noted in sorted(notes.items()):
+        say(f'{counted(len(noted), "image")} {note}: {listed(noted)}')
     if unreadable:
-        text = f'{len(unreadable)} images cannot be read: {_listed(unreadable)}'
+        refused.add(unreadable)
+        reasons = [f'{show(path)} {reason}' for path, reason in unreadable]
+        text = f'{counted(len(unreadable), "image")} cannot be used: {listed(reasons)}{refused.where(reasons)}'
         if not skip_unreadable:
             raise records.DataError(f'{text}. Repair or remove them, or leave them out with --skip_unreadable.')
-        say(f'{text}; they are left out')
-    readable = [[image for image in part if image.path in digests] for part in images]
+        say(f'{text}; left out')
+    readable = [[image for image in part if image.path in judged] for part in images]
     lost = sorted({image.class_name for image in images[0]} - {image.class_name for image in readable[0]})
     if lost:
-        say(f'classes without a readable training image: {_listed(lost)}')
-    return readable, digests
+        say(f'classes without a readable training image: {listed(lost)}')
+    return readable, judged
+
+
+def _example(
+    image: ImageFile, label: int, judged: _Judged, intake: Intake, move: conversion.Progress, counter: Iterator[int]
+) -> tf.train.Example:
+    """The Example of an image that has been judged.
+
+    Raises:
+      records.DataError: the file has changed since.
+    """
+    try:
+        encoded = image_files.read(image.path)
+        if judged.is_changed:
+            encoded = intake.accept(encoded).encoded
+    except UnreadableError as error:
+        raise records.DataError(f'{show(image.path)} {error}; it was changed during the conversion.')
+    if digest(encoded) != judged.digest:
+        raise records.DataError(f'{show(image.path)} was changed during the conversion. Run the same command again.')
+    move(next(counter))
+    return tf_example.make_example(
+        encoded,
+        tf_example.format_of(encoded),
+        label,
+        image.class_name,
+        judged.height,
+        judged.width,
+        os.path.basename(image.path),
+    )
 
 
 def _labels(folder: str, images: List[List[ImageFile]]) -> Dict[str, int]:
@@ -228,7 +297,7 @@ def _labels(folder: str, images: List[List[ImageFile]]) -> Dict[str, int]:
     without_training = sorted({image.class_name for part in images for image in part} - set(classes))
     if without_training:
         raise records.DataError(
-            f'{folder}: validation images of classes without training images: {_listed(without_training)}.'
+            f'{folder}: validation images of classes without training images: {listed(without_training)}.'
         )
     return {name: label for label, name in enumerate(classes, 1)}
 
@@ -256,56 +325,9 @@ def _split(
     seen = {digests[image.path] for image in train}
     both = [image.path for image in validation if digests[image.path] in seen]
     if both:
-        say(f'{len(both)} validation images are also training images, which overstates the accuracy: {_listed(both)}')
+        what = counted(len(both), 'validation image')
+        say(f'{what} also for training, which overstates the accuracy: {listed(both)}')
     return train, validation
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_AT_MOST
-    return ', '.join(names[:_NAMED_AT_MOST]) + (f' and {more} more' if more > 0 else '')
-
-
-class _ImageReader:
-    """Reads image files, and checks that the input pipeline can decode them."""
-
-    def __init__(self) -> None:
-        with tf.Graph().as_default() as graph:
-            self._encoded = tf.compat.v1.placeholder(tf.string, [])
-            self._shape = tf.shape(decode_image(self._encoded))
-        self._session = tf.compat.v1.Session(graph=graph)
-
-    def read(self, path: str) -> Tuple[bytes, int, int]:
-        """The bytes, the height and the width of an image file.
-
-        Raises:
-          records.DataError: it cannot be read or decoded.
-        """
-        kind = records.irregular_kind(path)
-        if kind and os.path.exists(path):
-            # Opening a pipe would block forever.
-            raise records.DataError(f'{path} ({kind})')
-        try:
-            with open(path, 'rb') as file:
-                encoded = file.read()
-            height, width, _ = self._session.run(self._shape, {self._encoded: encoded})
-        except OSError as error:
-            raise records.DataError(f'{path} ({error.strerror})')
-        except tf.errors.InvalidArgumentError:
-            raise records.DataError(f'{path} (damaged, or not in the format of its extension)')
-        return encoded, int(height), int(width)
-
-    def example(self, image: ImageFile, label: int) -> tf.train.Example:
-        """The Example of an image."""
-        encoded, height, width = self.read(image.path)
-        return tf_example.make_example(
-            encoded,
-            tf_example.format_of(encoded),
-            label,
-            image.class_name,
-            height,
-            width,
-            os.path.basename(image.path),
-        )
 
 
 def _arguments() -> argparse.Namespace:
@@ -323,7 +345,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('--train_shards', type=int, default=16, help='number of training files (default 16)')
     parser.add_argument('--validation_shards', type=int, default=4, help='number of validation files (default 4)')
     parser.add_argument(
-        '--skip_unreadable', action='store_true', help='leave out images that cannot be decoded, instead of stopping'
+        '--skip_unreadable', action='store_true', help='leave out images that cannot be used, instead of stopping'
     )
     arguments = parser.parse_args(expanded())
     if not 0 < arguments.validation_fraction < 1:
@@ -340,11 +362,12 @@ def main() -> int:
     def command(screen: Screen) -> None:
         info = import_folder(say=lambda line: print(line, file=sys.stderr), **vars(arguments))
         print(
-            f'{info.train_images} training and {info.validation_images} validation images of '
-            f'{info.num_classes - 1} classes in {arguments.data_dir}'
+            f'{info.train_images} training and {counted(info.validation_images, "validation image")} of '
+            f'{counted(info.num_classes - 1, "class", "classes")} in {arguments.data_dir}'
         )
 
-    return program.run(command, 'interrupted; nothing was written')
+    with native_messages.captured():
+        return program.run(command, 'interrupted; nothing was written')
 
 
 if __name__ == '__main__':

@@ -2,19 +2,24 @@
 
 import glob
 import os
+import re
 import stat
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from data import remote
-from data.image_header import read_header
+from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import MAX_PIXELS
 
-EXTENSIONS = ('.jpg', '.jpeg', '.png', '.gif')
+EXTENSIONS = ('.jpg', '.jpeg', '.png', '.gif', '.bmp', '.webp')
 # Larger than any file of an image with at most MAX_PIXELS pixels.
 _MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
-_DECODED = ('JPEG', 'PNG', 'GIF')
+_SUPPORTED = 'JPEG, PNG, GIF, WebP and BMP'
+_DECODED = ('JPEG', 'PNG', 'GIF', 'WebP', 'BMP')
+_TEXT_SEARCH_BYTES = 4096
+# Characters of a text; other control characters are not.
+_TEXT = re.compile(rb'[\t\n\f\r\x20-\x7e\x80-\xff]+')
 
 
 class UnreadableError(ValueError):
@@ -107,6 +112,8 @@ def read(path: str) -> bytes:
         with open(path, 'rb') as file:
             return file.read()
     except OSError as error:
+        if os.path.islink(path) and not os.path.exists(path):
+            raise UnreadableError('is a link to a file that does not exist')
         raise UnreadableError(f'cannot be read: {error.strerror}')
 
 
@@ -121,16 +128,38 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
     if not encoded:
         return 'is empty'
     if header is None:
-        return 'is not a JPEG, PNG or GIF image, or its beginning is damaged'
+        if not encoded.strip(b'\0'):
+            return 'has only zero bytes'
+        if _is_text(encoded):
+            return 'is a text, not an image'
+        return f'is not a {_SUPPORTED.replace("and", "or")} image, or its beginning is damaged'
     if header.format not in _DECODED:
-        return f'is a {header.format} image; supported are JPEG, PNG and GIF'
-    if header.width * header.height > MAX_PIXELS:
-        return f'has {header.width:,} x {header.height:,} pixels; at most {MAX_PIXELS:,} are allowed'
+        return f'has the format {header.format}; supported are {_SUPPORTED}'
+    too_large = why_too_large(header)
+    if too_large:
+        return too_large
     if header.format == 'GIF':
         return 'is an animated GIF, or damaged; GIFs of one frame are supported'
     if not header.sound:
         return f'is a {header.kind} image that is truncated or damaged'
     return f'is a damaged {header.kind} image ({shown(reason)})'
+
+
+def why_too_large(header: ImageHeader) -> Optional[str]:
+    """The reason why an image has too many pixels; None if it has not."""
+    if header.width * header.height > MAX_PIXELS:
+        return f'has {header.width:,} x {header.height:,} pixels; at most {MAX_PIXELS:,} are allowed'
+    return None
+
+
+def _is_text(encoded: bytes) -> bool:
+    try:
+        # Text that is cut inside a character is text.
+        encoded[:_TEXT_SEARCH_BYTES].decode('utf-8')
+    except UnicodeDecodeError as error:
+        if error.reason != 'unexpected end of data':
+            return False
+    return _TEXT.fullmatch(encoded[:_TEXT_SEARCH_BYTES]) is not None
 
 
 def show(path: str) -> str:

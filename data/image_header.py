@@ -13,8 +13,17 @@ from data import ppm
 from preprocessing.decoding import MAX_PIXELS
 
 _PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
-# Common formats that training cannot decode.
-_OTHER_FORMATS = {b'BM': 'BMP', b'II*\0': 'TIFF', b'MM\0*': 'TIFF', b'RIFF': 'WebP', b'\0\0\0\x0cJXL ': 'JPEG XL'}
+# Common formats that training cannot decode, by their first bytes; dots stand for any byte.
+_OTHER_FORMATS = {
+    rb'II\*\0|MM\0\*': 'TIFF',
+    rb'RIFF....WEBP': 'WebP',
+    rb'\0\0\0\x0cJXL |\xff\x0a': 'JPEG XL',
+    rb'....ftyp(heic|heix|mif1|hevc)': 'HEIC',
+    rb'....ftypavif': 'AVIF',
+    rb'P[1-6]\s': 'PNM',
+    rb'%PDF': 'PDF',
+    rb'\s*<(\?xml|svg)': 'SVG',
+}
 _PNG_PALETTE = 3
 _PNG_COLOURS = {0: ('grey',), 2: (), _PNG_PALETTE: ('palette',), 4: ('grey', 'transparency'), 6: ('transparency',)}
 
@@ -61,13 +70,17 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
             # Only GIFs with one frame can be used; only decoding counts the frames.
             width, height = struct.unpack_from('<HH', encoded, 6)
             return ImageHeader('GIF', (), width, height, False)
+        if encoded.startswith(b'BM') and encoded[6:10] == b'\0\0\0\0':
+            width, height = struct.unpack_from('<ii', encoded, 18)
+            # The rows of a negative height run from top to bottom.
+            return ImageHeader('BMP', (), max(width, 0), abs(height), False)
         match = re.match(ppm.HEADER.encode(), encoded[: ppm.HEADER_BYTES])
         if match:
             # PPM images can be used only in tar shards; decoding fails elsewhere.
             return ImageHeader('PPM', (), int(match.group(1)), int(match.group(2)), False)
     except (IndexError, struct.error):
         return None
-    others = [name for start, name in _OTHER_FORMATS.items() if encoded.startswith(start)]
+    others = [name for start, name in _OTHER_FORMATS.items() if re.match(start, encoded[:64], re.DOTALL)]
     return ImageHeader(others[0], (), 0, 0, False) if others else None
 
 

@@ -7,6 +7,7 @@ python -m data.tar_shards list SHARD ...        each sample of the shards: posit
 import argparse
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -17,14 +18,27 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import tensorflow as tf
 from google.protobuf import json_format
 
-from console import processes, program
+from console import native_messages, processes, program
 from console.errors import DONE, EXIT_CODES, FIX
-from console.messages import shown
+from console.messages import counted, shown
 from console.paths import expanded
 from console.screen import Screen
-from data import dataset_info, ppm, record_checker, records, remote, tf_example, tfrecord, writing
+from data import (
+    conversion,
+    dataset_info,
+    exif,
+    ppm,
+    record_checker,
+    records,
+    remote,
+    tf_example,
+    tfrecord,
+    writing,
+)
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.intake import damage_in
+from data.refused import listed
 from data.tar import files as tar_files
 from data.tar.layout import LABEL_EXTENSION, Sample
 from data.tar.shard import SampleChecker, Shard
@@ -58,6 +72,7 @@ class _Images:
         self.of_records = record_checker.RecordChecker(labels_below, decode_image)
         self.of_tar = SampleChecker(labels_below, lambda image: decode_image(ppm.as_png(image)))
         self._remaining, self._say = max_bad_records, say
+        self._noted: Dict[str, List[str]] = {}
 
     def close(self) -> None:
         """Closes the TensorFlow sessions."""
@@ -88,6 +103,20 @@ class _Images:
         self._say(f'left out {bad}')
         return False
 
+    def note(self, path: str, position: int, encoded: bytes, messages: str) -> None:
+        """Notes the damage and the EXIF orientation of an image that is kept; `messages`: those of its decoding."""
+        place = f'{path}, record {position}'
+        damage = damage_in(messages)
+        if damage:
+            self._noted.setdefault('with damaged pixels, kept as they are', []).append(f'{place} ({damage})')
+        if exif.orientation(encoded) != exif.UPRIGHT:
+            self._noted.setdefault('with an EXIF orientation, which training ignores', []).append(place)
+
+    def report_notes(self) -> None:
+        """Reports what was noted about images that are kept."""
+        for what, places in sorted(self._noted.items()):
+            self._say(f'{counted(len(places), "image")} {what}: {listed(places)}')
+
     def example(self, encoded: bytes, label: int, filename: str) -> tf.train.Example:
         """The Example of an image without other fields."""
         encoded, (height, width, _) = self._session.run([self._png, self._shape], {self._encoded: encoded})
@@ -109,13 +138,16 @@ def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Exampl
         for position, serialized in enumerate(tfrecord.serialized_in(path)):
             example = record_checker.parse_example(serialized)
             labels = example.features.feature[_LABEL].int64_list.value if example else ()
-            problem = images.label_problem(max(labels, default=0)) or images.of_records.problem(serialized)
+            problem, messages = images.label_problem(max(labels, default=0)), ''
+            if not problem:
+                problem, messages = native_messages.during(functools.partial(images.of_records.problem, serialized))
             if not problem and not example:
                 # TensorFlow can read the image and label of some damaged records that Python cannot parse.
                 problem = record_checker.UNREADABLE
             if example and not problem and not _extension_of(_label_and_image(example)[1]):
                 problem = 'not a JPEG or PNG image, the formats of tar shards.'
             if images.is_usable(path, position, problem) and example:
+                images.note(path, position, _label_and_image(example)[1], messages)
                 yield example
     except tf.errors.DataLossError as error:
         raise records.DataError(f'{path}: damaged or truncated: {error.message}.')
@@ -124,11 +156,15 @@ def _examples_of_records(path: str, images: _Images) -> Iterator[tf.train.Exampl
 def _examples_of_tar(path: str, images: _Images) -> Iterator[tf.train.Example]:
     with Shard(path) as shard:
         for position, sample in enumerate(shard.samples()):
-            problem = images.label_problem(sample.label)
-            problem = f'{sample.key}: {problem}' if problem else images.of_tar.problem_of(shard, sample)
+            problem, messages = images.label_problem(sample.label), ''
+            if problem:
+                problem = f'{sample.key}: {problem}'
+            else:
+                problem, messages = native_messages.during(functools.partial(images.of_tar.problem_of, shard, sample))
             if not images.is_usable(path, position, problem) or not sample.image:
                 continue
             encoded = shard.read(sample.image.start, sample.image.size)
+            images.note(path, position, encoded, messages)
             example = _kept_fields(shard, sample)
             if example:
                 example.features.feature[_ENCODED].bytes_list.value[:] = [encoded]
@@ -177,8 +213,12 @@ def _add_to_tar(archive: tarfile.TarFile, key: str, example: tf.train.Example) -
     add_sample(archive, key, label, str(_extension_of(encoded)), encoded, {_FIELDS_EXTENSION: fields})
 
 
-def _write(examples: Iterator[tf.train.Example], path: str, to_tar: bool, first: int) -> Tuple[SplitFingerprint, int]:
+def _write(
+    examples: Iterator[tf.train.Example], path: str, to_tar: bool, first: int, move: conversion.Progress
+) -> Tuple[SplitFingerprint, int]:
     """Writes a file of examples, numbered from `first` on, and returns their fingerprint and largest label.
+
+    Calls `move` with the number of the next example.
 
     Raises:
       DataError: it cannot be written, or its source cannot be read.
@@ -190,6 +230,7 @@ def _write(examples: Iterator[tf.train.Example], path: str, to_tar: bool, first:
         else:
             writer = stack.enter_context(tf.io.TFRecordWriter(path))
         for number, example in enumerate(examples, first):
+            move(number + 1)
             label, encoded = _label_and_image(example)
             written, largest = written.with_image(label, encoded), max(largest, label)
             if to_tar:
@@ -243,17 +284,22 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
     info = dataset_info.read(source)
     totals: Dict[str, SplitFingerprint] = {}
     largest = 0
+    expected = {records.TRAIN: info.train_images, records.VALIDATION: info.validation_images} if info else {}
     with writing.new_data_dir(target) as unfinished, contextlib.closing(
         _Images(info.num_classes if info else None, max_bad_records, say)
     ) as images:
         for split, of_split in paths.items():
             total = SplitFingerprint()
-            for shard, path in enumerate(of_split):
-                new = path_of(unfinished, split, shard, len(of_split))
-                written, of_shard = _write(examples_of(path, images), new, to_tar, total.images)
-                total, largest = total + written, max(largest, of_shard)
+            with conversion.progress() as progress:
+                move = progress(f'converting {split} images', expected.get(split))
+                for shard, path in enumerate(of_split):
+                    new = path_of(unfinished, split, shard, len(of_split))
+                    written, of_shard = _write(examples_of(path, images), new, to_tar, total.images, move)
+                    total, largest = total + written, max(largest, of_shard)
             totals[split] = total
-            say(f'{total.images:,} {split} images in {len(of_split):,} {"tar" if to_tar else "TFRecord"} files')
+            kind = 'tar file' if to_tar else 'TFRecord file'
+            say(f'{counted(total.images, f"{split} image")} in {counted(len(of_split), kind)}')
+        images.report_notes()
         if len(totals) < 2 or not all(total.images for total in totals.values()):
             say(f'no {dataset_info.FILE_NAME} was written: it needs both training and validation images')
         else:
@@ -347,7 +393,8 @@ def main() -> int:
         )
         return DONE
 
-    return program.run(command, 'interrupted; nothing was written')
+    with native_messages.captured():
+        return program.run(command, 'interrupted; nothing was written')
 
 
 if __name__ == '__main__':

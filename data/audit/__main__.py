@@ -1,7 +1,7 @@
 """Audits a data set: reads every record, and reports the content, all problems, and whether training can use it.
 
-By default, only the headers of images and the checksums of PNGs are read, and an image is decoded if its header is
-unusual or its end is missing. To find damage inside images, pass --decode, which decodes every image.
+Every image is decoded whole, which is the way to find damage inside images. With --nodecode, only the headers of images
+and the checksums of PNGs are read, and an image is decoded if its header is unusual or its end is missing.
 --data_format=tar audits tar shards. Exit code 2 means that training would fail, or that there is no data set.
 """
 
@@ -10,23 +10,15 @@ import contextlib
 import json
 import os
 import sys
-from typing import Callable, Optional
+from typing import Optional
 
 from console import extras, processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.paths import expanded
 from console.screen import Screen
-from data import dataset_info, records
+from data import conversion, dataset_info, records
 from data.audit.report import DOCUMENTED_CLASSES, audit
 from data.formats import FORMATS
-
-
-def _progress(screen: Screen, total: Optional[int]) -> Callable[[int], None]:
-    """Returns a function that shows the number of records read, if standard error is a terminal."""
-    if not sys.stderr.isatty():
-        return lambda count: None
-    of_total = f' of {total:,}' if total else ''
-    return lambda count: screen.update(f'{count:,}{of_total} records read')
 
 
 def _expected_records(data_dir: str) -> Optional[int]:
@@ -50,8 +42,12 @@ def _arguments() -> argparse.Namespace:
         '--data_format', choices=[*FORMATS], default='tfrecord', help='format of the files (default: tfrecord)'
     )
     parser.add_argument('--json', action='store_true', help='print the complete report as JSON')
-    parser.add_argument(
-        '--decode', action='store_true', help='decode every image: the only way to find damage inside an image'
+    decoding = parser.add_mutually_exclusive_group()
+    decoding.add_argument(
+        '--decode', action='store_true', default=True, help='decode every image, to find damage inside it (default)'
+    )
+    decoding.add_argument(
+        '--nodecode', action='store_false', dest='decode', help='read only the headers of images, which is faster'
     )
     parser.add_argument(
         '--num_classes',
@@ -81,15 +77,15 @@ def main() -> int:
                 raise records.DataError(
                     f'the table needs rich: {extras.command("data")}, or print the report with --json.'
                 )
-        report = audit(
-            arguments.data_dir,
-            arguments.num_classes,
-            arguments.decode,
-            arguments.processes,
-            _progress(screen, _expected_records(arguments.data_dir)),
-            arguments.data_format,
-        )
-        screen.clear()
+        with conversion.progress() as progress:
+            report = audit(
+                arguments.data_dir,
+                arguments.num_classes,
+                arguments.decode,
+                arguments.processes,
+                progress('reading records', _expected_records(arguments.data_dir)),
+                arguments.data_format,
+            )
         if arguments.json:
             print(json.dumps(report, indent=2))
         else:

@@ -40,7 +40,7 @@ def _errors(split: str, described: Report) -> List[str]:
         (
             'undecodable',
             'images that cannot be decoded',
-            'Training stops at them; in a damaged JPEG, at crops that include the damage',
+            'Training stops at them, except at crops of a JPEG that does not notice its damage',
         ),
     ]
     if split == records.TRAIN:
@@ -68,6 +68,17 @@ def _warnings(split: str, described: Report) -> List[str]:
         warnings.append(
             f'{split} records whose fields contradict their image: {contradictions["count"]:,}. Training ignores these '
             f'fields. {_named(contradictions)}'
+        )
+    damaged, rotated = described['damaged'], described['rotated']
+    if damaged['count']:
+        warnings.append(
+            f'{split} images with damaged pixels: {damaged["count"]:,}. Training uses them as they are. '
+            f'{_named(damaged)}'
+        )
+    if rotated['count']:
+        warnings.append(
+            f'{split} images with an EXIF orientation: {rotated["count"]:,}. Training ignores it, and sees them '
+            f'turned or mirrored; data.from_folder turns images upright. {_named(rotated)}'
         )
     bad_boxes = described['bad_boxes']
     if bad_boxes['count'] and split != records.TRAIN:

@@ -194,6 +194,8 @@ def _describe(split: Split, expected: Optional[int]) -> Dict[str, Any]:
         'bad_fields': _as_json(content.bad_fields),
         'bad_boxes': _as_json(content.bad_boxes),
         'undecodable': _as_json(content.undecodable),
+        'damaged': _as_json(content.damaged),
+        'rotated': _as_json(content.rotated),
         'contradictions': _as_json(content.contradictions),
     }
 

@@ -1,17 +1,19 @@
 """The audit of one file of a data set, which runs in several processes at the same time."""
 
 import collections
-import os
+import contextlib
 import signal
 from typing import Any, Counter, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
+from console import native_messages
 from console.messages import shown
-from data import record_checker, records
+from data import exif, record_checker, records
 from data.fingerprint import SplitFingerprint
 from data.formats import FORMATS
 from data.image_header import ImageHeader, read_header
+from data.intake import damage_in
 from data.split import digest
 from preprocessing.decoding import decode_image
 
@@ -75,6 +77,8 @@ class ShardAudit(NamedTuple):
       bad_fields: records that training cannot use because of a field other than the boxes.
       bad_boxes: records that training with boxes cannot use because of their boxes.
       undecodable: records whose image cannot be decoded.
+      damaged: records whose image can be decoded, but with missing or wrong pixels; only if every image is decoded.
+      rotated: records whose image has an EXIF orientation other than upright, which training ignores.
       contradictions: usable records whose fields contradict their image's header.
       bad_files: files that cannot be read to their end, each with the position of its first unreadable record.
     """
@@ -88,6 +92,8 @@ class ShardAudit(NamedTuple):
     bad_fields: Listed
     bad_boxes: Listed
     undecodable: Listed
+    damaged: Listed
+    rotated: Listed
     contradictions: Listed
     bad_files: Listed
 
@@ -105,6 +111,8 @@ NOTHING = ShardAudit(
     bad_fields=Listed(),
     bad_boxes=Listed(),
     undecodable=Listed(),
+    damaged=Listed(),
+    rotated=Listed(),
     contradictions=Listed(),
     bad_files=Listed(),
 )
@@ -136,6 +144,8 @@ class ShardAuditor:
         bad_fields: List[record_checker.BadRecord] = []
         bad_boxes: List[record_checker.BadRecord] = []
         undecodable: List[record_checker.BadRecord] = []
+        damaged: List[record_checker.BadRecord] = []
+        rotated: List[record_checker.BadRecord] = []
         contradictions: List[record_checker.BadRecord] = []
         bad_files: List[record_checker.BadRecord] = []
         reached = 0
@@ -154,9 +164,14 @@ class ShardAuditor:
                     continue
                 header = read_header(entry.encoded)
                 formats[header.kind if header else UNKNOWN] += 1
-                problem = None
+                problem = damage = None
                 if self._decode or header is None or not header.sound:
-                    problem = self._checker.image_problem(entry.encoded)
+                    problem, damage = self._problem_and_damage(entry.encoded)
+                if damage:
+                    damaged.append(entry.bad_record(path, damage))
+                orientation = exif.orientation(entry.encoded)
+                if orientation != exif.UPRIGHT:
+                    rotated.append(entry.bad_record(path, f'EXIF orientation {orientation}.'))
                 if problem:
                     undecodable.append(entry.bad_record(path, problem))
                 elif header:
@@ -178,8 +193,16 @@ class ShardAuditor:
             fingerprint,
             (np.array(images, IMAGE),),
             boxes,
-            *(_listed(found) for found in (bad_fields, bad_boxes, undecodable, contradictions, bad_files)),
+            *(
+                _listed(found)
+                for found in (bad_fields, bad_boxes, undecodable, damaged, rotated, contradictions, bad_files)
+            ),
         )
+
+    def _problem_and_damage(self, encoded: bytes) -> Tuple[Optional[str], Optional[str]]:
+        """The reason why an image cannot be decoded, and the damage of one that can; None for neither."""
+        problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
+        return problem, None if problem else damage_in(messages)
 
     def _advance(self, count: int) -> None:
         with self._progress.get_lock():
@@ -214,6 +237,8 @@ def count_boxes(boxes: np.ndarray) -> BoxCounts:
     return BoxCounts(len(boxes), int(in_pixels.sum()), int(empty.sum()), int(out_of_range.sum()))
 
 
+# Contexts of a worker process.
+_until_the_end = contextlib.ExitStack()
 # The auditor of a worker process.
 _auditor: Optional[ShardAuditor] = None
 
@@ -224,7 +249,7 @@ def start_process(data_format: str, num_classes: int, decode: bool, progress: An
     # Ctrl-C also interrupts the parent process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # TensorFlow and libjpeg report every damaged image on standard error, without its name.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    _until_the_end.enter_context(native_messages.captured())
     _auditor = ShardAuditor(data_format, num_classes, decode, progress)
 
 

@@ -39,7 +39,7 @@ def print_report(report: Report) -> None:
     _print_places(console, report['splits'])
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
     if report['can_be_trained_on'] and not report['decoded']:
-        verdict += ', according to image headers (--decode checks whole images)'
+        verdict += ', according to image headers (without --nodecode, whole images are checked)'
     found = ', '.join(
         f'{len(report[f"{kind}s"])} {kind}{"s" * (len(report[f"{kind}s"]) > 1)}'
         for kind in ('error', 'warning')
@@ -64,7 +64,7 @@ def _splits(splits: Report) -> Table:
     for kind in sorted({kind for s in splits.values() for kind in s['formats']}):
         rows[kind] = [f'{s["formats"].get(kind, 0):,}' for s in splits.values()]
     rows['bounding boxes'] = [f'{s["boxes"]["boxes"]:,}' for s in splits.values()]
-    for key in ('bad_files', 'bad_fields', 'bad_boxes', 'undecodable'):
+    for key in ('bad_files', 'bad_fields', 'bad_boxes', 'undecodable', 'damaged', 'rotated'):
         rows[key.replace('_', ' ')] = [f'{s[key]["count"]:,}' for s in splits.values()]
     for label, values in rows.items():
         table.add_row(label, *values)
@@ -107,7 +107,7 @@ def _identity(report: Report) -> List[Tuple[str, str]]:
     prints = report['fingerprint']
     agreement = {True: "dataset.json's", False: "not dataset.json's", None: 'dataset.json has none'}[prints['agree']]
     duplicates = report['duplicates']
-    how = 'every image decoded' if report['decoded'] else 'headers read; --decode decodes every image'
+    how = 'every image decoded' if report['decoded'] else 'headers read, as --nodecode says'
     return [
         ('fingerprint', f'{prints["taken"]} ({agreement})'),
         (
@@ -121,7 +121,8 @@ def _identity(report: Report) -> List[Tuple[str, str]]:
 
 def _print_places(console: Console, splits: Report) -> None:
     """Prints the positions of the bad records."""
-    for key, title in (('bad_fields', 'bad fields'), ('bad_boxes', 'bad boxes'), ('undecodable', 'undecodable')):
+    for key in ('bad_fields', 'bad_boxes', 'undecodable', 'damaged', 'rotated'):
+        title = key.replace('_', ' ')
         # The findings list the first few.
         found = [place for split in splits.values() for place in split[key]['first'][NAMED_AT_MOST:]]
         for place in found[:_PLACES_SHOWN]:

@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from console import processes, program
 from console.errors import EXIT_CODES
+from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
 from data import conversion, records, remote
@@ -136,12 +137,17 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         for split in expected
     }
     converted: Dict[str, List[str]] = collections.defaultdict(list)
+    notes: Dict[str, List[str]] = collections.defaultdict(list)
     for report in reports.values():
         for was, names in report.converted.items():
             converted[was] += names
+        for note, names in report.notes.items():
+            notes[note] += names
     unreadable = [name for report in reports.values() for name in report.unreadable]
     for was, names in sorted(converted.items()):
-        say(f'{len(names):,} {was} images were converted to RGB JPEG files: {_listed(names)}')
+        say(f'{counted(len(names), f"{was} image")} converted to RGB JPEG files: {_listed(names)}')
+    for note, names in sorted(notes.items()):
+        say(f'{counted(len(names), "image")} {note}: {_listed(names)}')
     say('bounding boxes: ' + (', '.join(f'{count:,} {what}' for what, count in plan.boxes.items() if count) or 'none'))
     for split, total in totals.items():
         if total.images != expected[split]:
@@ -170,6 +176,7 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         'images': {split: total.images for split, total in totals.items()},
         'converted': converted,
         'unreadable': unreadable,
+        'notes': notes,
         'boxes': plan.boxes,
         'foreign': plan.foreign,
         'bad_annotations': plan.bad_annotations,

@@ -9,10 +9,12 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import tensorflow as tf
 
-from data import conversion, remote, tf_example
+from console import native_messages
+from data import conversion, exif, remote, tf_example
 from data.fingerprint import SplitFingerprint
 from data.imagenet import source as imagenet_source
 from data.imagenet.source import Image
+from data.intake import damage_in
 from data.records import DataError
 from data.tf_example import Box
 from preprocessing.decoding import decode_image
@@ -23,6 +25,9 @@ _FAILURE_NAME = 'failure'
 # The quality of re-encoded images, as in the published conversion.
 _QUALITY = 100
 _JPEG_START = b'\xff\xd8\xff'
+# Notes about images that are kept, to follow the word `images`.
+DAMAGED = 'with damaged pixels, kept as they are'
+ROTATED = 'with an EXIF orientation, which training ignores'
 _OTHER_STARTS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
 
 
@@ -50,12 +55,14 @@ class ShardReport(NamedTuple):
       fingerprint: of its images and labels.
       converted: the names of re-encoded images, by their original kind: 'CMYK' (or YCCK), 'PNG' or 'GIF'.
       unreadable: the names of the images that cannot be decoded, and were left out.
+      notes: the names of images that are kept with damaged pixels or an EXIF orientation, by `DAMAGED` or `ROTATED`.
     """
 
     file_bytes: int
     fingerprint: SplitFingerprint
     converted: Dict[str, List[str]]
     unreadable: List[str]
+    notes: Dict[str, List[str]]
 
 
 def write_plan(work_dir: str, shard: str, images: List[PlannedImage]) -> None:
@@ -81,8 +88,8 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
     if content is None:
         return None
     try:
-        file_bytes, (images, total), converted, unreadable = json.loads(content.decode())
-        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable)
+        file_bytes, (images, total), converted, unreadable, notes = json.loads(content.decode())
+        return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable, notes)
     except (ValueError, TypeError):
         return None
 
@@ -140,22 +147,30 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
     fingerprint = SplitFingerprint()
     converted: Dict[str, List[str]] = {}
     unreadable: List[str] = []
+    notes: Dict[str, List[str]] = {}
     with remote.explained(path, remote.WRITE), tf.io.TFRecordWriter(path) as writer:
         for image, label, text, boxes in images:
             try:
-                encoded, height, width, original = _codec().as_rgb_jpeg(imagenet_source.read(image))
+                content = imagenet_source.read(image)
+                (encoded, height, width, original), messages = native_messages.during(
+                    functools.partial(_codec().as_rgb_jpeg, content)
+                )
             except tf.errors.InvalidArgumentError:
                 unreadable.append(image.path if image.size is None else f'{image.filename} in {image.path}')
                 continue
             if original != 'JPEG':
                 converted.setdefault(original, []).append(image.filename)
+            if damage_in(messages):
+                notes.setdefault(DAMAGED, []).append(image.filename)
+            if exif.orientation(content) != exif.UPRIGHT:
+                notes.setdefault(ROTATED, []).append(image.filename)
             example = tf_example.make_example(
                 encoded, 'JPEG', label, text, height, width, image.filename, image.synset, boxes
             )
             # Otherwise the order of an Example's fields is random, and the same data gives different files.
             writer.write(example.SerializeToString(deterministic=True))
             fingerprint = fingerprint.with_image(label, encoded)
-    return ShardReport(remote.size(path), fingerprint, converted, unreadable)
+    return ShardReport(remote.size(path), fingerprint, converted, unreadable, notes)
 
 
 def write_json(path: str, value: object) -> None:

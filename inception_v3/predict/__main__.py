@@ -20,13 +20,14 @@ from typing import Any, Callable, Deque, Iterator, Mapping, NamedTuple, Optional
 import numpy as np
 import tensorflow as tf
 
-from console import processes, program
+from console import native_messages, processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen, duration
 from data import image_files
 from data.image_files import Found, UnreadableError, show
+from data.intake import Intake
 from inception_v3.memory.estimate import check_batch
 from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
@@ -109,12 +110,13 @@ def predict(
       problems: the reasons why some of the paths are no image files.
       make_thumbnail: makes a thumbnail of an encoded image; None for no thumbnails.
     """
+    intake = Intake()
 
     def prepare(path: str) -> _Prepared:
         try:
             if path in problems:
                 raise UnreadableError(problems[path])
-            encoded = image_files.read(path)
+            encoded = intake.accept(image_files.read(path)).encoded
             image = model.prepare(encoded)
         except UnreadableError as error:
             return _Prepared(error, b'')
@@ -125,10 +127,11 @@ def predict(
                 thumbnail = make_thumbnail(encoded)
         return _Prepared(image, thumbnail)
 
-    prepared = _in_order(prepare, paths, ahead=2 * batch_size)
-    for begin in range(0, len(paths), batch_size):
-        batch = paths[begin : begin + batch_size]
-        yield from _classify(model, batch, [*itertools.islice(prepared, len(batch))], top)
+    with contextlib.closing(intake):
+        prepared = _in_order(prepare, paths, ahead=2 * batch_size)
+        for begin in range(0, len(paths), batch_size):
+            batch = paths[begin : begin + batch_size]
+            yield from _classify(model, batch, [*itertools.islice(prepared, len(batch))], top)
 
 
 def _in_order(prepare: Callable[[str], _Prepared], paths: Sequence[str], ahead: int) -> Iterator[_Prepared]:
@@ -268,7 +271,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             return FIX
         return FIX if _run(arguments, found, screen) else DONE
 
-    return program.run(command, on_interrupt='interrupted; the output holds the images that were done')
+    with native_messages.captured():
+        return program.run(command, on_interrupt='interrupted; the output holds the images that were done')
 
 
 def _run(arguments: argparse.Namespace, found: Found, screen: Screen) -> int:

@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import time
+import types
 from typing import Any, List
 
 import pytest
@@ -73,6 +74,7 @@ def test_progress__shows_rate_and_remaining_time(monkeypatch: Any) -> None:
     screen = Screen(None)
     monkeypatch.setattr(conversion, 'Screen', lambda stream: screen)
     monkeypatch.setattr(conversion.time, 'monotonic', lambda: clock[0])
+    monkeypatch.setattr(conversion.sys, 'stderr', types.SimpleNamespace(isatty=lambda: True))
     with pytest.raises(KeyboardInterrupt), conversion.progress() as start:
         move = start('converting', 4000)
         clock[0] += 0.5

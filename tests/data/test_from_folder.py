@@ -1,6 +1,7 @@
 """Data sets from folders of images, with a folder per class."""
 
 import hashlib
+import io
 import os
 import pathlib
 import re
@@ -10,8 +11,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from data import dataset_info, records
-from tests.data.image_folders import SPLITS, image_files, import_folder, refusal, save, save_class, stored
+from data import dataset_info, from_folder, records
+from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class, stored
 
 
 def test_import__every_image_once_bit_for_bit(folder: pathlib.Path) -> None:
@@ -112,20 +113,24 @@ def test_other_files__are_named_except_hidden_ones(folder: pathlib.Path) -> None
     (folder / 'cat' / '._cat 0.jpg').touch()
     save(folder / '.thumbnails' / 'small.jpg', 'cat', 12)
     data_dir, said = import_folder(folder)
-    assert said[0].startswith('3 files or folders are not images of a class, and are left out: ')
+    assert said[0].startswith('3 files or folders without an image of a class left out: ')
     for name in ('README.md', 'cat/labels.csv', 'in no class.png'):
         assert str(folder / name) in said[0]
     assert len(said) == 3
     assert sum(len(stored(data_dir, split)) for split in SPLITS) == 50
 
 
-def test_ten_files_are_named_and_the_rest_counted(folder: pathlib.Path) -> None:
+def test_three_files_are_named_on_the_screen_and_all_in_the_list(folder: pathlib.Path) -> None:
     for number in range(23):
         (folder / 'cat' / f'notes {number:02d}.txt').touch()
     _, said = import_folder(folder)
-    assert said[0].startswith('23 files or folders are not images of a class')
-    assert len(re.findall(r'notes \d\d\.txt', said[0])) == 10
-    assert said[0].endswith(' and 13 more')
+    refused = folder.parent / 'records.refused.tsv'
+    assert said[0].startswith('23 files or folders without an image of a class left out: ')
+    assert len(re.findall(r'notes \d\d\.txt', said[0])) == 3
+    assert said[0].endswith(f' and 20 more (all in {refused})')
+    rows = [line.split('\t') for line in refused.read_text().splitlines()]
+    assert rows[0] == ['path', 'reason']
+    assert [row[0] for row in rows[1:]] == [str(folder / 'cat' / f'notes {number:02d}.txt') for number in range(23)]
 
 
 def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
@@ -136,19 +141,20 @@ def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
     (folder / '.hidden').mkdir()
     (folder / 'link to cat').symlink_to(folder / 'cat')
     _, said = import_folder(folder)
-    assert said[0].startswith('2 files or folders are not images of a class, and are left out: ')
-    assert said[1] == f'3 class folders have no images: {folder}/bird, {folder}/dog, {folder}/fish'
+    assert said[0].startswith('2 files or folders without an image of a class left out: ')
+    assert said[1] == f'3 class folders without images: {folder}/bird, {folder}/dog, {folder}/fish'
     assert len(said) == 4
 
 
-def test_class_folders_without_images__of_both_splits_at_most_ten(tmp_path: pathlib.Path) -> None:
+def test_class_folders_without_images__of_both_splits(tmp_path: pathlib.Path) -> None:
     for part in ('train', 'val'):
         save_class(tmp_path / 'images' / part, 'cat', range(2) if part == 'train' else range(2, 4))
         for number in range(7):
             (tmp_path / 'images' / part / f'empty {number}').mkdir()
     _, said = import_folder(tmp_path / 'images')
-    assert said[0].startswith(f'14 class folders have no images: {tmp_path}/images/train/empty 0, ')
-    assert f'{tmp_path}/images/val/empty 2 and 4 more' in said[0]
+    assert said[0].startswith(f'14 class folders without images: {tmp_path}/images/train/empty 0, ')
+    assert f'{tmp_path}/images/train/empty 2 and 11 more' in said[0]
+    assert f'{tmp_path}/images/val/empty 6\t' in (tmp_path / 'records.refused.tsv').read_text()
 
 
 def spoil(folder: pathlib.Path) -> List[pathlib.Path]:
@@ -166,10 +172,17 @@ def spoil(folder: pathlib.Path) -> List[pathlib.Path]:
 def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
     spoilt = spoil(folder)
     message = refusal(folder)
-    assert message.startswith('4 images cannot be read: ')
-    for path in spoilt[:3]:
-        assert f'{path} (damaged, or not in the format of its extension)' in message
-    assert f'{spoilt[3]} (No such file or directory)' in message
+    assert message.startswith('4 images cannot be used: ')
+    reasons = [
+        'is not a JPEG, PNG, GIF, WebP or BMP image, or its beginning is damaged',
+        'is empty',
+        'is a text, not an image',
+    ]
+    reasons.append('is a link to a file that does not exist')
+    listed = (folder.parent / 'records.refused.tsv').read_text()
+    for path, reason in zip(spoilt, reasons):
+        assert f'{path}\t{reason}\n' in listed
+    assert f'{spoilt[0]} {reasons[0]}' in message and ' and 1 more' in message
     assert '--skip_unreadable' in message
     assert not (folder.parent / 'records').exists()
 
@@ -177,14 +190,13 @@ def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
 def test_a_pipe_among_the_images_is_refused_by_name(folder: pathlib.Path) -> None:
     pipe = folder / 'cat' / 'p.jpg'
     os.mkfifo(str(pipe))
-    assert refusal(folder).startswith(f'1 images cannot be read: {pipe} (a pipe or a device). Repair or ')
+    assert refusal(folder).startswith(f'1 image cannot be used: {pipe} is not a regular file. Repair or ')
 
 
 def test_unreadable_images_are_skipped_if_asked(folder: pathlib.Path) -> None:
     spoilt = spoil(folder)
     data_dir, said = import_folder(folder, skip_unreadable=True)
-    assert '4 images cannot be read: ' in said[0]
-    assert all(str(path) in said[0] for path in spoilt)
+    assert said[0].startswith('4 images cannot be used: ') and said[0].endswith('; left out')
     images = [image for split in SPLITS for image in stored(data_dir, split)]
     assert len(images) == 47
     assert not {image.filename for image in images} & {path.name for path in spoilt}
@@ -197,7 +209,7 @@ def test_images_in_both_splits_are_reported(tmp_path: pathlib.Path) -> None:
     save_class(tmp_path / 'images' / 'train', 'cat', range(6))
     save_class(tmp_path / 'images' / 'val', 'cat', range(5, 9))
     data_dir, said = import_folder(tmp_path / 'images')
-    assert said[0].startswith('1 validation images are also training images')
+    assert said[0].startswith('1 validation image also for training')
     assert 'val/cat/cat 5.png' in said[0]
     assert len(stored(data_dir, records.VALIDATION)) == 4
 
@@ -259,3 +271,38 @@ def test_missing_images__are_refused(tmp_path: pathlib.Path) -> None:
     assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
     save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
     assert f'{tmp_path / "flat"}: no images. It must hold a folder per class' in refusal(tmp_path / 'flat')
+
+
+def test_turned_images_are_stored_upright_with_their_new_size(folder: pathlib.Path) -> None:
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    image = PIL.Image.fromarray(np.ascontiguousarray(PHOTOS['cat'][:40, :90]))
+    image.save(folder / 'cat' / 'turned.jpg', quality=95, exif=exif.tobytes())
+    data_dir, said = import_folder(folder)
+    assert f'1 image turned upright, as the EXIF orientation says: {folder}/cat/turned.jpg' in said
+    (found,) = [each for split in SPLITS for each in stored(data_dir, split) if each.filename == 'turned.jpg']
+    assert (found.height, found.width, found.image_format) == (90, 40, 'JPEG')
+    with PIL.Image.open(io.BytesIO(found.encoded)) as turned:
+        assert not turned.getexif()
+        assert np.abs(np.asarray(turned).astype(int) - np.asarray(image.rotate(-90, expand=True))).mean() < 4
+
+
+def test_files_that_change_during_the_conversion_are_refused(folder: pathlib.Path, monkeypatch: Any) -> None:
+    path = str(folder / 'cat' / 'cat 0.jpg')
+    split = from_folder._split
+
+    def change(*arguments: Any) -> Any:
+        with open(path, 'ab') as file:
+            file.write(b'more')
+        return split(*arguments)
+
+    monkeypatch.setattr(from_folder, '_split', change)
+    assert refusal(folder) == f'{path} was changed during the conversion. Run the same command again.'
+
+
+def test_classes_and_images_of_one_are_counted_in_the_singular(folder: pathlib.Path) -> None:
+    (folder / 'dog').mkdir()
+    (folder / 'notes.txt').touch()
+    _, said = import_folder(folder)
+    assert said[0] == f'1 file or folder without an image of a class left out: {folder}/notes.txt'
+    assert said[1] == f'1 class folder without images: {folder}/dog'

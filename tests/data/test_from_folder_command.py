@@ -31,7 +31,7 @@ def test_the_command_refuses_broken_images_without_a_traceback(folder: pathlib.P
     (folder / 'cat' / 'broken.jpg').write_bytes(b'')
     done = run_from_folder(folder, tmp_path / 'records')
     assert (done.returncode, done.stdout) == (2, '')
-    assert f'{folder / "cat" / "broken.jpg"} (damaged, or not in the format of its extension)' in done.stderr
+    assert f'{folder / "cat" / "broken.jpg"} is empty' in done.stderr
     assert 'Traceback' not in done.stderr
     assert not (tmp_path / 'records').exists()
 

@@ -72,7 +72,7 @@ def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
     assert found.problems == {
         names[0]: 'no such file or folder',
         names[1]: 'no file matches this pattern',
-        names[2]: 'no images in this folder; they end in .jpg, .jpeg, .png, .gif',
+        names[2]: 'no images in this folder; they end in .jpg, .jpeg, .png, .gif, .bmp, .webp',
         names[3]: 'remote images are not supported; copy it to this machine first',
     }
 
@@ -82,7 +82,7 @@ def test_find__names_a_folder_without_images_after_one_with_images(folder: pathl
     empty.mkdir()
     found = find([str(folder / 'sub'), str(empty)])
     assert inside(folder, found.paths) == ['sub/e.jpg', 'sub/empty']
-    assert found.problems == {str(empty): 'no images in this folder; they end in .jpg, .jpeg, .png, .gif'}
+    assert found.problems == {str(empty): 'no images in this folder; they end in .jpg, .jpeg, .png, .gif, .bmp, .webp'}
 
 
 def test_find__names_a_folder_that_cannot_be_listed(folder: pathlib.Path, monkeypatch: Any) -> None:
@@ -103,7 +103,7 @@ def test_find__takes_a_broken_link_so_that_reading_names_it(tmp_path: pathlib.Pa
     link = tmp_path / 'link.jpg'
     link.symlink_to(tmp_path / 'nowhere')
     assert find([str(link)]).paths == [str(link)]
-    with pytest.raises(UnreadableError, match='cannot be read: No such file'):
+    with pytest.raises(UnreadableError, match='is a link to a file that does not exist'):
         read(str(link))
 
 
@@ -140,10 +140,13 @@ def with_size(width: int, height: int) -> bytes:
     ('encoded', 'expected'),
     [
         (b'', 'is empty'),
-        (b'text', 'is not a JPEG, PNG or GIF image, or its beginning is damaged'),
-        (JPEG[:50], 'is not a JPEG, PNG or GIF image, or its beginning is damaged'),
-        (saved(CAT, 'BMP'), 'is a BMP image; supported are JPEG, PNG and GIF'),
-        (saved(CAT, 'PPM'), 'is a PPM image; supported are JPEG, PNG and GIF'),
+        (b'text', 'is a text, not an image'),
+        ('<p>né'.encode()[:-1], 'is a text, not an image'),
+        (b'\x89', 'is not a JPEG, PNG, GIF, WebP or BMP image, or its beginning is damaged'),
+        (bytes(9), 'has only zero bytes'),
+        (JPEG[:50], 'is not a JPEG, PNG, GIF, WebP or BMP image, or its beginning is damaged'),
+        (saved(CAT, 'TIFF'), 'has the format TIFF; supported are JPEG, PNG, GIF, WebP and BMP'),
+        (saved(CAT, 'PPM'), 'has the format PPM; supported are JPEG, PNG, GIF, WebP and BMP'),
         (with_size(10_001, 10_000), 'has 10,001 x 10,000 pixels; at most 100,000,000 are allowed'),
         (with_size(10_000, 10_000), 'is a PNG image that is truncated or damaged'),
         (saved(CAT.quantize(16), 'GIF'), 'is an animated GIF, or damaged; GIFs of one frame are supported'),

@@ -118,7 +118,7 @@ def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
         session.run(decode_image(tf.constant(encoded)))
 
 
-@pytest.mark.parametrize(('kind', 'name'), [('BMP', 'BMP'), ('TIFF', 'TIFF'), ('WEBP', 'WebP')])
+@pytest.mark.parametrize(('kind', 'name'), [('TIFF', 'TIFF'), ('WEBP', 'WebP')])
 def test_unsupported_formats__have_names(kind: str, name: str) -> None:
     assert read_header(saved(CAT, kind)) == ImageHeader(name, (), 0, 0, False)
 
@@ -129,13 +129,19 @@ def test_unsupported_formats__that_pillow_does_not_write_have_names() -> None:
     assert read_header(b'\0\0\0\x0cJXL \r\n\x87\n') == ImageHeader('JPEG XL', (), 0, 0, False)
 
 
+def test_a_bmp_has_a_size__from_top_to_bottom_as_well() -> None:
+    encoded = saved(CAT, 'BMP')
+    upside_down = encoded[:22] + struct.pack('<i', -300) + encoded[26:]
+    assert read_header(encoded) == read_header(upside_down) == ImageHeader('BMP', (), 451, 300, False)
+
+
 def test_a_ppm_has_a_size_and_is_left_to_the_decoder() -> None:
     header = ImageHeader('PPM', (), 451, 300, False)
     assert read_header(saved(CAT, 'PPM')) == read_header(b'P6# 1 1\r451\t#\n300 255\n') == header
 
 
 @pytest.mark.parametrize(
-    'encoded', [b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'P6 4 4 65535 ']
+    'encoded', [b'', b'\xff', b'\xff\xd8', b'\xff\xd8\0', b'GIF89a', b'not an image', bytes(999), b'RIFF....WAVE']
 )
 def test_other_content__has_no_header(encoded: bytes) -> None:
     assert read_header(encoded) is None

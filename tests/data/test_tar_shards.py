@@ -92,7 +92,7 @@ def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo
     assert not (tmp_path / 'target').exists()
     done = tar_shards('write', source, tmp_path / 'target', '--max_bad_records=1')
     assert done.returncode == 0
-    assert 'left out' in done.stderr and 'record 1: b:' in done.stderr and '1 train images' in done.stderr
+    assert 'left out' in done.stderr and 'record 1: b:' in done.stderr and '1 train image ' in done.stderr
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 1
 
 
@@ -217,7 +217,7 @@ def test_foreign_tar_file__does_not_change_the_direction(photos: List[Photo], tm
     (source / 'backup.tar').touch()
     done = tar_shards('write', source, tmp_path / 'tar')
     assert done.returncode == 0, done.stderr
-    assert '1 train images in 1 tar files' in done.stderr and (tmp_path / 'tar' / 'train-00000-of-00001.tar').exists()
+    assert '1 train image in 1 tar file' in done.stderr and (tmp_path / 'tar' / 'train-00000-of-00001.tar').exists()
     (tmp_path / 'empty').mkdir()
     (tmp_path / 'empty' / 'backup.tar').touch()
     done = tar_shards('write', tmp_path / 'empty', tmp_path / 'target')

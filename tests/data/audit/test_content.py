@@ -229,3 +229,23 @@ def test_formats_and_contradictions__are_reported(pieces: List[Photo], tmp_path:
         "its fields say 'JPEG'; the image is a GIF.",
     ]
     assert train['fields']['image/filename'] == 5
+
+
+def test_damaged_and_rotated_images_are_counted_as_warnings(pieces: List[Photo], tmp_path: pathlib.Path) -> None:
+    block = PIL.Image.Exif()
+    block[0x0112] = 6
+    file = io.BytesIO()
+    PIL.Image.fromarray(pieces[1].pixels).save(file, 'JPEG', quality=90, exif=block.tobytes())
+    rotated = pieces[1]._replace(encoded=file.getvalue())
+    whole = pieces[0].encoded
+    # The end of the scan is missing, and the end marker is there.
+    damaged = pieces[0]._replace(encoded=whole[: len(whole) * 3 // 4] + b'\xff\xd9')
+    found = report_of(written(tmp_path / 'data', [damaged, rotated, *pieces[2:15]], pieces[15:]), decode=True)
+    train = found['splits']['train']
+    assert [(train[key]['count'], places(train[key])) for key in ('damaged', 'rotated')] == [(1, [0]), (1, [1])]
+    assert 'Corrupt JPEG data' in train['damaged']['first'][0]['problem']
+    assert train['rotated']['first'][0]['problem'] == 'EXIF orientation 6.'
+    assert found['can_be_trained_on'] is True
+    assert any('train images with damaged pixels: 1.' in warning for warning in found['warnings'])
+    assert any('train images with an EXIF orientation: 1. Training ignores it' in w for w in found['warnings'])
+    assert found['splits']['validation']['damaged']['count'] == found['splits']['validation']['rotated']['count'] == 0

@@ -45,7 +45,7 @@ def test_bad_records__after_the_first_three_are_listed(report: Report, capsys: A
 @pytest.mark.parametrize(
     ('changes', 'expected'),
     [
-        ({}, 'can be trained on, according to image headers (--decode checks whole images)'),
+        ({}, 'can be trained on, according to image headers (without --nodecode, whole images are checked)'),
         ({'decoded': True}, 'can be trained on'),
         ({'can_be_trained_on': False, 'errors': ['a']}, 'cannot be trained on: 1 error'),
         (
@@ -78,5 +78,5 @@ def test_splits__are_measured_in_the_table(report: Report, capsys: Any) -> None:
     assert [line for line in lines if line.startswith('image, kB 1.0 2.5 10.0 ')]
     assert [line for line in lines if line.startswith('all images, MB 12.3 ')]
     assert 'copies 1 within train, 2 within validation, 3 between them' in lines
-    assert 'read in 2.5 s, 1,234 records/s (headers read; --decode decodes every image)' in lines
+    assert 'read in 2.5 s, 1,234 records/s (headers read, as --nodecode says)' in lines
     assert lines[-1].startswith('can be trained on')

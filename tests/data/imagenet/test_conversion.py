@@ -38,8 +38,8 @@ def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_pat
         assert not image.boxes
     cmyk, png = (name for name, _ in archives.train['n02123045'][:2])
     assert said[:2] == [
-        f'1 CMYK images were converted to RGB JPEG files: {cmyk}',
-        f'1 PNG images were converted to RGB JPEG files: {png}',
+        f'1 CMYK image converted to RGB JPEG files: {cmyk}',
+        f'1 PNG image converted to RGB JPEG files: {png}',
     ]
 
 

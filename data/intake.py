@@ -1,0 +1,159 @@
+"""Accepts image files of users: the one judgement of what can be used, for conversion and for prediction.
+
+An accepted file is decoded whole once. It is stored as it is, unless training would not show it as a viewer does: it is
+turned upright, laid on white where it is transparent, and converted from formats that training does not read.
+"""
+
+import io
+import re
+import warnings
+from typing import NamedTuple, Optional, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from console import native_messages
+from console.messages import shown
+from data import exif
+from data.image_files import UnreadableError, why_too_large, why_undecodable
+from data.image_header import ImageHeader, read_header
+from preprocessing.decoding import decode_image, image_shape
+
+# The quality of re-encoded photographs. Above it, files grow and pixels do not get closer: the decoder's integer cosine
+# transform is the limit.
+_QUALITY = 95
+_OPAQUE, _WHITE = 255, 255
+_CHANNELS_WITH_ALPHA = 4
+# Formats that TensorFlow does not decode, or not in all variants.
+_BY_PILLOW = ('WebP', 'BMP')
+# Messages of libjpeg that mean that pixels are missing or wrong; it continues after each.
+_DAMAGE = re.compile(r'^(Corrupt JPEG data: .*|Inconsistent progression sequence.*|Premature end of JPEG.*)$', re.M)
+
+TURNED = 'turned upright, as the EXIF orientation says'
+LAID_ON_WHITE = 'with transparency, laid on white'
+REDUCED = 'of 16 bits per channel, of which training uses the upper 8'
+ONE_PIXEL = 'of 1 x 1 pixel'
+
+
+class Accepted(NamedTuple):
+    """An image that can be used.
+
+    Attributes:
+      encoded: a JPEG or PNG file.
+      height: in pixels.
+      width: in pixels.
+      notes: what was changed, and what is unusual, each to follow the word `images`.
+    """
+
+    encoded: bytes
+    height: int
+    width: int
+    notes: Tuple[str, ...]
+
+
+def damage_in(messages: str) -> Optional[str]:
+    """The first message about damage among the native messages of a decoding; None if there is none."""
+    match = _DAMAGE.search(messages)
+    return match.group().strip() if match else None
+
+
+class Intake:
+    """Judges image files, and makes those usable that can be. Any thread may call it."""
+
+    def __init__(self) -> None:
+        with tf.Graph().as_default() as graph:
+            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._decoded = decode_image(self._encoded)
+            with tf.control_dependencies([image_shape(self._encoded)]):
+                self._with_alpha = tf.image.decode_png(tf.identity(self._encoded), channels=4)
+            self._pixels = tf.compat.v1.placeholder(tf.uint8, [None, None, 3])
+            self._jpeg = tf.image.encode_jpeg(self._pixels, 'rgb', _QUALITY, chroma_downsampling=False)
+            self._png = tf.image.encode_png(self._pixels)
+        self._session = tf.compat.v1.Session(graph=graph)
+
+    def close(self) -> None:
+        """Closes the TensorFlow session."""
+        self._session.close()
+
+    def accept(self, encoded: bytes) -> Accepted:
+        """Judges the content of an image file.
+
+        Raises:
+          UnreadableError: it cannot be used, or its pixels are damaged.
+        """
+        header = read_header(encoded)
+        if header is None:
+            raise UnreadableError(why_undecodable(encoded, ''))
+        is_foreign = header.format in _BY_PILLOW
+        pixels = _by_pillow(encoded, header) if is_foreign else self._decode(encoded, header)
+        notes = [f'converted from {header.format}'] if is_foreign or header.format == 'GIF' else []
+        if pixels.shape[2] == _CHANNELS_WITH_ALPHA:
+            if pixels[..., -1].min() < _OPAQUE:
+                notes.append(LAID_ON_WHITE)
+            pixels = _on_white(pixels)
+        orientation = exif.orientation(encoded)
+        if orientation != exif.UPRIGHT:
+            pixels = exif.upright(pixels, orientation)
+            notes.append(TURNED)
+        if notes:
+            encode = self._jpeg if header.format in ('JPEG', 'WebP') else self._png
+            encoded = self._session.run(encode, {self._pixels: pixels})
+        height, width = pixels.shape[:2]
+        if '16 bits' in header.variants:
+            notes.append(REDUCED)
+        if height * width == 1:
+            notes.append(ONE_PIXEL)
+        return Accepted(encoded, height, width, (*notes,))
+
+    def _decode(self, encoded: bytes, header: ImageHeader) -> np.ndarray:
+        """The pixels of a file that TensorFlow decodes: RGB, with alpha if it is a PNG file with transparency."""
+        may_be_transparent = header.format == 'PNG' and (
+            'transparency' in header.variants or b'tRNS' in encoded[: max(encoded.find(b'IDAT'), 0)]
+        )
+        operation = self._with_alpha if may_be_transparent else self._decoded
+        try:
+            pixels, messages = native_messages.during(lambda: self._session.run(operation, {self._encoded: encoded}))
+        except tf.errors.InvalidArgumentError as error:
+            raise UnreadableError(why_undecodable(encoded, error.message.partition('\n')[0]))
+        damage = damage_in(messages)
+        if damage:
+            raise UnreadableError(f'is a damaged {header.kind} image ({damage})')
+        return pixels
+
+
+def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
+    """The pixels of a file that TensorFlow does not decode: RGB or RGBA.
+
+    Raises:
+      UnreadableError: it cannot be decoded, or Pillow is not installed.
+    """
+    try:
+        import PIL.Image
+    except ImportError:
+        raise UnreadableError(f'is a {header.format} image; to convert it, install Pillow: pip install pillow')
+    too_large = why_too_large(header)
+    if too_large:
+        raise UnreadableError(too_large)
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns about large images; the limit is checked here.
+            warnings.simplefilter('ignore')
+            with PIL.Image.open(io.BytesIO(encoded), formats=[header.format.upper()]) as image:
+                too_large = why_too_large(header._replace(width=image.width, height=image.height))
+                if too_large:
+                    raise UnreadableError(too_large)
+                if getattr(image, 'n_frames', 1) > 1:
+                    raise UnreadableError(f'is an animated {header.format} image; images of one frame are supported')
+                has_alpha = image.mode in ('RGBA', 'LA', 'PA') or 'transparency' in image.info
+                return np.array(image.convert('RGBA' if has_alpha else 'RGB'))
+    except UnreadableError:
+        raise
+    except Exception as error:  # Pillow raises errors of many kinds for damaged files.
+        raise UnreadableError(f'is a damaged {header.format} image ({shown(error)})')
+
+
+def _on_white(pixels: np.ndarray) -> np.ndarray:
+    """Lays an RGBA image on a white ground."""
+    alpha = pixels[..., 3:].astype(np.uint16)
+    colours = pixels[..., :3] * alpha + _WHITE * (_OPAQUE - alpha)
+    return ((colours + _OPAQUE // 2) // _OPAQUE).astype(np.uint8)

@@ -1,0 +1,148 @@
+"""Tests of the judgement of users' images: pixels against Pillow, notes, refusals and damage."""
+
+import io
+import random
+import sys
+from typing import Any, Iterator
+
+import numpy as np
+import PIL.Image
+import PIL.ImageOps
+import pytest
+import tensorflow as tf
+
+from data.image_files import UnreadableError
+from data.intake import LAID_ON_WHITE, ONE_PIXEL, REDUCED, TURNED, Intake
+from tests.data.test_exif import ORIENTATION_TAG, rotated
+from tests.data.test_image_header import CAT, saved
+
+SMALL = CAT.resize((90, 60))
+
+
+@pytest.fixture(scope='module')
+def intake() -> Iterator[Intake]:
+    made = Intake()
+    yield made
+    made.close()
+
+
+def pixels_of(encoded: bytes) -> Any:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.image.decode_image(tf.constant(encoded), channels=3)).astype(int)
+
+
+@pytest.mark.parametrize(
+    'encoded',
+    [
+        saved(SMALL, 'JPEG'),
+        saved(SMALL.convert('L'), 'JPEG'),
+        saved(SMALL.convert('CMYK'), 'JPEG'),
+        saved(SMALL, 'PNG'),
+        saved(SMALL.quantize(9), 'PNG'),
+        saved(SMALL.convert('RGBA'), 'PNG'),
+        rotated('JPEG', 1),
+    ],
+)
+def test_usual_images_are_kept_byte_for_byte(encoded: bytes, intake: Intake) -> None:
+    accepted = intake.accept(encoded)
+    with PIL.Image.open(io.BytesIO(encoded)) as image:
+        assert accepted == (encoded, image.height, image.width, ())
+
+
+@pytest.mark.parametrize('value', range(2, 9))
+@pytest.mark.parametrize(('kind', 'tolerance'), [('JPEG', 3.0), ('PNG', 0.0)])
+def test_images_are_turned_upright(kind: str, tolerance: float, value: int, intake: Intake) -> None:
+    accepted = intake.accept(rotated(kind, value))
+    assert accepted.notes == (TURNED,)
+    as_stored = pixels_of(rotated(kind, 1))
+    image = PIL.Image.fromarray(as_stored.astype(np.uint8))
+    image.getexif()[ORIENTATION_TAG] = value
+    expected = np.asarray(PIL.ImageOps.exif_transpose(image)).astype(int)
+    assert expected.shape == (accepted.height, accepted.width, 3)
+    assert np.abs(pixels_of(accepted.encoded) - expected).mean() <= tolerance
+    # A second pass leaves it alone: the orientation is no longer in the file.
+    assert intake.accept(accepted.encoded).notes == ()
+
+
+@pytest.mark.parametrize('kind', ['PNG', 'palette', 'WEBP'])
+def test_transparent_images_are_laid_on_white(kind: str, intake: Intake) -> None:
+    image = SMALL.convert('RGBA')
+    image.putalpha(PIL.Image.linear_gradient('L').resize(SMALL.size))
+    encoded = saved(image, 'PNG') if kind != 'WEBP' else saved(image, 'WEBP', lossless=True, exact=True)
+    if kind == 'palette':
+        image = SMALL.quantize(9)
+        encoded = saved(image, 'PNG', transparency=3)
+        image.info['transparency'] = 3
+        image = image.convert('RGBA')
+    ground = PIL.Image.new('RGBA', image.size, (255, 255, 255, 255))
+    expected = np.asarray(PIL.Image.alpha_composite(ground, image).convert('RGB')).astype(int)
+    accepted = intake.accept(encoded)
+    assert LAID_ON_WHITE in accepted.notes
+    assert np.abs(pixels_of(accepted.encoded) - expected).mean() <= (3 if kind == 'WEBP' else 0.5)
+
+
+@pytest.mark.parametrize('mode', ['RGB', 'L', 'P', '1'])
+def test_bmp_images_are_converted(mode: str, intake: Intake) -> None:
+    image = SMALL.convert(mode)
+    accepted = intake.accept(saved(image, 'BMP'))
+    assert accepted.notes == ('converted from BMP',) and accepted.encoded.startswith(b'\x89PNG')
+    np.testing.assert_array_equal(pixels_of(accepted.encoded), np.asarray(image.convert('RGB')))
+
+
+def test_gif_and_webp_images_are_converted(intake: Intake) -> None:
+    gif = SMALL.quantize(30)
+    accepted = intake.accept(saved(gif, 'GIF'))
+    assert accepted.notes == ('converted from GIF',)
+    np.testing.assert_array_equal(pixels_of(accepted.encoded), np.asarray(gif.convert('RGB')))
+    accepted = intake.accept(saved(SMALL, 'WEBP', lossless=True))
+    assert accepted.notes == ('converted from WebP',) and accepted.encoded.startswith(b'\xff\xd8')
+    assert np.abs(pixels_of(accepted.encoded) - np.asarray(SMALL)).mean() <= 3
+
+
+def test_images_of_16_bits_and_of_one_pixel_are_kept_and_noted(intake: Intake) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        deep = session.run(tf.image.encode_png(tf.constant(np.asarray(SMALL).astype(np.uint16) * 257)))
+    assert intake.accept(deep) == (deep, 60, 90, (REDUCED,))
+    dot = saved(SMALL.resize((1, 1)), 'PNG')
+    assert intake.accept(dot) == (dot, 1, 1, (ONE_PIXEL,))
+    assert intake.accept(saved(SMALL.resize((1, 2)), 'PNG')).notes == ()
+
+
+def test_formats_of_pillow_without_pillow_name_the_package(intake: Intake, monkeypatch: Any) -> None:
+    encoded = saved(SMALL, 'WEBP')
+    monkeypatch.setitem(sys.modules, 'PIL.Image', None)
+    with pytest.raises(UnreadableError, match='is a WebP image; to convert it, install Pillow: pip install pillow'):
+        intake.accept(encoded)
+
+
+@pytest.mark.parametrize('kind', ['WEBP', 'BMP', 'animated'])
+def test_damaged_and_animated_images_of_pillow_are_refused(kind: str, intake: Intake) -> None:
+    if kind == 'animated':
+        encoded = saved(SMALL, 'WEBP', save_all=True, append_images=[SMALL.rotate(90)])
+    else:
+        encoded = saved(SMALL, kind)[:500]
+    with pytest.raises(UnreadableError, match='is an animated WebP' if kind == 'animated' else 'is a damaged'):
+        intake.accept(encoded)
+
+
+def test_damage_inside_the_scan_of_most_jpegs_is_noticed(intake: Intake, capfd: Any) -> None:
+    source, encoded = random.Random(1), saved(CAT, 'JPEG', quality=90)
+    begin = encoded.index(b'\xff\xda') + 14
+    refused = 0
+    for _ in range(60):
+        at = source.randrange(begin, len(encoded) - 40)
+        spoilt = encoded[:at] + bytes(source.randrange(256) for _ in range(16)) + encoded[at + 16 :]
+        try:
+            intake.accept(spoilt)
+        except UnreadableError as error:
+            assert 'is a damaged JPEG image (' in str(error)
+            refused += 1
+    # 4 of 60 stop the decoder; the others are libjpeg's warnings. Codes of the rest fall into step again.
+    assert refused >= 35
+    assert capfd.readouterr().err == ''
+
+
+@pytest.mark.parametrize('encoded', [b'', b'text', bytes(99), b'RIFF\0\0\0\0WEBP', b'BM' + bytes(40), b'\xff\xd8'])
+def test_other_content_is_refused(encoded: bytes, intake: Intake) -> None:
+    with pytest.raises(UnreadableError, match=r'^(is|has) '):
+        intake.accept(encoded)
