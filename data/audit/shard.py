@@ -164,9 +164,7 @@ class ShardAuditor:
                     continue
                 header = read_header(entry.encoded)
                 formats[header.kind if header else UNKNOWN] += 1
-                problem = damage = None
-                if self._decode or header is None or not header.sound:
-                    problem, damage = self._problem_and_damage(entry.encoded)
+                problem, damage = self._problem_and_damage(entry.encoded, header)
                 if damage:
                     damaged.append(entry.bad_record(path, damage))
                 orientation = exif.orientation(entry.encoded)
@@ -199,8 +197,10 @@ class ShardAuditor:
             ),
         )
 
-    def _problem_and_damage(self, encoded: bytes) -> Tuple[Optional[str], Optional[str]]:
+    def _problem_and_damage(self, encoded: bytes, header: Optional[ImageHeader]) -> Tuple[Optional[str], Optional[str]]:
         """The reason why an image cannot be decoded, and the damage of one that can; None for neither."""
+        if not self._decode and header is not None and header.sound:
+            return None, None
         problem, messages = native_messages.during(lambda: self._checker.image_problem(encoded))
         return problem, None if problem else damage_in(messages)
 

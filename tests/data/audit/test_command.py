@@ -55,7 +55,7 @@ def test_table__shows_content_and_problems(bad_dir: pathlib.Path, run: Callable[
         f'records {10 + len(DAMAGES) + 3} 5',
         '1 cat 2 ████',
         "(not dataset.json's)",
-        'undecodable 3 0',
+        'undecodable 4 0',
         'error train records that cannot be used: 8. Training stops at them, unless --max_bad_records',
         'cannot be trained on: 3 errors',
     ):
