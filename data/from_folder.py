@@ -147,12 +147,7 @@ def import_folder(
         (records.TRAIN, train, train_shards),
         (records.VALIDATION, validation, validation_shards),
     )
-    for name, part, _ in parts:
-        if not part:
-            raise records.DataError(
-                f'{folder}: no {name} images are left; each split needs some. --validation_fraction='
-                f'{validation_fraction:g} is the share of the distinct images of each class, rounded to a whole number.'
-            )
+    _check_not_empty(folder, train, validation, validation_fraction)
     info = DatasetInfo(
         name=os.path.basename(os.path.abspath(folder)),
         source='a folder of images',
@@ -176,6 +171,22 @@ def import_folder(
     for name, part, _ in parts:
         say(f'{counted(len(part), f"{name} image")} written')
     return info
+
+
+def _check_not_empty(
+    folder: str, train: Sequence[ImageFile], validation: Sequence[ImageFile], validation_fraction: float
+) -> None:
+    """Checks that both splits have images.
+
+    Raises:
+      records.DataError: a split has none.
+    """
+    for name, part in ((records.TRAIN, train), (records.VALIDATION, validation)):
+        if not part:
+            raise records.DataError(
+                f'{folder}: no {name} images are left; each split needs some. --validation_fraction='
+                f'{validation_fraction:g} is the share of the distinct images of each class, rounded to a whole number.'
+            )
 
 
 def _find_all(folder: str, refused: RefusedFiles, say: Say) -> List[List[ImageFile]]:

@@ -19,7 +19,7 @@ import functools
 import os
 import sys
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
@@ -136,13 +136,8 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         split: sum((reports[shard].fingerprint for shard in plan.of_split(split)), SplitFingerprint())
         for split in expected
     }
-    converted: Dict[str, List[str]] = collections.defaultdict(list)
-    notes: Dict[str, List[str]] = collections.defaultdict(list)
-    for report in reports.values():
-        for was, names in report.converted.items():
-            converted[was] += names
-        for note, names in report.notes.items():
-            notes[note] += names
+    converted = _joined(report.converted for report in reports.values())
+    notes = _joined(report.notes for report in reports.values())
     unreadable = [name for report in reports.values() for name in report.unreadable]
     for was, names in sorted(converted.items()):
         say(f'{counted(len(names), f"{was} image")} converted to RGB JPEG files: {_listed(names)}')
@@ -188,6 +183,15 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         f'{info.train_images:,} training and {info.validation_images:,} validation images of {info.num_classes - 1:,} '
         f'classes in {data_dir}'
     )
+
+
+def _joined(parts: Iterable[Dict[str, List[str]]]) -> Dict[str, List[str]]:
+    """The lists of several dictionaries, joined by key."""
+    joined: Dict[str, List[str]] = collections.defaultdict(list)
+    for part in parts:
+        for key, names in part.items():
+            joined[key] += names
+    return joined
 
 
 def _listed(names: Sequence[str]) -> str:
