@@ -143,10 +143,7 @@ def import_folder(
     labels = _labels(folder, images)
     digests = {path: each.digest for path, each in judged.items()}
     train, validation = _split(images, labels, digests, validation_fraction, say)
-    parts = (
-        (records.TRAIN, train, train_shards),
-        (records.VALIDATION, validation, validation_shards),
-    )
+    parts = ((records.TRAIN, train, train_shards), (records.VALIDATION, validation, validation_shards))
     _check_not_empty(folder, train, validation, validation_fraction)
     info = DatasetInfo(
         name=os.path.basename(os.path.abspath(folder)),
