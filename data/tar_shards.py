@@ -218,8 +218,6 @@ def _write(
 ) -> Tuple[SplitFingerprint, int]:
     """Writes a file of examples, numbered from `first` on, and returns their fingerprint and largest label.
 
-    Calls `move` with the number of the next example.
-
     Raises:
       DataError: it cannot be written, or its source cannot be read.
     """
