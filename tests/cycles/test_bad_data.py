@@ -110,7 +110,7 @@ def test_run__refuses_fewer_files_than_hosts(photos: List[Photo], tmp_path: Any)
     two = dataclasses.replace(one, use_tpu=True, tpu='emulated:8x2', num_shards=8)
     with pytest.raises(DataError, match='train-00001-of-00004 and the other files: no records'):
         check_files(two, 'train', paths)
-    # Only the first host reads validation files.
+    # A host without validation images feeds padding.
     check_files(two, 'validation', paths)
 
 

@@ -118,7 +118,7 @@ def test_check_files__each_host_has_records_of_its_own(folder: str) -> None:
     data_set.check_files(config, 'train', [full, full, empty, empty])
     with pytest.raises(DataError, match=f'^{empty} and the other files: no records'):
         data_set.check_files(config, 'train', [full, empty, full, empty])
-    # The first host evaluates for all.
+    # In evaluation, a host without images feeds padding.
     data_set.check_files(config, 'validation', [full, empty])
 
 
