@@ -2,7 +2,7 @@
 
 With `--transfer=float` the host sends finished images. With `--transfer=uint8` it sends resized images in bytes, and in
 training also the few numbers of each image's distortion; the device flips the images, distorts their colour and scales
-them.
+them. With the full colour distortion, the host does all but the scaling.
 """
 
 from typing import Any, Dict, Union
@@ -44,9 +44,12 @@ def for_training(image: tf.Tensor, distortion: Any, config: Config) -> Features:
       config: of the run.
     """
     preprocessing = preprocessing_for(config)
-    if config.transfer == 'uint8':
+    if config.transfer == 'uint8' and preprocessing.finishes_bytes:
         return {IMAGES: _to_bytes(image, config), DISTORTION: preprocessing.pack(distortion)}
-    return _to_floats(preprocessing.finish(image, distortion), config)
+    finished = preprocessing.finish(image, distortion)
+    if config.transfer == 'uint8':
+        return _to_bytes(preprocessing.unscaled(finished), config)
+    return _to_floats(finished, config)
 
 
 def as_evaluated(image: tf.Tensor, config: Config) -> tf.Tensor:

@@ -15,9 +15,6 @@ SATURATION_RANGE = (0.5, 1.5)
 HUE_MAX_DELTA = 0.2
 CONTRAST_RANGE = (0.5, 1.5)
 
-# Avoids a division by zero.
-_TINY = 1e-30
-
 # The four orders of the full colour distortion: b(rightness), s(aturation), h(ue), c(ontrast).
 FULL_ORDERINGS = ('bshc', 'sbch', 'chbs', 'hscb')
 
@@ -31,7 +28,7 @@ class FastColor(NamedTuple):
 
 
 class FullColor(NamedTuple):
-    """The four numbers of the full colour distortion: float32 scalars, or float32 [images] for a batch.
+    """The four numbers of the full colour distortion: float32 scalars.
 
     Attributes:
       brightness: added to pixels in [0, 1].
@@ -104,42 +101,19 @@ def apply_full_color(image: tf.Tensor, color: FullColor, operations: str) -> tf.
     """Applies colour operations in the given order, then clips to [0, 1].
 
     Args:
-      image: float [height, width, 3], pixels in [0, 1]. A batch, [images, height, width, 3], takes brightness and
-        saturation only.
+      image: float [height, width, 3], pixels in [0, 1].
       color: the numbers of the operations.
       operations: one letter each: b(rightness), s(aturation), h(ue), c(ontrast).
     """
     apply = {
-        'b': lambda x: x + _per_image(x, color.brightness),
-        's': lambda x: _adjust_saturation(x, color.saturation),
+        'b': lambda x: x + color.brightness,
+        's': lambda x: tf.image.adjust_saturation(x, color.saturation),
         'h': lambda x: tf.image.adjust_hue(x, color.hue),
         'c': lambda x: tf.image.adjust_contrast(x, color.contrast),
     }
     for operation in operations:
         image = apply[operation](image)
     return tf.clip_by_value(image, 0.0, 1.0)
-
-
-def _per_image(image: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-    """Reshapes numbers [images] to broadcast over a batch; returns the number of a single image unchanged."""
-    return number[:, tf.newaxis, tf.newaxis, tf.newaxis] if image.shape.ndims == 4 else number
-
-
-def _adjust_saturation(image: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-    """Multiplies the saturation in HSV by a factor, to at most 1.
-
-    Hue and value stay, so all channels keep their order, and their distances below the brightest one are multiplied.
-    `tf.image.adjust_saturation` computes the hue instead. Where the hue rounds to a full turn, as in a red pixel whose
-    green is just below its blue, it returns grey or black: a rounding to bytes could change a pixel by 206 levels.
-    """
-    channels = tf.unstack(image, axis=-1)
-    value, smallest = functools.reduce(tf.maximum, channels), functools.reduce(tf.minimum, channels)
-    if image.shape.ndims == 4:
-        factor = factor[:, tf.newaxis, tf.newaxis]
-    # At most the factor at which the smallest channel reaches 0. A pixel below black has no saturation.
-    most = tf.maximum(value, 0.0) / tf.maximum(value - smallest, _TINY)
-    factor = tf.minimum(factor, most)
-    return tf.stack([value - (value - channel) * factor for channel in channels], axis=-1)
 
 
 def operations_of(color_ordering: int, fast_mode: bool) -> str:
@@ -159,8 +133,7 @@ def apply_color(image: tf.Tensor, color: Color, color_ordering: tf.Tensor, fast_
     """Distorts the colour of a resized crop and scales it for the network.
 
     Args:
-      image: float32 [height, width, 3], pixels in [0, white]; or a batch, [images, height, width, 3]. A batch takes
-        fast colours, or full colours in fast mode.
+      image: float32 [height, width, 3], pixels in [0, white]; fast colours also take a batch of images.
       color: the drawn colour.
       color_ordering: int32 scalar, an index into `FULL_ORDERINGS`; used by full colours outside fast mode only.
       fast_mode: apply brightness and saturation only, in this order.

@@ -10,7 +10,7 @@ from typing import Any, Dict, Generic, NamedTuple, Optional, Type, TypeVar, Unio
 import tensorflow as tf
 
 from preprocessing import inception_preprocessing, vgg_preprocessing
-from preprocessing.color import Color, FastColor, FullColor, apply_color, scale_to_network
+from preprocessing.color import FastColor, apply_color, scale_to_network
 from preprocessing.decoding import Crop
 from preprocessing.geometry import BILINEAR, apply_flip, apply_resize
 from preprocessing.stateless import Uniform
@@ -27,7 +27,8 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     A training image takes the steps `draw`, `crop`, decoding of the crop, `resize`, `finish`. An evaluation image takes
     the same steps without `draw`. With `--transfer=uint8` the host sends resized images, and in training
-    the numbers from `pack`; the device then does `finish`, or `finish_packed` in training.
+    the numbers from `pack`; the device then does `finish`, or `finish_packed` in training. A training image without
+    `finishes_bytes` is finished by the host, which then rounds it; the device only scales it.
 
     A `Window` has the attribute `crop`, the box of the pixels to decode, and other values for `resize`.
 
@@ -40,6 +41,11 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
     @property
     def fits_bytes(self) -> bool:
         """Whether resized images may be sent as bytes, and finished on the device."""
+        return True
+
+    @property
+    def finishes_bytes(self) -> bool:
+        """Whether training images may be rounded to bytes before `finish_packed`, or only after `finish`."""
         return True
 
     @abc.abstractmethod
@@ -98,12 +104,12 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     def visible(self, images: tf.Tensor) -> tf.Tensor:
         """Converts finished images [..., 3] back to viewable pixels: uint8, rounded to the nearest integers."""
-        pixels = self._unscaled(tf.cast(images, tf.float32))
+        pixels = self.unscaled(tf.cast(images, tf.float32))
         return tf.cast(tf.clip_by_value(pixels, 0.0, _WHITE) + 0.5, tf.uint8)
 
     @abc.abstractmethod
-    def _unscaled(self, images: tf.Tensor) -> tf.Tensor:
-        """Inverts the scaling for the network: float32, in [0, 255]."""
+    def unscaled(self, images: tf.Tensor) -> tf.Tensor:
+        """Inverts the scaling for the network: float32 [..., 3], in [0, 255]."""
 
 
 class _InceptionWindow(NamedTuple):
@@ -123,12 +129,18 @@ class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _
 
     @property
     def fits_bytes(self) -> bool:
-        """Whether `fast_mode` is on.
-
-        Bytes cannot hold the values below black and above white that bicubic resizing gives, and a batch on the device
-        has one order of the colour operations.
-        """
+        """Whether `fast_mode` is on: bytes cannot hold the values below black and above white of bicubic resizing."""
         return self._settings.fast_mode
+
+    @property
+    def finishes_bytes(self) -> bool:
+        """Whether the colour is one shift.
+
+        `tf.image.adjust_saturation` returns grey or black for some pixels next to a full turn of the hue, such as red
+        ones whose green is a rounding error below their blue. If it followed the rounding to bytes, it could change a
+        pixel by 206 levels.
+        """
+        return self._settings.use_fast_color_distort
 
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> inception_preprocessing.Distortion:
         """Draws crop, resize method, flip and colour."""
@@ -154,21 +166,17 @@ class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _
         return inception_preprocessing.finish(image, distortion, self._settings.fast_mode, _WHITE)
 
     def pack(self, distortion: inception_preprocessing.Distortion) -> tf.Tensor:
-        """Returns the flip and the two or three numbers of the colour."""
-        # Images are sent as bytes in fast mode only, which has one order of the operations and neither hue nor
-        # contrast: a fast colour has three numbers, a full colour two.
-        color = distortion.color if self._settings.use_fast_color_distort else distortion.color[:2]
-        return tf.stack([tf.cast(distortion.flip, tf.float32), *color])
+        """Returns the flip and the three numbers of a fast colour."""
+        return tf.stack([tf.cast(distortion.flip, tf.float32), *distortion.color])
 
     def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        """Flips, distorts the colours and scales to [-1, 1]."""
-        flip, *packed = tf.unstack(numbers, axis=1)
+        """Flips, shifts the colours and scales to [-1, 1]."""
+        flip, *color = tf.unstack(numbers, axis=1)
         images = apply_flip(images, flip > 0.5)
-        is_fast_color = self._settings.use_fast_color_distort
-        color: Color = FastColor(*packed) if is_fast_color else FullColor(packed[0], packed[1], 0.0, 1.0)
-        return apply_color(images, color, tf.constant(0), self._settings.fast_mode, _WHITE)
+        return apply_color(images, FastColor(*color), tf.constant(0), self._settings.fast_mode, _WHITE)
 
-    def _unscaled(self, images: tf.Tensor) -> tf.Tensor:
+    def unscaled(self, images: tf.Tensor) -> tf.Tensor:
+        """Maps [-1, 1] to [0, 255]."""
         return (images + 1.0) * (_WHITE / 2)
 
 
@@ -213,7 +221,8 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
         (flip,) = tf.unstack(numbers, axis=1)
         return vgg_preprocessing.subtract_mean(apply_flip(images, flip > 0.5))
 
-    def _unscaled(self, images: tf.Tensor) -> tf.Tensor:
+    def unscaled(self, images: tf.Tensor) -> tf.Tensor:
+        """Adds the channel means."""
         return images + vgg_preprocessing.CHANNEL_MEANS
 
 

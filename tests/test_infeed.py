@@ -70,10 +70,8 @@ def test_received__equals_the_finished_image_except_for_rounding(
 ) -> None:
     config = dataclasses.replace(CONFIG, **settings)
     triples = finished_images(image, config, is_training)
-    # Half a grey level: 0.5 with vgg, scaled to [-1, 1] with inception. Saturation multiplies the differences from the
-    # brightest channel by up to 1.5.
+    # Half a grey level: 0.5 with vgg, scaled to [-1, 1] with inception.
     half = 0.5 if config.preprocessing == 'vgg' else 0.5 / 255 * 2
-    half *= 3 if is_training and not config.use_fast_color_distort else 1
     for first, second, by_host in triples:
         np.testing.assert_array_equal(first, second)
         assert np.abs(first - by_host).max() <= half * 1.001 + 1e-6
@@ -88,8 +86,8 @@ def test_received__is_near_the_hosts_image_whatever_the_hue() -> None:
     pixels[..., 2] = np.where(random.rand(100, 100) < 0.5, pixels[..., 1] + 1e-6, pixels[..., 2])
     config = dataclasses.replace(CONFIG, use_fast_color_distort=False)
     for first, _, by_host in finished_images(np.float32(np.clip(pixels, 0, 255)), config, True):
-        # Half a level, times 3 at a saturation of 1.5; [-1, 1] has 255 levels.
-        assert np.abs(first - by_host).max() * 127.5 <= 1.5 + 1e-3
+        # Half a level; [-1, 1] has 255 levels.
+        assert np.abs(first - by_host).max() * 127.5 <= 0.5 + 1e-3
 
 
 def test_received__applies_each_images_own_flip_and_colours() -> None:

@@ -110,32 +110,6 @@ def test_apply_full_color__applies_the_operations_in_order(color: FullColor, ope
     np.testing.assert_allclose(distorted, full_color(SOME_PIXELS, color, operations), atol=2e-6)
 
 
-# Red is the brightest channel, and green differs from blue by the smallest steps of float32: the hue is within a
-# rounding error of a full turn.
-NEARLY_RED = np.float32([[[0.8, 0.3 + step * 2.0**-25, 0.3] for step in range(-3, 4)]])
-
-
-@pytest.mark.parametrize('is_batch', [False, True])
-@pytest.mark.parametrize('saturation', [0.5, 1.0, 1.5])
-def test_apply_full_color__saturates_every_hue(saturation: float, is_batch: bool) -> None:
-    # Also dark pixels, whose channels are below 0 after the brightness, and pixels without saturation or value.
-    color = FullColor(-0.1, saturation, 0.0, 1.0)
-    corners = np.float32([[[0.11, 0.05, 0.02], [0.09, 0.08, 0.01], [0.1, 0.0, 0.1], [0.5, 0.5, 0.5], [0, 0, 0]]])
-    image = np.concatenate([NEARLY_RED, np.roll(NEARLY_RED, 1, -1), np.roll(NEARLY_RED, 2, -1), corners], axis=1)
-    # In HSV, value - saturation * value is the smallest channel; a value of 0 or less has a saturation of 0.
-    darker = image.astype(np.float64) - 0.1
-    value, smallest = darker.max(-1, keepdims=True), darker.min(-1, keepdims=True)
-    ratio = np.minimum(saturation, np.maximum(value, 0) / np.maximum(value - smallest, 1e-12))
-    expected = np.clip(value - (value - darker) * ratio, 0, 1)
-    np.testing.assert_allclose(expected[:, :-5], full_color(image[:, :-5], color, 'bs'), atol=1e-6)
-    if is_batch:
-        color = FullColor(*(tf.constant([number, 0.0]) for number in color))
-        distorted = evaluate(apply_full_color(tf.constant(np.stack([image, image])), color, 'bs'))[0]
-    else:
-        distorted = evaluate(apply_full_color(tf.constant(image), color, 'bs'))
-    np.testing.assert_allclose(distorted, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ('ordering', 'fast_mode', 'operations'),
     [(0, True, 'bs'), (1, True, 'sb'), (3, True, 'sb'), *((i, False, order) for i, order in enumerate(FULL_ORDERS))],

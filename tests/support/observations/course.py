@@ -46,7 +46,7 @@ def parts(config: Config, patch: Any) -> List[Any]:
     patch.setattr(training, 'skip_damaged', lambda model_dir: done.append('skip damaged checkpoints'))
     patch.setattr(cycles.best_checkpoint, 'read', best)
     patch.setattr(checkpoints, 'latest_step', lambda model_dir: step[0])
-    patch.setattr(cycles, 'export_saved_model', lambda _, c, checkpoint: done.append(f'export to {c.export_dir}'))
+    patch.setattr(cycles, 'export_saved_model', lambda _, c, *rest: done.append(f'export to {c.export_dir}'))
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
     patch.setattr(checkpoints, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
     patch.setattr(checkpoints, 'check_holds_averages', lambda checkpoint: None)
