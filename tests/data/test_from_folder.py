@@ -46,7 +46,7 @@ def test_classes_are_numbered_by_name_from_1_on(folder: pathlib.Path) -> None:
     for split in SPLITS:
         assert {(image.label, image.text) for image in stored(data_dir, split)} == set(enumerate(names, 1))
     assert dataset_info.read(str(data_dir)) == dataset_info.DatasetInfo(
-        'images', 'a folder of images', 40, 10, 6, ['background', *names], fingerprint_of(data_dir)
+        'images', 'a folder of images', 40, 10, 6, ['background', *names], fingerprint_of(data_dir), [5, 5]
     )
 
 
@@ -93,6 +93,7 @@ def test_divided_images_stay_divided(tmp_path: pathlib.Path, validation: str) ->
     assert info == dataset_info.DatasetInfo(
         *('images', 'a folder of images', 18, 8, 4, ['background', 'camera', 'cat', 'coffee']),
         fingerprint_of(data_dir),
+        [4, 4],
     )
 
 

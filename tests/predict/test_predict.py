@@ -3,12 +3,14 @@
 import io
 import json
 import os
+import pathlib
 import shutil
 import sys
 import threading
 from typing import Any, List, Sequence
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from inception_v3.evaluate_report import __main__ as evaluate_report
@@ -170,6 +172,16 @@ def test_unreadable_images__reported_while_others_are_classified(
         assert len(probabilities(name)) == 10 and 0.5 < sum(probabilities(name)) < 1
 
 
+END_OF_JPEG = b'\xff\xd9'
+
+
+def write_numbered(path: pathlib.Path, number: int) -> None:
+    """Writes a JPEG file with a number behind its end."""
+    file = io.BytesIO()
+    PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
+    path.write_bytes(file.getvalue() + b'%d' % number)
+
+
 class Counting(Classifier):
     """A fake classifier that counts the images that are prepared but not yet classified."""
 
@@ -182,7 +194,7 @@ class Counting(Classifier):
         with self._lock:
             self.waiting += 1
             self.most = max(self.most, self.waiting)
-        return int(encoded)
+        return int(encoded.rpartition(END_OF_JPEG)[2])
 
     def classify(self, prepared: Sequence[int]) -> List[Outcome]:
         with self._lock:
@@ -196,7 +208,7 @@ class Counting(Classifier):
 def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
     paths = []
     for number in range(500):
-        (tmp_path / f'{number}.jpg').write_text(str(number))
+        write_numbered(tmp_path / f'{number}.jpg', number)
         paths.append(str(tmp_path / f'{number}.jpg'))
     model = Counting()
     predictions = [*predict.predict(model, paths, top=1, batch_size=7)]
@@ -215,7 +227,7 @@ class Diverged(Counting):
 
 def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
     for number in range(2):
-        (tmp_path / f'{number}.jpg').write_text(str(number))
+        write_numbered(tmp_path / f'{number}.jpg', number)
     paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
     first, second = predict.predict(Diverged(), paths, top=1, batch_size=2)
     assert first.problem == 'the network returns NaN as probabilities: its training has diverged'

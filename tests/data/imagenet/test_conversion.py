@@ -77,6 +77,7 @@ def test_description__names_counts_and_fingerprint(archives: Archives, tmp_path:
         num_classes=5,
         class_names=['background', 'tench, Tinca tinca', 'tabby, tabby cat', 'space shuttle', 'espresso'],
         fingerprint=fingerprint(*sums),
+        validation_records_per_file=[4, 4],
     )
     assert sorted(os.listdir(tmp_path / 'out')) == sorted(
         ['conversion.json', 'dataset.json', *files_of(tmp_path / 'out')]
