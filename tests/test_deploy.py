@@ -101,7 +101,7 @@ def test_slice__has_the_addresses_of_its_hosts_as_tpu() -> None:
     arguments = [a.replace('--master=', '--tpu=') for a in container('job.yaml')['args']]
     addresses = 'grpc://10.0.0.2:8470,grpc://10.0.0.3:8470'
     arguments = [argument.replace(TPU_ENDPOINTS, addresses) for argument in arguments]
-    config = flags.parse(['main', *arguments, '--num_shards=16']).config
+    config = flags.parse(['main', *arguments, '--num_shards=32']).config
     run_config = make_estimator(config).config
     assert run_config.master == 'grpc://10.0.0.2:8470'
     assert run_config.cluster_spec.as_dict() == {'worker': ['10.0.0.2:8470', '10.0.0.3:8470']}

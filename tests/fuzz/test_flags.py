@@ -30,6 +30,7 @@ FEW, MANY = 120, 5_000
 SECONDS, MEBIBYTES = 10, 500
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]
+DEFAULTS = Config()
 SETTINGS = {field.name: setting_of(field) for field in dataclasses.fields(Config)}
 TYPES = {name: plain_type(each) for name, each in get_type_hints(Config).items() if name in FIELDS}
 DESCRIPTION = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
@@ -164,8 +165,10 @@ def check_command_line(command: List[str]) -> None:
             return
         config = command_line.config
         assert Config.from_json(config.to_json()) == config
-        all_flags = [f'--{name}={getattr(config, name)}' for name in FIELDS if getattr(config, name) is not None]
-        assert flags.parse(['program', *all_flags]).config == config
+        # Flags that are given may not be without effect, even with their default values.
+        values = {name: getattr(config, name) for name in FIELDS}
+        changed = [f'--{name}={value}' for name, value in values.items() if value != getattr(DEFAULTS, name)]
+        assert flags.parse(['program', *changed]).config == config
         if makes_digits(command_line) or remote.is_remote(config.data_dir):
             return
         try:

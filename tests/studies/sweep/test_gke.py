@@ -40,10 +40,10 @@ def test_manifests__job_runs_the_trial_on_a_tpu_of_its_size() -> None:
         '--model_dir=gs://bucket/study/a',
         '--seed=1',
     ]
-    assert container_of(first)['resources'] == {'limits': {'cloud-tpus.google.com/v2': 8}}
+    assert container_of(first)['resources']['limits'] == {'cloud-tpus.google.com/v2': 8}
     # A slice has several addresses, and Kubernetes inserts a list.
     assert container_of(second)['args'][0] == '--tpu=$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
-    assert container_of(second)['resources'] == {'limits': {'cloud-tpus.google.com/v2': 32}}
+    assert container_of(second)['resources']['limits'] == {'cloud-tpus.google.com/v2': 32}
 
 
 def test_manifests__program_accepts_the_arguments_with_an_address() -> None:
