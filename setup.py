@@ -23,6 +23,8 @@ EXTRAS = {
     ],
     # Converting and auditing data sets. Without python-snappy, Beam's checksums are ten times slower.
     'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich', 'scipy'],
+    # BMP and WebP images in data.from_folder and predict.
+    'images': ['pillow'],
     'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
     # Sweeps and their reports: scipy for the bootstrap, pillow for thumbnails.
     'studies': [

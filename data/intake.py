@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 import tensorflow as tf
 
-from console import native_messages
+from console import extras, native_messages
 from console.messages import shown
 from data import exif
 from data.image_files import UnreadableError, why_too_large, why_undecodable
@@ -130,7 +130,7 @@ def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
     try:
         import PIL.Image
     except ImportError:
-        raise UnreadableError(f'is a {header.format} image; to convert it, install Pillow: pip install pillow')
+        raise UnreadableError(f'is a {header.format} image; to convert it, install Pillow: {extras.command("images")}')
     too_large = why_too_large(header)
     if too_large:
         raise UnreadableError(too_large)

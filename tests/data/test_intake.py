@@ -111,7 +111,7 @@ def test_images_of_16_bits_and_of_one_pixel_are_kept_and_noted(intake: Intake) -
 def test_formats_of_pillow_without_pillow_name_the_package(intake: Intake, monkeypatch: Any) -> None:
     encoded = saved(SMALL, 'WEBP')
     monkeypatch.setitem(sys.modules, 'PIL.Image', None)
-    with pytest.raises(UnreadableError, match='is a WebP image; to convert it, install Pillow: pip install pillow'):
+    with pytest.raises(UnreadableError, match=r"install Pillow: pip install 'inception-v3-tpu\[images\]'"):
         intake.accept(encoded)
 
 
