@@ -665,7 +665,8 @@ for folder in "$DATA_DIR" "$MODEL_DIR"; do
   fi
 done
 code=0
-step "$here/run" python -m inception_v3.preflight --topology="$TPU_TYPE" "$@" || code=$?
+step "$here/run" python -m inception_v3.preflight --topology="$TPU_TYPE" --tpu="$TPU_NAME" --tpu_zone="$ZONE" \
+  --gcp_project="$PROJECT" "$@" || code=$?
 if [ "$code" -ne 0 ]; then
   say 'the preflight failed, so nothing was started'
   exit "$code"

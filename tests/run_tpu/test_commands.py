@@ -96,11 +96,12 @@ def test_program__accepts_the_flags_for_every_node_type(world: World, tpu_type: 
         export_dir='gs://bucket/inception_v3/export',
         train_batch_size=4096,
         eval_batch_size=4096,
+        tpu='node',
+        tpu_zone='us-central1-b',
+        gcp_project='project',
     )
     assert flags.parse(['preflight', *preflight[5:]]).config == expected
-    config = flags.parse(train[3:]).config
-    assert (config.tpu, config.tpu_zone, config.gcp_project) == ('node', 'us-central1-b', 'project')
-    assert train[7:] == preflight[5:]
+    assert train[4:] == preflight[5:]
 
 
 @pytest.mark.program
@@ -123,7 +124,7 @@ def test_variables__set_node_and_folders(world: World) -> None:
     assert world.log() == [
         ['gcloud', 'storage', 'ls', 'gs://their-data'],
         ['gcloud', 'storage', 'ls', 'gs://mine'],
-        ['./run', 'python', '-m', 'inception_v3.preflight', '--topology=v3-8', *folders],
+        ['./run', 'python', '-m', 'inception_v3.preflight', '--topology=v3-8', *CLUSTER, *folders],
         [*create, '--preemptible'],
         ['./run', 'python', '-m', 'inception_v3.main', *CLUSTER, *folders],
         DELETE,
