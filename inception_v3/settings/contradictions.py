@@ -124,7 +124,7 @@ def _transfer(config: 'Config') -> Iterable[str]:
     if config.transfer == 'uint8' and not preprocessing_for(config).fits_bytes:
         yield (
             '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
-            'which bytes cannot hold; and all images of a batch on the device share one order of colour operations.'
+            'which bytes cannot hold.'
         )
 
 
