@@ -91,7 +91,7 @@ class Settings:
     )
     prefetch_enabled: bool = _data(True, 'prepare the next batches while a step runs')
     num_parallel_calls: int = _data(
-        64, 'images that each host preprocesses in parallel; on this machine at most one per core', lower=1
+        64, 'images that each host preprocesses in parallel; on this machine at most four per core', lower=1
     )
     transpose_enabled: bool = _data(False, 'send images as height, width, channels, batch: faster on a TPU')
     transfer: str = _data(

@@ -30,6 +30,8 @@ BATCHES_AHEAD = 2
 # three groups are held in memory.
 _GROUP_RECORDS = 128
 
+_THREADS_PER_CORE = 4
+
 # A label, int32, or (label, path, position of the record in its file).
 _Label = Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 
@@ -92,6 +94,8 @@ class InputPipeline:
         options.experimental_deterministic = not self._is_training or config.seed is not None
         # With many images at a time, dividing the work on a single image among threads costs more than it saves.
         options.experimental_threading.max_intra_op_parallelism = 1
+        if _is_here(config):
+            options.experimental_threading.private_threadpool_size = _parallel_calls(config)
         return dataset.with_options(options)
 
     # ---- Phase 1, storage: list files, shuffle files, repeat, interleave readers, shuffle records.
@@ -251,13 +255,20 @@ def _records_taken(config: Config, hosts: int) -> tf.Tensor:
 # ---- Functions of phase 2
 
 
-def _parallel_calls(config: Config) -> int:
-    """Returns the number of images to preprocess at a time.
+def _is_here(config: Config) -> bool:
+    """Whether this machine runs the pipeline, not the hosts of a TPU."""
+    return not config.use_tpu or config.is_emulated
 
-    On this machine it is at most the number of cores: more images would only wait, and evict others from the caches.
+
+def _parallel_calls(config: Config) -> int:
+    """Returns the number of images to preprocess at a time; on this machine, each has a thread of its own.
+
+    A few threads per core keep the pipeline's share of a machine that other programs use, too. More images would only
+    wait, and evict others from the caches.
     """
-    is_here = not config.use_tpu or config.is_emulated
-    return min(config.num_parallel_calls, len(os.sched_getaffinity(0))) if is_here else config.num_parallel_calls
+    if not _is_here(config):
+        return config.num_parallel_calls
+    return min(config.num_parallel_calls, _THREADS_PER_CORE * len(os.sched_getaffinity(0)))
 
 
 def preprocess_for_train(

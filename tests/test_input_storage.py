@@ -138,20 +138,23 @@ def test_threads__work_on_an_image_each(small_config: Config) -> None:
     [
         ({'num_parallel_calls': 1}, 1),
         ({'num_parallel_calls': 1, 'use_data': 'fake'}, 1),
-        ({'num_parallel_calls': 10_000}, len(os.sched_getaffinity(0))),
+        ({'num_parallel_calls': 10_000}, 4 * len(os.sched_getaffinity(0))),
         ({'num_parallel_calls': 10_000, 'use_tpu': True}, 10_000),
         (
             {'num_parallel_calls': 10_000, 'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2},
-            len(os.sched_getaffinity(0)),
+            4 * len(os.sched_getaffinity(0)),
         ),
     ],
 )
-def test_num_parallel_calls__is_at_most_the_number_of_cores_of_this_machine(
+def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
     changes: Dict[str, Any], expected: int, small_config: Config
 ) -> None:
-    InputPipeline(True, dataclasses.replace(small_config, **changes))({'batch_size': 4})
+    dataset = InputPipeline(True, dataclasses.replace(small_config, **changes))({'batch_size': 4})
     (parallel_map,) = operations_of('ParallelMapDataset')
     assert tf.get_static_value(parallel_map.inputs[-1]) == expected
+    # The hosts of a TPU keep TensorFlow's own threads.
+    threads = dataset.options().experimental_threading.private_threadpool_size
+    assert threads == (None if expected == 10_000 else expected)
 
 
 @pytest.mark.parametrize(
