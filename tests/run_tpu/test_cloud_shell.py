@@ -95,7 +95,7 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
         ['apt-get', '-qq', 'install', 'python3-venv'],
         ['gcloud', 'storage', 'rsync', '--recursive', "gs://bucket/it's mine/program", '.'],
         LIST_BUCKET,
-        [*PREFLIGHT[:5], *folders],
+        [*PREFLIGHT[:8], *folders],
         [*CREATE, '--range=10.1.0.0/29', '--preemptible'],
         [*TRAIN[:7], *folders],
         DELETE,
