@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-FILES = ('run', 'setup.py', 'requirements.lock')
+FILES = ('run', 'setup.py', 'requirements.lock', 'README.md')
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def project(tmp_path: Any) -> pathlib.Path:
     folder.mkdir()
     for name in FILES:
         shutil.copy(str(ROOT / name), str(folder))
-    for package in ('console', 'inception_v3', 'preprocessing', 'data', 'studies', 'benchmarks'):
+    for package in ('console', 'inception_v3', 'inception_v3_tpu', 'preprocessing', 'data', 'studies', 'benchmarks'):
         shutil.copytree(str(ROOT / package), str(folder / package), ignore=shutil.ignore_patterns('__pycache__'))
     return folder
 

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import subprocess
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from console import processes
 from console.errors import CommandError
@@ -117,12 +117,10 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
 
 
 def _run(config: Config) -> None:
-    values: Dict[str, Any] = dataclasses.asdict(config)
-    # Every setting is given as a flag: the program would take a missing one from the data set.
-    flags = [f'--{name}={value}' for name, value in values.items() if value is not None]
-    code = subprocess.run(processes.module('inception_v3.main', *flags), stdout=subprocess.DEVNULL).returncode
+    repetition = processes.module('inception_v3.provenance.repetition', config.to_json())
+    code = subprocess.run(repetition, stdout=subprocess.DEVNULL).returncode
     if code:
-        raise CannotVerifyError(f'Repeating the first steps failed: inception_v3.main ended with exit code {code}.')
+        raise CannotVerifyError(f'Repeating the first steps failed: the program ended with exit code {code}.')
 
 
 def _equal(recorded: Step, repeated: Step) -> bool:

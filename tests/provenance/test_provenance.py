@@ -240,7 +240,7 @@ def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
     assert repeated_exactly[-1].learning_rate == 0.9
 
 
-def test_verify__gives_every_setting_as_a_flag_to_the_main_program(monkeypatch: Any) -> None:
+def test_verify__gives_the_whole_configuration_to_a_new_process(monkeypatch: Any) -> None:
     commands: List[List[str]] = []
 
     def run(command: List[str], **settings: Any) -> Any:
@@ -251,9 +251,8 @@ def test_verify__gives_every_setting_as_a_flag_to_the_main_program(monkeypatch: 
     config = Config(use_tpu=False, seed=3, learning_rate=0.3, export_dir=None, model_dir='runs/1')
     verification._run(config)
     (words,) = commands
-    assert words[:3] == processes.module('inception_v3.main')
-    assert {'--seed=3', '--use_tpu=False', '--learning_rate=0.3', '--model_dir=runs/1'} < set(words)
-    assert not any(word.startswith('--export_dir') for word in words)
+    assert words[:3] == processes.module('inception_v3.provenance.repetition')
+    assert Config.from_json(words[3]) == config
     with pytest.raises(verification.CannotVerifyError, match='ended with exit code 1'):
         verification._run(config)
 
@@ -346,4 +345,4 @@ def test_verify__repeats_the_steps_in_a_new_process(photo_dir: str, tmp_path: An
     assert run_provenance(capsys, str(config.model_dir), '--verify')[0] == 0
     rewrite_start(str(config.model_dir), lambda start: start['config'].update(data_dir='nowhere'))
     code, _, err = run_provenance(capsys, str(config.model_dir), '--verify')
-    assert code == 2 and 'inception_v3.main ended with exit code 2' in err
+    assert code == 2 and 'the program ended with exit code 2' in err
