@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 from benchmarks import arguments, charts, comparison, photographs, program, tables
 from benchmarks.comparison import SWEEPS, VARIANTS, Row, Subject
-from benchmarks.measurement import Failed, Measured, interleave
+from benchmarks.measurement import Failed, Measured, busy_machine, interleave
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
@@ -23,6 +23,7 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'sweep': OwnFlag(str, None, f'measure training for several values of one flag instead: {", ".join(SWEEPS)}'),
     'values': OwnFlag(str, None, 'values of the sweep, such as 1,8,64; default: a range of typical ones'),
     **arguments.MEASURING,
+    'busy': OwnFlag(int, 0, 'number of other processes that compute meanwhile, as on a shared machine'),
     'plot': OwnFlag(str, None, 'path of a .png file for a figure of the phases, or of the sweep'),
 }
 _PURPOSE = (
@@ -46,7 +47,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     with _enough_files(own, config) as read:
         subjects = _subjects(own, read)
         try:
-            interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
+            with busy_machine(own['busy']):
+                interleave(comparison.runs_of(subjects), own['repeats'], screen.update, measured, failed)
         finally:
             # Also after an interruption.
             screen.clear()
@@ -116,7 +118,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
     names = f', linked as {max(_values(own)):,} files' if own['sweep'] == 'files' else ''
     where = (
         f'{config.data_dir}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
-        f'repeats: {repeats}; on {tables.machine()}'
+        f'repeats: {repeats}; on {tables.machine()}' + f', beside {own["busy"]} busy processes' * bool(own['busy'])
     )
     if own['json']:
         content = {

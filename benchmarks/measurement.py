@@ -13,7 +13,7 @@ import resource
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 from absl import app
@@ -242,6 +242,20 @@ def interleave(
                 failed[run] = str(error)
             else:
                 measured.setdefault(run, []).append(measurement)
+
+
+@contextlib.contextmanager
+def busy_machine(count: int) -> Iterator[None]:
+    """Context manager in which `count` other processes compute without end, each in one thread."""
+    # They also end with this process, however it ends.
+    code = 'import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(1_000_000))'
+    others = [subprocess.Popen([sys.executable, '-c', code]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def be_killed_first() -> None:

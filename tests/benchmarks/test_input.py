@@ -32,6 +32,12 @@ def tiny(data_dir: str) -> List[str]:
     ]
 
 
+def children() -> List[int]:
+    """The processes that this one has started."""
+    tasks = pathlib.Path('/proc/self/task').glob('*/children')
+    return sorted(int(number) for task in tasks for number in task.read_text().split())
+
+
 def check_figure(path: pathlib.Path, *colours: str) -> None:
     """Checks that a figure contains these colours, and that most of it is background."""
     pixels = matplotlib.image.imread(str(path))[..., :3]
@@ -64,6 +70,26 @@ def test_sweep__of_files_reads_that_many_files(capsys: Any, photo_dir: str, in_p
     assert code == 0 and 'linked as 9 files' in result['where']
     (row,) = result['rows']
     assert row['flags'] == ['--num_files_infeed=9'] and row['measurements'][0]['images'] == 16
+
+
+def test_busy__other_processes_compute_during_the_measurements_only(
+    capsys: Any, photo_dir: str, monkeypatch: Any
+) -> None:
+    others: List[int] = []
+
+    def measure(run: measurement.Run) -> measurement.Measurement:
+        others.extend(children())
+        return measurement.Measurement(16, 1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(measurement, 'measure', measure)
+    given = [*tiny(photo_dir), '--sweep=files', '--values=2', '--json', '--train_batch_size=4']
+    before = children()
+    code, out, _ = run(capsys, *given, '--busy=2')
+    assert code == 0 and json.loads(out)['where'].endswith(', beside 2 busy processes')
+    assert len({*others} - {*before}) == 2 and children() == before
+    others.clear()
+    code, out, _ = run(capsys, *given)
+    assert code == 0 and 'busy' not in json.loads(out)['where'] and others == before
 
 
 @pytest.mark.program
@@ -112,6 +138,7 @@ def test_variants__are_compared(capsys: Any, digits_dir: str) -> None:
         (['--values=1'], '--values=1: only a sweep has values'),
         (['--sweep=files', '--values=1,0'], '--values=0: must be a whole number above 0.'),
         (['--images=many'], '--images=many: must be a whole number above 0.'),
+        (['--busy=-1'], '--busy=-1: must be a whole number above 0.'),
         (['--repeats=0'], '--repeats=0: must be a whole number above 0.'),
         (['--plot=figure'], '--plot=figure: must be the path of a .png file.'),
         (['--json=perhaps'], 'flag --json=perhaps: must be True or False'),
