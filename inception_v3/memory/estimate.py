@@ -6,6 +6,7 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 import tensorflow as tf
 
+from console.log import logger
 from data import records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
@@ -24,6 +25,8 @@ _HELD = 0.85
 _PLACE = 24
 # Suggested values leave this share of the memory free, because the needs are the least possible.
 _SPARE = 0.5
+# The largest measured ratio of a training step's peak to its estimate (docs/known-behaviour.md).
+_PEAK = 1.6
 _UNITS = ((1 << 40, 'TiB'), (1 << 30, 'GiB'), (1 << 20, 'MiB'))
 
 
@@ -88,6 +91,13 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
         problems += _problem(config, evaluation_need, 'eval_batch_size', eval_flag, 'evaluation', available)
     if problems:
         raise ConfigError('\n'.join(problems))
+    need = training_need(config).of(config.train_batch_size) if config.mode != 'eval' else 0
+    if _PEAK * need > available:
+        logger.info(
+            'warning: training needs at least %s of memory, and may need %g times as much; %s are available. If it is '
+            'killed, decrease --train_batch_size=%d',
+            *(_shown(need), _PEAK, _shown(available), config.train_batch_size),
+        )
 
 
 def bytes_per_image(graph: tf.Graph) -> int:

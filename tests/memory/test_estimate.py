@@ -94,6 +94,18 @@ def test_check_fits__refuses_and_names_a_value_that_fits(values: Dict[str, Any],
     check_fits(dataclasses.replace(config, **fitting), 4 * GIB)
 
 
+def test_check_fits__warns_if_the_peak_may_not_fit(caplog: Any) -> None:
+    config = dataclasses.replace(SMALL, train_batch_size=1000)
+    least = training_need(config).of(1000)
+    caplog.set_level('INFO')
+    check_fits(config, int(1.61 * least))
+    assert not caplog.text
+    check_fits(config, int(1.59 * least))
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert text.startswith('warning: training needs at least ') and text.endswith('decrease --train_batch_size=1000')
+
+
 @pytest.mark.parametrize('preset', ['digits', 'own_images'])
 def test_check_fits__accepts_presets_on_a_small_machine(preset: str) -> None:
     check_fits(Config(**{**PRESETS[preset], 'model_dir': 'unused', 'use_data': 'fake'}), GIB // 4)
