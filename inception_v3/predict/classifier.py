@@ -49,8 +49,8 @@ class Classifier(abc.ABC):
 
     @property
     def has_class_0(self) -> bool:
-        """Whether label 0 is a class for users, and not the background."""
-        return not is_background(self.class_names[0])
+        """Whether label 0 is a class for users, and not the background. Without any name, it may be a class."""
+        return not is_background(self.class_names[0]) or not any(self.class_names)
 
     def __str__(self) -> str:
         return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}'

@@ -217,6 +217,18 @@ def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
     assert 7 <= model.most <= 3 * 7
 
 
+@pytest.mark.parametrize(
+    ('names', 'shown'),
+    [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
+)
+def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
+    write_numbered(tmp_path / 'a.jpg', 1)
+    model = Counting()
+    model.class_names = names
+    (prediction,) = predict.predict(model, [str(tmp_path / 'a.jpg')], top=2, batch_size=1)
+    assert [likely.label for likely in prediction.likeliest] == shown
+
+
 class Diverged(Counting):
     """A fake classifier that returns NaN for the first image."""
 
