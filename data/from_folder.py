@@ -3,7 +3,7 @@
 The images are in FOLDER/CLASS/, or, if they are already split, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or
 FOLDER/val/CLASS/). Classes are numbered from 1, in the order of their names; 0 is the background.
 
-Each image is decoded whole, once. JPEG and PNG files are stored as they are. Images with an EXIF orientation are turned
+Each image is decoded whole. JPEG and PNG files are stored as they are. Images with an EXIF orientation are turned
 upright, transparent ones are laid on white, and GIF, BMP and WebP images are converted. The files that are left out or
 refused are listed with the reasons in DATA_DIR.refused.tsv.
 """

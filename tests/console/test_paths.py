@@ -1,7 +1,9 @@
 """Tests of `~` in the paths of all command lines."""
 
 import importlib
+import os
 import pathlib
+import pwd
 import sys
 from typing import Any, List
 
@@ -25,7 +27,9 @@ def test_expanded__a_leading_tilde_of_a_word_or_a_value(home: str, monkeypatch: 
     assert expanded(words) == [
         *(home, f'{home}/a b', f'--model={home}/m', f'-data_dir={home}', f'--glob={home}/d/*.jpg', f'{home}/[ab]*.png')
     ]
-    assert expanded(['~root/x', '--out=~root/x']) == ['/root/x', '--out=/root/x']
+    user = pwd.getpwuid(os.getuid())
+    found = expanded([f'~{user.pw_name}/x', f'--out=~{user.pw_name}/x'])
+    assert found == [f'{user.pw_dir}/x', f'--out={user.pw_dir}/x']
     others = ['./~', 'a~', 'a/~/b', '--x=a~', '~no_such_user/x', 'gs://bucket/~/x', '--', '--json', '', 'a=~/b']
     assert expanded(others) == others
     monkeypatch.setattr(sys, 'argv', ['~/program', '~/x'])
