@@ -1,5 +1,6 @@
 """Lists the files that a conversion leaves out or refuses."""
 
+import contextlib
 import os
 from typing import Iterable, List, Sequence, Tuple
 
@@ -14,13 +15,17 @@ _NAMED_AT_MOST = 3
 class RefusedFiles:
     """Lists the files that are not in the data set, with the reasons, in a file beside it.
 
+    The list of an earlier conversion to the same folder, which left no data set there, is removed.
+
     Args:
-      data_dir: the folder of the data set.
+      data_dir: the folder of the data set, which does not exist yet or is empty.
     """
 
     def __init__(self, data_dir: str):
         self._path = os.path.abspath(data_dir) + ENDING
         self._lines: List[str] = []
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.remove(self._path)
 
     def add(self, refused: Iterable[Tuple[str, str]]) -> None:
         """Adds paths and reasons, and writes the file.

@@ -134,6 +134,13 @@ def test_three_files_are_named_on_the_screen_and_all_in_the_list(folder: pathlib
     assert [row[0] for row in rows[1:]] == [str(folder / 'cat' / f'notes {number:02d}.txt') for number in range(23)]
 
 
+def test_list_of_an_earlier_conversion_is_removed(folder: pathlib.Path) -> None:
+    refused = folder.parent / 'records.refused.tsv'
+    refused.write_text('path\treason\na.jpg\tis empty\n')
+    import_folder(folder)
+    assert not refused.exists()
+
+
 def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
     (folder / 'dog').mkdir()
     (folder / 'bird').mkdir()
