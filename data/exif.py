@@ -69,8 +69,7 @@ def _app1(encoded: bytes) -> Iterator[bytes]:
         (length,) = struct.unpack_from('>H', encoded, position)
         if marker == _APP1:
             yield encoded[position + 2 : position + length]
-        # A length below 2 is damaged: it does not even cover itself.
-        position += max(length, 2)
+        position += length
 
 
 def _chunks(encoded: bytes, position: int, layout: str, after: int, even: int) -> Iterator[Tuple[bytes, bytes]]:

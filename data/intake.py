@@ -33,6 +33,9 @@ TURNED = 'turned upright, as the EXIF orientation says'
 LAID_ON_WHITE = 'with transparency, laid on white'
 REDUCED = 'of 16 bits per channel, of which training uses the upper 8'
 ONE_PIXEL = 'of 1 x 1 pixel'
+# Of images that a conversion keeps as they are.
+DAMAGED = 'with damaged pixels, kept as they are'
+ROTATED = 'with an EXIF orientation, which training ignores'
 
 
 class Accepted(NamedTuple):

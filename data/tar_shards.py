@@ -37,7 +37,7 @@ from data import (
 )
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
-from data.intake import damage_in
+from data.intake import DAMAGED, ROTATED, damage_in
 from data.refused import listed
 from data.tar import files as tar_files
 from data.tar.layout import LABEL_EXTENSION, Sample
@@ -108,9 +108,9 @@ class _Images:
         place = f'{path}, record {position}'
         damage = damage_in(messages)
         if damage:
-            self._noted.setdefault('with damaged pixels, kept as they are', []).append(f'{place} ({damage})')
+            self._noted.setdefault(DAMAGED, []).append(f'{place} ({damage})')
         if exif.orientation(encoded) != exif.UPRIGHT:
-            self._noted.setdefault('with an EXIF orientation, which training ignores', []).append(place)
+            self._noted.setdefault(ROTATED, []).append(place)
 
     def report_notes(self) -> None:
         """Reports what was noted about images that are kept."""

@@ -14,7 +14,7 @@ from data import conversion, exif, remote, tf_example
 from data.fingerprint import SplitFingerprint
 from data.imagenet import source as imagenet_source
 from data.imagenet.source import Image
-from data.intake import damage_in
+from data.intake import DAMAGED, ROTATED, damage_in
 from data.records import DataError
 from data.tf_example import Box
 from preprocessing.decoding import decode_image
@@ -25,9 +25,6 @@ _FAILURE_NAME = 'failure'
 # The quality of re-encoded images, as in the published conversion.
 _QUALITY = 100
 _JPEG_START = b'\xff\xd8\xff'
-# Notes about images that are kept, to follow the word `images`.
-DAMAGED = 'with damaged pixels, kept as they are'
-ROTATED = 'with an EXIF orientation, which training ignores'
 _OTHER_STARTS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
 
 

@@ -12,6 +12,7 @@ from data import exif
 from tests.data.test_image_header import CAT, saved
 
 SMALL = CAT.resize((30, 20))
+SMALL_JPEG = saved(SMALL, 'JPEG')
 ORIENTATION_TAG = 0x0112
 
 
@@ -37,11 +38,15 @@ def test_upright__turns_as_pillow_does(value: int) -> None:
     np.testing.assert_array_equal(exif.upright(np.asarray(SMALL), value), expected)
 
 
-def with_block(block: bytes) -> bytes:
-    """A JPEG with an EXIF block."""
-    encoded = saved(SMALL, 'JPEG')
+def with_block(block: bytes, jpeg: bytes = SMALL_JPEG) -> bytes:
+    """A JPEG file with an EXIF block."""
     content = b'Exif\0\0' + block
-    return encoded[:2] + b'\xff\xe1' + (len(content) + 2).to_bytes(2, 'big') + content + encoded[2:]
+    return jpeg[:2] + b'\xff\xe1' + (len(content) + 2).to_bytes(2, 'big') + content + jpeg[2:]
+
+
+def with_orientation(jpeg: bytes, value: int) -> bytes:
+    """A JPEG file with an EXIF orientation."""
+    return with_block(entry(bytes([0, value, 0, 0])), jpeg)
 
 
 def entry(value: bytes, kind: bytes = b'\0\3', count: bytes = b'\0\0\0\1') -> bytes:
@@ -78,6 +83,13 @@ def test_orientation__of_damaged_files_is_a_value_and_no_error(kind: str) -> Non
         for _ in range(3):
             spoilt[source.randrange(min(len(whole), 150))] = source.randrange(256)
         assert exif.orientation(bytes(spoilt)) in range(1, 9)
+
+
+@pytest.mark.parametrize('length', [4, 5])
+def test_orientation__follows_a_webp_chunk_of_odd_length(length: int) -> None:
+    chunks = [(b'VP8X', bytes(length)), (b'EXIF', entry(b'\0\6\0\0'))]
+    content = b''.join(name + len(data).to_bytes(4, 'little') + data + bytes(len(data) % 2) for name, data in chunks)
+    assert exif.orientation(b'RIFF' + (4 + len(content)).to_bytes(4, 'little') + b'WEBP' + content) == 6
 
 
 def test_orientation__of_a_thumbnail_inside_a_jpeg_is_ignored() -> None:

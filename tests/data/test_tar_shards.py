@@ -15,6 +15,7 @@ import tensorflow as tf
 from data import dataset_info, records, tf_example
 from data import tar_shards as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
+from tests.data.test_exif import with_orientation
 from tests.support.commands import Done, largest_file, run
 from tests.support.photos import Photo, photo_example
 from tests.support.tar_files import write_tar
@@ -94,6 +95,23 @@ def test_unusable_images__stop_the_conversion_or_are_left_out(photos: List[Photo
     assert done.returncode == 0
     assert 'left out' in done.stderr and 'record 1: b:' in done.stderr and '1 train image ' in done.stderr
     assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 1
+
+
+def test_damaged_and_rotated_images__are_kept_and_named(photos: List[Photo], tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'tar').mkdir()
+    whole = photos[0].encoded
+    images = [whole[: len(whole) * 3 // 4] + b'\xff\xd9', with_orientation(photos[1].encoded, 3), photos[2].encoded]
+    samples = [
+        part for number, image in enumerate(images) for part in ((f'{number}.jpg', image), (f'{number}.cls', b'1'))
+    ]
+    for split in (records.TRAIN, records.VALIDATION):
+        write_tar(tmp_path / 'tar' / f'{split}-00000.tar', samples if split == records.TRAIN else samples[-2:])
+    done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / 'tar' / 'train-00000.tar'
+    assert f'1 image with damaged pixels, kept as they are: {path}, record 0 (Corrupt JPEG data' in done.stderr
+    assert f'1 image with an EXIF orientation, which training ignores: {path}, record 1\n' in done.stderr
+    assert len(examples(str(tmp_path / 'target' / 'train-00000-of-00001'))) == 3
 
 
 @pytest.mark.parametrize('label', [1_000_000, 10**17])

@@ -20,6 +20,7 @@ from tests.data.imagenet import archives as imagenet_archives
 from tests.data.imagenet.archives import LABELS, TEXTS, Archives
 from tests.data.imagenet.conversion import convert, files_of
 from tests.data.imagenet.results import SPLITS, stored
+from tests.data.test_exif import with_orientation
 
 
 def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
@@ -57,6 +58,19 @@ def test_conversion__reencoded_images_look_like_the_originals(archives: Archives
         assert np.abs(np.array(image, np.float32) - before).mean() < 3
     grey = archives.train['n02123045'][2][0]
     assert PIL.Image.open(io.BytesIO(found[grey].encoded)).mode == 'L'
+
+
+def test_conversion__keeps_and_names_damaged_and_rotated_images(archives: Archives, tmp_path: pathlib.Path) -> None:
+    archives.extract(archives.folder)
+    (damaged, whole), (rotated, _) = archives.train['n07920052'][:2]
+    contents = {damaged: whole[: len(whole) * 3 // 4] + b'\xff\xd9', rotated: with_orientation(whole, 6)}
+    for name, content in contents.items():
+        (archives.folder / 'train' / 'n07920052' / name).write_bytes(content)
+    said = convert(archives, tmp_path / 'out', train='train', validation='val')
+    assert f'1 image with damaged pixels, kept as they are: {damaged}' in said
+    assert f'1 image with an EXIF orientation, which training ignores: {rotated}' in said
+    found = stored(tmp_path / 'out', records.TRAIN)
+    assert {name: found[name].encoded for name in contents} == contents
 
 
 def test_description__names_counts_and_fingerprint(archives: Archives, tmp_path: pathlib.Path) -> None:
