@@ -94,6 +94,13 @@ def test_check_fits__refuses_and_names_a_value_that_fits(values: Dict[str, Any],
     check_fits(dataclasses.replace(config, **fitting), 4 * GIB)
 
 
+@pytest.mark.parametrize('flag', ['train_batch_size', 'eval_batch_size'])
+def test_check_fits__checks_both_tasks_of_a_whole_run(flag: str) -> None:
+    config = dataclasses.replace(SMALL, mode='train_and_eval', **{flag: 1_000_000})
+    with pytest.raises(ConfigError, match=f'^--{flag}=1000000, [^\n]*$'):
+        check_fits(config, 4 * GIB)
+
+
 def test_check_fits__warns_if_the_peak_may_not_fit(caplog: Any) -> None:
     config = dataclasses.replace(SMALL, train_batch_size=1000)
     least = training_need(config).of(1000)
