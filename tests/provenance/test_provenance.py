@@ -17,7 +17,7 @@ from inception_v3.model_dir import digests, first_steps
 from inception_v3.model_dir.starts import record
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.provenance import __main__ as provenance
-from inception_v3.provenance import verification
+from inception_v3.provenance import repetition, verification
 from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
 
 EMULATED = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
@@ -255,6 +255,19 @@ def test_verify__gives_the_whole_configuration_to_a_new_process(monkeypatch: Any
     assert Config.from_json(words[3]) == config
     with pytest.raises(verification.CannotVerifyError, match='ended with exit code 1'):
         verification._run(config)
+
+
+def test_repetition__trains_the_configuration_that_it_is_given(
+    small_config: Config, tmp_path: Any, one_layer: None, capsys: Any
+) -> None:
+    # Settings that a command line may not have together.
+    config = dataclasses.replace(
+        small_config, mode='train', model_dir=str(tmp_path / 'm'), train_steps=2, min_eval_interval=7, warmup_epochs=9
+    )
+    assert repetition.main(['repetition', config.to_json()]) == 0
+    assert 'step 2 of 2' in capsys.readouterr().err
+    broken = dataclasses.replace(config, data_dir=str(tmp_path / 'absent'), model_dir=str(tmp_path / 'other'))
+    assert repetition.main(['repetition', broken.to_json()]) == 2
 
 
 def test_last_step__next_recorded_step() -> None:
