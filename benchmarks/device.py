@@ -10,11 +10,10 @@ import statistics
 import sys
 from typing import Any, Dict, List, Sequence
 
-import tensorflow as tf
-
 from benchmarks import arguments, program, tables
 from benchmarks.measurement import cpu_seconds
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -32,16 +31,16 @@ _SENT: Dict[str, Dict[str, Any]] = {
 
 def _measure(config: Config, batch_size: int) -> float:
     """CPU-ms per image for the preprocessing of a batch that is already on the device."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': batch_size})
-        features, _ = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        features, _ = tf.data.make_one_shot_iterator(dataset).get_next()
         batch = tf.nest.map_structure(
-            lambda tensor: tf.compat.v1.get_local_variable(
+            lambda tensor: tf.get_local_variable(
                 f'part_{tensor.op.name}_{tensor.value_index}', initializer=tensor, use_resource=True
             ),
             features,
         )
-        session.run(tf.compat.v1.local_variables_initializer())
+        session.run(tf.local_variables_initializer())
         on_device = tf.nest.map_structure(tf.identity, batch)
         finished = infeed.received(on_device, config.transpose_enabled, config).op
         session.run(finished)

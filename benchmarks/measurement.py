@@ -15,12 +15,12 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-import tensorflow as tf
 from absl import app
 
 from benchmarks.naive import NaivePipeline
 from console import processes
 from console.errors import DONE, RETRY, RetryableError
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
@@ -136,8 +136,8 @@ def perform(run: Run) -> Measurement:
       DataError: the data set cannot be used.
     """
     batches = max(_LEAST_BATCHES, -(-run.images // run.batch_size))
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        next_batch = tf.compat.v1.data.make_one_shot_iterator(build(run)).get_next()
+    with tf.Graph().as_default(), tf.Session() as session:
+        next_batch = tf.data.make_one_shot_iterator(build(run)).get_next()
         for _ in range(_WARM_UP_BATCHES):
             session.run(next_batch)
         cpu, clock = cpu_seconds(), time.perf_counter()

@@ -7,8 +7,7 @@ distributions, with TensorFlow's own functions. The two share only the configura
 
 from typing import Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import records
 from inception_v3.config import Config
 
@@ -121,7 +120,7 @@ class NaivePipeline:
         return tf.switch_case(drawn, [lambda ordering=o: _full_color(image, ordering) for o in orderings])
 
     def _resize(self, image: tf.Tensor, method: int) -> tf.Tensor:
-        return tf.compat.v1.image.resize(image, [self._config.height, self._config.width], method)
+        return tf.image.resize(image, [self._config.height, self._config.width], method)
 
     def _fast_color(self, image: tf.Tensor) -> tf.Tensor:
         """Shifts brightness and chroma in YCbCr; https://www.w3.org/Graphics/JPEG/jfif3.pdf, page 3."""
@@ -140,7 +139,7 @@ class NaivePipeline:
         side = tf.random.uniform([], smallest, largest + 1, tf.int32) if self._is_training else smallest
         shape = tf.shape(image)[:2]
         size = tf.cast(tf.math.rint(shape * side / tf.reduce_min(shape)), tf.int32)
-        image = tf.compat.v1.image.resize(image, size, tf.image.ResizeMethod.BILINEAR)
+        image = tf.image.resize(image, size, tf.image.ResizeMethod.BILINEAR)
         if self._is_training:
             image = tf.image.random_crop(image, [config.height, config.width, 3])
             image = tf.image.random_flip_left_right(image) if config.random_flip else image

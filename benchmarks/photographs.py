@@ -11,9 +11,9 @@ import os
 from typing import List, Tuple
 
 import numpy as np
-import tensorflow as tf
 
 from console import extras
+from console.tensorflow_versions import tf
 from data import records, tf_example, writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.formats import FORMATS

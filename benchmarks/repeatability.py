@@ -13,14 +13,13 @@ import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-import tensorflow as tf
-
 from benchmarks import arguments, program, tables
 from benchmarks.comparison import spread
 from benchmarks.measurement import MeasurementError
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
@@ -56,7 +55,7 @@ class _Meter(tf.estimator.SessionRunHook):
         if self._step == _WARM_UP_STEPS:
             self.times.append((os.times(), time.perf_counter()))
 
-    def end(self, session: tf.compat.v1.Session) -> None:
+    def end(self, session: tf.Session) -> None:
         self.times.append((os.times(), time.perf_counter()))
 
 

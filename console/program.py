@@ -5,11 +5,11 @@ import signal
 import sys
 from typing import Any, Callable, Optional
 
-import tensorflow as tf
 from absl import app
 
 from console.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
 from console.screen import Screen, failure, set_up_logging
+from console.tensorflow_versions import tf
 
 # A command: shows its progress on the screen, raises its errors, and returns its exit code; None means 0.
 Command = Callable[[Screen], Optional[int]]

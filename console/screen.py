@@ -7,10 +7,10 @@ import time
 import warnings
 from typing import Optional, TextIO
 
-import tensorflow as tf
 from tensorflow.python.util import deprecation
 
 from console.log import logger
+from console.tensorflow_versions import tf
 
 # Seconds between updates of the live line, and between plain lines.
 _LIVE_INTERVAL = 0.2
@@ -135,7 +135,7 @@ def set_up_logging(screen: Screen, verbose: bool) -> None:
         shown.handlers = [screen]
         shown.propagate = False
     logger.setLevel(logging.INFO)
-    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO if verbose else tf.compat.v1.logging.FATAL)
+    tf.logging.set_verbosity(tf.logging.INFO if verbose else tf.logging.FATAL)
     # To warn about deprecated arguments, TensorFlow inspects a function's signature at every call, which takes a fifth
     # of the time to build a graph.
     deprecation._PRINT_DEPRECATION_WARNINGS = verbose

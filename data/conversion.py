@@ -10,10 +10,9 @@ import time
 import uuid
 from typing import Any, Callable, Dict, Iterator, Optional
 
-import tensorflow as tf
-
 from console.errors import TerminatedError
 from console.screen import Screen, duration
+from console.tensorflow_versions import tf
 from data import remote
 from data.records import DataError
 

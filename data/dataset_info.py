@@ -6,9 +6,8 @@ import json
 import os
 from typing import List, Optional
 
-import tensorflow as tf
-
 from console.messages import shown
+from console.tensorflow_versions import tf
 from data import remote
 from data.formats import FORMATS
 from data.records import VALIDATION, DataError

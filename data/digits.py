@@ -12,12 +12,12 @@ import sys
 from typing import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from console import extras, processes, program
 from console.errors import EXIT_CODES
 from console.paths import expanded
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import records, tf_example, writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
@@ -75,8 +75,8 @@ def is_built(data_dir: str) -> bool:
 def _write(
     data_dir: str, split: str, pixels: np.ndarray, labels: Sequence[int], indices: Sequence[int], shards: int
 ) -> SplitFingerprint:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        image = tf.compat.v1.placeholder(tf.uint8, [None, None, 3])
+    with tf.Graph().as_default(), tf.Session() as session:
+        image = tf.placeholder(tf.uint8, [None, None, 3])
         encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
 
         def make(index: int) -> tf.train.Example:

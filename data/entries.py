@@ -3,9 +3,9 @@
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
-import tensorflow as tf
 
 from console.messages import shown
+from console.tensorflow_versions import tf
 from data import record_checker, remote, tfrecord
 from data.records import DataError, irregular_kind
 from data.tar.files import size_problem

@@ -4,9 +4,8 @@ import contextlib
 import json
 from typing import Any, Callable, Dict, List, TypeVar
 
-import tensorflow as tf
-
 from console.log import logger
+from console.tensorflow_versions import tf
 from data import remote
 
 _Record = TypeVar('_Record')

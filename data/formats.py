@@ -2,8 +2,7 @@
 
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import entries, ppm, records, tf_example, tfrecord
 from data.record_checker import RecordChecker
 from data.tar import files as tar_files

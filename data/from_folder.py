@@ -16,13 +16,12 @@ import os
 import sys
 from typing import Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
-import tensorflow as tf
-
 from console import native_messages, processes, program
 from console.errors import EXIT_CODES
 from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import conversion, image_files, records, tf_example, writing
 from data.dataset_info import DatasetInfo
 from data.fingerprint import fingerprint

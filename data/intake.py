@@ -10,10 +10,10 @@ import warnings
 from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
-import tensorflow as tf
 
 from console import extras, native_messages
 from console.messages import shown
+from console.tensorflow_versions import tf
 from data import exif
 from data.image_files import UnreadableError, why_too_large, why_undecodable
 from data.image_header import ImageHeader, read_header
@@ -65,14 +65,14 @@ class Intake:
 
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
-            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._encoded = tf.placeholder(tf.string, [])
             self._decoded = decode_image(self._encoded)
             with tf.control_dependencies([image_shape(self._encoded)]):
                 self._with_alpha = tf.image.decode_png(tf.identity(self._encoded), channels=4)
-            self._pixels = tf.compat.v1.placeholder(tf.uint8, [None, None, 3])
+            self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
             self._jpeg = tf.image.encode_jpeg(self._pixels, 'rgb', _QUALITY, chroma_downsampling=False)
             self._png = tf.image.encode_png(self._pixels)
-        self._session = tf.compat.v1.Session(graph=graph)
+        self._session = tf.Session(graph=graph)
 
     def close(self) -> None:
         """Closes the TensorFlow session."""

@@ -9,8 +9,7 @@ read from its beginning; its skipped records are not decoded.
 import itertools
 from typing import Callable, List, NamedTuple, Sequence
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.records import DataError
 
 # The number of files whose records are interleaved: enough to separate similar neighbours in a file, and to hide the
@@ -114,7 +113,7 @@ def ordered(
         dataset = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, members) for column in group_files))
         dataset = dataset.apply(_interleave(numbered, GROUP_FILES, 0))
         # Removes the graph's seed, which the buffer would combine with its own.
-        tf.compat.v1.set_random_seed(None)
+        tf.set_random_seed(None)
         buffer_seed = tf.random.stateless_uniform(
             [], key_of(seed, epoch, _BUFFERS - group), minval=0, maxval=tf.int64.max, dtype=tf.int64
         )

@@ -7,8 +7,8 @@ import warnings
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import tf_example, tfrecord
 from preprocessing.decoding import MAX_PIXELS
 
@@ -96,10 +96,10 @@ class RecordChecker:
         self.num_classes = num_classes
         self._with_boxes = with_boxes
         with tf.Graph().as_default() as graph:
-            self._serialized = self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._serialized = self._encoded = tf.placeholder(tf.string, [])
             self._parsed = tf_example.parse(self._serialized, with_boxes)
             self._decoded = tf.shape(decode(self._encoded))
-        self._session = tf.compat.v1.Session(graph=graph)
+        self._session = tf.Session(graph=graph)
 
     def close(self) -> None:
         """Closes the TensorFlow session."""

@@ -9,9 +9,8 @@ import os
 import re
 from typing import Callable, List, Optional, Sequence
 
-import tensorflow as tf
-
 from console.errors import CommandError
+from console.tensorflow_versions import tf
 from data import remote
 
 TRAIN = 'train'

@@ -13,9 +13,8 @@ import os
 import re
 from typing import Iterator, List, Optional, Type
 
-import tensorflow as tf
-
 from console.errors import CommandError, RetryableError
+from console.tensorflow_versions import tf
 
 # The input pipeline's message about a file whose end it could not read.
 ENDED_EARLY = 'could not be read beyond byte'

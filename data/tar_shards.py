@@ -15,7 +15,6 @@ import sys
 import tarfile
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-import tensorflow as tf
 from google.protobuf import json_format
 
 from console import native_messages, processes, program
@@ -23,6 +22,7 @@ from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import counted, shown
 from console.paths import expanded
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import (
     conversion,
     dataset_info,
@@ -63,10 +63,10 @@ class _Images:
 
     def __init__(self, num_classes: Optional[int], max_bad_records: int, say: Callable[[str], None]):
         with tf.Graph().as_default() as graph:
-            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._encoded = tf.placeholder(tf.string, [])
             self._png = ppm.as_png(self._encoded)
             self._shape = tf.shape(decode_image(self._png))
-        self._session = tf.compat.v1.Session(graph=graph)
+        self._session = tf.Session(graph=graph)
         self._has_description = num_classes is not None
         labels_below = _CLASSES_AT_MOST if num_classes is None else num_classes
         self.of_records = record_checker.RecordChecker(labels_below, decode_image)

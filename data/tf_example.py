@@ -3,7 +3,7 @@
 import os
 from typing import NamedTuple, Sequence
 
-import tensorflow as tf
+from console.tensorflow_versions import tf
 
 # The sides of a bounding box, in the order that training uses.
 CORNERS = ('ymin', 'xmin', 'ymax', 'xmax')

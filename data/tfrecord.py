@@ -8,8 +8,7 @@ import itertools
 import os
 from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from data.records import DataError, check_more_than, count_each
 
@@ -115,7 +114,7 @@ def serialized_in(path: str) -> Iterator[bytes]:
     with contextlib.ExitStack() as stack:
         # Lengths are checked only in local files: a request per length would take longer than reading the records.
         frames = stack.enter_context(open(path, 'rb', buffering=0)) if os.path.isfile(path) else None
-        serialized = tf.compat.v1.io.tf_record_iterator(path)
+        serialized = tf.io.tf_record_iterator(path)
         while True:
             fault = _length_fault_at(frames, place) if frames else None
             if fault:

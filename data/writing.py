@@ -6,8 +6,7 @@ import shutil
 import tempfile
 from typing import Callable, Iterator, Sequence
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from data.fingerprint import SplitFingerprint
 from data.records import DataError, shard_path

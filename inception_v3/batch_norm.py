@@ -2,9 +2,9 @@
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-import tensorflow as tf
 from tensorflow.python.tpu.ops import tpu_ops
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 
 EPSILON = 1e-3
@@ -94,17 +94,15 @@ class BatchNorm:
           moves_statistics: False: do not update the moving statistics in training, because this is a recomputation.
         """
         depth = [inputs.shape[-1]]
-        with tf.compat.v1.variable_scope('BatchNorm'):
+        with tf.variable_scope('BatchNorm'):
             # Sums over a batch need float32, even for bfloat16 activations.
             x = inputs if inputs.dtype == tf.float64 else tf.cast(inputs, tf.float32)
             gamma = tf.ones(depth, x.dtype)
             if scale_initializer is not None:
-                gamma = tf.compat.v1.get_variable('gamma', depth, initializer=scale_initializer)
-            beta = tf.compat.v1.get_variable('beta', depth, initializer=tf.zeros_initializer())
-            mean = tf.compat.v1.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), trainable=False)
-            variance = tf.compat.v1.get_variable(
-                'moving_variance', depth, initializer=tf.ones_initializer(), trainable=False
-            )
+                gamma = tf.get_variable('gamma', depth, initializer=scale_initializer)
+            beta = tf.get_variable('beta', depth, initializer=tf.zeros_initializer())
+            mean = tf.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), trainable=False)
+            variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), trainable=False)
             gamma, beta, shift, spread = (tf.cast(each, x.dtype) for each in (gamma, beta, mean, variance))
             if not self._is_training:
                 return tf.cast(_normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
@@ -117,7 +115,7 @@ class BatchNorm:
                     outputs = tf.identity(outputs)
             else:
                 for update in updates:
-                    tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, update)
+                    tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
             return tf.cast(outputs, inputs.dtype)
 
     def _normalize(
@@ -130,13 +128,13 @@ class BatchNorm:
             groups = self._synchronized_over or [[0]]
             outputs, mean, variance = _normalize_synchronized(x, gamma, beta, shift, groups, epsilon)
         else:
-            outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, epsilon=epsilon)
+            outputs, mean, variance = tf.nn.fused_batch_norm(x, gamma, beta, epsilon=epsilon)
         if self._averaged_over:
             mean, variance = _mean_over(self._averaged_over, mean, variance)
         return outputs, mean, variance
 
     def _move(self, moving: tf.Variable, current: tf.Tensor) -> tf.Operation:
-        return tf.compat.v1.assign_sub(moving, (1 - self._decay) * (moving - tf.cast(current, moving.dtype)))
+        return tf.assign_sub(moving, (1 - self._decay) * (moving - tf.cast(current, moving.dtype)))
 
 
 def _normalize_with(
@@ -145,7 +143,7 @@ def _normalize_with(
     if x.dtype == tf.float64:
         # TensorFlow's fused batch normalization supports float32 only.
         return tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
-    return tf.compat.v1.nn.fused_batch_norm(x, gamma, beta, mean, variance, epsilon=epsilon, is_training=False)[0]
+    return tf.nn.fused_batch_norm(x, gamma, beta, mean, variance, epsilon=epsilon, is_training=False)[0]
 
 
 def _normalize_synchronized(

@@ -4,10 +4,9 @@ import contextlib
 import time
 from typing import Optional
 
-import tensorflow as tf
-
 from console.log import logger
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating, most_accurate

@@ -2,8 +2,7 @@
 
 from typing import Any, Dict, Optional, Sequence
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
@@ -14,7 +13,7 @@ from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
 def make_estimator(
     config: Config, class_names: Sequence[str] = (), writes: bool = True
-) -> tf.compat.v1.estimator.tpu.TPUEstimator:
+) -> tf.estimator.tpu.TPUEstimator:
     """Builds the estimator. It connects to no TPU, and reads no file, until it is used.
 
     Args:
@@ -44,7 +43,7 @@ def make_estimator(
         if config.is_emulated:
             estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
         else:
-            estimator = tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
+            estimator = tf.estimator.tpu.TPUEstimator(**arguments)
     slices.evaluate_on_all_hosts(estimator)
     return estimator
 
@@ -65,7 +64,7 @@ def arguments_of(
       class_names: as for `make_estimator`.
       writes: as for `make_estimator`.
     """
-    tpu = tf.compat.v1.estimator.tpu
+    tpu = tf.estimator.tpu
     run_config = tpu.RunConfig(
         cluster=cluster,
         master=master,

@@ -5,10 +5,9 @@ import os
 import time
 from typing import Any, Dict, Optional
 
-import tensorflow as tf
-
 from console.log import logger
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import records
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
@@ -76,7 +75,7 @@ class Evaluating:
     def __init__(
         self,
         config: Config,
-        estimator: tf.compat.v1.estimator.tpu.TPUEstimator,
+        estimator: tf.estimator.tpu.TPUEstimator,
         data_set: Optional[DatasetInfo],
         screen: Screen,
         bad_records: BadRecords,

@@ -5,9 +5,8 @@ import hashlib
 import os
 from typing import Sequence
 
-import tensorflow as tf
-
 from console.log import logger
+from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.input_pipeline import resize_for_eval
@@ -23,13 +22,13 @@ def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInp
     def prepare(encoded: tf.Tensor) -> tf.Tensor:
         return infeed.as_evaluated(resize_for_eval(encoded, config), config)
 
-    image_bytes = tf.compat.v1.placeholder(tf.string, [None], EXPORT_SIGNATURE)
+    image_bytes = tf.placeholder(tf.string, [None], EXPORT_SIGNATURE)
     images = tf.map_fn(prepare, image_bytes, tf.float32, parallel_iterations=_PARALLEL_IMAGES)
     return tf.estimator.export.TensorServingInputReceiver(images, {EXPORT_SIGNATURE: image_bytes})
 
 
 def export_saved_model(
-    estimator: tf.compat.v1.estimator.tpu.TPUEstimator, config: Config, checkpoint: str, class_names: Sequence[str] = ()
+    estimator: tf.estimator.tpu.TPUEstimator, config: Config, checkpoint: str, class_names: Sequence[str] = ()
 ) -> str:
     """Exports a checkpoint with the weights that are evaluated: the averaged ones with `moving_average`.
 

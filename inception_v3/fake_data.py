@@ -2,8 +2,7 @@
 
 from typing import Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import order
 from inception_v3 import infeed
 from inception_v3.config import Config

@@ -2,8 +2,7 @@
 
 from typing import Any, Callable, List, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 
 LOSS = 'loss'
@@ -45,6 +44,6 @@ def host_call(
             epoch = tf.cast(at, tf.float32) * (config.train_batch_size / config.num_train_images)
             for tag, value in ((LOSS, tf.reduce_mean(losses)), (LEARNING_RATE, rates[0]), (EPOCH, epoch)):
                 tf.compat.v2.summary.scalar(tag, value, at, description=DESCRIPTIONS[tag])
-            return tf.compat.v1.summary.all_v2_summary_ops()
+            return tf.summary.all_v2_summary_ops()
 
     return write, [tf.reshape(tensor, [1]) for tensor in (loss, rate, tf.cast(step, tf.int32))]

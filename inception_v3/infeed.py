@@ -7,8 +7,7 @@ them. With the full colour distortion, the host does all but the scaling.
 
 from typing import Any, Dict, Union
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from preprocessing.preprocessings import preprocessing_for
 

@@ -8,8 +8,7 @@ import functools
 import os
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import order, records
 from data.formats import FORMATS
 from inception_v3 import infeed
@@ -247,7 +246,7 @@ def _records_taken(config: Config, hosts: int) -> tf.Tensor:
     With a seed the pipeline resumes there. The step is that of the checkpoint: a session restores it before it
     initializes its iterators. Without a seed the number is 0.
     """
-    step = tf.compat.v1.train.get_global_step() if config.seed is not None else None
+    step = tf.train.get_global_step() if config.seed is not None else None
     taken = tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
     return taken * (config.train_batch_size // hosts)
 
@@ -335,7 +334,7 @@ def _map_or_skip(
         # If no record of the group is usable, the result is an empty batch.
         usable = usable.concatenate(_zeros_like(usable)).take(1)
         indices, features, labels = tf.data.experimental.get_single_element(usable)
-        bad, _ = tf.compat.v1.setdiff1d(tf.range(tf.size(positions, out_type=tf.int64)), indices)
+        bad, _ = tf.setdiff1d(tf.range(tf.size(positions, out_type=tf.int64)), indices)
 
         def name_them() -> tf.Operation:
             return name_bad(tf.gather(paths, bad), tf.gather(positions, bad))
@@ -371,8 +370,8 @@ def _zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
     def zeros(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
         return tf.zeros([size or 0 for size in shape.as_list()], dtype)
 
-    shapes = tf.compat.v1.data.get_output_shapes(dataset)
-    types = tf.compat.v1.data.get_output_types(dataset)
+    shapes = tf.data.get_output_shapes(dataset)
+    types = tf.data.get_output_types(dataset)
     return tf.data.Dataset.from_tensors(tf.nest.map_structure(zeros, shapes, types))
 
 

@@ -3,8 +3,7 @@
 import math
 from typing import Any, Callable, NamedTuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 
 # `--learning_rate` is for batches of this size; the rate is proportional to the batch size:

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Sequence, Tuple
 
-import tensorflow as tf
+from console.tensorflow_versions import tf
 
 # The label of the examples that pad the last batch; all metrics ignore them.
 PADDING_LABEL = -1
@@ -27,23 +27,23 @@ def evaluation_metrics(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, Metric
     cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=real_labels, logits=logits)
 
     def mean(values: Any) -> Metric:
-        return tf.compat.v1.metrics.mean(tf.cast(values, tf.float32), weights=weights)
+        return tf.metrics.mean(tf.cast(values, tf.float32), weights=weights)
 
     def total(values: tf.Tensor) -> Metric:
         # float32 counts whole numbers only to 2^24.
-        count = tf.compat.v1.get_variable(
+        count = tf.get_variable(
             'images',
             [],
             tf.int64,
             initializer=tf.zeros_initializer(),
             trainable=False,
-            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES, tf.compat.v1.GraphKeys.METRIC_VARIABLES],
+            collections=[tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.METRIC_VARIABLES],
             use_resource=True,
         )
         update = count.assign_add(tf.reduce_sum(tf.cast(values, tf.int64)))
         return count.read_value(), update
 
-    with tf.compat.v1.variable_scope('evaluation_metrics'):
+    with tf.variable_scope('evaluation_metrics'):
         return {
             'top_1': mean(tf.nn.in_top_k(logits, real_labels, 1)),
             'top_5': mean(tf.nn.in_top_k(logits, real_labels, 5)),

@@ -2,8 +2,7 @@
 
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3 import infeed, metrics, moving_average, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
@@ -25,7 +24,7 @@ _PREDICT = tf.estimator.ModeKeys.PREDICT
 
 def inception_model_fn(
     features: infeed.Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
-) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+) -> tf.estimator.tpu.TPUEstimatorSpec:
     """Builds the graph of a training step, an evaluation step or a prediction.
 
     Args:
@@ -37,8 +36,8 @@ def inception_model_fn(
     config: Config = params['config']
     class_names: Sequence[str] = params.get('class_names', ())
     # Resource variables have a defined order of reads and writes, on a CPU as on a TPU.
-    scope = tf.compat.v1.get_variable_scope()
-    with tf.compat.v1.variable_scope(scope, use_resource=True, custom_getter=seeding.variable_getter(config)):
+    scope = tf.get_variable_scope()
+    with tf.variable_scope(scope, use_resource=True, custom_getter=seeding.variable_getter(config)):
         images = infeed.received(features, config.transpose_enabled and mode != _PREDICT, config)
         logits, auxiliary_logits = _network(images, mode, config)
         if mode == _PREDICT:
@@ -98,33 +97,33 @@ def total_loss(
 
     def cross_entropy(x: tf.Tensor) -> tf.Tensor:
         one_hot = tf.one_hot(labels, x.shape[1])
-        return tf.compat.v1.losses.softmax_cross_entropy(one_hot, x, label_smoothing=config.label_smoothing)
+        return tf.losses.softmax_cross_entropy(one_hot, x, label_smoothing=config.label_smoothing)
 
     loss = cross_entropy(logits)
     if auxiliary_logits is not None:
         loss += AUXILIARY_WEIGHT * cross_entropy(auxiliary_logits)
-    weights = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)
+    weights = tf.get_collection(tf.GraphKeys.WEIGHTS)
     # Not add_n: its order of additions varies, and with it the last bits of the sum.
     return loss + config.weight_decay * tf.reduce_sum(tf.stack([tf.nn.l2_loss(weight) for weight in weights]))
 
 
 def _training(
     logits: tf.Tensor, auxiliary_logits: Optional[tf.Tensor], labels: tf.Tensor, config: Config
-) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+) -> tf.estimator.tpu.TPUEstimatorSpec:
     loss = total_loss(logits, auxiliary_logits, labels, config)
-    global_step = tf.compat.v1.train.get_or_create_global_step()
+    global_step = tf.train.get_or_create_global_step()
     # Copied before the update: reads of a variable that is no resource, as an Estimator's global step, are not ordered.
     step = tf.cast(global_step, tf.int32)
     steps_done = step + 1
     rate = learning_rate(step, config)
-    updates = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
+    updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     with tf.control_dependencies([steps_done, *updates]):
         optimizer = make_optimizer(rate, config)
         train_op = optimizer.minimize(loss, global_step, aggregation_method=seeding.aggregation_method(config))
     if config.moving_average:
         with tf.control_dependencies([train_op]):
             train_op = moving_average.update_averages(config, steps_done)
-    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
+    return tf.estimator.tpu.TPUEstimatorSpec(
         _TRAIN,
         loss=loss,
         train_op=train_op,
@@ -134,7 +133,7 @@ def _training(
 
 def _evaluation(
     logits: tf.Tensor, labels: tf.Tensor, config: Config, class_names: Sequence[str]
-) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+) -> tf.estimator.tpu.TPUEstimatorSpec:
     def metric_fn(labels: tf.Tensor, logits: tf.Tensor) -> Dict[str, metrics.Metric]:
         if config.display_tensors:
             with tf.control_dependencies([metrics.print_predictions(labels, logits, class_names)]):
@@ -144,24 +143,22 @@ def _evaluation(
     # TPUEstimator needs a loss and averages it over steps, padding included. The metric `cross_entropy`, without
     # padding, is the one that is recorded.
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.maximum(labels, 0), logits=logits))
-    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
+    return tf.estimator.tpu.TPUEstimatorSpec(
         tf.estimator.ModeKeys.EVAL, loss=loss, eval_metrics=(metric_fn, [labels, logits])
     )
 
 
-def _prediction(
-    logits: tf.Tensor, config: Config, class_names: Sequence[str]
-) -> tf.compat.v1.estimator.tpu.TPUEstimatorSpec:
+def _prediction(logits: tf.Tensor, config: Config, class_names: Sequence[str]) -> tf.estimator.tpu.TPUEstimatorSpec:
     predictions = {'classes': tf.argmax(logits, axis=1), 'probabilities': tf.nn.softmax(logits)}
     outputs = dict(predictions)
     if class_names:
         # Only an export output: a TPU returns numbers alone.
         outputs['class_names'] = metrics.names_of(predictions['classes'], class_names, config.num_classes)
 
-    def scaffold_fn() -> tf.compat.v1.train.Scaffold:
-        return tf.compat.v1.train.Scaffold(saver=moving_average.averaging_saver())
+    def scaffold_fn() -> tf.train.Scaffold:
+        return tf.train.Scaffold(saver=moving_average.averaging_saver())
 
-    return tf.compat.v1.estimator.tpu.TPUEstimatorSpec(
+    return tf.estimator.tpu.TPUEstimatorSpec(
         _PREDICT,
         predictions=predictions,
         export_outputs={EXPORT_SIGNATURE: tf.estimator.export.PredictOutput(outputs)},

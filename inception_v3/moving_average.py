@@ -3,8 +3,7 @@
 import collections
 from typing import Any, Optional
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import check_holds_averages
 
@@ -22,15 +21,15 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
       global_step: the number of steps done, this one included.
     """
     averages = tf.train.ExponentialMovingAverage(config.moving_average_decay, num_updates=global_step)
-    variables = [*tf.compat.v1.trainable_variables(), *tf.compat.v1.moving_average_variables()]
+    variables = [*tf.trainable_variables(), *tf.moving_average_variables()]
     return averages.apply(list(collections.OrderedDict.fromkeys(variables)))
 
 
-def averaging_saver() -> tf.compat.v1.train.Saver:
+def averaging_saver() -> tf.train.Saver:
     """A saver that restores the variables of the graph, from their averages if these exist."""
     # Only the names are needed; they do not depend on the decay.
     averages = tf.train.ExponentialMovingAverage(decay=0.0)
-    return tf.compat.v1.train.Saver(averages.variables_to_restore())
+    return tf.train.Saver(averages.variables_to_restore())
 
 
 class LoadEMAHook(tf.estimator.SessionRunHook):
@@ -42,7 +41,7 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
 
     def __init__(self, checkpoint: str):
         self._checkpoint = checkpoint
-        self._saver: Optional[tf.compat.v1.train.Saver] = None
+        self._saver: Optional[tf.train.Saver] = None
 
     def begin(self) -> None:
         """Adds the restore operations to the graph.
@@ -53,7 +52,7 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
         check_holds_averages(self._checkpoint)
         self._saver = averaging_saver()
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
         """Restores the averages."""
         assert self._saver is not None, 'begin() comes first'
         self._saver.restore(session, self._checkpoint)

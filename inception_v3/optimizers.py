@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 
 MOMENTUM = 0.9
@@ -13,7 +12,7 @@ RMSPROP_MOMENTUM = 0.9
 RMSPROP_EPSILON = 1.0
 
 
-def make_optimizer(learning_rate: Any, config: Config) -> tf.compat.v1.train.Optimizer:
+def make_optimizer(learning_rate: Any, config: Config) -> tf.train.Optimizer:
     """Makes the optimizer of a run; on a TPU, CrossShardOptimizer averages the gradients over the cores.
 
     Args:
@@ -21,11 +20,9 @@ def make_optimizer(learning_rate: Any, config: Config) -> tf.compat.v1.train.Opt
       config: names the optimizer.
     """
     optimizer = {
-        'sgd': lambda: tf.compat.v1.train.GradientDescentOptimizer(learning_rate),
-        'momentum': lambda: tf.compat.v1.train.MomentumOptimizer(learning_rate, MOMENTUM),
-        'RMS': lambda: tf.compat.v1.train.RMSPropOptimizer(
-            learning_rate, RMSPROP_DECAY, RMSPROP_MOMENTUM, RMSPROP_EPSILON
-        ),
+        'sgd': lambda: tf.train.GradientDescentOptimizer(learning_rate),
+        'momentum': lambda: tf.train.MomentumOptimizer(learning_rate, MOMENTUM),
+        'RMS': lambda: tf.train.RMSPropOptimizer(learning_rate, RMSPROP_DECAY, RMSPROP_MOMENTUM, RMSPROP_EPSILON),
     }[config.optimizer]()
     # Only on a TPU: the all-reduce has no kernel for other devices.
-    return tf.compat.v1.tpu.CrossShardOptimizer(optimizer) if config.use_tpu else optimizer
+    return tf.tpu.CrossShardOptimizer(optimizer) if config.use_tpu else optimizer

@@ -3,17 +3,17 @@
 import zlib
 from typing import Any, Callable
 
-import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.threefry import uniform_rows
 
 
-def session_config(config: Config) -> tf.compat.v1.ConfigProto:
+def session_config(config: Config) -> tf.ConfigProto:
     """The configuration of a run's TensorFlow sessions."""
-    session = tf.compat.v1.ConfigProto(
+    session = tf.ConfigProto(
         allow_soft_placement=True,
         log_device_placement=config.log_device_placement,
         intra_op_parallelism_threads=config.intra_op_threads,
@@ -37,7 +37,7 @@ def _number_for(name: str, config: Config) -> int:
 
 
 def variable_getter(config: Config) -> Callable:
-    """A getter for `tf.compat.v1.variable_scope`: initial values follow from the seed and the variable's name.
+    """A getter for `tf.variable_scope`: initial values follow from the seed and the variable's name.
 
     TensorFlow's own initial values also depend on the rest of the graph.
     """
@@ -60,8 +60,8 @@ def dropout_for(config: Config) -> layers.Dropout:
         if not is_training:
             return inputs
         images = inputs.shape.as_list()[0]
-        number = tf.constant(_number_for(tf.compat.v1.get_variable_scope().name, config))
-        step = tf.cast(tf.compat.v1.train.get_or_create_global_step(), tf.int32)
+        number = tf.constant(_number_for(tf.get_variable_scope().name, config))
+        step = tf.cast(tf.train.get_or_create_global_step(), tf.int32)
         replica = gen_xla_ops.xla_replica_id() if config.use_tpu else 0
         # A core draws the numbers of its own images only; those of a global batch may exceed its memory.
         draws = uniform_rows((number, step), replica * images + tf.range(images), inputs.shape[1:].num_elements())

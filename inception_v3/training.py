@@ -3,10 +3,9 @@
 import re
 from typing import List, Optional
 
-import tensorflow as tf
-
 from console.log import logger
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.hooks.divergence import DivergenceWatcher
@@ -60,7 +59,7 @@ class Training:
     def __init__(
         self,
         config: Config,
-        estimator: tf.compat.v1.estimator.tpu.TPUEstimator,
+        estimator: tf.estimator.tpu.TPUEstimator,
         data_set: Optional[DatasetInfo],
         screen: Screen,
         lock: TrainerLock,

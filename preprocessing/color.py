@@ -6,8 +6,7 @@ Drawing and applying are separate: a function draws the few numbers of a distort
 import functools
 from typing import NamedTuple, Union
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from preprocessing.stateless import Uniform
 
 BRIGHTNESS_MAX_DELTA = 32 / 255

@@ -6,8 +6,8 @@ TensorFlow's operation draws its own numbers, so its crops cannot be a pure func
 from typing import Tuple
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing.decoding import Crop
 from preprocessing.stateless import Uniform
 
@@ -68,7 +68,7 @@ def sample_crop(
         covers = _covers(begins, begins + sizes, _in_pixels(bbox, sides), min_object_covered)
     fits = tf.concat([sizes <= sides, area >= min_area, area <= max_area, covers], 0)
     attempts = tf.range(max_attempts)
-    first = tf.reduce_min(tf.compat.v1.where(tf.reduce_all(fits, 0), attempts, tf.fill([max_attempts], max_attempts)))
+    first = tf.reduce_min(tf.where(tf.reduce_all(fits, 0), attempts, tf.fill([max_attempts], max_attempts)))
     # The last column, after the attempts, is the whole image.
     crops = tf.concat([tf.concat([begins, sizes], 0), tf.concat([tf.zeros([2, 1]), sides], 0)], 1)
     return Crop(*tf.unstack(tf.cast(tf.gather(crops, first, axis=1), tf.int32), 4))

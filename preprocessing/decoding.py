@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
+
+from console.tensorflow_versions import tf
 
 # The marker that ends a JPEG file (ITU-T T.81, table B.1).
 _END_OF_IMAGE = b'\xff\xd9'

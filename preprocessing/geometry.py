@@ -3,7 +3,7 @@
 import functools
 from typing import Union
 
-import tensorflow as tf
+from console.tensorflow_versions import tf
 
 RESIZE_METHODS = (
     tf.image.ResizeMethod.BILINEAR,
@@ -39,7 +39,7 @@ def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, t
 def _resize(image: tf.Tensor, height: int, width: int, method: tf.image.ResizeMethod) -> tf.Tensor:
     def resize(image: tf.Tensor) -> tf.Tensor:
         # If an image already has the right size, TensorFlow returns it unchanged, so integers remain integers.
-        return tf.cast(tf.compat.v1.image.resize(image, [height, width], method), tf.float32)
+        return tf.cast(tf.image.resize(image, [height, width], method), tf.float32)
 
     def convert_and_resize() -> tf.Tensor:
         return resize(tf.cast(image, tf.float32))
@@ -63,5 +63,5 @@ def apply_flip(image: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
       The same shape and dtype.
     """
     if image.shape.ndims == 4:
-        return tf.compat.v1.where(flip, tf.reverse(image, [2]), image)
+        return tf.where(flip, tf.reverse(image, [2]), image)
     return tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)

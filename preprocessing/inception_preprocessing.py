@@ -6,8 +6,7 @@ exactly. The functions with the documented names compose the two.
 
 from typing import NamedTuple, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from preprocessing.color import (
     BRIGHTNESS_MAX_DELTA,
     FULL_ORDERINGS,
@@ -102,7 +101,7 @@ def draw_crop(
     if uniform is not tf.random.uniform:
         return sample_crop(image_shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts, uniform)
     # Unlike other random operations, this one does not read the graph's seed by itself.
-    seed, seed2 = tf.compat.v1.get_seed(None)
+    seed, seed2 = tf.get_seed(None)
     begin, size, _ = tf.image.sample_distorted_bounding_box(
         image_shape,
         bounding_boxes=bbox,

@@ -7,8 +7,7 @@ of `Preprocessing`. To add a kind, write its settings and its object, and add th
 import abc
 from typing import Any, Dict, Generic, NamedTuple, Optional, Type, TypeVar, Union
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing, vgg_preprocessing
 from preprocessing.color import FastColor, apply_color, scale_to_network
 from preprocessing.decoding import Crop

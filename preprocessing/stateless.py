@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Optional, Sequence
 
-import tensorflow as tf
+from console.tensorflow_versions import tf
 
 # A function that draws uniform numbers in [minval, maxval), with the arguments of
 # `tf.random.uniform(shape, minval, maxval, dtype)`.

@@ -5,8 +5,7 @@ Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Re
 
 from typing import NamedTuple, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from preprocessing.color import add_to_channels
 from preprocessing.decoding import Crop, apply_crop
 from preprocessing.geometry import apply_flip

@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 

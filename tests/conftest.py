@@ -9,10 +9,10 @@ from typing import Any, Iterator, List
 import numpy as np
 import pytest
 import skimage.data
-import tensorflow as tf
 from tensorflow.python.util import deprecation
 
 from console.log import logger
+from console.tensorflow_versions import tf
 from data import digits, records, writing
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config

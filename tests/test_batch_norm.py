@@ -4,8 +4,8 @@ from typing import Any, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import batch_norm
 from inception_v3.batch_norm import BatchNorm, description
 from inception_v3.config import Config
@@ -15,18 +15,18 @@ INPUTS = np.random.RandomState(0).normal(3.0, 2.0, [4, 5, 6, 3]).astype(np.float
 
 
 def variables() -> Any:
-    return {v.op.name: v for v in tf.compat.v1.global_variables()}
+    return {v.op.name: v for v in tf.global_variables()}
 
 
 @pytest.mark.parametrize('update_in_place', [True, False])
 def test_training__normalizes_by_the_batch_and_updates_moving_statistics(update_in_place: bool) -> None:
     outputs = BatchNorm(True, DECAY, update_in_place)(tf.constant(INPUTS))
-    collected = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
+    collected = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     assert len(collected) == (0 if update_in_place else 2)
     mean, variance = INPUTS.mean((0, 1, 2)), INPUTS.var((0, 1, 2))
     count = INPUTS[..., 0].size
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         values, _ = session.run([outputs, collected])
         moving_mean = session.run(variables()['BatchNorm/moving_mean'])
         moving_variance = session.run(variables()['BatchNorm/moving_variance'])
@@ -39,7 +39,7 @@ def test_training__normalizes_by_the_batch_and_updates_moving_statistics(update_
 def test_inference__normalizes_by_moving_statistics_and_adds_the_shift() -> None:
     outputs = BatchNorm(False, DECAY)(tf.constant(INPUTS))
     values = {'beta': [1.0, 2.0, 3.0], 'moving_mean': [0.5, 3.0, -1.0], 'moving_variance': [4.0, 0.25, 1.0]}
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         for name, value in values.items():
             variables()[f'BatchNorm/{name}'].load(value, session)
         result = session.run(outputs)
@@ -50,7 +50,7 @@ def test_inference__normalizes_by_moving_statistics_and_adds_the_shift() -> None
 def test_variables__have_no_scale_and_a_trainable_shift() -> None:
     BatchNorm(True, DECAY)(tf.constant(INPUTS))
     assert set(variables()) == {'BatchNorm/beta', 'BatchNorm/moving_mean', 'BatchNorm/moving_variance'}
-    assert [v.op.name for v in tf.compat.v1.trainable_variables()] == ['BatchNorm/beta']
+    assert [v.op.name for v in tf.trainable_variables()] == ['BatchNorm/beta']
 
 
 @pytest.mark.parametrize('groups', [None, [[0]]])
@@ -58,12 +58,12 @@ def test_variables__have_no_scale_and_a_trainable_shift() -> None:
 def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype: Any, rounding: float) -> None:
     scale, epsilon = np.float32([0.5, -2.0, 3.0]), 0.1
     x = tf.constant(INPUTS, dtype)
-    with tf.compat.v1.variable_scope('', dtype=tf.as_dtype(dtype)):
+    with tf.variable_scope('', dtype=tf.as_dtype(dtype)):
         outputs = BatchNorm(True, DECAY, synchronized_over=groups)(x, tf.constant_initializer(scale), epsilon)
     weights = np.random.RandomState(1).normal(size=INPUTS.shape).astype(dtype)
     gamma, beta = (variables()[f'BatchNorm/{name}'] for name in ('gamma', 'beta'))
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         gradients = tf.gradients(tf.reduce_sum(outputs * weights), [x, gamma, beta])
         values, d_x, d_gamma, d_beta = session.run([outputs, *gradients])
     assert {each.dtype for each in (values, d_x, d_gamma, d_beta)} == {np.dtype(dtype)}
@@ -81,11 +81,11 @@ def test_scale__multiplies_and_has_the_gradient_of_the_paper(groups: Any, dtype:
 
 @pytest.mark.parametrize(('dtype', 'rounding'), [(np.float32, 1e-5), (np.float64, 1e-13)])
 def test_scale__multiplies_in_inference(dtype: Any, rounding: float) -> None:
-    with tf.compat.v1.variable_scope('', dtype=tf.as_dtype(dtype)):
+    with tf.variable_scope('', dtype=tf.as_dtype(dtype)):
         inputs = tf.constant(INPUTS, dtype)
         outputs = BatchNorm(False, DECAY)(inputs, tf.constant_initializer([0.5, -2.0, 3.0]), 0.1)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         result = session.run(outputs)
     expected = INPUTS.astype(np.float64) / np.sqrt(1.1) * [0.5, -2.0, 3.0]
     np.testing.assert_allclose(result, expected, rtol=rounding, atol=rounding)
@@ -96,8 +96,8 @@ def test_bfloat16__has_float32_moments() -> None:
     inputs = np.concatenate([np.ones([4096], np.float32), [100.0]]).reshape([1, 1, -1, 1])
     outputs = BatchNorm(True, DECAY)(tf.constant(inputs, tf.bfloat16))
     assert outputs.dtype == tf.bfloat16
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         session.run(outputs)
         moving_mean = session.run(variables()['BatchNorm/moving_mean'])
     assert moving_mean[0] == pytest.approx((1 - DECAY) * inputs.mean(), rel=1e-5)
@@ -120,10 +120,10 @@ def moving_after(values: np.ndarray, decay: float) -> Tuple[float, float]:
 @pytest.mark.parametrize('groups', [None, [[0]]])
 def test_moving_statistics__follow_the_recurrence_over_many_steps(groups: Any) -> None:
     rows = np.random.RandomState(1).normal(2.0, 3.0, [20, 16]).astype(np.float32)
-    row = tf.compat.v1.placeholder(tf.float32, [16])
+    row = tf.placeholder(tf.float32, [16])
     outputs = BatchNorm(True, DECAY, synchronized_over=groups)(tf.reshape(row, [1, 4, 4, 1]))
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         for values in rows:
             session.run(outputs, {row: values})
         result = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
@@ -155,14 +155,14 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
     weights = np.random.RandomState(1).normal(size=rows.shape)
 
     def outputs_and_gradients(dtype: tf.DType) -> Any:
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.Graph().as_default(), tf.Session() as session:
             x, w = tf.constant(rows, dtype), tf.constant(weights, dtype)
             if dtype == tf.float32:
                 outputs = BatchNorm(True, DECAY, synchronized_over=[[0]])(x)
             else:
                 mean, variance = tf.nn.moments(x, [0, 1, 2])
                 outputs = (x - mean) / tf.sqrt(variance + 1e-3)
-            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(tf.global_variables_initializer())
             return session.run([outputs, tf.gradients(tf.reduce_sum(outputs**2 * w), x)[0]])
 
     exact = outputs_and_gradients(tf.float64)
@@ -173,9 +173,9 @@ def test_moments__of_many_values_are_accurate_to_float32() -> None:
 
 def test_recomputation__does_not_move_the_statistics() -> None:
     outputs = BatchNorm(True, DECAY)(tf.constant(INPUTS), moves_statistics=False)
-    assert not tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    assert not tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         values = session.run(outputs)
         moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_array_equal(moved, [[0.0] * 3, [1.0] * 3])
@@ -188,8 +188,8 @@ def test_moments__of_a_constant_channel_are_finite(groups: Any) -> None:
     # The square of 1000.1 is rounded to 24 bits, so that the difference of the squares may be below 0.
     inputs = np.full([8, 7, 7, 2], 1000.1, np.float32)
     outputs = BatchNorm(True, 0.0, synchronized_over=groups)(tf.constant(inputs), epsilon=1e-12)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         values = [session.run(outputs)]
         values.append(session.run(variables()['BatchNorm/moving_variance']))
     assert all(np.isfinite(value).all() for value in values)
@@ -198,8 +198,8 @@ def test_moments__of_a_constant_channel_are_finite(groups: Any) -> None:
 
 def test_moments__of_a_single_value_have_no_correction() -> None:
     outputs = BatchNorm(True, 0.5, synchronized_over=[[0]])(tf.constant([[[[4.0]]]]))
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         assert session.run(outputs).tolist() == [[[[0.0]]]]
         moved = session.run([variables()['BatchNorm/moving_mean'], variables()['BatchNorm/moving_variance']])
     np.testing.assert_array_equal(moved, [[2.0], [0.5]])

@@ -3,8 +3,8 @@
 import dataclasses
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of, make_estimator
 
@@ -43,7 +43,7 @@ def test_estimator__of_a_run_writes_nothing_itself() -> None:
 def test_estimator__evaluates_on_every_host(tpu: str, hosts: int) -> None:
     config = dataclasses.replace(EMULATED, tpu=tpu, num_shards=8)
     assert config.hosts == hosts
-    inputs = tf.compat.v1.estimator.tpu.InputPipelineConfig
+    inputs = tf.estimator.tpu.InputPipelineConfig
     tpu_config = arguments_of(config, '')['config'].tpu_config
     assert tpu_config.per_host_input_for_training == inputs.PER_HOST_V2
     assert tpu_config.eval_training_input_configuration != inputs.SLICED

@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
 from inception_v3.input_pipeline import InputPipeline
@@ -40,9 +40,9 @@ CONFIG = Config(
 
 
 def first_images(count: int, start: int = 0, is_training: bool = True, config: Config = CONFIG) -> Batch:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         dataset = fake_images(is_training, config, tf.constant(start, tf.int64), 2).batch(count)
-        return session.run(tf.compat.v1.data.make_one_shot_iterator(dataset).get_next())
+        return session.run(tf.data.make_one_shot_iterator(dataset).get_next())
 
 
 def test_fake_images__have_labels_that_cycle_through_the_classes() -> None:
@@ -73,12 +73,12 @@ def test_fake_images__with_a_seed_resume_at_any_position_and_differ_between_epoc
 
 @pytest.mark.parametrize(('hosts', 'images'), [(1, 24), (2, 12)])
 def test_fake_images__resume_after_the_images_of_the_completed_steps(hosts: int, images: int) -> None:
-    tf.compat.v1.train.create_global_step()
+    tf.train.create_global_step()
     config = dataclasses.replace(CONFIG, seed=0, train_batch_size=8)
     dataset = InputPipeline(True, config)({'batch_size': 5, 'context': Host(0, hosts)})
-    iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.assign(tf.compat.v1.train.get_global_step(), 3))
+    iterator = tf.data.make_initializable_iterator(dataset)
+    with tf.Session() as session:
+        session.run(tf.assign(tf.train.get_global_step(), 3))
         session.run(iterator.initializer)
         _, labels = session.run(iterator.get_next())
     assert labels.tolist() == [(images + index) % 20 % 7 for index in range(5)]

@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
 from tests.support.observations import course, device, inputs, rate, step

@@ -6,8 +6,8 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 import skimage.data
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline
@@ -47,9 +47,9 @@ def finished_images(image: np.ndarray, config: Config, is_training: bool) -> Lis
     """Returns ten random distortions of an image, each finished twice on the device and once by the host."""
     config = dataclasses.replace(config, height=image.shape[0], width=image.shape[1])
     floats = dataclasses.replace(config, transfer='float')
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         # Without a seed, one test run in 512 would flip all ten draws or none.
-        tf.compat.v1.set_random_seed(1)
+        tf.set_random_seed(1)
         resized = tf.constant(image, tf.float32)
         if is_training:
             distortion = preprocessing_for(config).draw(tf.shape(resized), tf.zeros([1, 0, 4]), tf.random.uniform)
@@ -96,7 +96,7 @@ def test_received__applies_each_images_own_flip_and_colours() -> None:
     pixels[:, :, :10] = [10, 100, 200]
     distortions = np.array([[0, 0, 0, 0], [1, 0.1, 0, 0], [1, 0, 0.1, -0.1]], np.float32)
     features = {infeed.IMAGES: tf.constant(pixels), infeed.DISTORTION: tf.constant(distortions)}
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         received = session.run(infeed.received(features, False, config))
     offsets = [[0, 0, 0], [0.1, 0.1, 0.1], [-0.1402, -0.0344136 + 0.0714136, 0.1772]]
     for image, original, distortion, offset in zip(received, pixels, distortions, offsets):
@@ -114,7 +114,7 @@ def test_for_evaluation__packs_bytes_into_words_for_a_tpu() -> None:
 
 
 def test_as_evaluated__equals_the_images_of_evaluation() -> None:
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         sent = infeed.for_evaluation(tf.constant(CAT, tf.float32), CONFIG)
         received = infeed.received(sent[tf.newaxis], False, CONFIG)[0]
         evaluated, exported = session.run([received, infeed.as_evaluated(tf.constant(CAT, tf.float32), CONFIG)])
@@ -141,9 +141,9 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
     floats = dataclasses.replace(config, transfer='float')
     batches = []
     for each in (config, floats):
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.Graph().as_default(), tf.Session() as session:
             dataset = InputPipeline(is_training, each)({'batch_size': 5})
-            features, labels = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+            features, labels = tf.data.make_one_shot_iterator(dataset).get_next()
             if each.transfer == 'uint8':
                 shape = [80, 90, 3, 5] if transpose else [5, 80, 90, 3]
                 sent = features[infeed.IMAGES] if is_training else features

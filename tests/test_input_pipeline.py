@@ -7,8 +7,8 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
@@ -43,7 +43,7 @@ def test_evaluation__returns_the_documented_tensors(config: Config, photos: List
     assert images.shape == (len(photos), 96, 128, 3)
     # Two files are interleaved, so their images alternate.
     assert sorted(labels) == [photo.label for photo in photos]
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         decoded = {photo.label: session.run(tf.image.decode_jpeg(photo.encoded)) for photo in photos}
     for image, label in zip(images, labels):
         pixels = decoded[label] / 255.0
@@ -98,14 +98,14 @@ def test_prefetch_enabled__keeps_two_batches_ready(
     enabled: bool, sizes: List[int], is_training: bool, config: Config
 ) -> None:
     InputPipeline(is_training, dataclasses.replace(config, prefetch_enabled=enabled))({'batch_size': 4})
-    operations = tf.compat.v1.get_default_graph().get_operations()
+    operations = tf.get_default_graph().get_operations()
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == sizes
 
 
 def test_max_bad_records__groups_128_records_and_prepares_one_group_ahead(config: Config, tmp_path: Any) -> None:
     allowed = dataclasses.replace(config, max_bad_records=1, model_dir=str(tmp_path))
     InputPipeline(True, allowed)({'batch_size': 4})
-    operations = tf.compat.v1.get_default_graph().get_operations()
+    operations = tf.get_default_graph().get_operations()
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'BatchDatasetV2'] == [128, 4]
     assert [tf.get_static_value(o.inputs[1]) for o in operations if o.type == 'PrefetchDataset'] == [1, 2]
 
@@ -146,7 +146,7 @@ def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch:
         input_pipeline.preprocess_for_train(
             tf.constant(''), annotated, dataclasses.replace(config, use_annotated_bbox=use)
         )
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         assert session.run(given[0]).tolist() == [[[0, 0, 1, 1]]]
     assert given[1] is annotated
 
@@ -157,7 +157,7 @@ def test_parse__refuses_labels_beyond_num_classes(
 ) -> None:
     record = tf.constant(photo_example(photos[0]._replace(label=label)).SerializeToString())
     encoded, _, parsed = InputPipeline(False, config).parse(record)
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         if is_allowed:
             assert session.run([encoded, parsed]) == [photos[0].encoded, label]
         else:
@@ -171,7 +171,7 @@ def test_parse__reads_boxes_for_training_with_them(
 ) -> None:
     record = tf.constant(photo_example(photos[2]).SerializeToString())
     pipeline = InputPipeline(is_training, dataclasses.replace(config, use_annotated_bbox=use))
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         assert session.run(pipeline.parse(record)[1]).tolist() == [photos[2].boxes[:boxes].tolist()]
 
 
@@ -180,7 +180,7 @@ def test_preprocess__draws_the_distortion_from_the_key(preprocessing: str, confi
     pipeline = InputPipeline(True, dataclasses.replace(config, preprocessing=preprocessing, seed=1))
     record = tf.constant(photo_example(photos[0]).SerializeToString())
     keys = [tf.constant(key, tf.int64) for key in ([1, 2], [1, 2], [1, 3], [2, 2])]
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         first, again, other_record, other_epoch = session.run([pipeline.preprocess(record, key)[0] for key in keys])
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other_record).max() > 0.1 and np.abs(first - other_epoch).max() > 0.1

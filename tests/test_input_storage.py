@@ -10,8 +10,8 @@ import tarfile
 from typing import Any, Dict, List, Sequence
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import order, records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -27,7 +27,7 @@ def test_training__has_every_record_in_an_epoch(digits_dir: str, small_config: C
     counts = collections.Counter(labels_of(read(config, True, 1438, batches=1)))
     labels: Dict[int, int] = collections.Counter()
     for path in records.find_shards(digits_dir, records.TRAIN):
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+        for serialized in tf.io.tf_record_iterator(path):
             label = tf.train.Example.FromString(serialized).features.feature['image/class/label'].int64_list.value[0]
             labels[label] += 1
     assert counts == labels
@@ -36,7 +36,7 @@ def test_training__has_every_record_in_an_epoch(digits_dir: str, small_config: C
 def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: int) -> tf.Tensor:
     """The paths of the first records that a host reads, one per record, or of fewer if there are no more."""
     dataset = InputPipeline(is_training, config).storage(host, hosts).batch(count)
-    return tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+    return tf.data.make_one_shot_iterator(dataset).get_next()
 
 
 @pytest.mark.parametrize(('hosts', 'files'), [(1, 5), (2, 67), (3, 67), (8, 67), (16, 32), (33, 67)])
@@ -49,7 +49,7 @@ def test_hosts__read_disjoint_and_complete_shares_of_the_files(
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     # In training, three passes over the share: the files are shuffled and repeated.
     count = 3 * -(-files // hosts)
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         shares = session.run([paths_read(config, is_training, host, hosts, count) for host in range(hosts)])
     if is_training:
         assert all(len(share) == count for share in shares)
@@ -66,7 +66,7 @@ def test_hosts__with_a_seed_read_disjoint_and_complete_shares_of_the_files(
     monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
     config = Config(use_tpu=False, data_dir=str(tmp_path), seed=0)
     count = 3 * -(-files // hosts)
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         read_by = session.run([paths_read(config, True, host, hosts, count) for host in range(hosts)])
     shares = [sorted(set(share)) for share, _ in read_by]
     assert sorted(path.decode() for share in shares for path in share) == paths, 'disjoint and complete'
@@ -96,7 +96,7 @@ def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypa
     paths = written(tmp_path, records.TRAIN, [1] * 20)
     monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         read_in_order = [path.decode() for path in session.run(paths_read(config, True, 0, 1, 40))]
     first, second = read_in_order[:20], read_in_order[20:]
     assert sorted(first) == sorted(second) == paths
@@ -105,7 +105,7 @@ def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypa
 
 def operations_of(kind: str) -> List[tf.Operation]:
     """The operations of a kind in the default graph, outside of functions."""
-    return [o for o in tf.compat.v1.get_default_graph().get_operations() if o.type == kind]
+    return [o for o in tf.get_default_graph().get_operations() if o.type == kind]
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
 def test_seed__resumes_after_the_records_of_the_completed_steps(hosts: int, skipped: int, small_config: Config) -> None:
     config = dataclasses.replace(small_config, seed=0, train_batch_size=8)
     begin = paths_read(config, True, hosts - 1, hosts, 40)
-    tf.compat.v1.train.create_global_step()
+    tf.train.create_global_step()
     dataset = InputPipeline(True, config).storage(hosts - 1, hosts).batch(40 - skipped)
-    iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.assign(tf.compat.v1.train.get_global_step(), 3))
+    iterator = tf.data.make_initializable_iterator(dataset)
+    with tf.Session() as session:
+        session.run(tf.assign(tf.train.get_global_step(), 3))
         session.run(iterator.initializer)
         (all_records, all_keys), (later_records, later_keys) = session.run([begin, iterator.get_next()])
     assert all_records[skipped:].tolist() == later_records.tolist()
@@ -217,7 +217,7 @@ def test_storage__reads_files_with_threads_that_end_with_their_session(seed: Any
 # Opens and closes sessions while the threads of the storage phase run.
 _CLOSE_WHILE_READING = """
 import sys
-import tensorflow as tf
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
@@ -225,11 +225,11 @@ graphs = []
 for seed in (None, 1):
     with tf.Graph().as_default() as graph:
         config = Config(use_tpu=False, data_dir=sys.argv[1], followup_shuffle_buffer_size=10, seed=seed)
-        iterator = tf.compat.v1.data.make_initializable_iterator(InputPipeline(True, config).storage())
+        iterator = tf.data.make_initializable_iterator(InputPipeline(True, config).storage())
         graphs.append((graph, iterator.initializer, iterator.get_next()))
 for _ in range(30):
     for graph, initializer, record in graphs:
-        with tf.compat.v1.Session(graph=graph) as session:
+        with tf.Session(graph=graph) as session:
             session.run(initializer)
             session.run(record)
 """
@@ -246,14 +246,14 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 def test_storage__limits_the_memory_of_large_tar_shards(photos: Sequence[Photo], tmp_path: Any) -> None:
     """Measures a process that reads shards of 100 MB with the default of eight files at a time."""
     program = (
-        'import sys, tensorflow as tf\n'
+        'import sys\nfrom console.tensorflow_versions import tf\n'
         'from benchmarks.measurement import peak_bytes\n'
         'from inception_v3.config import Config\n'
         'from inception_v3.input_pipeline import InputPipeline\n'
         'config = Config(use_tpu=False, data_dir=sys.argv[1], data_format="tar")\n'
         'dataset = InputPipeline(True, config)({"batch_size": 128})\n'
-        'batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()\n'
-        'with tf.compat.v1.Session() as session:\n'
+        'batch = tf.data.make_one_shot_iterator(dataset).get_next()\n'
+        'with tf.Session() as session:\n'
         '    for _ in range(8):\n'
         '        session.run(batch)\n'
         'print(peak_bytes())\n'

@@ -9,8 +9,8 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.model_dir.evaluations import read_evaluations
 from tests.support import launcher

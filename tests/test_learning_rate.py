@@ -7,8 +7,8 @@ from typing import List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.settings.presets import PRESETS
@@ -162,7 +162,7 @@ def test_learning_rate__of_a_large_or_unsaved_step(schedule: str, warmup: bool) 
         number = learning_rate(step, config)
         assert evaluate(learning_rate(tf.constant(step), config)) == pytest.approx(number, rel=1e-5)
     # The global step is a variable, in 64 bits.
-    steps = [tf.Variable(5, dtype=tf.int64), tf.compat.v1.get_variable('s', initializer=np.int64(5), use_resource=True)]
+    steps = [tf.Variable(5, dtype=tf.int64), tf.get_variable('s', initializer=np.int64(5), use_resource=True)]
     for variable in steps:
         assert evaluate(learning_rate(variable, config)) == pytest.approx(learning_rate(5, config), rel=1e-6)
 

@@ -4,18 +4,18 @@ import os
 from typing import Any, Dict, List
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.metrics import PADDING_LABEL, evaluation_metrics, names_of, print_predictions
 from tests.support.graphs import evaluate
 
 
 def accumulate(batches: Any) -> Dict[str, float]:
-    labels = tf.compat.v1.placeholder(tf.int32, [None])
-    logits = tf.compat.v1.placeholder(tf.float32, [None, 7])
+    labels = tf.placeholder(tf.int32, [None])
+    logits = tf.placeholder(tf.float32, [None, 7])
     results = evaluation_metrics(labels, logits)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.local_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.local_variables_initializer())
         for batch_labels, batch_logits in batches:
             session.run([update for _, update in results.values()], {labels: batch_labels, logits: batch_logits})
         return session.run({name: value for name, (value, _) in results.items()})
@@ -61,16 +61,16 @@ def test_metrics__padding_is_no_class() -> None:
 
 def test_metrics__count_images_beyond_the_whole_numbers_of_float32() -> None:
     value, update = evaluation_metrics(tf.zeros([2], tf.int32), tf.zeros([2, 7]))['images']
-    (count,) = [each for each in tf.compat.v1.local_variables() if each.op.name == 'evaluation_metrics/images']
-    assert count in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.METRIC_VARIABLES)
-    with tf.compat.v1.Session() as session:
+    (count,) = [each for each in tf.local_variables() if each.op.name == 'evaluation_metrics/images']
+    assert count in tf.get_collection(tf.GraphKeys.METRIC_VARIABLES)
+    with tf.Session() as session:
         count.load(2**53, session)
         assert session.run(update) == 2**53 + 2
         assert session.run(value) == 2**53 + 2
 
 
 def printed(printing: tf.Operation, capfd: Any) -> List[str]:
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         session.run(printing)
     return capfd.readouterr().err.splitlines()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import model_fn
 from inception_v3.config import Config
 from inception_v3.metrics import PADDING_LABEL
@@ -47,8 +47,8 @@ def evaluated() -> tf.Graph:
 
 
 def test_weight_decay__applies_to_kernels_only(evaluated: tf.Graph) -> None:
-    decayed = {v.op.name for v in evaluated.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)}
-    rest = {v.op.name for v in evaluated.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)} - decayed
+    decayed = {v.op.name for v in evaluated.get_collection(tf.GraphKeys.WEIGHTS)}
+    rest = {v.op.name for v in evaluated.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)} - decayed
     assert len(decayed) == 98
     assert all(name.endswith('/weights') for name in decayed)
     assert {name.rpartition('/')[2] for name in rest} == {'beta', 'biases'}
@@ -61,15 +61,15 @@ def test_weight_decay__applies_to_kernels_only(evaluated: tf.Graph) -> None:
     [(Config(), 0.1, 4e-5), (Config(label_smoothing=0.0, weight_decay=1e-4), 0.0, 1e-4)],
 )
 def test_loss__is_the_sum_of_its_three_terms(config: Config, smoothing: float, decay: float) -> None:
-    tf.compat.v1.get_variable('w', initializer=[3.0, 4.0], collections=[tf.compat.v1.GraphKeys.WEIGHTS])
+    tf.get_variable('w', initializer=[3.0, 4.0], collections=[tf.GraphKeys.WEIGHTS])
     logits, auxiliary = np.array([[1.0, 2.0, 0.5]]), np.array([[0.0, -1.0, 3.0]])
     loss = model_fn.total_loss(
         tf.constant(logits, tf.float32), tf.constant(auxiliary, tf.float32), tf.constant([1], tf.int32), config
     )
     target = np.array([0.0, 1.0 - smoothing, 0.0]) + smoothing / 3
     terms = [-(target * (x - np.log(np.exp(x).sum()))).sum() for x in (logits, auxiliary)]
-    with tf.compat.v1.Session() as session:
-        session.run([v.initializer for v in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.WEIGHTS)])
+    with tf.Session() as session:
+        session.run([v.initializer for v in tf.get_collection(tf.GraphKeys.WEIGHTS)])
         assert session.run(loss) == pytest.approx(terms[0] + 0.4 * terms[1] + decay * 12.5, rel=1e-6)
 
 
@@ -80,7 +80,7 @@ def test_transpose_enabled__gives_the_same_loss(monkeypatch: Any) -> None:
     def loss(config: Config, images: np.ndarray) -> float:
         with tf.Graph().as_default(), plain_session() as session:
             spec = build(config, MODES.EVAL, images)
-            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(tf.global_variables_initializer())
             load(values_by_name(), session)
             return session.run(spec.loss)
 
@@ -93,12 +93,12 @@ def test_clear_update_collections__updates_statistics_in_place(tiny: None) -> No
         with tf.Graph().as_default(), plain_session() as session:
             config = dataclasses.replace(CONFIG, clear_update_collections=clear, optimizer='sgd')
             spec = build(config, MODES.TRAIN)
-            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(tf.global_variables_initializer())
             begin = values_by_name()
             load({name: value for name, value in begin.items() if 'moving' not in name}, session)
             session.run(spec.train_op)
-            moving = {v.op.name: v for v in tf.compat.v1.global_variables() if 'moving_' in v.op.name}
-            count = len(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
+            moving = {v.op.name: v for v in tf.global_variables() if 'moving_' in v.op.name}
+            count = len(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
             return count, session.run(moving)
 
     (count_in_place, in_place), (count_collected, collected) = moved(True), moved(False)
@@ -112,17 +112,17 @@ def test_clear_update_collections__updates_statistics_in_place(tiny: None) -> No
 @pytest.mark.parametrize('is_resource', [True, False])
 def test_averages__first_decays_are_those_of_steps_1_and_2(tiny: None, is_resource: bool) -> None:
     # An Estimator makes a global step that is no resource. Its reads have no defined order, so try several times.
-    with tf.compat.v1.variable_scope('', use_resource=is_resource):
-        global_step = tf.compat.v1.train.create_global_step()
+    with tf.variable_scope('', use_resource=is_resource):
+        global_step = tf.train.create_global_step()
     assert ('Resource' in type(global_step).__name__) == is_resource
     spec = build(dataclasses.replace(CONFIG, learning_rate=10.0), MODES.TRAIN)
     name = 'Logits/weights'
-    found = {v.op.name: v for v in tf.compat.v1.global_variables()}
+    found = {v.op.name: v for v in tf.global_variables()}
     pair = [found[name], found[f'{name}/ExponentialMovingAverage']]
     for _ in range(2):
         # With TensorFlow's graph optimizations, which move reads.
-        with tf.compat.v1.Session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
             for decay in (2 / 11, 3 / 12):
                 _, average = session.run(pair)
                 session.run(spec.train_op)
@@ -136,14 +136,14 @@ def test_evaluation__has_no_dropout_and_export_no_auxiliary_head(evaluated: tf.G
     assert [v for v in evaluated.get_collection('trainable_variables') if 'AuxLogits' in v.op.name]
     assert not model_fn.network_options(CONFIG, MODES.PREDICT)['auxiliary_head']
     build(CONFIG, MODES.PREDICT, labels=None)
-    assert not [v for v in tf.compat.v1.global_variables() if 'AuxLogits' in v.op.name]
+    assert not [v for v in tf.global_variables() if 'AuxLogits' in v.op.name]
 
 
 def test_evaluation__ignores_padding(tiny: None) -> None:
     labels = np.array([1, 2, PADDING_LABEL, PADDING_LABEL], np.int32)
     spec = build(CONFIG, MODES.EVAL, labels=tf.constant(labels)).as_estimator_spec()
     with plain_session() as session:
-        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         session.run([update for _, update in spec.eval_metric_ops.values()])
         assert session.run(spec.eval_metric_ops['images'][0]) == 2
         assert np.isfinite(session.run(spec.loss))
@@ -157,7 +157,7 @@ def test_prediction__returns_classes_probabilities_and_names(tiny: None) -> None
     assert set(spec.predictions) == {'classes', 'probabilities'}, 'a TPU returns no strings'
     output = spec.export_outputs['image_bytes']
     with plain_session() as session:
-        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.tables_initializer()])
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
         load(values_by_name(), session)
         found = session.run(output.outputs)
         weights, biases = session.run(['Logits/weights/Read/ReadVariableOp:0', 'Logits/biases/Read/ReadVariableOp:0'])
@@ -178,7 +178,7 @@ def test_prediction__restores_averages_if_there_are_any(tiny: None, moving_avera
         assert restored is not None
         (names,) = [
             operation.inputs[1]
-            for operation in tf.compat.v1.get_default_graph().get_operations()
+            for operation in tf.get_default_graph().get_operations()
             if operation.type == 'RestoreV2'
         ]
         keys = {name.decode() for name in tf.get_static_value(names)}
@@ -190,7 +190,7 @@ def convolution_types(config: Config, mode: str) -> Any:
     with tf.Graph().as_default() as graph:
         spec = build(config, mode)
         types = {o.inputs[0].dtype.base_dtype for o in graph.get_operations() if o.type == 'Conv2D'}
-        kept = {v.dtype.base_dtype for v in tf.compat.v1.global_variables() if v.op.name != 'global_step'}
+        kept = {v.dtype.base_dtype for v in tf.global_variables() if v.op.name != 'global_step'}
         return types, kept, spec
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import moving_average
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError
@@ -16,18 +16,18 @@ NAME = 'w/ExponentialMovingAverage'
 
 def test_moving_average__follows_the_equation_with_the_step_as_number_of_updates() -> None:
     values = [2.0, 3.0, -1.0, 5.0]
-    weight = tf.compat.v1.get_variable('w', initializer=1.0, use_resource=True)
-    with tf.compat.v1.variable_scope('', use_resource=True):
-        step = tf.compat.v1.train.create_global_step()
-    feed = tf.compat.v1.placeholder(tf.float32, [])
+    weight = tf.get_variable('w', initializer=1.0, use_resource=True)
+    with tf.variable_scope('', use_resource=True):
+        step = tf.train.create_global_step()
+    feed = tf.placeholder(tf.float32, [])
     with tf.control_dependencies([weight.assign(feed), step.assign_add(1)]):
         number = tf.identity(step)
     with tf.control_dependencies([number]):
         update = moving_average.update_averages(Config(moving_average_decay=0.3), number)
-    average = {v.op.name: v for v in tf.compat.v1.global_variables()}[NAME]
+    average = {v.op.name: v for v in tf.global_variables()}[NAME]
     expected, results = 1.0, []
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         for count, value in enumerate(values, 1):
             session.run(update, {feed: value})
             decay = min(0.3, (1 + count) / (10 + count))
@@ -39,57 +39,57 @@ def test_moving_average__follows_the_equation_with_the_step_as_number_of_updates
 
 
 def test_moving_average__covers_trainable_and_collected_variables() -> None:
-    trainable = tf.compat.v1.get_variable('trainable', [2])
-    tf.compat.v1.get_variable('statistic', [2], trainable=False)
-    collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.MOVING_AVERAGE_VARIABLES]
-    extra = tf.compat.v1.get_variable('extra', [2], trainable=False, collections=collections)
+    trainable = tf.get_variable('trainable', [2])
+    tf.get_variable('statistic', [2], trainable=False)
+    collections = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.MOVING_AVERAGE_VARIABLES]
+    extra = tf.get_variable('extra', [2], trainable=False, collections=collections)
     moving_average.update_averages(Config(), tf.constant(1))
-    averaged = {v.op.name for v in tf.compat.v1.global_variables() if v.op.name.endswith('/ExponentialMovingAverage')}
+    averaged = {v.op.name for v in tf.global_variables() if v.op.name.endswith('/ExponentialMovingAverage')}
     assert averaged == {f'{v.op.name}/ExponentialMovingAverage' for v in (trainable, extra)}
 
 
 def write_checkpoint(path: str, weight: float, average: Any) -> str:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.get_variable('w', initializer=weight)
-        tf.compat.v1.get_variable('statistic', initializer=weight)
-        tf.compat.v1.train.get_or_create_global_step()
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.get_variable('w', initializer=weight)
+        tf.get_variable('statistic', initializer=weight)
+        tf.train.get_or_create_global_step()
         if average is not None:
-            tf.compat.v1.get_variable(NAME, initializer=average)
-        session.run(tf.compat.v1.global_variables_initializer())
-        return tf.compat.v1.train.Saver().save(session, path)
+            tf.get_variable(NAME, initializer=average)
+        session.run(tf.global_variables_initializer())
+        return tf.train.Saver().save(session, path)
 
 
 def test_load_ema_hook__loads_the_averages_of_the_given_checkpoint(tmp_path: Any) -> None:
     older = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
     write_checkpoint(str(tmp_path / 'model.ckpt-2'), 2.0, 20.0)
-    weight = tf.compat.v1.get_variable('w', [])
-    statistic = tf.compat.v1.get_variable('statistic', [], trainable=False)
-    with tf.compat.v1.train.SingularMonitoredSession(hooks=[LoadEMAHook(older)]) as session:
+    weight = tf.get_variable('w', [])
+    statistic = tf.get_variable('statistic', [], trainable=False)
+    with tf.train.SingularMonitoredSession(hooks=[LoadEMAHook(older)]) as session:
         # The weight is loaded from its average, a variable without an average from itself.
         assert session.run([weight, statistic]) == [10.0, 1.0]
 
 
 def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> None:
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, None)
-    tf.compat.v1.get_variable('w', [])
+    tf.get_variable('w', [])
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages .* --moving_average=False'):
         LoadEMAHook(checkpoint).begin()
 
 
 def test_load_ema_hook__needs_the_restore_operations_of_its_beginning(tmp_path: Any) -> None:
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
-    tf.compat.v1.get_variable('w', [])
-    with tf.compat.v1.Session() as session, pytest.raises(AssertionError, match=r'begin\(\) comes first'):
+    tf.get_variable('w', [])
+    with tf.Session() as session, pytest.raises(AssertionError, match=r'begin\(\) comes first'):
         LoadEMAHook(checkpoint).after_create_session(session, None)
 
 
 def test_load_ema_hook__loads_the_averages_after_the_initial_values(tmp_path: Any) -> None:
     # As in an evaluation: the session is first initialized, or restored from the weights themselves.
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
-    weight = tf.compat.v1.get_variable('w', initializer=3.0)
-    tf.compat.v1.train.get_or_create_global_step()
-    saver = tf.compat.v1.train.Saver()
-    scaffold = tf.compat.v1.train.Scaffold(saver=saver)
-    creator = tf.compat.v1.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=checkpoint)
-    with tf.compat.v1.train.MonitoredSession(creator, hooks=[LoadEMAHook(checkpoint)]) as session:
+    weight = tf.get_variable('w', initializer=3.0)
+    tf.train.get_or_create_global_step()
+    saver = tf.train.Saver()
+    scaffold = tf.train.Scaffold(saver=saver)
+    creator = tf.train.ChiefSessionCreator(scaffold, checkpoint_filename_with_path=checkpoint)
+    with tf.train.MonitoredSession(creator, hooks=[LoadEMAHook(checkpoint)]) as session:
         assert session.run(weight) == 10.0

@@ -4,9 +4,9 @@ from typing import Callable, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorflow.python.tpu import tpu_function
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.optimizers import make_optimizer
 from tests.support.graphs import evaluate
@@ -47,13 +47,13 @@ def rmsprop() -> List[np.ndarray]:
 
 @pytest.mark.parametrize(('name', 'by_hand'), [('sgd', sgd), ('momentum', momentum), ('RMS', rmsprop)])
 def test_optimizer__three_steps_agree_with_the_equations(name: str, by_hand: Callable[[], List[np.ndarray]]) -> None:
-    weights = tf.compat.v1.get_variable('w', initializer=START.astype(np.float32), use_resource=True)
-    gradient = tf.compat.v1.placeholder(tf.float32, [2])
+    weights = tf.get_variable('w', initializer=START.astype(np.float32), use_resource=True)
+    gradient = tf.placeholder(tf.float32, [2])
     optimizer = make_optimizer(tf.constant(RATE), Config(use_tpu=False, optimizer=name))
     step = optimizer.apply_gradients([(gradient, weights)])
     after = []
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         for value in GRADIENTS:
             session.run(step, {gradient: value})
             after.append(session.run(weights))
@@ -63,22 +63,22 @@ def test_optimizer__three_steps_agree_with_the_equations(name: str, by_hand: Cal
 @pytest.mark.parametrize('name', ['sgd', 'momentum', 'RMS'])
 def test_optimizer__averages_the_gradients_of_tpu_cores(name: str) -> None:
     on_tpu = make_optimizer(0.1, Config(use_tpu=True, optimizer=name))
-    assert isinstance(on_tpu, tf.compat.v1.tpu.CrossShardOptimizer)
+    assert isinstance(on_tpu, tf.tpu.CrossShardOptimizer)
     on_cpu = make_optimizer(0.1, Config(use_tpu=False, optimizer=name))
-    assert not isinstance(on_cpu, tf.compat.v1.tpu.CrossShardOptimizer)
+    assert not isinstance(on_cpu, tf.tpu.CrossShardOptimizer)
 
 
 @pytest.mark.parametrize('name', ['sgd', 'momentum', 'RMS'])
 def test_cross_shard_optimizer__sums_gradients_of_the_mean_loss(name: str) -> None:
     # Each of 4 cores takes the gradient of a quarter of its loss; the sum over the cores is the gradient of the mean.
-    weights = tf.compat.v1.get_variable('w', initializer=START.astype(np.float32), use_resource=True)
+    weights = tf.get_variable('w', initializer=START.astype(np.float32), use_resource=True)
     with tpu_function.tpu_shard_context(4):
         optimizer = make_optimizer(tf.constant(RATE), Config(optimizer=name))
         ((gradient, _),) = optimizer.compute_gradients(tf.reduce_sum(8.0 * weights), [weights])
         # Before the sum is in the graph, which has no kernel for a CPU.
         assert [*evaluate(gradient)] == [2.0, 2.0]
         optimizer.apply_gradients([(gradient, weights)])
-    sums = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == 'CrossReplicaSum']
+    sums = [op for op in tf.get_default_graph().get_operations() if op.type == 'CrossReplicaSum']
     assert len(sums) == 1
     # The wrapped optimizer is the one that was asked for.
     slots = {'sgd': [], 'momentum': ['momentum'], 'RMS': ['momentum', 'rms']}[name]

@@ -9,9 +9,9 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import records, writing
 from inception_v3.config import Config
 from inception_v3.cycles import Run
@@ -142,9 +142,9 @@ def test_seed__differs_between_seeds_and_without_one(photo_config: Config, one_l
 
 def batches(config: Config, count: int, batch_size: int = 3) -> Tuple[np.ndarray, np.ndarray]:
     """Returns the concatenated images and labels of the first batches of the training pipeline."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         dataset = InputPipeline(True, config)({'batch_size': batch_size})
-        batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        batch = tf.data.make_one_shot_iterator(dataset).get_next()
         images, labels = zip(*[session.run(batch) for _ in range(count)])
     return np.concatenate(images), np.concatenate(labels)
 

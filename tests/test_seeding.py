@@ -4,8 +4,8 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.networks import layers
@@ -21,11 +21,11 @@ def initial_values(seed: Any, before: int = 0) -> Dict[str, np.ndarray]:
     with tf.Graph().as_default():
         for _ in range(before):
             tf.random.normal([])
-        with tf.compat.v1.variable_scope('', custom_getter=seeding.variable_getter(Config(seed=seed))):
+        with tf.variable_scope('', custom_getter=seeding.variable_getter(Config(seed=seed))):
             for name in 'ab':
-                tf.compat.v1.get_variable(name, [3, 3, 8, 16], initializer=layers.HE_INITIALIZER)
-            tf.compat.v1.get_variable('zeros', [4], initializer=tf.zeros_initializer())
-        variables = {v.op.name: v for v in tf.compat.v1.global_variables()}
+                tf.get_variable(name, [3, 3, 8, 16], initializer=layers.HE_INITIALIZER)
+            tf.get_variable('zeros', [4], initializer=tf.zeros_initializer())
+        variables = {v.op.name: v for v in tf.global_variables()}
         return evaluate(variables)
 
 
@@ -57,7 +57,7 @@ def test_aggregation_method__adds_gradients_in_a_fixed_order_with_a_seed(seed: A
     (gradient,) = tf.gradients([x * 3, x * 5, x * 7], x, aggregation_method=method)
     # With a seed, each sum is of two: the sum of three depends on their order.
     assert len(gradient.op.inputs) == (3 if seed is None else 2)
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         assert session.run(gradient) == 15
 
 
@@ -71,18 +71,18 @@ def masks(cores: int, images: int, step: int = 3, seed: int = 1, scope: str = 'L
     with tf.Graph().as_default():
         config = Config(seed=seed, num_shards=cores, tpu=f'emulated:{cores}')
         emulated = EmulatedCores(topology.emulated(str(config.tpu)))
-        with tf.compat.v1.variable_scope('', use_resource=True):
-            global_step = tf.compat.v1.train.create_global_step()
+        with tf.variable_scope('', use_resource=True):
+            global_step = tf.train.create_global_step()
 
         def core(number: int) -> tf.Tensor:
-            with tf.compat.v1.variable_scope(scope):
+            with tf.variable_scope(scope):
                 return seeding.dropout_for(config)(tf.ones([images // cores, 1, 1, 500]), KEEP, True)
 
         with emulated.in_place_of_a_tpu():
             outputs = emulated.replicate(core)
-        session_config = tf.compat.v1.ConfigProto(device_count={'CPU': cores + 1})
-        with tf.compat.v1.Session(config=session_config) as session:
-            session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        session_config = tf.ConfigProto(device_count={'CPU': cores + 1})
+        with tf.Session(config=session_config) as session:
+            session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
             session.run(global_step.assign(step))
             return np.concatenate(session.run(outputs))
 
@@ -95,11 +95,11 @@ def test_dropout__depends_on_the_position_in_the_global_batch() -> None:
 
 def test_dropout__draws_the_numbers_of_its_own_images_only() -> None:
     # A pod of 512 cores: the numbers of the global batch would be 512 times as many.
-    with tf.compat.v1.variable_scope('', use_resource=True):
+    with tf.variable_scope('', use_resource=True):
         kept = seeding.dropout_for(Config(seed=1, num_shards=512, train_batch_size=512 * 16))(
             tf.ones([16, 1, 1, 500]), KEEP, True
         )
-    sizes = [t.shape.num_elements() for o in tf.compat.v1.get_default_graph().get_operations() for t in o.outputs]
+    sizes = [t.shape.num_elements() for o in tf.get_default_graph().get_operations() for t in o.outputs]
     assert kept.shape == (16, 1, 1, 500)
     assert None not in sizes and max(sizes) == 16 * 500
 

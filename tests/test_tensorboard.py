@@ -15,9 +15,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.hooks.image_summaries import OUTLINE_COLOR
@@ -79,7 +79,7 @@ def watched(photo_dir: str, tmp_path_factory: Any) -> Iterator[Watched]:
                     forget(before, 4)
                 Run(config, Screen(io.StringIO())).execute()
                 # A new process would open new event files.
-                tf.compat.v1.summary.FileWriterCache.clear()
+                tf.summary.FileWriterCache.clear()
         yield Watched(address(), before, after)
 
 
@@ -166,11 +166,11 @@ def test_tensorboard__shows_the_training_graph(watched: Watched) -> None:
 def first_batch(config: Config, is_training: bool) -> Tuple[np.ndarray, np.ndarray]:
     """Returns the first batch of the pipeline: images and labels."""
     with tf.Graph().as_default():
-        tf.compat.v1.train.create_global_step()
-        iterator = tf.compat.v1.data.make_initializable_iterator(InputPipeline(is_training, config)({'batch_size': 4}))
+        tf.train.create_global_step()
+        iterator = tf.data.make_initializable_iterator(InputPipeline(is_training, config)({'batch_size': 4}))
         batch = iterator.get_next()
-        with tf.compat.v1.Session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
             session.run(iterator.initializer)
             return session.run(batch)
 

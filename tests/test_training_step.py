@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import model_fn
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
@@ -50,24 +50,24 @@ Steps = Dict[str, List[Any]]
 
 def begin() -> Dict[str, np.ndarray]:
     """The initial values of the graph's trainable variables."""
-    trainable = {v.op.name for v in tf.compat.v1.trainable_variables()}
+    trainable = {v.op.name for v in tf.trainable_variables()}
     return {name: value for name, value in values_by_name().items() if name in trainable}
 
 
 def our_steps(config: Config, dtype: tf.DType = tf.float32) -> Steps:
     """The losses and the variables of three training steps of this program."""
-    with tf.Graph().as_default(), tf.compat.v1.variable_scope('', dtype=dtype):
-        images, labels = tf.compat.v1.placeholder(dtype, IMAGES.shape[1:]), tf.compat.v1.placeholder(tf.int32, [4])
+    with tf.Graph().as_default(), tf.variable_scope('', dtype=dtype):
+        images, labels = tf.placeholder(dtype, IMAGES.shape[1:]), tf.placeholder(tf.int32, [4])
         spec = model_fn.inception_model_fn(images, labels, MODES.TRAIN, {'config': config})
         result: Steps = {'loss': [], 'variables': []}
         with plain_session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(tf.global_variables_initializer())
             values = begin()
             load({**values, **{f'{name}/ExponentialMovingAverage': value for name, value in values.items()}}, session)
             for step in range(STEPS):
                 loss, _ = session.run([spec.loss, spec.train_op], {images: IMAGES[step], labels: LABELS[step]})
                 result['loss'].append(loss)
-                result['variables'].append(session.run({v.op.name: v for v in tf.compat.v1.global_variables()}))
+                result['variables'].append(session.run({v.op.name: v for v in tf.global_variables()}))
         return result
 
 
@@ -91,8 +91,8 @@ class Averages:
 
 def tiny_steps(values: Dict[str, np.ndarray], weight_decay: float, keep: float) -> Steps:
     """The same three steps of the network of one layer: TensorFlow only differentiates, in float64."""
-    x, labels = tf.compat.v1.placeholder(tf.float64, [None, 3]), tf.compat.v1.placeholder(tf.int32, [4])
-    held = {name: tf.compat.v1.placeholder(tf.float64, value.shape) for name, value in values.items()}
+    x, labels = tf.placeholder(tf.float64, [None, 3]), tf.placeholder(tf.int32, [4])
+    held = {name: tf.placeholder(tf.float64, value.shape) for name, value in values.items()}
     matrices = {name: value[0, 0] for name, value in held.items() if name.endswith('weights')}
     net = x @ matrices['Layer/weights']
     mean, variance = tf.nn.moments(net, [0])
@@ -175,27 +175,27 @@ def test_bfloat16__trains_close_to_but_not_equal_to_float32(monkeypatch: Any) ->
 
 
 def slim_steps(config: Config) -> Steps:
-    images, labels = tf.compat.v1.placeholder(tf.float64, IMAGES.shape[1:]), tf.compat.v1.placeholder(tf.int32, [4])
-    rate = tf.compat.v1.placeholder(tf.float32, [])
+    images, labels = tf.placeholder(tf.float64, IMAGES.shape[1:]), tf.placeholder(tf.int32, [4])
+    rate = tf.placeholder(tf.float32, [])
     logits, auxiliary_logits = build_slim(images, 11, True, config.batch_norm_decay, 0.01)
-    decayed = [v for v in tf.compat.v1.trainable_variables() if v.shape.ndims == 4]
+    decayed = [v for v in tf.trainable_variables() if v.shape.ndims == 4]
     l2 = 4e-5 * sum(tf.reduce_sum(v**2) / 2 for v in decayed)
     # Its gradient passes through float32 in `tf.losses`.
     weight = float(np.float32(0.4))
     loss = cross_entropy(logits, labels) + weight * cross_entropy(auxiliary_logits, labels) + l2
-    optimizer = tf.compat.v1.train.RMSPropOptimizer(rate, 0.9, 0.9, 1.0)
-    with tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)):
+    optimizer = tf.train.RMSPropOptimizer(rate, 0.9, 0.9, 1.0)
+    with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
         train = optimizer.minimize(loss)
     result: Steps = {'loss': [], 'variables': []}
     with plain_session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(tf.global_variables_initializer())
         values = begin()
         load(values, session)
         averages = Averages(values)
         for step in range(STEPS):
             feed = {images: IMAGES[step], labels: LABELS[step], rate: RATES[step]}
             result['loss'].append(session.run([loss, train], feed)[0])
-            variables = session.run({v.op.name: v for v in tf.compat.v1.global_variables()})
+            variables = session.run({v.op.name: v for v in tf.global_variables()})
             variables.update(averages.after(step, variables))
             variables['global_step'] = np.int64(step + 1)
             result['variables'].append(variables)
@@ -213,7 +213,7 @@ def test_training__three_steps_agree_with_an_independent_program(monkeypatch: An
     monkeypatch.setattr(layers, 'dropout', lambda inputs, keep, is_training: inputs)
     allow_float64(monkeypatch)
     ours = our_steps(CONFIG, tf.float64)
-    with tf.compat.v1.variable_scope('', dtype=tf.float64):
+    with tf.variable_scope('', dtype=tf.float64):
         theirs = slim_steps(CONFIG)
     np.testing.assert_allclose(ours['loss'], theirs['loss'], rtol=1e-6)
     errors = largest_errors(ours, theirs)

@@ -29,12 +29,12 @@ import tarfile
 from typing import Callable, Dict, List
 
 import numpy as np
-import tensorflow as tf
 
 from console import processes, program
 from console.errors import EXIT_CODES
 from console.paths import expanded
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import conversion, records, remote
 from data.cifar10 import source as cifar10_source
 from data.cifar10.source import CLASSES, SIDE, Cifar10
@@ -184,16 +184,16 @@ def _encode(pixels: np.ndarray, size: int, move: conversion.Progress) -> List[by
     """Encodes images, uint8 [images, 32, 32, 3], on all cores, and returns the bytes of their files."""
     cores = len(os.sched_getaffinity(0))
     with tf.Graph().as_default() as graph:
-        batch = tf.compat.v1.placeholder(tf.uint8, [None, SIDE, SIDE, 3])
+        batch = tf.placeholder(tf.uint8, [None, SIDE, SIDE, 3])
         resized, encode = batch, tf.image.encode_png
         if size != SIDE:
-            larger = tf.compat.v1.image.resize_bicubic(batch, [size, size], half_pixel_centers=True)
+            larger = tf.image.resize_bicubic(batch, [size, size], half_pixel_centers=True)
             resized = tf.cast(tf.clip_by_value(tf.round(larger), 0, 255), tf.uint8)
             encode = functools.partial(tf.image.encode_jpeg, quality=_JPEG_QUALITY)
         files = tf.map_fn(encode, resized, tf.string, parallel_iterations=cores, back_prop=False)
-    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=cores, inter_op_parallelism_threads=cores)
+    config = tf.ConfigProto(intra_op_parallelism_threads=cores, inter_op_parallelism_threads=cores)
     encoded: List[bytes] = []
-    with tf.compat.v1.Session(graph=graph, config=config) as session:
+    with tf.Session(graph=graph, config=config) as session:
         for first in range(0, len(pixels), _BATCH):
             encoded += session.run(files, {batch: pixels[first : first + _BATCH]}).tolist()
             move(len(encoded))

@@ -12,9 +12,9 @@ import tarfile
 from typing import Any, Dict, List, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from console.messages import shown
+from console.tensorflow_versions import tf
 from data import archives, records, remote
 from data.records import DataError
 

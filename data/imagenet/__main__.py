@@ -21,13 +21,12 @@ import sys
 import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
-import tensorflow as tf
-
 from console import processes, program
 from console.errors import EXIT_CODES
 from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import conversion, records, remote
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint

@@ -9,8 +9,8 @@ import sys
 from typing import Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records, remote
 from data.conversion import Progress
 from data.imagenet import shards as imagenet_shards

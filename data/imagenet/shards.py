@@ -7,9 +7,8 @@ import os
 import uuid
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-import tensorflow as tf
-
 from console import native_messages
+from console.tensorflow_versions import tf
 from data import conversion, exif, remote, tf_example
 from data.fingerprint import SplitFingerprint
 from data.imagenet import source as imagenet_source
@@ -186,14 +185,14 @@ class _Codec:
 
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
-            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._encoded = tf.placeholder(tf.string, [])
             pixels = decode_image(self._encoded)
             self._shape = tf.shape(pixels)
             self._components = tf.image.extract_jpeg_shape(self._encoded)[2]
             self._jpeg = tf.image.encode_jpeg(pixels, format='rgb', quality=_QUALITY)
         # One thread: there is a process per core.
-        config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
-        self._session = tf.compat.v1.Session(graph=graph, config=config)
+        config = tf.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+        self._session = tf.Session(graph=graph, config=config)
 
     def as_rgb_jpeg(self, encoded: bytes) -> Tuple[bytes, int, int, str]:
         """A JPEG file of the image, its height and width, and the original kind; 'JPEG' if the file is unchanged.

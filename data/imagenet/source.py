@@ -10,10 +10,10 @@ import xml.etree.ElementTree
 from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
-import tensorflow as tf
 
 from console import extras
 from console.messages import shown
+from console.tensorflow_versions import tf
 from data import archives, remote
 from data.records import DataError
 from data.tf_example import Box

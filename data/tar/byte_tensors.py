@@ -3,8 +3,7 @@
 import functools
 from typing import Tuple, Union
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.tar.layout import BLANKS
 
 

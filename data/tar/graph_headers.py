@@ -6,8 +6,7 @@ headers are the blocks that are reached by following these positions from the fi
 
 from typing import NamedTuple, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.tar import byte_tensors
 from data.tar.byte_tensors import all_of, is_one_of, select
 from data.tar.layout import BLOCK, MAGIC_BEGINS, SPARSE, SPARSE_BLOCK_EXTENDED, SPARSE_EXTENDED

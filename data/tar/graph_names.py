@@ -2,8 +2,7 @@
 
 from typing import NamedTuple, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.tar import byte_tensors
 from data.tar.byte_tensors import all_of, is_one_of, select, until_zero
 from data.tar.graph_pax import Pax

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.tar import byte_tensors
 from data.tar.byte_tensors import all_of, select, texts
 from data.tar.graph_headers import Candidates, chain

@@ -6,9 +6,9 @@ problems.
 
 from typing import NamedTuple
 
-import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
+from console.tensorflow_versions import tf
 from data import ppm, remote
 from data.tar import byte_tensors, graph_headers, graph_names, graph_pax
 from data.tar.byte_tensors import all_of, any_of, is_one_of, select

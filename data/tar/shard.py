@@ -5,8 +5,7 @@ import re
 import tarfile
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from data.record_checker import RecordChecker, label_problem
 from data.tar.layout import (

@@ -13,12 +13,11 @@ import tempfile
 import time
 from typing import Dict, List, Optional, Sequence, Tuple
 
-import tensorflow as tf
-
 from console import extras, processes, program
 from console.errors import EXIT_CODES
 from console.paths import expanded
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
@@ -63,7 +62,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
     with_places = config.use_data == 'real'
     with tf.Graph().as_default() as graph:
         dataset = InputPipeline(False, config, with_places)({'batch_size': config.eval_batch_size})
-        iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+        iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
         labels, *places = tf.nest.flatten(labels)
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
@@ -71,8 +70,8 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
         metrics = metric_fn(labels, logits)
         pixels = preprocessing_for(config).visible(infeed.received(features, config.transpose_enabled, config))
         step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
-        with tf.compat.v1.Session(graph=graph) as session:
-            session.run([tf.compat.v1.local_variables_initializer(), iterator.initializer])
+        with tf.Session(graph=graph) as session:
+            session.run([tf.local_variables_initializer(), iterator.initializer])
             model.restore(session)
             start = time.monotonic()
             while True:

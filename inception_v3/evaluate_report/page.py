@@ -4,10 +4,10 @@ import pathlib
 from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
-import tensorflow as tf
 
 from console import html, processes
 from console.messages import shown
+from console.tensorflow_versions import tf
 from data.image_header import read_header
 from inception_v3.evaluate_report import figures
 from inception_v3.evaluate_report.analysis import BINS, Mistake
@@ -129,7 +129,7 @@ def _width_on_page(png: bytes) -> int:
 
 
 def _as_jpeg(images: Sequence[np.ndarray]) -> List[bytes]:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        image = tf.compat.v1.placeholder(tf.uint8, [None, None, 3])
+    with tf.Graph().as_default(), tf.Session() as session:
+        image = tf.placeholder(tf.uint8, [None, None, 3])
         encoded = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
         return [session.run(encoded, {image: pixels}) for pixels in images]

@@ -2,8 +2,7 @@
 
 import math
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.hooks.step import Step, Watcher
 from inception_v3.reporting.failures import DivergedError
 
@@ -28,11 +27,11 @@ class DivergenceWatcher(Watcher):
         self._limit = LOSS_LIMIT * math.log(num_classes)
         self.steps_before = 0
 
-    def session_began(self, session: tf.compat.v1.Session, begin: int, now: float) -> None:
+    def session_began(self, session: tf.Session, begin: int, now: float) -> None:
         """Assumes that the restored checkpoint is good."""
         self.steps_before = begin
 
-    def step_done(self, session: tf.compat.v1.Session, done: Step) -> None:
+    def step_done(self, session: tf.Session, done: Step) -> None:
         """Checks the loss.
 
         Raises:

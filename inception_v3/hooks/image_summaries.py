@@ -5,9 +5,8 @@ import dataclasses
 import struct
 from typing import NamedTuple, Optional, Sequence
 
-import tensorflow as tf
-
 from console.messages import shown
+from console.tensorflow_versions import tf
 from inception_v3 import infeed, seeding
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -25,7 +24,7 @@ OUTLINE_COLOR = (230, 159, 0)
 _LONGEST_NAME = 40
 
 
-def draw(config: Config, is_training: bool, class_names: Sequence[str], step: int) -> tf.compat.v1.Summary:
+def draw(config: Config, is_training: bool, class_names: Sequence[str], step: int) -> tf.Summary:
     """Draws the first `image_summaries` records of training or of evaluation, each before and after preprocessing.
 
     The input pipeline's own functions make them in a separate graph, so the training graph stays the same.
@@ -52,14 +51,14 @@ def draw(config: Config, is_training: bool, class_names: Sequence[str], step: in
     # Optimizing a graph takes longer than running it a few times.
     session_config.graph_options.rewrite_options.disable_meta_optimizer = True
     split, after = ('train_images', 'distorted') if is_training else ('eval_images', 'cropped')
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=session_config) as session:
-        global_step = tf.compat.v1.train.create_global_step()
-        iterator = tf.compat.v1.data.make_initializable_iterator(_samples(is_training, config))
+    with tf.Graph().as_default(), tf.Session(config=session_config) as session:
+        global_step = tf.train.create_global_step()
+        iterator = tf.data.make_initializable_iterator(_samples(is_training, config))
         sample = iterator.get_next()
         fetches = {'label': sample.label, 'whole': _whole(sample), 'seen': _seen(sample, config)}
         global_step.load(step, session)
         session.run(iterator.initializer)
-        summary = tf.compat.v1.Summary()
+        summary = tf.Summary()
         with contextlib.suppress(tf.errors.OutOfRangeError):
             for number in range(1, config.image_summaries + 1):
                 values = session.run(fetches)
@@ -125,7 +124,7 @@ def _whole(sample: _Sample) -> tf.Tensor:
     size = tf.shape(sample.whole)[:2]
     scale = tf.minimum(1.0, LARGEST_SIDE / tf.cast(tf.reduce_max(size), tf.float32))
     smaller = tf.cast(tf.math.rint(tf.cast(size, tf.float32) * scale), tf.int32)
-    resized = tf.compat.v1.image.resize(sample.whole[tf.newaxis], smaller, tf.image.ResizeMethod.AREA)[0]
+    resized = tf.image.resize(sample.whole[tf.newaxis], smaller, tf.image.ResizeMethod.AREA)[0]
     top, left, height, width = tf.unstack(tf.cast(tf.stack(sample.crop), tf.float32) * scale)
     line = tf.maximum(1.0, tf.math.rint(OUTLINE_WIDTH * tf.cast(tf.reduce_max(smaller), tf.float32)))
     rows, columns = tf.meshgrid(
@@ -150,7 +149,7 @@ def tag_name(label: int, class_names: Sequence[str]) -> str:
     return f'label {label} ({shown(name, _LONGEST_NAME).replace("/", "|")})' if name else f'label {label}'
 
 
-def _add(summary: tf.compat.v1.Summary, tag: str, png: bytes, description: str) -> None:
+def _add(summary: tf.Summary, tag: str, png: bytes, description: str) -> None:
     value = summary.value.add(tag=tag)
     value.metadata.summary_description = description
     # TensorBoard's image plugin needs width and height: bytes 16 to 24 of a PNG file.

@@ -4,10 +4,9 @@ import re
 import time
 from typing import Any, NamedTuple, Optional
 
-import tensorflow as tf
-
 from console.log import logger
 from console.screen import Screen, duration
+from console.tensorflow_versions import tf
 from inception_v3.hooks.step import Step, Watcher
 
 # Weight of the latest images/s in the smoothed rate.

@@ -2,8 +2,7 @@
 
 from typing import List, Optional
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.hooks.step import Step, Watcher
@@ -47,16 +46,16 @@ class FirstStepsRecorder(Watcher):
 
     def graph_built(self) -> None:
         """Finds the variables."""
-        self._variables = {variable.op.name: variable for variable in tf.compat.v1.global_variables()}
+        self._variables = {variable.op.name: variable for variable in tf.global_variables()}
 
-    def session_began(self, session: tf.compat.v1.Session, begin: int, now: float) -> None:
+    def session_began(self, session: tf.Session, begin: int, now: float) -> None:
         """Records if the session begins at step 0, or where the recorded steps end."""
         if begin == 0:
             self._steps = []
         last = self._steps[-1].step if self._steps else 0
         self._is_recording = begin == last < first_steps.FIRST_STEPS
 
-    def step_done(self, session: tf.compat.v1.Session, done: Step) -> None:
+    def step_done(self, session: tf.Session, done: Step) -> None:
         """Records the step, until there are `FIRST_STEPS`."""
         if not self._is_recording:
             return

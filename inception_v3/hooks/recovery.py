@@ -7,10 +7,10 @@ file server that stays down as a lost worker, too. Then it recovers endlessly, w
 import contextlib
 from typing import Any, Callable, Iterator, Optional
 
-import tensorflow as tf
 from tensorflow.python.training import monitored_session
 from tensorflow_estimator.python.estimator.tpu import error_handling
 
+from console.tensorflow_versions import tf
 from inception_v3.reporting.failures import InterruptedTrainingError
 
 # Sessions that may begin at one step. If all of them are interrupted, the cause is not transient.
@@ -45,13 +45,13 @@ class RecoveryLimitHook(tf.estimator.SessionRunHook):
         self._step: Optional[int] = None
         self._sessions = 0
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
         """Counts the sessions that begin at the same step.
 
         Raises:
           InterruptedTrainingError: there were too many, although the run's files can be used.
         """
-        step = int(session.run(tf.compat.v1.train.get_global_step()))
+        step = int(session.run(tf.train.get_global_step()))
         self._sessions = self._sessions + 1 if step == self._step else 1
         self._step = step
         if self._sessions > _SESSIONS_PER_STEP:

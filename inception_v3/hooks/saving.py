@@ -1,7 +1,6 @@
 """Hooks that check and save checkpoints."""
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.model_dir import checkpoints
 from inception_v3.reporting.failures import DivergedError
 
@@ -40,7 +39,7 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         self._model_dir = model_dir
         self._writes_graph = writes_graph
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: tf.train.Coordinator) -> None:
+    def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
         """Saves the initial variables, if there is no checkpoint of them."""
         if self._writes_graph:
             super().after_create_session(session, coord)
@@ -49,7 +48,7 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
         self._save(session, step)
         self._timer.update_last_triggered_step(step)
 
-    def _save(self, session: tf.compat.v1.Session, step: int) -> bool:
+    def _save(self, session: tf.Session, step: int) -> bool:
         """Saves a checkpoint; returns False, because saving does not end training."""
         saver, path = self._get_saver(), self._save_path
         try:

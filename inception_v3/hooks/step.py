@@ -3,7 +3,7 @@
 import time
 from typing import Any, NamedTuple, Sequence
 
-import tensorflow as tf
+from console.tensorflow_versions import tf
 
 
 class Step(NamedTuple):
@@ -26,7 +26,7 @@ class Watcher:
     def graph_built(self) -> None:
         """Called when the graph is complete, before the session exists."""
 
-    def session_began(self, session: tf.compat.v1.Session, begin: int, now: float) -> None:
+    def session_began(self, session: tf.Session, begin: int, now: float) -> None:
         """Called when a session has been restored.
 
         Args:
@@ -35,7 +35,7 @@ class Watcher:
           now: `time.monotonic()`, in seconds.
         """
 
-    def step_done(self, session: tf.compat.v1.Session, done: Step) -> None:
+    def step_done(self, session: tf.Session, done: Step) -> None:
         """Called after each session call."""
 
     def session_ended(self) -> None:
@@ -54,12 +54,12 @@ class StepHook(tf.estimator.SessionRunHook):
 
     def begin(self) -> None:
         """Finds the step and the loss. Estimator adds the training loss last to the collection LOSSES."""
-        self._step = tf.compat.v1.train.get_global_step()
-        self._loss = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.LOSSES)[-1]
+        self._step = tf.train.get_global_step()
+        self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
         for watcher in self._watchers:
             watcher.graph_built()
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
         """Reads the step at which the session begins."""
         begin, now = int(session.run(self._step)), time.monotonic()
         for watcher in self._watchers:
@@ -76,7 +76,7 @@ class StepHook(tf.estimator.SessionRunHook):
         for watcher in self._watchers:
             watcher.step_done(session, done)
 
-    def end(self, session: tf.compat.v1.Session) -> None:
+    def end(self, session: tf.Session) -> None:
         """Tells the watchers that training ended without an error."""
         for watcher in self._watchers:
             watcher.session_ended()

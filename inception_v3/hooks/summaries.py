@@ -6,8 +6,7 @@ import os
 import time
 from typing import Dict, Iterator, List, Optional, Sequence
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
 from inception_v3.hooks import image_summaries
@@ -30,7 +29,7 @@ _DESCRIPTIONS = {
     'cross_entropy': 'Mean over the validation images, in nats, without label smoothing.',
 }
 
-_START = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+_START = tf.SessionLog(status=tf.SessionLog.START)
 
 
 class TrainingSummaries(Watcher):
@@ -49,9 +48,9 @@ class TrainingSummaries(Watcher):
     def __init__(self, config: Config, class_names: Sequence[str]):
         self._config = config
         self._class_names = class_names
-        self._images: Optional[tf.compat.v1.Summary] = None
+        self._images: Optional[tf.Summary] = None
         # The writer that TensorFlow adds the graph to and, with a host call, the writer of the host's own folder.
-        self._writers: List[tf.compat.v1.summary.FileWriter] = []
+        self._writers: List[tf.summary.FileWriter] = []
         self._last_step = -1
         self._measured_from: Optional[Step] = None
 
@@ -64,11 +63,11 @@ class TrainingSummaries(Watcher):
         if self._writers:
             return
         model_dir = str(self._config.model_dir)
-        self._writers.append(tf.compat.v1.summary.FileWriterCache.get(model_dir))
+        self._writers.append(tf.summary.FileWriterCache.get(model_dir))
         if not self._config.skip_host_call:
-            self._writers.append(tf.compat.v1.summary.FileWriter(os.path.join(model_dir, HOST_FOLDER)))
+            self._writers.append(tf.summary.FileWriter(os.path.join(model_dir, HOST_FOLDER)))
 
-    def session_began(self, session: tf.compat.v1.Session, begin: int, now: float) -> None:
+    def session_began(self, session: tf.Session, begin: int, now: float) -> None:
         """Marks the step at which the session begins, and writes the images."""
         for writer in self._writers:
             writer.add_session_log(_START, begin)
@@ -79,7 +78,7 @@ class TrainingSummaries(Watcher):
         self._measured_from = None
         self.flush()
 
-    def step_done(self, session: tf.compat.v1.Session, done: Step) -> None:
+    def step_done(self, session: tf.Session, done: Step) -> None:
         """Writes a point, if one is due."""
         config, step = self._config, done.step - 1
         # Like the host call: at multiples of save_summary_steps, or at the end of the loop that contains one.
@@ -127,7 +126,7 @@ class EvaluationSummaries:
     def __init__(self, config: Config, class_names: Sequence[str]):
         self._config = config
         self._class_names = class_names
-        self._writer: Optional[tf.compat.v1.summary.FileWriter] = None
+        self._writer: Optional[tf.summary.FileWriter] = None
         self._last_step = -1
 
     def write(self, evaluation: Evaluation) -> None:
@@ -136,7 +135,7 @@ class EvaluationSummaries:
         evaluations = [evaluation]
         is_first = not self._writer
         if not self._writer:
-            self._writer = tf.compat.v1.summary.FileWriter(os.path.join(model_dir, EVALUATION_FOLDER))
+            self._writer = tf.summary.FileWriter(os.path.join(model_dir, EVALUATION_FOLDER))
         if is_first or step <= self._last_step:
             self._writer.add_session_log(_START, step)
             from_here = {recorded.step: recorded for recorded in read_evaluations(model_dir) if recorded.step >= step}
@@ -146,15 +145,13 @@ class EvaluationSummaries:
                 self._writer.add_summary(images, step)
         for each in evaluations:
             values = {'top_1': each.top_1, 'top_5': each.top_5, 'cross_entropy': each.cross_entropy}
-            self._writer.add_event(
-                tf.compat.v1.Event(wall_time=_seconds(each.time), step=each.step, summary=_scalars(values))
-            )
+            self._writer.add_event(tf.Event(wall_time=_seconds(each.time), step=each.step, summary=_scalars(values)))
         self._last_step = max(each.step for each in evaluations)
         self._writer.flush()
 
 
-def _scalars(values: Dict[str, float]) -> tf.compat.v1.Summary:
-    summary = tf.compat.v1.Summary()
+def _scalars(values: Dict[str, float]) -> tf.Summary:
+    summary = tf.Summary()
     for tag, number in values.items():
         summary.value.add(tag=tag, simple_value=number).metadata.summary_description = _DESCRIPTIONS[tag]
     return summary
@@ -171,7 +168,7 @@ def _seconds(moment: str) -> float:
 @contextlib.contextmanager
 def unwritten_by_estimator() -> Iterator[None]:
     """Discards the summary that Estimator writes of an evaluation: its mean loss would count padded examples."""
-    cache = tf.compat.v1.summary.FileWriterCache
+    cache = tf.summary.FileWriterCache
     get, cache.get = cache.get, staticmethod(lambda logdir: _Discarding())
     try:
         yield
@@ -182,7 +179,7 @@ def unwritten_by_estimator() -> Iterator[None]:
 class _Discarding:
     """A writer of summaries that writes nothing."""
 
-    def add_summary(self, summary: tf.compat.v1.Summary, global_step: int) -> None:
+    def add_summary(self, summary: tf.Summary, global_step: int) -> None:
         pass
 
     def flush(self) -> None:

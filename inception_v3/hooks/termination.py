@@ -10,10 +10,9 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Type
 
-import tensorflow as tf
-
 from console.errors import CommandError, InterruptedByUserError, TerminatedError
 from console.log import logger
+from console.tensorflow_versions import tf
 
 # Seconds in which a second signal counts as the same request: a script may forward a signal that its whole process
 # group has received. A person presses Ctrl-C again to end the run at once.
@@ -112,7 +111,7 @@ class _TerminationHook(tf.estimator.SessionRunHook):
     def __init__(self, termination: Termination):
         self._termination = termination
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
         self._termination.steps_to_lose(True)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:

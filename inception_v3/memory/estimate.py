@@ -4,9 +4,8 @@ import dataclasses
 import functools
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 
-import tensorflow as tf
-
 from console.log import logger
+from console.tensorflow_versions import tf
 from data import records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError

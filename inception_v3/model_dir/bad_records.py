@@ -4,9 +4,8 @@ import contextlib
 import os
 from typing import Iterator, List, Sequence
 
-import tensorflow as tf
-
 from console.log import logger
+from console.tensorflow_versions import tf
 from data import record_checker, records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config

@@ -18,9 +18,8 @@ import os
 import re
 from typing import List, NamedTuple, Optional
 
-import tensorflow as tf
-
 from console.log import logger
+from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint

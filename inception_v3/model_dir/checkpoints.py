@@ -6,11 +6,11 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
-import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
 from console.errors import CommandError
 from console.log import logger
+from console.tensorflow_versions import checkpoint_errors, tf
 from data import remote
 
 # TensorFlow's names.
@@ -120,7 +120,7 @@ def step_of(checkpoint: str) -> int:
       CheckpointError: the checkpoint cannot be read.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    return int(_reader(checkpoint).get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP))
+    return int(_reader(checkpoint).get_tensor(tf.GraphKeys.GLOBAL_STEP))
 
 
 def check_holds_averages(checkpoint: str) -> None:
@@ -144,7 +144,7 @@ def check_fits(checkpoint: str) -> None:
         or the checkpoint cannot be read.
     """
     stored = _reader(checkpoint).get_variable_to_shape_map()
-    wanted: Dict[str, List[int]] = {v.op.name: v.shape.as_list() for v in tf.compat.v1.global_variables()}
+    wanted: Dict[str, List[int]] = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
     problems = [f'{name} is missing' for name in sorted(wanted) if name not in stored]
     problems += [
         f'{name} has the shape {stored[name]}, not {shape}'
@@ -166,7 +166,7 @@ def _reader(checkpoint: str) -> Any:
         with _damage_named(checkpoint, [f'{checkpoint}.index']):
             reader = tf.train.load_checkpoint(checkpoint)
         with _damage_named(checkpoint, _data_files(checkpoint)):
-            reader.get_tensor(tf.compat.v1.GraphKeys.GLOBAL_STEP)
+            reader.get_tensor(tf.GraphKeys.GLOBAL_STEP)
         return reader
     except tf.errors.NotFoundError:
         if is_complete(checkpoint):
@@ -183,7 +183,8 @@ def _damage_named(checkpoint: str, paths: Sequence[str]) -> Iterator[None]:
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
     try:
-        yield
+        with checkpoint_errors():
+            yield
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
         if is_complete(checkpoint):
             for path in paths:

@@ -4,7 +4,8 @@ import hashlib
 from typing import Dict
 
 import numpy as np
-import tensorflow as tf
+
+from console.tensorflow_versions import tf
 
 
 def of_values(values: Dict[str, np.ndarray]) -> str:

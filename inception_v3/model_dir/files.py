@@ -4,8 +4,7 @@ import datetime
 import os
 from typing import Optional
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of
 from inception_v3.config import Config, ConfigError

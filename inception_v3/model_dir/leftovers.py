@@ -3,9 +3,8 @@
 import os
 import re
 
-import tensorflow as tf
-
 from console.log import logger
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.model_dir import checkpoints
 

@@ -6,8 +6,7 @@ import json
 import os
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of, write_whole
 from inception_v3.config import Config
@@ -108,7 +107,7 @@ def saved_models(export_dir: str) -> Dict[str, Optional[Origin]]:
     # A remote listing ends the names of folders with a slash.
     times = sorted((name.rstrip('/') for name in names if name.rstrip('/').isdigit()), key=int, reverse=True)
     paths = (os.path.join(export_dir, time) for time in times)
-    return {path: read(path) for path in paths if tf.compat.v1.saved_model.loader.maybe_saved_model_directory(path)}
+    return {path: read(path) for path in paths if tf.saved_model.loader.maybe_saved_model_directory(path)}
 
 
 def exported(export_dir: str, origin: Origin) -> Optional[str]:

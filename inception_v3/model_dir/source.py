@@ -9,9 +9,9 @@ import sys
 from typing import Any, Dict, Optional
 
 import numpy as np
-import tensorflow as tf
 
 import inception_v3
+from console.tensorflow_versions import tf
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The packages that a run executes.

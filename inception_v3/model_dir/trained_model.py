@@ -4,8 +4,7 @@ import dataclasses
 import os
 from typing import NamedTuple, Optional
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import starts
@@ -40,7 +39,7 @@ class TrainedModel(NamedTuple):
         """The weights that are evaluated: 'average' or 'raw'."""
         return 'average' if self.config.moving_average else 'raw'
 
-    def restore(self, session: tf.compat.v1.Session) -> None:
+    def restore(self, session: tf.Session) -> None:
         """Restores the weights that are evaluated into the variables of the current graph.
 
         Raises:
@@ -50,7 +49,7 @@ class TrainedModel(NamedTuple):
         check_fits(self.checkpoint)
         if self.config.moving_average:
             check_holds_averages(self.checkpoint)
-        saver = averaging_saver() if self.config.moving_average else tf.compat.v1.train.Saver()
+        saver = averaging_saver() if self.config.moving_average else tf.train.Saver()
         saver.restore(session, self.checkpoint)
 
 

@@ -16,10 +16,10 @@ import threading
 import time
 from typing import Any, Dict, Optional
 
-import tensorflow as tf
 from tensorflow.python.lib.io import file_io
 
 from console.errors import RetryableError
+from console.tensorflow_versions import tf
 from data import remote
 
 CLAIM_FILE = 'trainer.json'

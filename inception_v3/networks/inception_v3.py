@@ -7,14 +7,13 @@ checkpoints.
 
 from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.networks import layers
 
 DROPOUT_KEEP = 0.8
 
-_AUXILIARY_INITIALIZER = tf.compat.v1.truncated_normal_initializer(stddev=0.01)
-_AUXILIARY_LOGITS_INITIALIZER = tf.compat.v1.truncated_normal_initializer(stddev=0.001)
+_AUXILIARY_INITIALIZER = tf.truncated_normal_initializer(stddev=0.01)
+_AUXILIARY_LOGITS_INITIALIZER = tf.truncated_normal_initializer(stddev=0.001)
 
 
 class Conv(NamedTuple):
@@ -168,7 +167,7 @@ class _Builder:
     def conv(self, net: tf.Tensor, row: Conv, initializer: object = layers.HE_INITIALIZER) -> tf.Tensor:
         depth = layers.scaled_depth(row.depth, self._depth_multiplier)
         height, width = row.kernel
-        with tf.compat.v1.variable_scope(row.name or f'Conv2d_{row.place}_{height}x{width}'):
+        with tf.variable_scope(row.name or f'Conv2d_{row.place}_{height}x{width}'):
             net = self._conv(net, depth, row.kernel, row.stride, row.padding, initializer=initializer)
             return tf.nn.relu(self._norm(net))
 
@@ -186,17 +185,17 @@ class _Builder:
 
     def mixed(self, net: tf.Tensor, blocks: Sequence[Mixed]) -> tf.Tensor:
         for block in blocks:
-            with tf.compat.v1.variable_scope(block.scope):
+            with tf.variable_scope(block.scope):
                 outputs = []
                 for number, rows in enumerate(block.branches):
-                    with tf.compat.v1.variable_scope(f'Branch_{number}'):
+                    with tf.variable_scope(f'Branch_{number}'):
                         outputs.append(self.branch(net, rows))
                 net = tf.concat(outputs, axis=-1)
         return net
 
     def logits(self, net: tf.Tensor, scope: str, num_classes: int, initializer: object) -> tf.Tensor:
         """A 1 x 1 convolution with biases, on a map of 1 x 1."""
-        with tf.compat.v1.variable_scope(scope):
+        with tf.variable_scope(scope):
             net = layers.add_bias(self._conv(net, num_classes, (1, 1), initializer=initializer))
         return tf.squeeze(net, [1, 2])
 
@@ -230,13 +229,13 @@ def inception_v3(
       The logits, and the auxiliary logits or None: [batch, num_classes], of the images' dtype.
     """
     builder = _Builder(conv, norm, depth_multiplier)
-    with tf.compat.v1.variable_scope('InceptionV3'):
+    with tf.variable_scope('InceptionV3'):
         net = builder.branch(images, STEM)
         net = builder.mixed(net, MIXED_35)
         net = builder.mixed(net, MIXED_17)
         auxiliary_logits = _auxiliary_head(builder, net, num_classes) if auxiliary_head else None
         net = builder.mixed(net, MIXED_8)
-        with tf.compat.v1.variable_scope('Logits'):
+        with tf.variable_scope('Logits'):
             net = layers.average_pool(net, _at_most(net, 8), stride=1, padding='VALID')
             # For inputs above 299 pixels, pooling leaves more than one position.
             net = tf.reduce_mean(net, [1, 2], keepdims=True)
@@ -247,7 +246,7 @@ def inception_v3(
 
 def _auxiliary_head(builder: _Builder, net: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Figure 8: a classifier on the last 17 x 17 map, whose gradient regularizes the layers below."""
-    with tf.compat.v1.variable_scope('AuxLogits'):
+    with tf.variable_scope('AuxLogits'):
         net = layers.average_pool(net, (5, 5), stride=3, padding='VALID')
         net = builder.conv(net, Conv('1b', 128, (1, 1)))
         # 5 x 5 at 299 pixels; a smaller input leaves a smaller map.

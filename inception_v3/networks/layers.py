@@ -3,7 +3,7 @@
 import functools
 from typing import Any, Callable, Tuple
 
-import tensorflow as tf
+from console.tensorflow_versions import tf
 
 # The normalization and the convolution that a network is given. `batch_norm.BatchNorm.__call__` has the arguments of
 # the normalization, `conv2d` those of the convolution.
@@ -16,7 +16,7 @@ Dropout = Callable[[tf.Tensor, float, bool], tf.Tensor]
 MIN_DEPTH = 16
 
 # He et al., "Delving Deep into Rectifiers", equation 10.
-HE_INITIALIZER = tf.compat.v1.variance_scaling_initializer(scale=2.0, mode='fan_in', distribution='truncated_normal')
+HE_INITIALIZER = tf.variance_scaling_initializer(scale=2.0, mode='fan_in', distribution='truncated_normal')
 
 
 def conv2d(
@@ -44,8 +44,8 @@ def conv2d(
       [batch, new height, new width, depth], of the inputs' dtype.
     """
     shape = [*kernel, inputs.shape[-1], depth]
-    collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.WEIGHTS]
-    weights = tf.compat.v1.get_variable('weights', shape, initializer=initializer, collections=collections)
+    collections = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.WEIGHTS]
+    weights = tf.get_variable('weights', shape, initializer=initializer, collections=collections)
     held = tf.cast(weights, inputs.dtype)
     if not in_float32:
         return tf.nn.conv2d(inputs, held, stride, padding)
@@ -76,7 +76,7 @@ def padded(inputs: tf.Tensor, window: int, value: float = 0.0) -> tf.Tensor:
 
 def add_bias(inputs: tf.Tensor) -> tf.Tensor:
     """Adds the variable `biases`, one per channel, initially 0."""
-    biases = tf.compat.v1.get_variable('biases', [inputs.shape[-1]], initializer=tf.zeros_initializer())
+    biases = tf.get_variable('biases', [inputs.shape[-1]], initializer=tf.zeros_initializer())
     return inputs + tf.cast(biases, inputs.dtype)
 
 

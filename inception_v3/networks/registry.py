@@ -3,8 +3,7 @@
 import functools
 from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.networks.inception_v3 import inception_v3
 from inception_v3.networks.resnet import resnet50
 from inception_v3.networks.revnet import REVNET_38, REVNET_56, REVNET_104, REVNET_110, revnet
@@ -115,7 +114,7 @@ def sizes_of(name: str, height: int, width: int, num_classes: int, options: Mapp
     with tf.Graph().as_default() as graph:
         images = tf.zeros([1, height, width, 3])
         NETWORKS[name].build(images, num_classes, True, conv=conv, norm=norm, **without_blocks)
-        parameters += sum(int(v.shape.num_elements()) for v in tf.compat.v1.trainable_variables())
+        parameters += sum(int(v.shape.num_elements()) for v in tf.trainable_variables())
         # Constants of paddings and shapes are small.
         kept += sum(o.outputs[0].shape.num_elements() for o in graph.get_operations() if o.type in _KEPT)
     kept = largest if options.get('rebuild_activations') else kept

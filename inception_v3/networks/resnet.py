@@ -7,8 +7,7 @@ section 5.1, so that no pixel is skipped.
 
 from typing import NamedTuple, Optional, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.networks import layers
 
 # The last convolution of a block has this many times the channels of the others.
@@ -16,7 +15,7 @@ EXPANSION = 4
 BATCH_NORM_EPSILON = 1e-5
 
 # Goyal et al., section 5.1.
-_LOGITS_INITIALIZER = tf.compat.v1.random_normal_initializer(stddev=0.01)
+_LOGITS_INITIALIZER = tf.random_normal_initializer(stddev=0.01)
 
 
 class Stage(NamedTuple):
@@ -51,7 +50,7 @@ class _Builder:
         """A convolution and its normalization."""
         depth = layers.scaled_depth(depth, self._depth_multiplier)
         scale_initializer = self._last_scale if is_last else tf.ones_initializer()
-        with tf.compat.v1.variable_scope(scope):
+        with tf.variable_scope(scope):
             net = self._conv(layers.padded(net, window), depth, (window, window), stride, 'VALID')
             return self._norm(net, scale_initializer, BATCH_NORM_EPSILON)
 
@@ -89,16 +88,16 @@ def resnet50(
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
     """
     builder = _Builder(conv, norm, depth_multiplier, zero_init_last_scale)
-    with tf.compat.v1.variable_scope('ResNet50'):
+    with tf.variable_scope('ResNet50'):
         net = tf.nn.relu(builder.conv('stem', images, 64, 7, stride=2))
         # Padding with 0 is neutral for the maximum, because a ReLU comes before.
         net = layers.max_pool(layers.padded(net, 3), 3, stride=2, padding='VALID')
         for number, stage in enumerate(STAGES, 1):
             for block in range(stage.blocks):
-                with tf.compat.v1.variable_scope(f'stage_{number}/block_{block + 1}'):
+                with tf.variable_scope(f'stage_{number}/block_{block + 1}'):
                     net = builder.block(net, stage.depth, stage.stride if block == 0 else 1, is_first=block == 0)
         net = tf.reduce_mean(tf.cast(net, tf.float32), [1, 2], keepdims=True)
-        with tf.compat.v1.variable_scope('logits'):
+        with tf.variable_scope('logits'):
             logits = conv(tf.cast(net, images.dtype), num_classes, (1, 1), initializer=_LOGITS_INITIALIZER)
             logits = tf.squeeze(layers.add_bias(logits), [1, 2])
     return logits, None

@@ -7,8 +7,9 @@ The code runs in graphs, in functions of graphs, and eagerly.
 import contextlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-import tensorflow as tf
 from tensorflow.python.eager import tape as tapes
+
+from console.tensorflow_versions import stop_recording, tf
 
 # Arguments: a tensor, and whether this is the recomputation of an earlier call. The result has the tensor's shape. The
 # function takes its variables from `get_variable`, uses no other tensor, and changes no variable in a recomputation.
@@ -72,13 +73,13 @@ def chain(
     x1, x2 = on_grid(x1), on_grid(x2)
     if not blocks or not rebuild_activations:
         return _forward(blocks, x1, x2)
-    scope = tf.compat.v1.get_variable_scope()
+    scope = tf.get_variable_scope()
     found: Dict[str, tf.Variable] = {}
 
     @tf.custom_gradient
     def rebuilt(x1: tf.Tensor, x2: tf.Tensor) -> Any:
         # Otherwise the tape of an eager program stores the activations.
-        with tapes.stop_recording(), _noting_variables(found):
+        with stop_recording(), _noting_variables(found):
             y1, y2 = _forward(blocks, x1, x2)
         tapes.variables_accessed(found.values())
 
@@ -150,17 +151,17 @@ def _noting_variables(found: Dict[str, tf.Variable]) -> Iterator[None]:
     def note(getter: Callable, name: str, **options: Any) -> tf.Variable:
         return found.setdefault(name, getter(name, **options))
 
-    scope = tf.compat.v1.get_variable_scope()
-    with tf.compat.v1.variable_scope(scope, custom_getter=note, auxiliary_name_scope=False):
+    scope = tf.get_variable_scope()
+    with tf.variable_scope(scope, custom_getter=note, auxiliary_name_scope=False):
         yield
 
 
 @contextlib.contextmanager
-def _returning_to(scope: tf.compat.v1.VariableScope, found: Dict[str, tf.Variable]) -> Iterator[None]:
+def _returning_to(scope: tf.VariableScope, found: Dict[str, tf.Variable]) -> Iterator[None]:
     """Enters a scope again; `get_variable` returns the variables that were found there."""
 
     def find(getter: Callable, name: str, **unused: Any) -> tf.Variable:
         return found[name]
 
-    with tf.compat.v1.variable_scope(scope, custom_getter=find, auxiliary_name_scope=False):
+    with tf.variable_scope(scope, custom_getter=find, auxiliary_name_scope=False):
         yield

@@ -7,8 +7,7 @@ and appendix A.
 import functools
 from typing import NamedTuple, Optional, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.networks import layers, reversible
 
 # The last convolution of a bottleneck has this many times the channels of the others.
@@ -76,7 +75,7 @@ class _Builder:
         strided = [window for window, _ in windows].index(3)
         outputs = net
         for number, (window, channels) in enumerate(windows):
-            with tf.compat.v1.variable_scope(f'{scope}/conv_{number + 1}'):
+            with tf.variable_scope(f'{scope}/conv_{number + 1}'):
                 outputs = tf.cast(self.activated(outputs, again), self._dtype)
                 outputs = self.conv(outputs, channels, window, stride if number == strided else 1)
         return tf.cast(outputs, net.dtype)
@@ -98,7 +97,7 @@ class _Builder:
     def shortcut(self, scope: str, net: tf.Tensor, depth: int, stride: int) -> tf.Tensor:
         """The shortcut around a residual function that changes height and width or channels."""
         if self._is_bottleneck:
-            with tf.compat.v1.variable_scope(scope):
+            with tf.variable_scope(scope):
                 return tf.cast(self.conv(tf.cast(net, self._dtype), self.width(depth), 1, stride), net.dtype)
         pooled = layers.average_pool(net, (stride, stride), stride, 'SAME')
         return tf.pad(pooled, [[0, 0], [0, 0], [0, 0], [0, depth - int(net.shape[3])]])
@@ -132,21 +131,21 @@ def revnet(
     """
     builder = _Builder(architecture.is_bottleneck, images.dtype, conv, norm)
     halves = [layers.scaled_depth(depth // 2, depth_multiplier) for depth in architecture.depths]
-    with tf.compat.v1.variable_scope('RevNet'):
-        with tf.compat.v1.variable_scope('stem'):
+    with tf.variable_scope('RevNet'):
+        with tf.variable_scope('stem'):
             net = builder.stem(images, 2 * halves[0])
         x1, x2 = tf.split(net if net.dtype == tf.float64 else tf.cast(net, tf.float32), 2, axis=3)
         for number, (units, depth) in enumerate(zip(architecture.units, halves), 1):
-            with tf.compat.v1.variable_scope(f'stage_{number}'):
+            with tf.variable_scope(f'stage_{number}'):
                 blocks = [f'unit_{unit + 1}' for unit in range(units)]
                 stride = 1 if number == 1 else 2
                 if stride > 1 or builder.width(depth) != x1.shape[3]:
                     x1, x2 = builder.changing(blocks.pop(0), x1, x2, depth, stride)
                 chained = [builder.block(name, depth) for name in blocks]
                 x1, x2 = reversible.chain(chained, x1, x2, rebuild_activations and is_training)
-        with tf.compat.v1.variable_scope('last'):
+        with tf.variable_scope('last'):
             net = builder.activated(tf.concat([x1, x2], axis=3))
         net = tf.reduce_mean(net, [1, 2], keepdims=True)
-        with tf.compat.v1.variable_scope('logits'):
+        with tf.variable_scope('logits'):
             logits = layers.add_bias(conv(tf.cast(net, images.dtype), num_classes, (1, 1)))
     return tf.squeeze(logits, [1, 2]), None

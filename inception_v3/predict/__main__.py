@@ -18,13 +18,13 @@ import types
 from typing import Any, Callable, Deque, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-import tensorflow as tf
 
 from console import native_messages, processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen, duration
+from console.tensorflow_versions import tf
 from data import image_files
 from data.image_files import Found, UnreadableError, show
 from data.intake import Intake

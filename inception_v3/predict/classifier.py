@@ -6,9 +6,9 @@ import os
 from typing import Any, List, Optional, Sequence, Union
 
 import numpy as np
-import tensorflow as tf
 
 from console.log import logger
+from console.tensorflow_versions import tf
 from data import remote
 from data.dataset_info import is_background
 from data.image_files import UnreadableError, why_undecodable
@@ -89,13 +89,13 @@ class CheckpointClassifier(Classifier):
         self.origin = origin.origin_of(config, model.checkpoint)
         self.class_names = _names_of(model)
         with tf.Graph().as_default() as graph:
-            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._encoded = tf.placeholder(tf.string, [])
             self._image = infeed.as_evaluated(resize_for_eval(self._encoded, config), config)
-            self._images = tf.compat.v1.placeholder(tf.float32, [None, config.height, config.width, 3])
+            self._images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
             spec = inception_model_fn(self._images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
             self._probabilities = spec.predictions['probabilities']
             self.bytes_per_image = bytes_per_image(graph)
-            self._session = tf.compat.v1.Session(graph=graph)
+            self._session = tf.Session(graph=graph)
             model.restore(self._session)
 
     def prepare(self, encoded: bytes) -> np.ndarray:
@@ -128,10 +128,10 @@ class SavedModelClassifier(Classifier):
         self.name = f'SavedModel {path}'
         self.origin = origin.read(path)
         with tf.Graph().as_default() as graph:
-            self._session = tf.compat.v1.Session(graph=graph)
+            self._session = tf.Session(graph=graph)
             try:
                 tags = [tf.saved_model.SERVING]
-                signatures = tf.compat.v1.saved_model.load(self._session, tags, path).signature_def
+                signatures = tf.saved_model.load(self._session, tags, path).signature_def
             except (OSError, RuntimeError, tf.errors.OpError) as error:
                 text = _first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
                 raise ConfigError(f'--model={path}: the SavedModel cannot be read: {text}')
@@ -195,7 +195,7 @@ def load(path: str) -> Classifier:
 
 
 def _is_saved_model(path: str) -> bool:
-    return tf.compat.v1.saved_model.loader.maybe_saved_model_directory(path)
+    return tf.saved_model.loader.maybe_saved_model_directory(path)
 
 
 def _newest_saved_model(export_dir: str) -> str:

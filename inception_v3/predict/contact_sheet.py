@@ -6,10 +6,9 @@ import pathlib
 from types import TracebackType
 from typing import List, Optional, Sequence, TextIO, Tuple, Type
 
-import tensorflow as tf
-
 from console import html, processes
 from console.messages import shown
+from console.tensorflow_versions import tf
 from data.image_files import show
 from inception_v3.config import ConfigError
 from preprocessing.decoding import decode_image
@@ -49,13 +48,13 @@ class Thumbnails:
 
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
-            self._encoded = tf.compat.v1.placeholder(tf.string, [])
+            self._encoded = tf.placeholder(tf.string, [])
             pixels = decode_image(self._encoded)
             sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
             size = tf.cast(tf.math.ceil(sides * tf.minimum(1.0, _SIDE / tf.reduce_max(sides))), tf.int32)
-            small = tf.compat.v1.image.resize_area(pixels[tf.newaxis], size)[0]
+            small = tf.image.resize_area(pixels[tf.newaxis], size)[0]
             self._thumbnail = tf.image.encode_jpeg(tf.cast(small + 0.5, tf.uint8), quality=_JPEG_QUALITY)
-            self._session = tf.compat.v1.Session(graph=graph)
+            self._session = tf.Session(graph=graph)
 
     def make(self, encoded: bytes) -> bytes:
         """Returns the thumbnail of an image that can be decoded.

@@ -5,12 +5,12 @@ import os
 import sys
 from typing import Container, Dict, List, Optional, Sequence, Tuple
 
-import tensorflow as tf
 from absl import app
 
 from console import program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.screen import Screen, set_up_logging
+from console.tensorflow_versions import tf
 from data import digits, records, remote
 from data.dataset_info import FILE_NAME, DatasetInfo
 from inception_v3.config import Config, ConfigError

@@ -3,9 +3,9 @@
 import traceback
 from typing import List, Optional, Sequence
 
-import tensorflow as tf
 from absl import app
 
+from console.tensorflow_versions import tf
 from data import records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
@@ -185,7 +185,7 @@ def _check_host_memory(section: str, of_core: int, tpu: Topology, report: Report
 
 def _check_collectives(section: str, graph: tf.Graph, core: List[tf.Operation], report: Report) -> None:
     sums = graphs.collectives(core)
-    variables = len(graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES))
+    variables = len(graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES))
     words = f'{sums.gradients:,} per step for {variables:,} trainable variables'
     report.add(section, 'collectives', sums.gradients, words)
     words = f'{sums.batch_norm:,} per step (--batch_norm)'

@@ -4,8 +4,7 @@ import collections
 import contextlib
 from typing import Any, Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
 from inception_v3.input_pipeline import InputPipeline
@@ -50,7 +49,7 @@ class _BuiltError(Exception):
 
 class _Stop(tf.estimator.SessionRunHook):
     def begin(self) -> None:
-        self.graph = tf.compat.v1.get_default_graph()
+        self.graph = tf.get_default_graph()
         raise _BuiltError
 
 
@@ -68,7 +67,7 @@ def build(config: Config, topology: Topology, is_training: bool) -> tf.Graph:
     # With `writes`, TPUEstimator would write the graph for TensorBoard: hundreds of megabytes for a large slice.
     arguments = arguments_of(config, _ANY_ADDRESS, writes=False)
     with fixed_topology(topology), contextlib.suppress(_BuiltError):
-        estimator = tf.compat.v1.estimator.tpu.TPUEstimator(**arguments)
+        estimator = tf.estimator.tpu.TPUEstimator(**arguments)
         slices.evaluate_on_all_hosts(estimator)
         if is_training:
             estimator.train(_static(InputPipeline(True, config)), hooks=[stop], max_steps=1)
@@ -82,7 +81,7 @@ def _static(pipeline: InputPipeline) -> Callable[[Dict[str, Any]], tf.data.Datas
 
     def input_fn(params: Dict[str, Any]) -> tf.data.Dataset:
         dataset = pipeline(params)
-        for shape in tf.nest.flatten(tf.compat.v1.data.get_output_shapes(dataset)):
+        for shape in tf.nest.flatten(tf.data.get_output_shapes(dataset)):
             if not shape.is_fully_defined():
                 raise ValueError(f'the input pipeline yields batches of shape {shape}; XLA needs static shapes')
         return dataset

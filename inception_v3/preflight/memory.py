@@ -4,8 +4,7 @@ import math
 import re
 from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.preflight.graphs import size_of
 
 ESTIMATE = (
@@ -73,10 +72,10 @@ class VariableBytes(NamedTuple):
 
 def variable_bytes(graph: tf.Graph) -> VariableBytes:
     """Counts the bytes of a graph's variables."""
-    trainable = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+    trainable = graph.get_collection(tf.GraphKeys.TRAINABLE_VARIABLES)
     owners = {variable.op.name for variable in trainable}
     sizes = {'parameters': 0, 'optimizer': 0, 'averages': 0, 'others': 0}
-    for variable in graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES):
+    for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES):
         owner, _, slot = variable.op.name.rpartition('/')
         if variable.op.name in owners:
             kind = 'parameters'

@@ -2,8 +2,7 @@
 
 from typing import Iterable
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.preflight.graphs import is_used
 
 # The inputs that hold the filters and the results of a convolution; None: its output.

@@ -7,9 +7,9 @@ import tempfile
 import time
 from typing import Container, Dict, Iterator, Optional, Set, Tuple
 
-import tensorflow as tf
 from absl import app
 
+from console.tensorflow_versions import tf
 from data.formats import FORMATS
 from inception_v3.config import Config
 from inception_v3.model_dir.bad_records import checker_of

@@ -6,9 +6,9 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
-from tensorflow.contrib.compiler import xla
+from tensorflow.python.compiler.xla import xla
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
 
@@ -67,11 +67,11 @@ def run_once(config: Config) -> XlaStep:
         with tf.control_dependencies([spec.train_op]):
             return tf.identity(spec.loss)
 
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), use_resource=True):
-            tf.compat.v1.train.create_global_step()
+    with tf.Graph().as_default(), tf.Session() as session:
+        with tf.variable_scope(tf.get_variable_scope(), use_resource=True):
+            tf.train.create_global_step()
         dtype = tf.bfloat16 if config.precision == 'bfloat16' else tf.float32
         (loss,) = xla.compile(step, [tf.constant(images, dtype), tf.constant(labels, tf.int32)])
-        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(tf.global_variables_initializer())
         value = float(session.run(loss))
     return XlaStep(BATCH_SIZE, time.monotonic() - start, value)

@@ -5,8 +5,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import digests, starts

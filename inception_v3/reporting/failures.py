@@ -8,12 +8,12 @@ import shutil
 import traceback
 from typing import Iterator, Optional, Sequence
 
-import tensorflow as tf
 from absl import app
 
 from console.errors import CommandError, RetryableError
 from console.log import logger
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import record_checker, records, remote, tf_example
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError

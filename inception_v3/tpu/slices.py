@@ -2,9 +2,10 @@
 
 from typing import List, Sequence
 
-import tensorflow as tf
 from tensorflow_estimator.python.estimator import model_fn as modes
 from tensorflow_estimator.python.estimator.tpu import tpu_context
+
+from console.tensorflow_versions import tf
 
 
 def images_of_hosts(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]:
@@ -53,7 +54,7 @@ class _ContextOfAllHosts(tpu_context._InternalTPUContext):
             self._validates_evaluation = False
 
 
-def evaluate_on_all_hosts(estimator: tf.compat.v1.estimator.tpu.TPUEstimator) -> None:
+def evaluate_on_all_hosts(estimator: tf.estimator.tpu.TPUEstimator) -> None:
     """Lets a TPUEstimator evaluate with an input pipeline on each of several hosts, as it trains.
 
     TPUEstimator refuses this, because the data sets of the hosts may end at different steps. The data sets of

@@ -7,13 +7,13 @@ import re
 import sysconfig
 from typing import Any, Collection, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-import tensorflow as tf
-from tensorflow.contrib.compiler import xla
+from tensorflow.python.compiler.xla import xla
 from tensorflow.python.framework import kernels
 from tensorflow.python.tpu.ops import tpu_ops
 
 import inception_v3
 from console.errors import CommandError
+from console.tensorflow_versions import tf
 
 _NAMED_AT_MOST = 10
 # XLA's kernels for CPUs stand in for those for TPUs, which only the TPU's own software has.
@@ -63,7 +63,7 @@ class UnsupportedError(CommandError):
 def unsupported(
     operations: Iterable[tf.Operation],
     allowed: Collection[str] = (),
-    session_config: Optional[tf.compat.v1.ConfigProto] = None,
+    session_config: Optional[tf.ConfigProto] = None,
 ) -> Iterator[Flaw]:
     """Yields the operations that a core cannot run, including those in the functions that they call.
 
@@ -173,8 +173,8 @@ def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[st
 @functools.lru_cache(maxsize=None)
 def _registered_kernels(session_config: Optional[bytes]) -> Dict[str, List[Any]]:
     """Returns XLA's kernels by type of operation; TensorFlow registers them at the first compilation."""
-    config = tf.compat.v1.ConfigProto.FromString(session_config or b'')
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    config = tf.ConfigProto.FromString(session_config or b'')
+    with tf.Graph().as_default(), tf.Session(config=config) as session:
         session.run(xla.compile(lambda: tf.constant(0)))
     found: Dict[str, List[Any]] = collections.defaultdict(list)
     for kernel in kernels.get_all_registered_kernels().kernel:

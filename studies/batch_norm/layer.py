@@ -6,8 +6,8 @@ import itertools
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.tpu import topology
@@ -56,7 +56,7 @@ def train(config: Config, batches: Iterable[np.ndarray]) -> Iterator[Tuple[np.nd
     batches = iter(batches)
     first = next(batches)
     with tf.Graph().as_default() as graph:
-        rows = tf.compat.v1.placeholder(tf.float32, first.shape)
+        rows = tf.placeholder(tf.float32, first.shape)
         outputs = _on_all_replicas(config, rows, batch_norm_for(config, is_training=True))
         statistics = _moving_statistics()
     with _new_session(config, graph) as session:
@@ -77,7 +77,7 @@ def infer(config: Config, batch: np.ndarray, statistics: Statistics) -> np.ndarr
       The outputs, [rows, channels].
     """
     with tf.Graph().as_default() as graph:
-        rows = tf.compat.v1.placeholder(tf.float32, batch.shape)
+        rows = tf.placeholder(tf.float32, batch.shape)
         outputs = _on_all_replicas(config, rows, batch_norm_for(config, is_training=False))
         variables = _moving_statistics()
     with _new_session(config, graph) as session:
@@ -97,7 +97,7 @@ def moments_of_replicas(config: Config, batch: np.ndarray) -> List[Statistics]:
             return [variable.read_value() for variable in _moving_statistics()]
 
     with tf.Graph().as_default() as graph:
-        rows = tf.compat.v1.placeholder(tf.float32, batch.shape)
+        rows = tf.placeholder(tf.float32, batch.shape)
         statistics = _on_all_replicas(config, rows, moments)
     with _new_session(config, graph) as session:
         return [Statistics(*values) for values in session.run(statistics, {rows: batch})]
@@ -115,16 +115,16 @@ def _on_all_replicas(config: Config, rows: tf.Tensor, computation: Callable[[tf.
 
 def _moving_statistics() -> List[tf.Variable]:
     """The moving mean and variance: those of the current emulated core; outside of all cores, those of the first."""
-    return [variable for variable in tf.compat.v1.global_variables() if not variable.trainable]
+    return [variable for variable in tf.global_variables() if not variable.trainable]
 
 
 @contextlib.contextmanager
-def _new_session(config: Config, graph: tf.Graph) -> Iterator[tf.compat.v1.Session]:
+def _new_session(config: Config, graph: tf.Graph) -> Iterator[tf.Session]:
     """A session with initialized variables; one intra-op thread makes its sums repeatable."""
     devices = topology.emulated(str(config.tpu)).devices if config.is_emulated else 1
-    options = tf.compat.v1.ConfigProto(device_count={'CPU': devices}, intra_op_parallelism_threads=1)
+    options = tf.ConfigProto(device_count={'CPU': devices}, intra_op_parallelism_threads=1)
     with graph.as_default():
-        initial = [tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()]
-    with contextlib.closing(tf.compat.v1.Session(graph=graph, config=options)) as session:
+        initial = [tf.global_variables_initializer(), tf.local_variables_initializer()]
+    with contextlib.closing(tf.Session(graph=graph, config=options)) as session:
         session.run(initial)
         yield session

@@ -2,8 +2,7 @@
 
 import os
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
 from studies.files import write_picture

@@ -6,8 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
 from inception_v3.model_dir import starts
@@ -232,9 +231,9 @@ def _scalars(model_dir: str) -> List[_Scalar]:
 def _scalars_of(model_dir: str, name: str) -> Iterator[_Scalar]:
     session = 0
     try:
-        for event in tf.compat.v1.train.summary_iterator(os.path.join(model_dir, name)):
+        for event in tf.train.summary_iterator(os.path.join(model_dir, name)):
             # A file may hold several sessions; each begins with this event.
-            session += event.session_log.status == tf.compat.v1.SessionLog.START
+            session += event.session_log.status == tf.SessionLog.START
             for value in event.summary.value:
                 if value.tag in ('loss', 'learning_rate'):
                     yield _Scalar(event.wall_time, event.step, value.tag, _number_of(value), (name, session))

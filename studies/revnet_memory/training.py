@@ -11,9 +11,8 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from benchmarks.measurement import be_killed_first, reason_of
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
@@ -109,7 +108,7 @@ def train(training: Training, model_dir: str) -> None:
 class _Marks(tf.estimator.SessionRunHook):
     """Stops at a mark before the first step, and after each number of steps that it receives there."""
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
         self._steps_left = _stop()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:

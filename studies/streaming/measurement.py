@@ -18,10 +18,10 @@ import time
 from multiprocessing.connection import Connection
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-import tensorflow as tf
 from absl import app
 
 from benchmarks.measurement import MeasurementError, reason_of
+from console.tensorflow_versions import tf
 from data import records, tar_shards, tfrecord
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, preprocess_for_train
@@ -215,10 +215,10 @@ def perform(reading: Reading, data: DataSet, seconds: float, store: Optional[str
         return object_store.tally(store) if store else Tally()
 
     # Reading a whole file blocks an inter-op thread. TensorFlow has one per core; a TPU's host has many.
-    threads = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=threads) as session:
+    threads = tf.ConfigProto(inter_op_parallelism_threads=reading.read_ahead + len(os.sched_getaffinity(0)))
+    with tf.Graph().as_default(), tf.Session(config=threads) as session:
         dataset = pipeline(reading, data)({'batch_size': BATCH_SIZE})
-        next_batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        next_batch = tf.data.make_one_shot_iterator(dataset).get_next()
         before = tally()
         session.run(next_batch)
         first_batch, used, clock = tally(), resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()

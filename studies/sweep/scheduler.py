@@ -4,10 +4,9 @@ import signal
 import time
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-import tensorflow as tf
-
 from console.errors import TerminatedError
 from console.screen import duration
+from console.tensorflow_versions import tf
 from studies.sweep import trials
 from studies.sweep.live import Display, Progress
 from studies.sweep.trials import State

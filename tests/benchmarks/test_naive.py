@@ -7,9 +7,9 @@ import numpy as np
 import PIL.Image
 import pytest
 import scipy.stats
-import tensorflow as tf
 
 from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run, build
+from console.tensorflow_versions import tf
 from data import records, writing
 from inception_v3.config import Config
 from tests.support.photos import Photo, encode_jpeg, photo_example
@@ -28,9 +28,9 @@ def config(photo_dir: str) -> Config:
 
 def first(run: Run, seed: Any = None) -> Any:
     """The first element of a run's pipeline."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.set_random_seed(seed)
-        return session.run(tf.compat.v1.data.make_one_shot_iterator(build(run)).get_next())
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.set_random_seed(seed)
+        return session.run(tf.data.make_one_shot_iterator(build(run)).get_next())
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import List
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 
 from benchmarks import photographs
+from console.tensorflow_versions import tf
 from data import dataset_info, records
 
 
@@ -18,7 +18,7 @@ def encoded(data_dir: str, split: str) -> List[bytes]:
     return [
         tf.train.Example.FromString(record).features.feature['image/encoded'].bytes_list.value[0]
         for path in records.find_shards(data_dir, split)
-        for record in tf.compat.v1.io.tf_record_iterator(path)
+        for record in tf.io.tf_record_iterator(path)
     ]
 
 

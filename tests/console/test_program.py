@@ -8,12 +8,12 @@ import time
 from typing import Any, Callable, Optional
 
 import pytest
-import tensorflow as tf
 from absl import app
 
 from console import program
 from console.errors import CommandError, RetryableError, TerminatedError
 from console.screen import Screen, set_up_logging
+from console.tensorflow_versions import tf
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import ConfigError

@@ -5,8 +5,8 @@ import os
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records
 from data.records import DataError
 from inception_v3.config import Config

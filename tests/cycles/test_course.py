@@ -7,10 +7,10 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorflow.python.training import monitored_session
 
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3 import training
 from inception_v3.config import Config
 from inception_v3.cycles import Run
@@ -126,12 +126,12 @@ def test_run__forgets_bad_records_first_and_logs_them_last(config: Config, cours
 
 
 def test_run__refuses_a_checkpoint_that_is_not_finite_before_it_trains(config: Config, course: List[Any]) -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.train.create_global_step()
-        tf.compat.v1.get_variable('weights', initializer=np.float32('nan'))
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.train.create_global_step()
+        tf.get_variable('weights', initializer=np.float32('nan'))
+        session.run(tf.global_variables_initializer())
         os.makedirs(str(config.model_dir))
-        tf.compat.v1.train.Saver().save(session, os.path.join(str(config.model_dir), 'model.ckpt'), 4)
+        tf.train.Saver().save(session, os.path.join(str(config.model_dir), 'model.ckpt'), 4)
     with pytest.raises(CheckpointError, match='weights has values that are not finite'):
         execute(config)
     assert course == []

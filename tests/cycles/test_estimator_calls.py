@@ -5,9 +5,9 @@ import io
 from typing import Any, Dict, List
 
 import pytest
-import tensorflow as tf
 
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data.records import DataError
 from inception_v3 import training
 from inception_v3.config import Config

@@ -9,8 +9,8 @@ import time
 from typing import Any, Dict, Iterator
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import dataset_info
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError

@@ -8,8 +8,8 @@ from typing import Any, List, Sequence
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import cycles, export
 from inception_v3.config import Config
 from inception_v3.model_dir import origin

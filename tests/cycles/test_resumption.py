@@ -8,8 +8,8 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError
 from tests.support.runs import all_steps, evaluated_steps, evaluations, execute, forget

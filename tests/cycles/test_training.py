@@ -8,8 +8,8 @@ import pathlib
 from typing import Any, Dict
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import step_of
@@ -70,7 +70,7 @@ def read_events(folder: str) -> Dict[str, Dict[int, float]]:
     """Reads the values that the host call wrote, by tag and step."""
     values: Dict[str, Dict[int, float]] = {}
     for path in glob.glob(os.path.join(folder, 'events.*.v2')):
-        for event in tf.compat.v1.train.summary_iterator(path):
+        for event in tf.train.summary_iterator(path):
             for value in event.summary.value:
                 number = float(tf.make_ndarray(value.tensor)) if value.HasField('tensor') else value.simple_value
                 values.setdefault(value.tag, {})[event.step] = number
@@ -90,7 +90,7 @@ def test_host_call__writes_loss_learning_rate_and_epoch(finished_run: FinishedRu
 def test_cycles__write_the_graph_once_per_command(finished_run: FinishedRun) -> None:
     config = finished_run.config
     folder = pathlib.Path(str(config.model_dir))
-    events = [e for path in folder.glob('events.*') for e in tf.compat.v1.train.summary_iterator(str(path))]
+    events = [e for path in folder.glob('events.*') for e in tf.train.summary_iterator(str(path))]
     # One from the program, despite three cycles, and one from TensorFlow's own writer.
     assert len([e for e in events if e.graph_def]) == 2
     assert 'ApplyRMSProp' in (folder / 'graph.pbtxt').read_text()

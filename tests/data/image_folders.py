@@ -7,8 +7,8 @@ import numpy as np
 import PIL.Image
 import pytest
 import skimage.data
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import from_folder, records
 
 PHOTOS = {
@@ -52,7 +52,7 @@ class Stored(NamedTuple):
 def stored(data_dir: Any, split: str) -> List[Stored]:
     found = []
     for path in records.find_shards(str(data_dir), split):
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+        for serialized in tf.io.tf_record_iterator(path):
             feature = tf.train.Example.FromString(serialized).features.feature
             found.append(
                 Stored(

@@ -8,9 +8,9 @@ import types
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
 from console.errors import TerminatedError
+from console.tensorflow_versions import tf
 from data import conversion, records
 
 

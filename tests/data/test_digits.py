@@ -12,9 +12,9 @@ from typing import Any, Dict, List, NamedTuple
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 from sklearn.datasets import load_digits
 
+from console.tensorflow_versions import tf
 from data import dataset_info, digits, records
 from data.audit.report import audit
 from preprocessing.decoding import decode_image
@@ -45,13 +45,13 @@ class Stored(NamedTuple):
 def stored(digits_dir: str) -> Dict[str, List[Stored]]:
     """All records with their decoded images, by split."""
     found: Dict[str, List[Stored]] = {}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        encoded = tf.compat.v1.placeholder(tf.string, [])
+    with tf.Graph().as_default(), tf.Session() as session:
+        encoded = tf.placeholder(tf.string, [])
         decoded = decode_image(encoded)
         for split in SPLITS:
             found[split] = []
             for shard, path in enumerate(records.find_shards(digits_dir, split)):
-                for serialized in tf.compat.v1.io.tf_record_iterator(path):
+                for serialized in tf.io.tf_record_iterator(path):
                     feature = tf.train.Example.FromString(serialized).features.feature
                     pixels = session.run(decoded, {encoded: feature['image/encoded'].bytes_list.value[0]})
                     found[split].append(Stored(feature, pixels, shard))

@@ -6,8 +6,8 @@ import pathlib
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import files, remote
 
 

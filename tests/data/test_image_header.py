@@ -8,8 +8,8 @@ import numpy as np
 import PIL.Image
 import pytest
 import skimage.data
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image
 
@@ -63,7 +63,7 @@ def test_header__agrees_with_the_decoder(name: str) -> None:
     assert header is not None
     assert (header.kind, header.sound) == (kind, sound)
     assert (header.width, header.height) == (451, 300)
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         assert session.run(decode_image(tf.constant(encoded))).shape == (300, 451, 3)
 
 
@@ -114,7 +114,7 @@ def test_pngs_of_damaged_or_missing_chunks_are_not_sound(name: str) -> None:
     header = read_header(encoded)
     assert header is not None
     assert (header.format, header.width, header.height, header.sound) == ('PNG', 451, 300, False)
-    with tf.compat.v1.Session() as session, pytest.raises(tf.errors.InvalidArgumentError):
+    with tf.Session() as session, pytest.raises(tf.errors.InvalidArgumentError):
         session.run(decode_image(tf.constant(encoded)))
 
 

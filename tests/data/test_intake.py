@@ -9,8 +9,8 @@ import numpy as np
 import PIL.Image
 import PIL.ImageOps
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data.image_files import UnreadableError
 from data.intake import LAID_ON_WHITE, ONE_PIXEL, REDUCED, TURNED, Intake
 from tests.data.test_exif import ORIENTATION_TAG, rotated
@@ -27,7 +27,7 @@ def intake() -> Iterator[Intake]:
 
 
 def pixels_of(encoded: bytes) -> Any:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         return session.run(tf.image.decode_image(tf.constant(encoded), channels=3)).astype(int)
 
 
@@ -100,7 +100,7 @@ def test_gif_and_webp_images_are_converted(intake: Intake) -> None:
 
 
 def test_images_of_16_bits_and_of_one_pixel_are_kept_and_noted(intake: Intake) -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         deep = session.run(tf.image.encode_png(tf.constant(np.asarray(SMALL).astype(np.uint16) * 257)))
     assert intake.accept(deep) == (deep, 60, 90, (REDUCED,))
     dot = saved(SMALL.resize((1, 1)), 'PNG')

@@ -4,8 +4,8 @@ from typing import List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import order
 from data.records import DataError
 
@@ -34,10 +34,10 @@ def take(
     read: order.Reader = _read,
 ) -> Tuple[List[str], List[Tuple[int, int]]]:
     """Some records, as FILE:POSITION, and their keys."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         begin = tf.constant(start, tf.int64)
         dataset = order.ordered(files, read, seed, begin, file_buffer, record_buffer, files_ahead)
-        records, keys = session.run(tf.compat.v1.data.make_one_shot_iterator(dataset.batch(count)).get_next())
+        records, keys = session.run(tf.data.make_one_shot_iterator(dataset.batch(count)).get_next())
     return [record.decode() for record in records], [(key[0], key[1]) for key in keys]
 
 
@@ -84,7 +84,7 @@ def test_order__is_independent_of_parallel_reads(
 @pytest.mark.parametrize(('files_ahead', 'groups_ahead'), [(1, 1), (8, 1), (24, 2), (64, 7)])
 def test_order__opens_the_next_groups_ahead(files_ahead: int, groups_ahead: int) -> None:
     order.ordered(FILES, _read, 5, tf.constant(0, tf.int64), 1024, 4, files_ahead)
-    operations = tf.compat.v1.get_default_graph().get_operations()
+    operations = tf.get_default_graph().get_operations()
     (interleave,) = [operation for operation in operations if operation.type == 'ParallelInterleaveDataset']
     assert tf.get_static_value(interleave.inputs[-1]) == groups_ahead
 
@@ -111,10 +111,10 @@ def test_another_seed_gives_another_order(epochs: Tuple[List[str], List[Tuple[in
 
 
 def test_order__ignores_the_seed_of_the_graph(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.set_random_seed(99)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.set_random_seed(99)
         dataset = order.ordered(FILES, _read, 5, tf.constant(0, tf.int64), 1024, 4, 8)
-        following = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        following = tf.data.make_one_shot_iterator(dataset).get_next()
         assert [session.run(following)[0].decode() for _ in range(RECORDS)] == epochs[0][:RECORDS]
 
 

@@ -4,8 +4,8 @@ from typing import List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import ppm
 from preprocessing.decoding import decode_image
 from tests.support.graphs import evaluate

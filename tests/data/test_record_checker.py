@@ -6,8 +6,8 @@ import re
 from typing import Any, List, Optional
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import record_checker, records, tf_example, tfrecord, writing
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
@@ -155,7 +155,7 @@ def test_close__ends_the_session(checker: RecordChecker, photos: List[Photo]) ->
 
 
 def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
-    first = next(tf.compat.v1.io.tf_record_iterator(spoilt_paths[0]))
+    first = next(tf.io.tf_record_iterator(spoilt_paths[0]))
     with open(spoilt_paths[0], 'rb+') as file:
         # The second record: 16 bytes of length and checksums around the first, and 12 before its own data.
         file.seek(16 + len(first) + 12 + 500)

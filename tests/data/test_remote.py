@@ -4,8 +4,8 @@ import json
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records, remote, tfrecord, writing
 
 GS_403 = (
@@ -188,9 +188,9 @@ def test_read_to_the_end__fails_if_the_file_is_longer(photo_dir: str) -> None:
 
     def read(size: int) -> int:
         lines = tfrecord.read_to_the_end(tf.data.TFRecordDataset(path), tf.constant(path), tf.constant(size))
-        following = tf.compat.v1.data.make_one_shot_iterator(lines).get_next()
+        following = tf.data.make_one_shot_iterator(lines).get_next()
         count = 0
-        with tf.compat.v1.Session() as session:
+        with tf.Session() as session:
             try:
                 while True:
                     assert session.run(following)
@@ -198,7 +198,7 @@ def test_read_to_the_end__fails_if_the_file_is_longer(photo_dir: str) -> None:
             except tf.errors.OutOfRangeError:
                 return count
 
-    assert read(remote.size(path)) == len(list(tf.compat.v1.io.tf_record_iterator(path)))
+    assert read(remote.size(path)) == len(list(tf.io.tf_record_iterator(path)))
     with pytest.raises(tf.errors.InvalidArgumentError, match=remote.ENDED_EARLY):
         read(remote.size(path) + 1)
     assert records.expected_sizes([path, path]) == [0, 0]

@@ -10,8 +10,8 @@ from typing import Any, List
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import dataset_info, records, tf_example
 from data import tar_shards as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
@@ -27,7 +27,7 @@ def tar_shards(*arguments: Any) -> Done:
 
 
 def examples(path: str) -> List[tf.train.Example]:
-    return [tf.train.Example.FromString(serialized) for serialized in tf.compat.v1.io.tf_record_iterator(path)]
+    return [tf.train.Example.FromString(serialized) for serialized in tf.io.tf_record_iterator(path)]
 
 
 def test_records_become_tar_shards_and_the_same_records_again(
@@ -74,7 +74,7 @@ def test_foreign_shards__become_records(photos: List[Photo], tmp_path: pathlib.P
     assert first == tf_example.make_example(photos[0].encoded, 'JPEG', 1, '', 300, 451, '1.jpg')
     feature = second.features.feature
     assert feature['image/format'].bytes_list.value[:] == [b'PNG']
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         decoded = session.run(tf.image.decode_png(feature['image/encoded'].bytes_list.value[0]))
     np.testing.assert_array_equal(decoded, pixels)
     info = dataset_info.read(str(tmp_path / 'records'))

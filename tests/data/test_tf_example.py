@@ -4,8 +4,8 @@ from typing import List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import tf_example
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example, set_boxes
@@ -13,10 +13,10 @@ from tests.support.photos import Photo, photo_example, set_boxes
 
 def test_a_record_parses_to_its_image_label_and_boxes(photos: List[Photo]) -> None:
     assert sorted({len(photo.boxes) for photo in photos}) == [0, 1, 2]
-    serialized = tf.compat.v1.placeholder(tf.string, [])
+    serialized = tf.placeholder(tf.string, [])
     parsed = tf_example.parse(serialized)
     assert [tensor.dtype for tensor in parsed] == [tf.string, tf.int64, tf.float32]
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         for photo in photos:
             value = session.run(parsed, {serialized: photo_example(photo).SerializeToString()})
             assert value.encoded == photo.encoded

@@ -6,8 +6,8 @@ import pathlib
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records, remote, tfrecord, writing
 from tests.data.written_records import written
 from tests.support.photos import Photo, photo_example
@@ -90,8 +90,8 @@ def test_read_to_the_end__fails_if_a_file_has_another_size(difference: int, tmp_
             writer.write(record)
     size = tf.constant(os.path.getsize(path) + difference)
     dataset = tfrecord.read_to_the_end(tf.data.TFRecordDataset(path), tf.constant(path), size)
-    following = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
-    with tf.compat.v1.Session() as session:
+    following = tf.data.make_one_shot_iterator(dataset).get_next()
+    with tf.Session() as session:
         assert [session.run(following) for _ in range(3)] == [b'one', b'', b'three']
         expected = tf.errors.InvalidArgumentError if difference else tf.errors.OutOfRangeError
         with pytest.raises(expected, match='could not be read beyond byte' if difference else ''):
@@ -106,8 +106,8 @@ def test_reader__checks_the_size_if_the_store_hides_refusals(
     monkeypatch.setattr(remote, 'hides_refusals', lambda folder: hides_refusals and folder == str(tmp_path))
     # A size of one more empty record than the file has.
     dataset = tfrecord.reader(str(tmp_path), 1000)(tf.constant(path), tf.constant(4 * 16))
-    following = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
-    with tf.compat.v1.Session() as session:
+    following = tf.data.make_one_shot_iterator(dataset).get_next()
+    with tf.Session() as session:
         assert [session.run(following) for _ in range(3)] == [b''] * 3
         with pytest.raises(tf.errors.InvalidArgumentError if hides_refusals else tf.errors.OutOfRangeError):
             session.run(following)

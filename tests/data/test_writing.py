@@ -7,8 +7,8 @@ import re
 from typing import Callable, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records, tf_example, writing
 from tests.data.written_records import read
 

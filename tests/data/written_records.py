@@ -2,8 +2,7 @@
 
 from typing import Any, List
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import records
 
 
@@ -19,4 +18,4 @@ def written(data_dir: Any, split: str, counts: List[int]) -> List[str]:
 
 
 def read(path: str) -> List[bytes]:
-    return list(tf.compat.v1.io.tf_record_iterator(path))
+    return list(tf.io.tf_record_iterator(path))

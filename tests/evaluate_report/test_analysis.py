@@ -8,9 +8,9 @@ from typing import Any, List, Tuple
 import numpy as np
 import pytest
 import sklearn.metrics
-import tensorflow as tf
 from PIL import Image
 
+from console.tensorflow_versions import tf
 from inception_v3.evaluate_report import figures, page
 from inception_v3.evaluate_report.analysis import BINS, Bin, ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import ErrorReport
@@ -150,7 +150,7 @@ def test_mistakes__most_confident_first_with_their_places() -> None:
 
 
 def pixels_of(png: bytes) -> np.ndarray:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         return session.run(tf.image.decode_png(png, channels=3))
 
 

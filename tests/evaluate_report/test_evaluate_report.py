@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 import pytest
 import sklearn.metrics
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records, tar_shards, tfrecord
 from data.tar.shard import Shard
 from inception_v3 import infeed

@@ -11,8 +11,8 @@ from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import record_checker, records, tf_example, tfrecord
 from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
@@ -193,9 +193,9 @@ class Pipelines:
         with tf.Graph().as_default() as graph:
             read = tf.autograph.experimental.do_not_convert(self._read)
             dataset = tf.data.Dataset.from_tensors(path).repeat().flat_map(read)
-            self._iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+            self._iterator = tf.data.make_initializable_iterator(dataset)
             self._next = self._iterator.get_next()
-            self._serialized = tf.compat.v1.placeholder(tf.string, [])
+            self._serialized = tf.placeholder(tf.string, [])
             for is_training in (True, False):
                 for preprocessing in ('inception', 'vgg'):
                     config = Config(
@@ -208,7 +208,7 @@ class Pipelines:
                     )
                     pipeline = InputPipeline(is_training, config)
                     self._graphs.append(pipeline.preprocess(self._serialized))
-        self._session = tf.compat.v1.Session(graph=graph)
+        self._session = tf.Session(graph=graph)
         self._session.run(self._iterator.initializer)
 
     def _read(self, path: tf.Tensor) -> tf.data.Dataset:

@@ -13,8 +13,8 @@ import tarfile
 from typing import Dict, List, Tuple
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records
 from data.audit.shard import ShardAuditor
 from data.formats import FORMATS
@@ -161,12 +161,12 @@ class Reader:
             dataset = (
                 tf.data.Dataset.from_tensors(path).repeat().flat_map(tf.autograph.experimental.do_not_convert(read))
             )
-            iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+            iterator = tf.data.make_initializable_iterator(dataset)
             self._next = iterator.get_next()
-            self._sample = tf.compat.v1.placeholder(tf.string, [])
+            self._sample = tf.placeholder(tf.string, [])
             config = Config(use_tpu=False, height=75, width=75, num_classes=NUM_CLASSES, data_format='tar')
             self._evaluated = InputPipeline(False, config).preprocess(self._sample)
-        self._session = tf.compat.v1.Session(graph=graph)
+        self._session = tf.Session(graph=graph)
         self._session.run(iterator.initializer)
 
     def samples(self) -> List[bytes]:

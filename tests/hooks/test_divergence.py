@@ -8,9 +8,9 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3 import training
 from inception_v3.config import Config
 from inception_v3.cycles import Run

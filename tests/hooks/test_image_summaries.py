@@ -6,9 +6,9 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import tar_shards
 from data.records import DataError
 from inception_v3 import infeed
@@ -44,12 +44,12 @@ def drawn_images(config: Config, is_training: bool, step: int = 0) -> Dict[str, 
 
 def network_input(config: Config, is_training: bool, step: int = 0) -> Tuple[np.ndarray, np.ndarray]:
     """Returns the network's input in a step: images and labels."""
-    options = tf.compat.v1.ConfigProto()
+    options = tf.ConfigProto()
     options.graph_options.rewrite_options.disable_meta_optimizer = True
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=options) as session:
-        global_step = tf.compat.v1.train.create_global_step()
+    with tf.Graph().as_default(), tf.Session(config=options) as session:
+        global_step = tf.train.create_global_step()
         dataset = InputPipeline(is_training, config)({'batch_size': 3})
-        iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+        iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
         images = tf.cast(infeed.received(features, config.transpose_enabled, config), tf.float32)
         global_step.load(step, session)
@@ -106,7 +106,7 @@ def test_draw__outlines_the_crop_of_training(config: Config, photos: List[Photo]
         decoded = evaluate(tf.image.decode_jpeg(photos[NAMES.index(tag[-len('a), before')]) - 1].encoded))
         box = outlined_box(found[tag])
         boxes.append(box)
-        crop = evaluate(tf.compat.v1.image.resize(decoded[box][np.newaxis], [75, 75]))[0]
+        crop = evaluate(tf.image.resize(decoded[box][np.newaxis], [75, 75]))[0]
         shown = found[tag.replace('before', 'distorted')]
         unclipped = (shown > 0) & (shown < 255)
         # Without chroma distortion, the crop, perhaps flipped, differs only by a constant brightness.

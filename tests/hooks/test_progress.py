@@ -7,11 +7,11 @@ import re
 from typing import Any, List, Optional, Tuple
 
 import pytest
-import tensorflow as tf
 
 from console import screen as screen_module
 from console.log import logger
 from console.screen import Screen, duration
+from console.tensorflow_versions import tf
 from inception_v3.hooks import progress as progress_module
 from inception_v3.hooks import step as step_module
 from inception_v3.hooks.progress import EvaluationProgress, Status, StepLines, Throughput, TrainingProgress
@@ -72,11 +72,11 @@ def test_training_progress__shows_step_loss_speed_and_time_left(monkeypatch: Any
     clock = iter([float(second) for second in range(100)])
     monkeypatch.setattr(step_module.time, 'monotonic', lambda: next(clock))
     stream, throughput = Terminal(), Throughput()
-    step = tf.compat.v1.train.get_or_create_global_step()
-    tf.compat.v1.losses.add_loss(tf.constant(1.5))
+    step = tf.train.get_or_create_global_step()
+    tf.losses.add_loss(tf.constant(1.5))
     hook = StepHook([TrainingProgress(Screen(stream), throughput, 10, batch_size=64)])
     advance = step.assign_add(1)
-    with tf.compat.v1.train.SingularMonitoredSession(hooks=[hook]) as session:
+    with tf.train.SingularMonitoredSession(hooks=[hook]) as session:
         for _ in range(3):
             session.run(advance)
         line = shown(stream)
@@ -106,9 +106,9 @@ def test_training_progress__logs_a_rate_and_the_last_step_of_each_cycle(
     now = 0.0
     monkeypatch.setattr(step_module.time, 'monotonic', lambda: now)
     screen = Screen(io.StringIO())
-    step = tf.compat.v1.train.get_or_create_global_step()
-    tf.compat.v1.losses.add_loss(tf.constant(1.5))
-    with tf.compat.v1.Session() as session:
+    step = tf.train.get_or_create_global_step()
+    tf.losses.add_loss(tf.constant(1.5))
+    with tf.Session() as session:
         for cycle in range(2):
             caplog.clear()
             hook = StepHook([TrainingProgress(screen, Throughput(), 100, 64)])
@@ -175,11 +175,11 @@ class Clock:
         self._caplog.clear()
         hook = StepHook([TrainingProgress(Screen(io.StringIO()), Throughput(), 10, 64, self._step_lines)])
         self._now = begin
-        step = tf.compat.v1.train.get_or_create_global_step()
-        tf.compat.v1.losses.add_loss(tf.constant(1.5))
+        step = tf.train.get_or_create_global_step()
+        tf.losses.add_loss(tf.constant(1.5))
         hook.begin()
-        with tf.compat.v1.Session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
             hook.after_create_session(session, None)
             context = tf.estimator.SessionRunContext(hook.before_run(None), session)
             for self._now, done in visits:

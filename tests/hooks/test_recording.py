@@ -3,8 +3,8 @@
 from typing import Any, List
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.hooks.recording import FirstStepsRecorder
 from inception_v3.hooks.step import Step
 from inception_v3.model_dir import digests, first_steps
@@ -12,8 +12,8 @@ from inception_v3.model_dir import digests, first_steps
 
 def record(recorder: FirstStepsRecorder, begin: int, steps: List[int]) -> None:
     """Runs a session whose only variable has the number of the step."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        variable = tf.compat.v1.get_variable('x', initializer=tf.constant(0.0), use_resource=True)
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_variable('x', initializer=tf.constant(0.0), use_resource=True)
         recorder.graph_built()
         recorder.session_began(session, begin, 0.0)
         for step in steps:

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.hooks.recovery import RecoveryLimitHook, without_recovery
 from inception_v3.reporting.failures import TrainingError
 
@@ -17,16 +17,16 @@ class Interruption(tf.estimator.SessionRunHook):
         self.count = 0
 
     def before_run(self, run_context: Any) -> None:
-        if int(run_context.session.run(tf.compat.v1.train.get_global_step())) in self._steps:
+        if int(run_context.session.run(tf.train.get_global_step())) in self._steps:
             self.count += 1
             raise tf.errors.AbortedError(None, None, 'All 10 retry attempts failed.')
 
 
 def train(model_dir: Any, interruption: Interruption, check: Any = lambda: None) -> int:
     """Trains until step 5, with a checkpoint after each step; returns the last step."""
-    step = tf.compat.v1.train.get_or_create_global_step()
-    advance = tf.compat.v1.assign_add(step, 1)
-    with tf.compat.v1.train.MonitoredTrainingSession(
+    step = tf.train.get_or_create_global_step()
+    advance = tf.assign_add(step, 1)
+    with tf.train.MonitoredTrainingSession(
         checkpoint_dir=str(model_dir),
         save_checkpoint_steps=1,
         save_checkpoint_secs=None,
@@ -66,7 +66,7 @@ def test_recovery_limit_hook__checks_the_files_first(tmp_path: Any) -> None:
 def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> None:
     class Transient(Interruption):
         def before_run(self, run_context: Any) -> None:
-            step = int(run_context.session.run(tf.compat.v1.train.get_global_step()))
+            step = int(run_context.session.run(tf.train.get_global_step()))
             if self.count < 2 * (step + 1):
                 self.count += 1
                 raise tf.errors.UnavailableError(None, None, 'Socket closed')
@@ -79,8 +79,8 @@ def test_recovery_limit_hook__allows_transient_interruptions(tmp_path: Any) -> N
 
 def test_recovery_limit_hook__counts_the_sessions_of_the_newest_step() -> None:
     hook = RecoveryLimitHook(lambda: None)
-    step = tf.compat.v1.train.get_or_create_global_step()
-    with tf.compat.v1.Session() as session:
+    step = tf.train.get_or_create_global_step()
+    with tf.Session() as session:
         # A resumed run, and three sessions that begin at another step.
         for begin in (5, 7, 7, 7):
             step.load(begin, session)

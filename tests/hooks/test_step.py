@@ -5,8 +5,8 @@ import pathlib
 from typing import Any, List, Tuple
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import training
 from inception_v3.hooks.divergence import DivergenceWatcher
 from inception_v3.hooks.recovery import RecoveryLimitHook
@@ -27,10 +27,10 @@ class Recorder(Watcher):
     def graph_built(self) -> None:
         self._calls.append((self._name, 'graph_built', None))
 
-    def session_began(self, session: tf.compat.v1.Session, begin: int, now: float) -> None:
+    def session_began(self, session: tf.Session, begin: int, now: float) -> None:
         self._calls.append((self._name, 'session_began', (begin, now)))
 
-    def step_done(self, session: tf.compat.v1.Session, done: Step) -> None:
+    def step_done(self, session: tf.Session, done: Step) -> None:
         self._calls.append((self._name, 'step_done', done))
 
     def session_ended(self) -> None:
@@ -40,18 +40,16 @@ class Recorder(Watcher):
 def run_steps(hooks: List[tf.estimator.SessionRunHook], losses: List[float], first: int = 0) -> None:
     """Runs one session call per loss; the global step starts at `first`."""
     with tf.Graph().as_default():
-        step = tf.compat.v1.train.create_global_step()
-        begin = tf.compat.v1.assign(step, first)
+        step = tf.train.create_global_step()
+        begin = tf.assign(step, first)
         loss = tf.gather(tf.constant(losses), tf.cast(step.read_value() - first, tf.int32))
         # Estimator adds the total loss to the collection last, after its parts.
         for each in (tf.constant(-1.0), loss):
-            tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.LOSSES, each)
+            tf.add_to_collection(tf.GraphKeys.LOSSES, each)
         with tf.control_dependencies([loss]):
-            update = tf.compat.v1.assign_add(step, 1).op
-        scaffold = tf.compat.v1.train.Scaffold(init_op=tf.group(begin), ready_op=tf.constant([], tf.string))
-        with tf.compat.v1.train.MonitoredSession(
-            tf.compat.v1.train.ChiefSessionCreator(scaffold), hooks=hooks
-        ) as session:
+            update = tf.assign_add(step, 1).op
+        scaffold = tf.train.Scaffold(init_op=tf.group(begin), ready_op=tf.constant([], tf.string))
+        with tf.train.MonitoredSession(tf.train.ChiefSessionCreator(scaffold), hooks=hooks) as session:
             for _ in losses:
                 session.run(update)
 

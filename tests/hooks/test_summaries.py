@@ -6,8 +6,8 @@ import os
 from typing import Any, Dict, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.hooks import step as step_module
 from inception_v3.hooks.step import StepHook
@@ -34,8 +34,8 @@ def shown(folder: Any) -> Dict[str, Dict[int, float]]:
     """The curves in a folder's event files by tag and step, as TensorBoard reads them."""
     curves: Dict[str, Dict[int, float]] = {}
     for path in sorted(glob.glob(os.path.join(str(folder), 'events.*'))):
-        for event in tf.compat.v1.train.summary_iterator(path):
-            if event.session_log.status == tf.compat.v1.SessionLog.START:
+        for event in tf.train.summary_iterator(path):
+            if event.session_log.status == tf.SessionLog.START:
                 curves = {tag: {s: v for s, v in curve.items() if s < event.step} for tag, curve in curves.items()}
             for value in event.summary.value:
                 assert event.step not in curves.setdefault(value.tag, {})
@@ -57,12 +57,12 @@ def train(watcher: TrainingSummaries, begin: int, loops: List[int], monkeypatch:
     now = [1000.0]
     monkeypatch.setattr(step_module.time, 'monotonic', lambda: now[0])
     with tf.Graph().as_default():
-        step = tf.compat.v1.train.get_or_create_global_step()
-        done = tf.compat.v1.placeholder(tf.int64, [])
+        step = tf.train.get_or_create_global_step()
+        done = tf.placeholder(tf.int64, [])
         advance = step.assign_add(done)
-        tf.compat.v1.losses.add_loss(tf.cast(advance, tf.float32) - 1)
+        tf.losses.add_loss(tf.cast(advance, tf.float32) - 1)
         start = step.assign(begin)
-        with tf.compat.v1.train.SingularMonitoredSession(hooks=[_SetStep(start), StepHook([watcher])]) as session:
+        with tf.train.SingularMonitoredSession(hooks=[_SetStep(start), StepHook([watcher])]) as session:
             for loop in loops:
                 now[0] += 0.1 * loop
                 session.run(advance, {done: loop})
@@ -73,7 +73,7 @@ class _SetStep(tf.estimator.SessionRunHook):
     def __init__(self, start: tf.Tensor):
         self._start = start
 
-    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
         session.run(self._start)
 
 
@@ -147,5 +147,5 @@ def test_evaluation_summaries__keep_the_last_values_of_a_step(config: Config) ->
     assert curves['cross_entropy'][400] == pytest.approx(EVALUATION.cross_entropy)
     # The points have the time of their evaluation, 2020-01-01T00:00 in UTC.
     paths = glob.glob(f'{config.model_dir}/eval/events.*')
-    events = [event for path in paths for event in tf.compat.v1.train.summary_iterator(path)]
+    events = [event for path in paths for event in tf.train.summary_iterator(path)]
     assert {event.wall_time for event in events if event.summary.value} == {1577836800.0}

@@ -12,10 +12,10 @@ import time
 from typing import Any, Callable, List
 
 import pytest
-import tensorflow as tf
 
 from console.errors import CommandError, InterruptedByUserError, TerminatedError
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.hooks import termination as termination_module
@@ -107,7 +107,7 @@ def test_termination__ends_at_once_without_steps_to_lose(
         ended_within_operation.append(True)
         session.run(end_operation)
 
-    with Termination(ended.append) as termination, tf.compat.v1.Session() as session:
+    with Termination(ended.append) as termination, tf.Session() as session:
         termination.release = released.set
         timer = threading.Timer(0.2, send_signal)
         timer.start()

@@ -6,8 +6,8 @@ import re
 from typing import Any, Dict, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.memory.estimate import bytes_per_image, check_batch, check_fits, evaluation_need, training_need
 from inception_v3.model_fn import inception_model_fn
@@ -30,11 +30,11 @@ def test_training_need__agrees_with_the_graph(monkeypatch: Any) -> None:
     config = dataclasses.replace(SMALL, network='revnet38', height=33, width=33, rebuild_activations=False)
     images, labels = tf.zeros([2, 33, 33, 3]), tf.constant([1, 2])
     inception_model_fn(images, labels, tf.estimator.ModeKeys.TRAIN, {'config': config})
-    trainable = sum(map(size, tf.compat.v1.trainable_variables()))
+    trainable = sum(map(size, tf.trainable_variables()))
     step = 8
     # Every variable, and a gradient of each parameter.
     need = training_need(config).variables
-    assert need == sum(map(size, tf.compat.v1.global_variables())) - step + trainable
+    assert need == sum(map(size, tf.global_variables())) - step + trainable
     # The root mean square of the gradients, then their momentum.
     for optimizer, fewer in (('momentum', 1), ('sgd', 2)):
         other = training_need(dataclasses.replace(config, optimizer=optimizer)).variables
@@ -42,7 +42,7 @@ def test_training_need__agrees_with_the_graph(monkeypatch: Any) -> None:
     # Tensors of the forward pass that the backward pass reads.
     read = {
         tensor
-        for operation in tf.compat.v1.get_default_graph().get_operations()
+        for operation in tf.get_default_graph().get_operations()
         if operation.name.startswith('gradients/')
         for tensor in operation.inputs
         if not tensor.op.name.startswith('gradients/') and tensor.shape.rank == 4 and tensor.shape[0] == 2
@@ -138,9 +138,9 @@ def test_check_fits__names_the_flag_of_the_command() -> None:
 
 
 def test_check_batch__counts_the_largest_operation_of_an_open_batch() -> None:
-    images: List[tf.Tensor] = [tf.compat.v1.placeholder(tf.float32, [None, 10, 10, 3])]
+    images: List[tf.Tensor] = [tf.placeholder(tf.float32, [None, 10, 10, 3])]
     images.append(tf.concat([images[0]] * 4, axis=3))
-    per_image = bytes_per_image(tf.compat.v1.get_default_graph())
+    per_image = bytes_per_image(tf.get_default_graph())
     assert per_image == 10 * 10 * 3 * 4 * (1 + 4)
     check_batch('batch_size', 1, per_image)
     with pytest.raises(ConfigError, match=r'--batch_size=\d+: needs .* At most \d+ fit'):

@@ -7,8 +7,8 @@ import shutil
 from typing import Any, Dict
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_dir import best_checkpoint
 from inception_v3.model_dir.checkpoints import CheckpointError

@@ -8,8 +8,8 @@ import shutil
 from typing import Any, Dict, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.hooks import saving
 from inception_v3.model_dir import checkpoints
 from inception_v3.model_dir.checkpoints import (
@@ -28,15 +28,15 @@ NAME = 'model.ckpt-{}'
 def save(model_dir: Any, *steps: int) -> None:
     """Saves checkpoints of a model with one variable, with the program's own hook."""
     with tf.Graph().as_default():
-        step = tf.compat.v1.train.get_or_create_global_step()
-        tf.compat.v1.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
-        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVERS, tf.compat.v1.train.Saver())
+        step = tf.train.get_or_create_global_step()
+        tf.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
+        tf.add_to_collection(tf.GraphKeys.SAVERS, tf.train.Saver())
         hook = saving.CheckpointHook(str(model_dir), 1000, 1, True)
-        with tf.compat.v1.Session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
             for number in steps:
                 step.load(number, session)
-                hook._summary_writer = tf.compat.v1.summary.FileWriterCache.get(str(model_dir))
+                hook._summary_writer = tf.summary.FileWriterCache.get(str(model_dir))
                 hook._save(session, number)
 
 

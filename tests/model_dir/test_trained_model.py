@@ -4,8 +4,8 @@ import os
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_dir import starts, trained_model
 from inception_v3.model_dir.checkpoints import CheckpointError
@@ -44,7 +44,7 @@ def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkey
 def test_restore__refuses_a_checkpoint_of_another_network(tmp_path: Any) -> None:
     save_step(str(tmp_path), 3)
     model = trained_model.TrainedModel(str(tmp_path / 'model.ckpt-3'), 3, Config(moving_average=False))
-    tf.compat.v1.get_variable('weights', [2])
+    tf.get_variable('weights', [2])
     refused = pytest.raises(CheckpointError, match=r'model\.ckpt-3: does not fit this run: weights is missing')
-    with tf.compat.v1.Session() as session, refused:
+    with tf.Session() as session, refused:
         model.restore(session)

@@ -12,8 +12,8 @@ import time
 from typing import Any, Dict, Iterator
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.model_dir import trainer_lock
 from inception_v3.model_dir.trainer_lock import CLAIM_FILE, STALE_AFTER, LockedError, TrainerLock
 from tests.support.processes import wait_for
@@ -160,9 +160,9 @@ def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) 
 
 def test_hook__ends_training_that_has_lost_the_lock(tmp_path: Any) -> None:
     lock = TrainerLock(str(tmp_path), SINCE)
-    step = tf.compat.v1.train.get_or_create_global_step()
+    step = tf.train.get_or_create_global_step()
     advance = step.assign_add(1)
-    with lock, tf.compat.v1.train.SingularMonitoredSession(hooks=[lock.hook()]) as session:
+    with lock, tf.train.SingularMonitoredSession(hooks=[lock.hook()]) as session:
         assert session.run(advance) == 1
         write_claim(tmp_path)
         # As `_renew` does when it finds another claim.

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers
 from inception_v3.networks.inception_v3 import inception_v3
@@ -38,7 +38,7 @@ def full() -> Tuple[tf.Graph, List[Any]]:
 
 def test_inception_v3__has_the_published_number_of_variables_and_parameters(full: Any) -> None:
     with full[0].as_default():
-        trainable = tf.compat.v1.trainable_variables()
+        trainable = tf.trainable_variables()
     assert len(trainable) == 196
     assert sum(int(np.prod(v.shape)) for v in trainable) == 27145970
 
@@ -72,9 +72,9 @@ def test_dropout__keeps_four_fifths_before_the_logits_alone(full: Any) -> None:
 
 
 def test_dropout__scales_what_it_keeps() -> None:
-    tf.compat.v1.set_random_seed(1)
+    tf.set_random_seed(1)
     ones = tf.ones([100, 100])
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         dropped, kept = session.run([layers.dropout(ones, 0.8, True), layers.dropout(ones, 0.8, False)])
     assert set(np.unique(dropped)) == {np.float32(0), np.float32(1.25)}
     # With 10,000 draws, the share has a standard deviation of 0.004.
@@ -93,7 +93,7 @@ def test_initial_weights__follow_he_et_al_and_are_smaller_in_the_auxiliary_head(
         'InceptionV3/AuxLogits/Conv2d_2b_1x1/weights': 0.8796 * 0.001,
     }
     with full[0].as_default(), plain_session() as session:
-        variables = {v.op.name: v for v in tf.compat.v1.global_variables()}
+        variables = {v.op.name: v for v in tf.global_variables()}
         wanted = [variables[name] for name in expected]
         session.run([v.initializer for v in wanted])
         for name, value in zip(expected, session.run(wanted)):
@@ -111,7 +111,7 @@ def test_inception_v3__accepts_75_pixels_and_more(size: Tuple[int, int], auxilia
     if auxiliary:
         assert auxiliary_logits.shape.as_list() == [2, NUM_CLASSES]
     # At least 16 channels remain in each layer.
-    shapes = {v.op.name: v.shape.as_list() for v in tf.compat.v1.global_variables()}
+    shapes = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
     assert {shape[-1] for name, shape in shapes.items() if name.endswith('weights')} == {16, NUM_CLASSES}
 
 

@@ -4,8 +4,8 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks.inception_v3 import inception_v3
 from inception_v3.networks.layers import conv2d
@@ -38,15 +38,15 @@ def images_of(size: Tuple[int, int], batch: int) -> np.ndarray:
 def run_training_step(build: Any, dtype: Any, size: Tuple[int, int], depth_multiplier: float) -> Dict[str, Any]:
     """Returns logits, gradients and updated statistics of a network with the weights of `values_by_name`."""
     images = images_of(size, batch=4)
-    with tf.Graph().as_default(), tf.compat.v1.variable_scope('', dtype=dtype):
+    with tf.Graph().as_default(), tf.variable_scope('', dtype=dtype):
         logits, auxiliary_logits = build(tf.constant(images, dtype), True, depth_multiplier)
-        trainable = tf.compat.v1.trainable_variables()
+        trainable = tf.trainable_variables()
         # A loss with a gradient for every logit; its weights do not depend on the network.
         weights = np.random.RandomState(1).normal(size=[2, len(images), NUM_CLASSES])
         loss = tf.reduce_sum(weights[0] * logits) + tf.reduce_sum(weights[1] * auxiliary_logits)
         gradients = {v.op.name: gradient for v, gradient in zip(trainable, tf.gradients(loss, trainable))}
-        updates = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)
-        moving = {v.op.name: v for v in tf.compat.v1.global_variables() if 'moving_' in v.op.name}
+        updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+        moving = {v.op.name: v for v in tf.global_variables() if 'moving_' in v.op.name}
         with plain_session() as session:
             load(values_by_name(), session)
             values = session.run({'logits': logits, 'auxiliary': auxiliary_logits, 'gradients': gradients})
@@ -73,7 +73,7 @@ def shapes() -> List[Dict[str, List[int]]]:
     for build in (build_ours, build_theirs):
         with tf.Graph().as_default():
             build(tf.zeros([1, *SIZE, 3]), False, 1.0)
-            found.append({v.op.name: v.shape.as_list() for v in tf.compat.v1.global_variables()})
+            found.append({v.op.name: v.shape.as_list() for v in tf.global_variables()})
     return found
 
 
@@ -123,7 +123,7 @@ def slims(tmp_path_factory: Any) -> Tuple[str, List[np.ndarray]]:
     with tf.Graph().as_default(), plain_session() as session:
         outputs = build_theirs(tf.constant(images_of(SIZE, batch=2), tf.float32), False, NARROW)
         load(values_by_name(), session)
-        tf.compat.v1.train.Saver().save(session, path)
+        tf.train.Saver().save(session, path)
         return path, session.run(outputs)
 
 
@@ -131,7 +131,7 @@ def test_checkpoints__are_interchangeable_with_slim(slims: Tuple[str, List[np.nd
     path, outputs_of_slim = slims
     with plain_session() as session:
         outputs = build_ours(tf.constant(images_of(SIZE, batch=2), tf.float32), False, NARROW)
-        saver = tf.compat.v1.train.Saver()
+        saver = tf.train.Saver()
         saver.restore(session, path)
         saver.save(session, str(tmp_path / 'ours'))
         found = session.run(outputs)

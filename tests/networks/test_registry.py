@@ -6,8 +6,8 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn, network_options
 from inception_v3.networks import resnet
@@ -54,9 +54,9 @@ def overfit(name: str, folder: Any, steps: int, size: int) -> None:
     images = np.random.RandomState(0).uniform(-1, 1, [2, config.height, config.width, 3]).astype(np.float32)
     with tf.Graph().as_default(), plain_session() as session:
         spec = spec_of(config, MODES.TRAIN, images)
-        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(tf.global_variables_initializer())
         losses = [session.run([spec.loss, spec.train_op])[0] for _ in range(steps)]
-        saved = tf.compat.v1.train.Saver().save(session, str(folder / 'model'))
+        saved = tf.train.Saver().save(session, str(folder / 'model'))
     assert np.isfinite(losses).all() and losses[-1] < losses[0] / 1.5
     with tf.Graph().as_default(), plain_session() as session:
         spec = spec_of(config, MODES.PREDICT, images)
@@ -95,8 +95,8 @@ def test_zero_init_last_scale__sets_the_initial_scales(zero: bool, monkeypatch: 
     shorten(monkeypatch, 'resnet50')
     with plain_session() as session:
         spec_of(config_of('resnet50', zero_init_last_scale=zero), MODES.EVAL, np.zeros([2, 32, 32, 3], np.float32))
-        session.run(tf.compat.v1.global_variables_initializer())
-        gammas = {v.op.name: v for v in tf.compat.v1.trainable_variables() if 'gamma' in v.op.name}
+        session.run(tf.global_variables_initializer())
+        gammas = {v.op.name: v for v in tf.trainable_variables() if 'gamma' in v.op.name}
         found = {name: set(value) for name, value in session.run(gammas).items()}
     last = [name for name in found if 'conv_3/' in name]
     assert len(last) == 3
@@ -115,7 +115,7 @@ def test_sizes_of__parameters_is_the_number_of_trainable_parameters(name: str, m
     size = max(NETWORKS[name].min_size, NETWORKS[name].auxiliary_head_min_size)
     config = config_of(name, height=size, width=size + 3, depth_multiplier=0.3)
     inception_model_fn(tf.zeros([2, size, size + 3, 3]), tf.constant([1, 2]), MODES.EVAL, {'config': config})
-    expected = sum(int(np.prod(v.shape.as_list())) for v in tf.compat.v1.trainable_variables())
+    expected = sum(int(np.prod(v.shape.as_list())) for v in tf.trainable_variables())
     assert sizes_of(name, size, size + 3, CLASSES, network_options(config)).parameters == expected
 
 

@@ -1,4 +1,4 @@
-"""Tests of ResNet-50 against `tf.keras.applications`, an independent implementation in TensorFlow 1.15."""
+"""Tests of ResNet-50 against `tf.keras.applications`, an independent implementation in TensorFlow."""
 
 import importlib
 import re
@@ -6,8 +6,8 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import resnet
 from inception_v3.networks.layers import conv2d
@@ -28,7 +28,7 @@ def build(images: Any, is_training: bool = False, classes: int = CLASSES, **opti
 
 
 def variables() -> Dict[str, tf.Variable]:
-    return {v.op.name: v for v in tf.compat.v1.global_variables()}
+    return {v.op.name: v for v in tf.global_variables()}
 
 
 FULL = resnet.STAGES
@@ -40,17 +40,20 @@ def keras_resnet(stages: Any) -> Any:
     """Returns the network of Keras, of version 1; for stages other than those of ResNet-50, from its parts."""
     if stages is FULL:
         return tf.keras.applications.ResNet50(weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES)
-    resnet_common = importlib.import_module('keras_applications.resnet_common')
-    parts = {'backend': tf.keras.backend, 'layers': tf.keras.layers, 'models': tf.keras.models}
+    try:
+        # Keras' networks are a package of their own beside TensorFlow 1.15, and part of Keras beside 2.15.
+        resnet_common = importlib.import_module('keras_applications.resnet_common')
+        parts = {'backend': tf.keras.backend, 'layers': tf.keras.layers, 'models': tf.keras.models}
+        parts['utils'] = tf.keras.utils
+    except ImportError:
+        resnet_common, parts = importlib.import_module('keras.src.applications.resnet'), {}
 
     def stack(net: Any) -> Any:
         for number, stage in enumerate(stages, 2):
             net = resnet_common.stack1(net, stage.depth, stage.blocks, stride1=stage.stride, name=f'conv{number}')
         return net
 
-    return resnet_common.ResNet(
-        stack, False, True, weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES, utils=tf.keras.utils, **parts
-    )
+    return resnet_common.ResNet(stack, False, True, weights=None, input_shape=(SIZE, SIZE, 3), classes=CLASSES, **parts)
 
 
 def keras_version_1_5(stages: Any) -> Any:
@@ -86,7 +89,7 @@ def test_resnet50__has_the_logits_of_keras_with_the_same_weights(stages: Any, mo
     model = keras_version_1_5(stages)
     logits = build(IMAGES)
     with plain_session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(tf.global_variables_initializer())
         given: Dict[tf.Variable, np.ndarray] = {}
         for name, variable in variables().items():
             if not name.startswith('ResNet50/'):
@@ -111,7 +114,7 @@ def test_resnet50__has_the_logits_of_keras_with_the_same_weights(stages: Any, mo
 
 def test_resnet50__has_the_published_number_of_parameters() -> None:
     build(np.zeros([1, 224, 224, 3], np.float32), True, classes=1000)
-    trainable = tf.compat.v1.trainable_variables()
+    trainable = tf.trainable_variables()
     # Keras counts 25,636,712: this includes 26,560 biases of convolutions and 53,120 moving statistics.
     assert sum(int(np.prod(v.shape)) for v in trainable) == 25636712 - 26560 - 53120 == 25557032
     # 53 convolutions with scale and shift, and the logits' weights and biases.
@@ -123,18 +126,18 @@ def test_resnet50__has_the_published_number_of_parameters() -> None:
 def test_resnet50__last_map_is_a_32nd_of_the_image(size: int, map_size: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(resnet, 'STAGES', [stage._replace(blocks=1) for stage in resnet.STAGES])
     build(np.zeros([1, size, size, 3], np.float32), depth_multiplier=0.1)
-    last = tf.compat.v1.get_default_graph().get_tensor_by_name('ResNet50/stage_4/block_1/Relu_2:0')
+    last = tf.get_default_graph().get_tensor_by_name('ResNet50/stage_4/block_1/Relu_2:0')
     assert last.shape.as_list() == [1, map_size, map_size, int(2048 * 0.1)]
 
 
 def test_zero_init_last_scale__blocks_begin_as_the_identity(monkeypatch: Any) -> None:
     monkeypatch.setattr(resnet, 'STAGES', SHORT)
     logits = build(IMAGES, zero_init_last_scale=True)
-    graph = tf.compat.v1.get_default_graph()
+    graph = tf.get_default_graph()
     zero = [name for name in variables() if name.endswith('conv_3/BatchNorm/gamma')]
     assert len(zero) == 5
     with plain_session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(tf.global_variables_initializer())
         assert all((session.run(v) == (name not in zero)).all() for name, v in variables().items() if 'gamma' in name)
         first, second = session.run(
             [graph.get_tensor_by_name(f'ResNet50/stage_3/block_{block}/Relu_2:0') for block in (1, 2)]

@@ -5,8 +5,8 @@ from typing import Any, Dict, List, Set, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.networks import reversible
 from inception_v3.networks.reversible import Block
 from tests.support.graphs import plain_session
@@ -17,15 +17,15 @@ SHAPE = [2, 5, 6, CHANNELS]
 
 def residual(name: str, x: tf.Tensor, again: bool) -> tf.Tensor:
     """Returns tanh(x A + b) A. The variable `runs` counts the calls in the forward pass, where `again` is False."""
-    with tf.compat.v1.variable_scope(name):
-        a = tf.compat.v1.get_variable('a', [CHANNELS, CHANNELS])
-        b = tf.compat.v1.get_variable('b', [CHANNELS])
-        runs = tf.compat.v1.get_variable('runs', [], initializer=tf.zeros_initializer(), trainable=False)
+    with tf.variable_scope(name):
+        a = tf.get_variable('a', [CHANNELS, CHANNELS])
+        b = tf.get_variable('b', [CHANNELS])
+        runs = tf.get_variable('runs', [], initializer=tf.zeros_initializer(), trainable=False)
         kernel = tf.reshape(a, [1, 1, CHANNELS, CHANNELS])
         y = tf.nn.conv2d(tf.tanh(tf.nn.conv2d(x, kernel, 1, 'VALID') + b), kernel, 1, 'VALID')
         if again:
             return y
-        with tf.control_dependencies([tf.compat.v1.assign_add(runs, 1.0)]):
+        with tf.control_dependencies([tf.assign_add(runs, 1.0)]):
             return tf.identity(y)
 
 
@@ -40,10 +40,10 @@ def drawn(seed: int, dtype: Any) -> np.ndarray:
 class Variables:
     """The variables of a graph, initialized to values that depend only on their names."""
 
-    def __init__(self, session: tf.compat.v1.Session) -> None:
-        self.trainable = {v.op.name: v for v in tf.compat.v1.trainable_variables()}
-        self.counts = [v for v in tf.compat.v1.global_variables() if v.op.name.endswith('runs')]
-        session.run(tf.compat.v1.global_variables_initializer())
+    def __init__(self, session: tf.Session) -> None:
+        self.trainable = {v.op.name: v for v in tf.trainable_variables()}
+        self.counts = [v for v in tf.global_variables() if v.op.name.endswith('runs')]
+        session.run(tf.global_variables_initializer())
         self.values = {}
         for number, (name, variable) in enumerate(sorted(self.trainable.items())):
             value = np.random.RandomState(number).uniform(-1, 1, variable.shape.as_list()) * 0.5
@@ -61,7 +61,7 @@ def residual_by_hand(values: Dict[str, np.ndarray], name: str, x: np.ndarray) ->
 def test_chain__follows_the_equations_of_the_paper(rebuild_activations: bool) -> None:
     x1, x2 = drawn(0, np.float64), drawn(1, np.float64)
     with tf.Graph().as_default(), plain_session() as session:
-        with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.float64):
+        with tf.variable_scope('', use_resource=True, dtype=tf.float64):
             outputs = reversible.chain(blocks_of(3), tf.constant(x1), tf.constant(x2), rebuild_activations)
         variables = Variables(session)
         found = session.run(outputs)
@@ -78,11 +78,11 @@ def round_trip(count: int, scale: float) -> Tuple[np.ndarray, np.ndarray]:
     """
     (block,) = blocks_of(1)
     with tf.Graph().as_default(), plain_session() as session:
-        with tf.compat.v1.variable_scope('', use_resource=True, reuse=tf.compat.v1.AUTO_REUSE):
-            x1, x2 = (tf.compat.v1.placeholder(tf.float32, SHAPE) for _ in range(2))
+        with tf.variable_scope('', use_resource=True, reuse=tf.AUTO_REUSE):
+            x1, x2 = (tf.placeholder(tf.float32, SHAPE) for _ in range(2))
             outputs, inputs = reversible.forward(block, x1, x2), reversible.inverse(block, x1, x2)
-        session.run(tf.compat.v1.global_variables_initializer())
-        variables = tf.compat.v1.trainable_variables()
+        session.run(tf.global_variables_initializer())
+        variables = tf.trainable_variables()
 
         def begin(number: int) -> None:
             random = np.random.RandomState(number)
@@ -116,7 +116,7 @@ def test_inverse__of_a_hundred_blocks_is_exact_or_drifts_below_1e_5() -> None:
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
 def test_on_grid__numbers_add_without_rounding(dtype: Any) -> None:
     x = np.random.RandomState(0).uniform(-31, 31, [2, 10000]).astype(dtype)
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         points = tf.constant(x)
         grid = reversible.on_grid(points)
         a, b = session.run(grid)
@@ -134,7 +134,7 @@ def gradients(rebuild_activations: bool, dtype: Any, count: int = 4) -> Dict[str
     Asserts that each residual function ran once in the forward pass.
     """
     with tf.Graph().as_default(), plain_session() as session:
-        with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.as_dtype(dtype)):
+        with tf.variable_scope('', use_resource=True, dtype=tf.as_dtype(dtype)):
             x1, x2 = tf.constant(drawn(0, dtype)), tf.constant(drawn(1, dtype))
             y1, y2 = reversible.chain(blocks_of(count), x1, x2, rebuild_activations)
             loss = tf.reduce_sum(tf.sin(y1)) + 2 * tf.reduce_sum(tf.cos(y2))
@@ -162,11 +162,11 @@ def test_rebuild_activations__waits_for_the_gradients_of_the_next_block() -> Non
             seen.append(x)
         return residual(name, x, again)
 
-    with tf.Graph().as_default(), tf.compat.v1.variable_scope('', use_resource=True):
+    with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
         x = tf.constant(drawn(0, np.float32))
         outputs = reversible.chain(blocks_of(3, noted), x, x)
         d_outputs = [tf.constant(drawn(seed, np.float32), name=f'd_y{seed}') for seed in (1, 2)]
-        weights = {v.op.name: v for v in tf.compat.v1.trainable_variables()}
+        weights = {v.op.name: v for v in tf.trainable_variables()}
         found = tf.gradients(outputs, [x, *weights.values()], d_outputs)
         d_weights = dict(zip(weights, found[1:]))
         assert len(seen) == 6

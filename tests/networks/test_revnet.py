@@ -12,9 +12,9 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorflow.python.eager import context
 
+from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
@@ -44,16 +44,16 @@ def gradients(
 ) -> Dict[str, np.ndarray]:
     """Returns the loss, its gradients, and the updated moving statistics; the variables are those of `initial`."""
     with tf.Graph().as_default(), plain_session() as session:
-        with tf.compat.v1.variable_scope('', use_resource=True, dtype=tf.as_dtype(kept_in)):
+        with tf.variable_scope('', use_resource=True, dtype=tf.as_dtype(kept_in)):
             logits = build(architecture, tf.constant(IMAGES, dtype), **options)
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=LABELS, logits=logits))
-        session.run(tf.compat.v1.global_variables_initializer())
-        trainable = tf.compat.v1.trainable_variables()
+        session.run(tf.global_variables_initializer())
+        trainable = tf.trainable_variables()
         begin = {variable.initializer: initial(variable) for variable in trainable}
         session.run([*begin], {initializer.inputs[1]: value for initializer, value in begin.items()})
         fetched = {v.name: gradient for v, gradient in zip(trainable, tf.gradients(loss, trainable))}
         found = session.run({'loss': loss, **fetched})
-        moving = [v for v in tf.compat.v1.global_variables() if 'moving' in v.name]
+        moving = [v for v in tf.global_variables() if 'moving' in v.name]
         return {**found, **session.run({v.name: v for v in moving})}
 
 
@@ -102,14 +102,14 @@ def test_revnet38__gradients_equal_those_of_ordinary_backpropagation(dtype: Any,
 
 
 def test_bfloat16__residual_streams_are_float32() -> None:
-    with tf.compat.v1.variable_scope('', use_resource=True):
+    with tf.variable_scope('', use_resource=True):
         conv = layers.conv_for(tf.bfloat16, on_tpu=False)
         logits, _ = revnet(SHORT, tf.zeros([2, 8, 8, 3], tf.bfloat16), CLASSES, True, conv, BatchNorm(True, 0.9))
         loss = tf.reduce_sum(tf.cast(logits, tf.float32))
-        assert tf.gradients(loss, tf.compat.v1.trainable_variables())
+        assert tf.gradients(loss, tf.trainable_variables())
     assert logits.dtype == tf.bfloat16
     # The inputs x1 and x2 and the outputs y1 and y2 of each stage.
-    streams = [op.outputs[:2] for op in tf.compat.v1.get_default_graph().get_operations() if op.type == 'IdentityN']
+    streams = [op.outputs[:2] for op in tf.get_default_graph().get_operations() if op.type == 'IdentityN']
     assert {stream.dtype for pair in streams for stream in pair} == {tf.float32}
 
 
@@ -122,22 +122,22 @@ def eager_gradients(net: Any, images: tf.Tensor) -> Any:
 
 def test_eager_execution__equals_the_graph_and_saves_and_restores(tmp_path: Any) -> None:
     in_graph = gradients(SHORT, np.float32)
-    with tf.Graph().as_default(), tf.compat.v1.variable_scope('', use_resource=True):
+    with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):
         build(SHORT, tf.constant(IMAGES, tf.float32))
-        begin = {v.name: initial(v).astype(np.float32) for v in tf.compat.v1.trainable_variables()}
-        moving = [v for v in tf.compat.v1.global_variables() if 'moving' in v.name]
+        begin = {v.name: initial(v).astype(np.float32) for v in tf.trainable_variables()}
+        moving = [v for v in tf.global_variables() if 'moving' in v.name]
         begin.update({v.name: np.full(v.shape.as_list(), 'variance' in v.name, np.float32) for v in moving})
 
     def network() -> Any:
         norm = BatchNorm(True, 0.9)
         build = functools.partial(revnet, SHORT, num_classes=CLASSES, is_training=True, conv=layers.conv2d, norm=norm)
-        return tf.compat.v1.make_template('eager', build)
+        return tf.make_template('eager', build)
 
     with context.eager_mode():
         images = tf.constant(IMAGES, tf.float32)
         net = network()
         net(images)
-        for run in (eager_gradients, tf.contrib.eager.defun(eager_gradients)):
+        for run in (eager_gradients, tf.function(eager_gradients)):
             for variable in net.variables:
                 variable.assign(begin[variable.name[len('eager/') :]])
             loss, values = run(net, images)

@@ -4,8 +4,8 @@ from typing import List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.networks.threefry import threefry, uniform_rows
 from tests.support.graphs import evaluate
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import skimage.data
-import tensorflow as tf
 from PIL import Image
 
+from console.tensorflow_versions import tf
 from tests.predict.predictions import Trained
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun
@@ -47,7 +47,7 @@ def odd_images(tmp_path_factory: Any) -> str:
     (folder / 'sub').mkdir(parents=True)
     for name, image in files.items():
         image.save(str(folder / name))
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         deep = tf.image.encode_png(tf.constant(pixels.astype(np.uint16) * 257))
         (folder / 'sixteen.png').write_bytes(session.run(deep))
     cat.save(str(folder / 'webp.jpg'), 'WEBP')
@@ -68,6 +68,6 @@ def odd_images(tmp_path_factory: Any) -> str:
 
 
 def _png_header(width: int, height: int) -> bytes:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         small = session.run(tf.image.encode_png(np.zeros([1, 1, 3], np.uint8)))
     return small[:16] + width.to_bytes(4, 'big') + height.to_bytes(4, 'big') + small[24:]

@@ -3,8 +3,8 @@
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import input_pipeline, model_fn
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -126,16 +126,16 @@ def test_loop__longer_than_the_time_between_checkpoints(operations: int, changes
 
 def test_operations__two_per_weight_position_and_channel_forwards_and_each_way_backwards() -> None:
     images = tf.zeros([4, 9, 9, 3])
-    weights = tf.compat.v1.get_variable('weights', [3, 3, 3, 16])
+    weights = tf.get_variable('weights', [3, 3, 3, 16])
     hidden = tf.nn.conv2d(images, weights, 2, 'VALID')
-    last = tf.compat.v1.get_variable('last', [1, 1, 16, 5])
+    last = tf.get_variable('last', [1, 1, 16, 5])
     loss = tf.reduce_sum(tf.nn.conv2d(hidden, last, 1, 'SAME'))
     for gradient in tf.gradients(loss, [weights, last]):
         tf.reduce_sum(tf.square(gradient))
     tf.reduce_sum(loss)
     first, second = 2 * 4 * 4 * 4 * 16 * 3 * 3 * 3, 2 * 4 * 4 * 4 * 5 * 16
     # The images need no gradient.
-    operations = tf.compat.v1.get_default_graph().get_operations()
+    operations = tf.get_default_graph().get_operations()
     assert speed.operations_per_step(operations) == 2 * first + 3 * second
 
 
@@ -197,10 +197,10 @@ def test_infeed__must_be_the_same_for_every_core(monkeypatch: Any, pipelines: in
 def test_gradients__must_be_summed_once_each(monkeypatch: Any, sums: int, part: str) -> None:
     monkeypatch.setattr(graphs, 'collectives', lambda core: graphs.Collectives(sums, 7))
     for _ in range(2):
-        tf.compat.v1.Variable(0.0)
-    tf.compat.v1.Variable(0.0, trainable=False)
+        tf.Variable(0.0)
+    tf.Variable(0.0, trainable=False)
     report = Report('sums')
-    graph_checks._check_collectives('training', tf.compat.v1.get_default_graph(), [], report)
+    graph_checks._check_collectives('training', tf.get_default_graph(), [], report)
     assert len(report.errors) == bool(part) and all(part in error for error in report.errors)
     assert [row.value for row in report._sections['training']] == [sums, 7]
 
@@ -247,9 +247,7 @@ def test_python_in_the_input_pipeline__is_an_error(
 
 def test_unsummed_gradients_and_unknown_batch_size__are_errors(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(
-            model_fn, 'make_optimizer', lambda rate, config: tf.compat.v1.train.GradientDescentOptimizer(rate)
-        )
+        patch.setattr(model_fn, 'make_optimizer', lambda rate, config: tf.train.GradientDescentOptimizer(rate))
         (error,) = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train')
         assert 'the graph of training cannot be built' in error and 'CrossShardOptimizer' in error
     with monkeypatch.context() as patch:

@@ -6,8 +6,8 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import input_pipeline, model_fn
 from inception_v3.config import Config
 from inception_v3.preflight import graphs
@@ -133,7 +133,7 @@ def test_flaws__find_python_in_functions_of_the_input_pipeline(
     on_tpu: Config, one_layer: None, monkeypatch: Any
 ) -> None:
     def through_python(encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Any) -> tf.Tensor:
-        length = tf.compat.v1.py_func(lambda x: np.float32(len(x)), [encoded], tf.float32, name='slow')  # python
+        length = tf.py_func(lambda x: np.float32(len(x)), [encoded], tf.float32, name='slow')  # python
         return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
 
     monkeypatch.setattr(input_pipeline, 'preprocess_for_train', through_python)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Tuple
 from unittest import mock
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
@@ -56,7 +56,7 @@ def test_variable_bytes__by_purpose(
     ],
 )
 def test_padded_size_of__whole_tiles(shape: Any, dtype: tf.DType, size: int) -> None:
-    assert memory.padded_size_of(tf.compat.v1.placeholder(dtype, shape)) == size
+    assert memory.padded_size_of(tf.placeholder(dtype, shape)) == size
 
 
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
@@ -84,10 +84,10 @@ def test_kept_for_backward__convolutions_but_not_element_wise_results(
 
 
 def test_kept_for_backward__inputs_of_max_pooling_and_sums_instead_of_their_terms() -> None:
-    images = tf.compat.v1.placeholder(tf.float32, [2, 8, 8, 4], name='images')
+    images = tf.placeholder(tf.float32, [2, 8, 8, 4], name='images')
 
     def conv(net: tf.Tensor, name: str) -> tf.Tensor:
-        return tf.nn.conv2d(net, tf.compat.v1.get_variable(name, [3, 3, 4, 4], use_resource=True), 1, 'SAME')
+        return tf.nn.conv2d(net, tf.get_variable(name, [3, 3, 4, 4], use_resource=True), 1, 'SAME')
 
     # The gradient of ReLU reads the sum: it replaces its two terms, which nothing else needs.
     total = conv(images, 'left') + conv(images, 'right')
@@ -95,9 +95,9 @@ def test_kept_for_backward__inputs_of_max_pooling_and_sums_instead_of_their_term
     pooled = tf.nn.max_pool2d(tf.nn.relu(total, name='relu'), 2, 2, 'VALID', name='pooled')
     last = conv(pooled, 'last')
     loss = tf.reduce_sum(tf.square(last))
-    with tf.compat.v1.name_scope('gradients'):
-        tf.gradients(loss, tf.compat.v1.trainable_variables())
-    kept = memory.kept_for_backward(tf.compat.v1.get_default_graph().get_operations())
+    with tf.name_scope('gradients'):
+        tf.gradients(loss, tf.trainable_variables())
+    kept = memory.kept_for_backward(tf.get_default_graph().get_operations())
     names = {tensor.op.name for tensor in kept if tensor.shape.rank == 4}
     assert names == {'images', total.op.name, 'relu', 'pooled', last.op.name}
 
@@ -130,7 +130,7 @@ def kept_of_a_revnet(stages: Stages, units: int, rebuild_activations: bool, mode
     settings.update(optimizer='sgd', moving_average=False, skip_host_call=True)  # Saves time.
     config = Config(**settings, model_dir=str(model_dir), rebuild_activations=rebuild_activations)
     with mock.patch.dict(NETWORKS, revnet38=network), tf.Graph().as_default() as graph:
-        tf.compat.v1.train.get_or_create_global_step()
+        tf.train.get_or_create_global_step()
         images, labels = tf.zeros([2, size, size, 3]), tf.zeros([2], tf.int32)
         inception_model_fn(images, labels, tf.estimator.ModeKeys.TRAIN, {'config': config})
         return sum(memory.size_of(tensor) or 0 for tensor in memory.kept_for_backward(graph.get_operations()))

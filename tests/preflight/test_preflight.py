@@ -3,8 +3,8 @@
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.preflight import __main__ as preflight
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.preflights import FAKE, SMALL, run

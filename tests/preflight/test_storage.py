@@ -5,8 +5,8 @@ import shutil
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records
 from inception_v3.config import Config
 from inception_v3.preflight import graphs, storage
@@ -105,10 +105,10 @@ def test_data__a_described_data_set_is_read_though_the_tpu_cannot_reach_it(
 
 def test_unreachable_folder__not_touched(capsys: Any, without_graphs: None, tmp_path: Any) -> None:
     (tmp_path / 'model').mkdir()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.train.create_global_step()
-        session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.train.Saver().save(session, str(tmp_path / 'model' / 'model.ckpt'), 0)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.train.create_global_step()
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, str(tmp_path / 'model' / 'model.ckpt'), 0)
     result = run(capsys, *FAKE, '--topology=v2-8', f'--model_dir={tmp_path}/model', '--json')
     (error,) = result.report['errors']
     assert "this machine's disk" in error
@@ -157,10 +157,10 @@ def test_checkpoint__of_another_network_is_an_error(
     capsys: Any, one_layer: None, reachable: List[str], tmp_path: Any
 ) -> None:
     (tmp_path / 'model').mkdir()
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.train.create_global_step()
-        session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.train.Saver().save(session, str(tmp_path / 'model' / 'model.ckpt'), 0)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.train.create_global_step()
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver().save(session, str(tmp_path / 'model' / 'model.ckpt'), 0)
     result = run(capsys, *reachable, '--use_data=fake', '--mode=train', '--json')
     assert result.report['storage']['checkpoint'] == f'{tmp_path}/model/model.ckpt-0'
     (error,) = result.report['errors']

@@ -8,8 +8,8 @@ import sys
 from typing import Any, List
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import model_fn
 from inception_v3.config import Config
 from inception_v3.preflight import xla_step

@@ -5,8 +5,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.color import (
     FastColor,
@@ -22,7 +22,7 @@ from tests.support.images import CAT
 
 @pytest.fixture(autouse=True)
 def _fixed_draws(_new_graph: None) -> None:
-    tf.compat.v1.set_random_seed(7)
+    tf.set_random_seed(7)
 
 
 # Fast colour.
@@ -164,7 +164,7 @@ def test_draw_full_color__is_uniform_within_the_documented_ranges() -> None:
 
 def test_colors__stay_unchanged_with_ranges_of_0() -> None:
     none: Dict[str, Any] = {'brightness_distortion_range': 0.0, 'cb_distortion_range': 0.0, 'cr_distortion_range': 0.0}
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         fast = apply_fast_color(tf.constant(np.float32(CAT / 255)), draw_fast_color(**none))
         brightness = draw_full_color(brightness_distortion_range=0.0).brightness
         colors, zero = session.run([fast, brightness])

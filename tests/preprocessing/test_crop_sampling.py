@@ -5,8 +5,8 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 import numpy as np
 import pytest
 import scipy.stats
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.stateless import StatelessUniform
 from tests.support.graphs import evaluate
@@ -77,7 +77,7 @@ def crop_by_rules(numbers: np.ndarray, shape: Tuple[int, int], boxes: np.ndarray
 @pytest.mark.parametrize('ranges', [DEFAULT, SQUARE, STRICT, NARROW, ANY])
 def test_sample_crop__equals_the_rules_for_given_numbers(ranges: Ranges) -> None:
     random = np.random.RandomState(8)
-    numbers, shape, bbox = (tf.compat.v1.placeholder(t) for t in (tf.float32, tf.int32, tf.float32))
+    numbers, shape, bbox = (tf.placeholder(t) for t in (tf.float32, tf.int32, tf.float32))
     shape.set_shape([3])
     bbox.set_shape([1, None, 4])
     around_boxes, around_whole = (
@@ -85,7 +85,7 @@ def test_sample_crop__equals_the_rules_for_given_numbers(ranges: Ranges) -> None
         for around in (bbox, tf.constant(WHOLE))
     )
     whole = 0
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         run = session.make_callable((around_boxes, around_whole), [numbers, shape, bbox])
         for largest in (6, 20, 700):
             for boxes in (WHOLE, NO_BOXES, SMALL, SEVERAL, EMPTY, INVERTED, 'random', 'random') * 8:
@@ -107,7 +107,7 @@ def draw_many(draw: Callable[[tf.Tensor], Any], count: int) -> np.ndarray:
     """Draws crops [count, 4] by a function of their index, one after the other as a seeded operation requires."""
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.range(count).map(lambda index: tf.stack(draw(index)))
-        return evaluate(tf.compat.v1.data.make_one_shot_iterator(dataset.batch(count)).get_next())
+        return evaluate(tf.data.make_one_shot_iterator(dataset.batch(count)).get_next())
 
 
 def ours(shape: Tuple[int, int], boxes: np.ndarray, ranges: Ranges, count: int, factors: Any = 1.0) -> np.ndarray:

@@ -14,8 +14,8 @@ import numpy as np
 import PIL.Image
 import pytest
 import skimage.data
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing import decoding
 from preprocessing.decoding import MAX_PIXELS, Crop, decode_crop, decode_image, image_shape
 from tests.support.graphs import evaluate
@@ -152,10 +152,10 @@ def test_decode_crop__equals_a_crop_of_the_whole_image(kind: str) -> None:
     for _ in range(25):
         size = generator.randint(1, height), generator.randint(1, width)
         parts.append((generator.randint(0, height - size[0]), generator.randint(0, width - size[1]), *size))
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         shape = image_shape(tf.constant(encoded))
         assert session.run(shape)[:2].tolist() == [height, width]
-        box = tf.compat.v1.placeholder(tf.int32, [4])
+        box = tf.placeholder(tf.int32, [4])
         pixels = decode_crop(tf.constant(encoded), shape, Crop(*tf.unstack(box)))
         assert (pixels.dtype, pixels.shape.as_list()) == (tf.uint8, [None, None, 3])
         for top, left, rows, columns in parts:
@@ -186,12 +186,12 @@ def test_decode_crop__refuses_a_truncated_file(kind: str, share: float) -> None:
 def test_decode_crop__needs_no_memory_for_the_rest_of_a_huge_jpeg() -> None:
     """Measures a process that decodes a hundredth of 11,000 x 9,000 pixels, which are 297 MB decoded."""
     program = (
-        'import sys, tensorflow as tf\n'
+        'import sys\nfrom console.tensorflow_versions import tf\n'
         'from benchmarks.measurement import peak_bytes\n'
         'from preprocessing.decoding import Crop, decode_crop, image_shape\n'
         'encoded = tf.io.read_file(sys.argv[1])\n'
         'part = decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([4000, 6000, 900, 1200]))))\n'
-        'with tf.compat.v1.Session() as session:\n'
+        'with tf.Session() as session:\n'
         '    session.run(tf.zeros([]))\n'
         '    before = peak_bytes()\n'
         '    print(session.run(part).mean(), peak_bytes() - before)\n'
@@ -259,14 +259,14 @@ def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_the
 def test_decode_crop__allocates_no_pixels_of_a_huge_image_in_a_data_set() -> None:
     """Measures a process whose data set refuses an image of 48 kB that is 1.2 GB decoded."""
     program = (
-        'import sys, tensorflow as tf\n'
+        'import sys\nfrom console.tensorflow_versions import tf\n'
         'from benchmarks.measurement import peak_bytes\n'
         'from preprocessing.decoding import Crop, decode_crop, image_shape\n'
         'def part(encoded):\n'
         '    return decode_crop(encoded, image_shape(encoded), Crop(*tf.unstack(tf.constant([0, 0, 9, 9]))))\n'
         'dataset = tf.data.Dataset.from_tensors(tf.io.read_file(sys.argv[1])).map(part)\n'
-        'taken = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()\n'
-        'with tf.compat.v1.Session() as session:\n'
+        'taken = tf.data.make_one_shot_iterator(dataset).get_next()\n'
+        'with tf.Session() as session:\n'
         '    session.run(tf.zeros([]))\n'
         '    before = peak_bytes()\n'
         '    try:\n'

@@ -4,8 +4,8 @@ from typing import List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing import geometry
 from tests.support.graphs import evaluate
 from tests.support.images import CAT, resize_bilinear
@@ -20,7 +20,7 @@ def method_index(method: str) -> int:
 def test_apply_resize__is_bilinear_without_aligned_corners(size: Tuple[int, int], in_graph: bool) -> None:
     index = tf.constant(method_index('BILINEAR'))
     if in_graph:
-        index = tf.compat.v1.placeholder_with_default(index, [])
+        index = tf.placeholder_with_default(index, [])
     resized = geometry.apply_resize(tf.constant(CAT / 255.0, tf.float32), *size, index)
     assert resized.shape.as_list() == [*size, 3]
     np.testing.assert_allclose(evaluate(resized), resize_bilinear(CAT / 255.0, *size), atol=1e-5)
@@ -32,7 +32,7 @@ def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], inde
     """Both if bytes are converted beforehand and if the kernel converts them, which depends on the size."""
     of_bytes = geometry.apply_resize(tf.constant(CAT), *size, index)
     assert of_bytes.dtype == tf.float32
-    of_floats = tf.compat.v1.image.resize(tf.constant(CAT, tf.float32), size, geometry.RESIZE_METHODS[index])
+    of_floats = tf.image.resize(tf.constant(CAT, tf.float32), size, geometry.RESIZE_METHODS[index])
     np.testing.assert_array_equal(*evaluate((of_bytes, of_floats)))
 
 
@@ -48,7 +48,7 @@ def test_apply_resize__is_equal_for_bytes_and_floats(size: Tuple[int, int], inde
 )
 def test_apply_resize__enlarges_an_edge_by_the_formula_of_each_method(method: str, by_hand: List[float]) -> None:
     edge = tf.constant(np.broadcast_to([[[0], [0], [1], [1]]], [4, 4, 3]), tf.float32)
-    index = tf.compat.v1.placeholder_with_default(method_index(method), [])
+    index = tf.placeholder_with_default(method_index(method), [])
     resized = evaluate(geometry.apply_resize(edge, 8, 8, index))
     np.testing.assert_allclose(resized, np.broadcast_to(np.reshape(by_hand, [1, 8, 1]), [8, 8, 3]), atol=1e-6)
 

@@ -4,8 +4,8 @@ from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.inception_preprocessing import Settings
 from tests.support.graphs import draw_many, evaluate, in_new_graph
@@ -14,7 +14,7 @@ from tests.support.images import BOXES, DOCUMENTED_CROP, NO_BOXES, WHOLE, coordi
 
 @pytest.fixture(autouse=True)
 def _fixed_draws(_new_graph: None) -> None:
-    tf.compat.v1.set_random_seed(7)
+    tf.set_random_seed(7)
 
 
 def covered(crop: inception.Crop, boxes: np.ndarray, height: int, width: int) -> float:
@@ -84,7 +84,7 @@ def test_draw_crop__follows_the_graph_seed() -> None:
     drawn = []
     for seed in (1, 1, 2):
         with tf.Graph().as_default():
-            tf.compat.v1.set_random_seed(seed)
+            tf.set_random_seed(seed)
             drawn.append(draw_many(inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE)), 5))
     first, again, other = drawn
     assert first == again

@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, Tuple
 import numpy as np
 import pytest
 import skimage.data
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
 from preprocessing.color import FastColor, draw_fast_color
 from preprocessing.inception_preprocessing import BILINEAR, Settings
@@ -20,7 +20,7 @@ FULL = Settings(20, 20, fast_mode=False, use_fast_color_distort=False)
 
 @pytest.fixture(autouse=True)
 def _fixed_draws(_new_graph: None) -> None:
-    tf.compat.v1.set_random_seed(7)
+    tf.set_random_seed(7)
 
 
 def hue_and_contrast(fast_mode: bool, use_fast_color_distort: bool) -> Tuple[np.ndarray, np.ndarray]:
@@ -158,7 +158,7 @@ def test_apply_distortion__flips_to_an_exact_mirror_image() -> None:
 @pytest.mark.parametrize('size', [(64, 48), (299, 299)])
 def test_apply_distortion__equals_the_documented_steps(size: Tuple[int, int], dtype: type) -> None:
     pixels = CAT if dtype == np.uint8 else (CAT / 255.0).astype(np.float32)
-    image = tf.compat.v1.placeholder_with_default(pixels, [None, None, 3])
+    image = tf.placeholder_with_default(pixels, [None, None, 3])
     distortion = inception.draw_distortion(tf.shape(image), tf.constant(WHOLE), Settings(*size))
     result = inception.apply_distortion(image, distortion, Settings(*size))
     assert (result.dtype, result.shape.as_list()) == (tf.float32, [*size, 3])
@@ -218,7 +218,7 @@ def test_preprocess_for_train__composes_draw_and_apply(settings: Any) -> None:
 @pytest.mark.parametrize('settings', SETTINGS)
 @pytest.mark.parametrize('pixels', [CAT, skimage.data.rocket()[:, 60:300], CAT[:1, :1], CAT[:1], CAT[:200, :2]])
 def test_preprocess_for_train__returns_values_from_minus_1_to_1(pixels: np.ndarray, settings: Any) -> None:
-    image = tf.compat.v1.placeholder_with_default(pixels, [None, None, 3])
+    image = tf.placeholder_with_default(pixels, [None, None, 3])
     distorted = inception.preprocess_for_train(image, 20, 25, tf.constant(NO_BOXES), **settings)
     assert (distorted.dtype, distorted.shape.as_list()) == (tf.float32, [20, 25, 3])
     values = np.array(draw_many(distorted, 8))
@@ -258,7 +258,7 @@ def test_preprocess_for_eval__crops_centrally_and_resizes_bilinearly(
 ) -> None:
     pixels = CAT[: shape[0], : shape[1]]
     image = pixels if dtype == np.uint8 else (pixels / 255.0).astype(np.float32)
-    tensor = tf.constant(image) if static else tf.compat.v1.placeholder_with_default(image, [None, None, 3])
+    tensor = tf.constant(image) if static else tf.placeholder_with_default(image, [None, None, 3])
     prepared = inception.preprocess_for_eval(tensor, 37, 53, fraction)
     assert (prepared.dtype, prepared.shape.as_list()) == (tf.float32, [37, 53, 3])
     cropped = pixels[begin[0] : shape[0] - begin[0], begin[1] : shape[1] - begin[1]] / 255.0

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from preprocessing.preprocessings import PREPROCESSINGS, preprocessing_for
 from tests.support.graphs import draw_many, evaluate
@@ -29,7 +29,7 @@ def test_visible__inverts_finish(kind: str) -> None:
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}], ids=str)
 def test_finish_packed__equals_finish(changes: Any) -> None:
-    tf.compat.v1.set_random_seed(3)
+    tf.set_random_seed(3)
     height, width, _ = CAT.shape
     preprocessing = preprocessing_for(Config(height=height, width=width, **changes))
     image = tf.constant(CAT, tf.float32)

@@ -5,8 +5,8 @@ from typing import Any, Callable, List
 import numpy as np
 import pytest
 import scipy.stats
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing, vgg_preprocessing
 from preprocessing.inception_preprocessing import Settings
 from preprocessing.stateless import StatelessUniform
@@ -20,7 +20,7 @@ def draw_each(build: Callable[[StatelessUniform], Any], seeds: Any, parallel: in
     with tf.Graph().as_default():
         dataset = tf.data.Dataset.from_tensor_slices(np.array(seeds, np.int64))
         dataset = dataset.map(lambda seed: tuple(tf.nest.flatten(build(StatelessUniform(seed)))), parallel)
-        return evaluate([*tf.compat.v1.data.make_one_shot_iterator(dataset.batch(len(seeds))).get_next()])
+        return evaluate([*tf.data.make_one_shot_iterator(dataset.batch(len(seeds))).get_next()])
 
 
 def two_calls(uniform: StatelessUniform) -> Any:

@@ -4,8 +4,8 @@ from typing import Any, Callable, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from preprocessing import vgg_preprocessing as vgg
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import CAT, coordinates, resize_bilinear
@@ -16,7 +16,7 @@ MEANS = np.array([123.68, 116.78, 103.94])
 
 @pytest.fixture(autouse=True)
 def _fixed_draws(_new_graph: None) -> None:
-    tf.compat.v1.set_random_seed(7)
+    tf.set_random_seed(7)
 
 
 @pytest.mark.parametrize('is_training', [True, False])
@@ -71,7 +71,7 @@ def test_preprocess_image__crops_centrally_in_evaluation(
     shape: Tuple[int, int], side: int, size: Tuple[int, int], begin: Tuple[int, int], static: bool
 ) -> None:
     pixels = CAT[: shape[0], : shape[1]]
-    image = tf.constant(pixels) if static else tf.compat.v1.placeholder_with_default(pixels, [None, None, 3])
+    image = tf.constant(pixels) if static else tf.placeholder_with_default(pixels, [None, None, 3])
     prepared = vgg.preprocess_image(image, *size, resize_side_min=side, resize_side_max=side + 100)
     assert prepared.shape.as_list() == [*size, 3]
     resized_shape = np.rint(np.array(shape) * side / min(shape)).astype(int)
@@ -82,7 +82,7 @@ def test_preprocess_image__crops_centrally_in_evaluation(
 
 @pytest.mark.parametrize('size', [(75, 75), (60, 71)])
 def test_apply_distortion__equals_the_documented_steps(size: Tuple[int, int]) -> None:
-    image = tf.compat.v1.placeholder_with_default(CAT, [None, None, 3])
+    image = tf.placeholder_with_default(CAT, [None, None, 3])
     distortion = vgg.draw_distortion(75, 150)
     result = vgg.apply_distortion(image, distortion, *size)
     assert result.shape.as_list() == [*size, 3]

@@ -63,7 +63,7 @@ def _run(module: str, arguments: List[str]) -> Done:
 
 if __name__ == '__main__':
     import console.tensorflow_settings  # isort: skip  # noqa: F401
-    import tensorflow as tf
+    from console.tensorflow_versions import tf
 
     for line in sys.stdin:
         name, *given = json.loads(line)

@@ -6,8 +6,8 @@ from typing import Any, Dict, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from tests.remote.faults import LIST, READ, STAT, WRITE
 from tests.remote.store import Store

@@ -6,9 +6,9 @@ import os
 from typing import Any, List, Tuple
 
 import pytest
-import tensorflow as tf
 
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import Config, ConfigError

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import ConfigError
 from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.reporting.failures import explain_disk, refusals_explained
@@ -69,7 +69,7 @@ def test_disk_failures__name_a_full_disk_and_keep_complete_checkpoints(digits_di
 
 
 def test_refusals_explained__reports_a_refusal_of_tpu_estimator(tmp_path: Any) -> None:
-    tpu = tf.compat.v1.estimator.tpu
+    tpu = tf.estimator.tpu
     estimator = tpu.TPUEstimator(
         lambda features, labels: None, config=tpu.RunConfig(model_dir=str(tmp_path)), use_tpu=False
     )

@@ -5,8 +5,8 @@ import re
 from typing import Any, Dict
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.moving_average import update_averages
 from inception_v3.reporting.slow_averages import initial_share_of_averages, warnings_of
@@ -18,12 +18,12 @@ CPU = Config(use_tpu=False, train_steps=5000)
 @pytest.mark.parametrize('decay', [0.15, 0.995])
 @pytest.mark.parametrize('steps', [1, 2, 4])
 def test_initial_share_of_averages__is_that_of_the_running_average(decay: float, steps: int) -> None:
-    weight = tf.compat.v1.get_variable('weight', [], initializer=tf.ones_initializer(), use_resource=True)
-    step = tf.compat.v1.placeholder(tf.int64, [])
+    weight = tf.get_variable('weight', [], initializer=tf.ones_initializer(), use_resource=True)
+    step = tf.placeholder(tf.int64, [])
     update = update_averages(dataclasses.replace(CPU, moving_average_decay=decay), step)
-    average = next(v for v in tf.compat.v1.global_variables() if 'Average' in v.name)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    average = next(v for v in tf.global_variables() if 'Average' in v.name)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         weight.load(0.0, session)
         for number in range(1, steps + 1):
             session.run(update, {step: number})

@@ -2,8 +2,7 @@
 
 from typing import Any, Callable, Dict, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from tests.support.photos import CORNERS, set_boxes
 
 

@@ -4,8 +4,8 @@ import os
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.model_dir import best_checkpoint
 from inception_v3.model_dir.checkpoints import step_of

@@ -4,17 +4,18 @@ import os
 from typing import Dict
 
 import numpy as np
-import tensorflow as tf
+
+from console.tensorflow_versions import tf
 
 
 def save_step(model_dir: str, step: int, **more: float) -> None:
     """Writes a checkpoint whose only variables are the global step, and more by name."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.train.create_global_step().assign(step))
+    with tf.Graph().as_default(), tf.Session() as session:
+        session.run(tf.train.create_global_step().assign(step))
         for name, value in more.items():
-            session.run(tf.compat.v1.get_variable(name, initializer=value).initializer)
+            session.run(tf.get_variable(name, initializer=value).initializer)
         path = os.path.join(model_dir, 'model.ckpt')
-        tf.compat.v1.train.Saver().save(session, path, step, write_meta_graph=False)
+        tf.train.Saver().save(session, path, step, write_meta_graph=False)
 
 
 def saved_variables(model_dir: str) -> Dict[str, np.ndarray]:

@@ -2,32 +2,32 @@
 
 from typing import Any, Callable, List
 
-import tensorflow as tf
+from console.tensorflow_versions import tf
 
 
-def plain_session() -> tf.compat.v1.Session:
+def plain_session() -> tf.Session:
     """A session without TensorFlow's graph optimizations: in a large graph they cost more than a few runs."""
-    config = tf.compat.v1.ConfigProto()
+    config = tf.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
-    return tf.compat.v1.Session(config=config)
+    return tf.Session(config=config)
 
 
 def evaluate(*tensors: Any) -> Any:
     """Returns the values of tensors of the current graph, after initializing its variables."""
-    with tf.compat.v1.Session() as session:
-        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         values = session.run(tensors)
     return values[0] if len(tensors) == 1 else values
 
 
 def draw_many(tensors: Any, count: int) -> List[Any]:
     """Returns the values of tensors in `count` runs of one session."""
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         return [session.run(tensors) for _ in range(count)]
 
 
 def in_new_graph(build: Callable[..., Any], count: int, *arguments: Any) -> List[Any]:
     """Runs `draw_many` in a new graph with a fixed seed, so that equal graphs draw equal numbers."""
     with tf.Graph().as_default():
-        tf.compat.v1.set_random_seed(5)
+        tf.set_random_seed(5)
         return draw_many(build(*arguments), count)

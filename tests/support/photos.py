@@ -3,14 +3,14 @@
 from typing import List, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import tf_example
 
 
 def encode_jpeg(pixels: np.ndarray, quality: int = 95) -> bytes:
     """Encodes uint8 pixels [height, width, 3] as a JPEG file."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         return session.run(tf.image.encode_jpeg(pixels, quality=quality))
 
 

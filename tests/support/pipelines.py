@@ -3,8 +3,8 @@
 from typing import Any, List, Tuple
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
@@ -14,9 +14,9 @@ Batch = Tuple[np.ndarray, np.ndarray]
 def read(config: Config, is_training: bool, batch_size: int, batches: int = -1, **params: Any) -> List[Batch]:
     """Returns the first batches of a pipeline, or all of them by default."""
     result: List[Batch] = []
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         dataset = InputPipeline(is_training, config)({'batch_size': batch_size, **params})
-        batch = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        batch = tf.data.make_one_shot_iterator(dataset).get_next()
         while len(result) != batches:
             try:
                 result.append(session.run(batch))

@@ -3,8 +3,7 @@
 import os
 from typing import Any, List, Mapping, Optional, Sequence
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.files import append_line, write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir import starts
@@ -77,16 +76,16 @@ def write(model_dir: str, config: Config, evaluations: Sequence[Evaluation]) -> 
 
 def write_events(model_dir: str, suffix: str, first: float, steps: Sequence[int], losses: Sequence[float]) -> str:
     """Writes the loss summaries of a training session, one second apart from `first` on; returns the file's path."""
-    events = [tf.compat.v1.Event(wall_time=first, step=steps[0], session_log=_START)]
+    events = [tf.Event(wall_time=first, step=steps[0], session_log=_START)]
     for index, (step, loss) in enumerate(zip(steps, losses)):
-        value = [tf.compat.v1.Summary.Value(tag='loss', simple_value=loss)]
-        events.append(tf.compat.v1.Event(wall_time=first + index, step=step, summary=tf.compat.v1.Summary(value=value)))
+        value = [tf.Summary.Value(tag='loss', simple_value=loss)]
+        events.append(tf.Event(wall_time=first + index, step=step, summary=tf.Summary(value=value)))
     path = os.path.join(model_dir, f'events.out.tfevents.{int(first)}.{suffix}')
     _write_records(path, events)
     return path
 
 
-_START = tf.compat.v1.SessionLog(status=tf.compat.v1.SessionLog.START)
+_START = tf.SessionLog(status=tf.SessionLog.START)
 
 
 def _write_records(path: str, events: List[Any]) -> None:

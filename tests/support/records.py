@@ -4,8 +4,7 @@ import os
 import struct
 from typing import Any, Iterator, List, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data import records
 from inception_v3.config import Config
 
@@ -13,7 +12,7 @@ from inception_v3.config import Config
 def validation_set(config: Config) -> Iterator[Tuple[bytes, int]]:
     """The encoded images and labels of a validation set, in order."""
     for path in records.find_shards(config.data_dir, records.VALIDATION):
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+        for serialized in tf.io.tf_record_iterator(path):
             feature = tf.train.Example.FromString(serialized).features.feature
             yield feature['image/encoded'].bytes_list.value[0], feature['image/class/label'].int64_list.value[0]
 

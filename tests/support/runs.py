@@ -8,9 +8,8 @@ import pathlib
 from typing import Any, List, NamedTuple
 from unittest import mock
 
-import tensorflow as tf
-
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
@@ -41,9 +40,9 @@ def one_layer_network(
     images: tf.Tensor, num_classes: int, is_training: bool, conv: layers.Conv, norm: layers.Norm, **unused: Any
 ) -> Any:
     """A network of one layer and the logits, with 4 trainable variables."""
-    with tf.compat.v1.variable_scope('Layer'):
+    with tf.variable_scope('Layer'):
         net = tf.nn.relu(norm(conv(images, 16, (3, 3), 2, 'VALID')))
-    with tf.compat.v1.variable_scope('Logits'):
+    with tf.variable_scope('Logits'):
         net = layers.add_bias(conv(tf.reduce_mean(net, [1, 2], keepdims=True), num_classes, (1, 1)))
     return tf.squeeze(net, [1, 2]), None
 

@@ -1,4 +1,6 @@
-"""TF-Slim's Inception v3, an independent implementation in TensorFlow 1.15, and Inception v3 in float64.
+"""TF-Slim's Inception v3, an independent implementation, and Inception v3 in float64.
+
+TF-Slim is in TensorFlow 1.15, and a package of its own for 2.15.
 
 Rounding decides the sign of an argument of a ReLU that is nearly 0, and which of two nearly equal values is a maximum,
 and so changes a gradient by far more than the rounding itself. In float64 that does not happen: 2 ** -29 times as many
@@ -6,21 +8,31 @@ values are near enough. Gradients are therefore compared in float64, and in floa
 continuous.
 """
 
+import importlib
+import sys
 from typing import Any, Dict, Tuple
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.networks import layers
+
+try:
+    from tensorflow.contrib import slim
+    from tensorflow.contrib.slim.nets import inception
+except ImportError:
+    # TensorFlow 2.15 looks for this module of Keras, which TF-Slim uses, where only a later Keras has it.
+    sys.modules['tf_keras.legacy_tf_layers.normalization'] = importlib.import_module(
+        'keras.src.legacy_tf_layers.normalization'
+    )
+    import tf_slim as slim
+    from tf_slim.nets import inception
 
 
 def build_slim(
     images: tf.Tensor, classes: int, is_training: bool, decay: float, depth_multiplier: float = 1.0
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Builds TF-Slim's network without dropout and weight decay; returns logits and auxiliary logits."""
-    from tensorflow.contrib import slim
-    from tensorflow.contrib.slim.nets import inception
-
     fused = images.dtype == tf.float32
     scope = inception.inception_v3_arg_scope(weight_decay=0.0, batch_norm_decay=decay, use_fused_batchnorm=fused)
     with slim.arg_scope(scope):
@@ -40,7 +52,7 @@ def allow_float64(patch: Any) -> None:
 def values_by_name() -> Dict[str, np.ndarray]:
     """A float64 value for every variable of the graph, seeded by its name; kernels have the spread of He et al."""
     values = {}
-    for variable in tf.compat.v1.global_variables():
+    for variable in tf.global_variables():
         name, shape = variable.op.name, variable.shape.as_list()
         random = np.random.RandomState(sum(name.encode()))
         if name.endswith('weights'):
@@ -52,9 +64,9 @@ def values_by_name() -> Dict[str, np.ndarray]:
     return values
 
 
-def load(values: Dict[str, np.ndarray], session: tf.compat.v1.Session) -> None:
+def load(values: Dict[str, np.ndarray], session: tf.Session) -> None:
     """Sets variables of the graph, by name."""
-    variables = {v.op.name: v for v in tf.compat.v1.global_variables()}
+    variables = {v.op.name: v for v in tf.global_variables()}
     session.run(
         [variables[name].initializer for name in values],
         {variables[name].initializer.inputs[1]: value for name, value in values.items()},

@@ -2,8 +2,7 @@
 
 from typing import Any, Tuple
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 
@@ -21,12 +20,12 @@ def tiny_network(
     **unused: Any,
 ) -> Tuple[tf.Tensor, Any]:
     """A smooth network: without a ReLU or a maximum, gradients are as exact as the arithmetic."""
-    with tf.compat.v1.variable_scope('Layer'):
+    with tf.variable_scope('Layer'):
         net = tf.tanh(norm(conv(images, CHANNELS, (1, 1))))
     pooled = tf.cast(tf.reduce_mean(tf.cast(net, tf.float32), [1, 2], keepdims=True), images.dtype)
 
     def logits(scope: str, net: tf.Tensor) -> tf.Tensor:
-        with tf.compat.v1.variable_scope(scope):
+        with tf.variable_scope(scope):
             return tf.squeeze(layers.add_bias(conv(net, num_classes, (1, 1))), [1, 2])
 
     auxiliary = logits('AuxLogits', pooled) if auxiliary_head else None

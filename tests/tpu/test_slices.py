@@ -8,8 +8,8 @@ from typing import Any, Dict, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records, tar_shards
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
@@ -77,7 +77,7 @@ WEIGHTS = np.random.RandomState(0).normal(size=(3, 11)).astype(np.float32)
 
 def centres(images: tf.Tensor, num_classes: int, is_training: bool, **unused: Any) -> Any:
     """A network that reads one pixel of each image."""
-    weights = tf.compat.v1.get_variable('weights', initializer=WEIGHTS, use_resource=True)
+    weights = tf.get_variable('weights', initializer=WEIGHTS, use_resource=True)
     return tf.matmul(tf.cast(images[:, 30, 30, :], tf.float32) * [4.0, 1.0, 1.0], weights), None
 
 

@@ -11,7 +11,6 @@ import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from unittest import mock
 
-import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_tpu_ops
@@ -19,6 +18,7 @@ from tensorflow.python.tpu import tpu, tpu_feed, tpu_function, training_loop
 from tensorflow.python.tpu.ops import tpu_ops
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
+from console.tensorflow_versions import tf
 from inception_v3.tpu.emulation.system import TPU_JOB
 from inception_v3.tpu.supported import UnsupportedError, infeed_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology
@@ -54,7 +54,7 @@ class EmulatedCores:
       session_config: the configuration of the sessions that run them.
     """
 
-    def __init__(self, topology: Topology, session_config: Optional[tf.compat.v1.ConfigProto] = None):
+    def __init__(self, topology: Topology, session_config: Optional[tf.ConfigProto] = None):
         self._topology = topology
         self._session_config = session_config
         self._core: Optional[int] = None
@@ -63,7 +63,7 @@ class EmulatedCores:
 
     def device_of(self, operation: tf.Operation) -> str:
         """Maps an operation on a host or core of the TPU to a virtual device; a device function for `tf.device`."""
-        spec = tf.compat.v1.DeviceSpec.from_string(operation.device)
+        spec = tf.DeviceSpec.from_string(operation.device)
         if spec.device_type == _REPLICATED_CORE or (spec.job == TPU_JOB and spec.device_type == 'TPU'):
             return self._core_device(self._core or 0)
         if spec.job == TPU_JOB:
@@ -85,8 +85,9 @@ class EmulatedCores:
 
         replacements: List[Tuple[Any, str, Any]] = [
             (tpu_estimator, '_validate_tpu_training_graph', self._check_gradients_are_summed),
-            (tpu, 'initialize_system', lambda **unused: tf.constant(b'')),
-            (tpu, 'shutdown_system', lambda **unused: tf.no_op()),
+            # TPUEstimator takes these two from the module in 1.15 and from the interface in 2.15.
+            *((module, 'initialize_system', lambda **unused: tf.constant(b'')) for module in (tpu, tf.tpu)),
+            *((module, 'shutdown_system', lambda **unused: tf.no_op()) for module in (tpu, tf.tpu)),
             (tpu, 'split_compile_and_shard', self._shard),
             (training_loop, 'while_loop', self._while_loop),
             (gen_tpu_ops, 'cross_replica_sum', self._cross_replica_sum),
@@ -107,7 +108,7 @@ class EmulatedCores:
     # Infeed and outfeed: two queues for each core.
 
     def _queue(self, kind: str, core: int, dtypes: Sequence[tf.DType], shapes: Sequence[Any]) -> tf.queue.FIFOQueue:
-        key = (tf.compat.v1.get_default_graph(), kind, core)
+        key = (tf.get_default_graph(), kind, core)
         if key not in self._queues:
             with tf.init_scope(), tf.device(self._core_device(core)):
                 self._queues[key] = tf.queue.FIFOQueue(_QUEUE_CAPACITY, dtypes, shapes, name=f'{kind}_of_core_{core}')
@@ -116,7 +117,7 @@ class EmulatedCores:
     def _core_at(self, ordinal: int) -> int:
         """The core with number `ordinal` on the host whose device scope is current."""
         with tf.control_dependencies(None):
-            device = tf.compat.v1.DeviceSpec.from_string(tf.no_op().device)
+            device = tf.DeviceSpec.from_string(tf.no_op().device)
         return device.device_index * self._topology.cores_per_host + ordinal
 
     def _infeed_enqueue(
@@ -148,7 +149,7 @@ class EmulatedCores:
         """Replaces `tpu.split_compile_and_shard`: returns (the result of the compilation, the first core's outputs)."""
         assert num_shards == self._topology.cores, (num_shards, self._topology)
         # As on a TPU, variables are resources unless the model function says otherwise.
-        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), use_resource=True):
+        with tf.variable_scope(tf.get_variable_scope(), use_resource=True):
             return tf.constant(b''), _as_list(computation(*(values[0] for values in inputs)))
 
     def _while_loop(self, condition: Callable, body: Callable, inputs: Sequence[Any], **unused: Any) -> List[tf.Tensor]:
@@ -179,7 +180,7 @@ class EmulatedCores:
             return self._replicate(computation, start)
 
     def _replicate(self, computation: Callable[[int], Any], start: tf.Operation) -> List[Any]:
-        variables = _VariablesOfCores(tf.compat.v1.get_default_graph(), start)
+        variables = _VariablesOfCores(tf.get_default_graph(), start)
         self._sums = [[] for _ in range(self._topology.cores)]
         outputs = []
         with tpu_function.tpu_shard_context(self._topology.cores):
@@ -219,7 +220,7 @@ class EmulatedCores:
 
     def _cross_replica_sum(self, x: tf.Tensor, group_assignment: Any, name: Optional[str] = None) -> tf.Tensor:
         assert self._core is not None, 'only cores are summed over'
-        with tf.compat.v1.get_default_graph().gradient_override_map({_STAND_IN: _STAND_IN_GRADIENT}):
+        with tf.get_default_graph().gradient_override_map({_STAND_IN: _STAND_IN_GRADIENT}):
             summed, _ = tf.identity_n([x, group_assignment], name or 'CrossReplicaSum')
         self._sums[self._core].append(summed.op)
         return summed
@@ -253,11 +254,11 @@ def _generate_another_dequeue_op(queue: Any, tpu_device: int = 0) -> List[tf.Ten
     return _generate_dequeue_op(queue, tpu_device)
 
 
-def _check_step(session_config: Optional[tf.compat.v1.ConfigProto]) -> None:
+def _check_step(session_config: Optional[tf.ConfigProto]) -> None:
     """Refuses the operations of the first core's step that a TPU cannot run. Only a loop has a step."""
     operations = [
         operation
-        for operation in tf.compat.v1.get_default_graph().get_operations()
+        for operation in tf.get_default_graph().get_operations()
         # The initial values of variables are outside of the loop.
         if f'{_SCOPE}0/' in operation.name and operation._get_control_flow_context() is not None
     ]
@@ -310,7 +311,7 @@ class _VariablesOfCores:
 
 def _local_variable_like(variable: tf.Variable) -> tf.Variable:
     with tf.init_scope():
-        return tf.compat.v1.Variable(
+        return tf.Variable(
             lambda: tf.zeros(variable.shape, variable.dtype.base_dtype),
             trainable=False,
             collections=[],

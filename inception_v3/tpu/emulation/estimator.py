@@ -3,8 +3,7 @@
 import contextlib
 from typing import Any, Dict, Iterator, Optional
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from inception_v3.tpu.emulation.cores import EmulatedCores
 from inception_v3.tpu.emulation.system import TPU_JOB, fixed_topology
 from inception_v3.tpu.supported import python_flaws, refuse
@@ -27,7 +26,7 @@ def notice(topology: Topology) -> str:
     )
 
 
-class EmulatedTPUEstimator(tf.compat.v1.estimator.tpu.TPUEstimator):
+class EmulatedTPUEstimator(tf.estimator.tpu.TPUEstimator):
     """A TPUEstimator that trains and evaluates on a TPU emulated by this machine's CPU.
 
     Args:
@@ -39,7 +38,7 @@ class EmulatedTPUEstimator(tf.compat.v1.estimator.tpu.TPUEstimator):
     def __init__(self, topology: Topology, config: Any, **arguments: Any):
         self._topology = topology
         self._cores: Optional[EmulatedCores] = None
-        session_config = tf.compat.v1.ConfigProto()
+        session_config = tf.ConfigProto()
         session_config.CopyFrom(config.session_config)
         session_config.device_count['CPU'] = topology.devices
         # Optimizing a graph that has a copy for each core would take minutes, and save seconds.
@@ -76,5 +75,5 @@ class EmulatedTPUEstimator(tf.compat.v1.estimator.tpu.TPUEstimator):
         with tf.device(self._cores.device_of if self._cores else None):
             specification = super()._call_model_fn(features, labels, mode, config)
         if self._cores:
-            refuse(python_flaws(tf.compat.v1.get_default_graph()), 'Python in a graph')
+            refuse(python_flaws(tf.get_default_graph()), 'Python in a graph')
         return specification

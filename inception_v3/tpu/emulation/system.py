@@ -7,6 +7,7 @@ from unittest import mock
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu import tpu_system_metadata
 
+from console.tensorflow_versions import tpu_system_metadata_type
 from inception_v3.tpu.topology import Topology
 
 # TensorFlow's job name of the hosts and cores of a Cloud TPU.
@@ -20,10 +21,8 @@ def fixed_topology(topology: Topology) -> Iterator[None]:
     The topology is all that TPUEstimator needs to build a TPU's graph.
     """
 
-    def answer(
-        master_address: str, cluster_def: Optional[Any] = None, query_topology: bool = False
-    ) -> tpu_system_metadata._TPUSystemMetadata:
-        return tpu_system_metadata._TPUSystemMetadata(
+    def answer(master_address: str, cluster_def: Optional[Any] = None, query_topology: bool = False) -> Any:
+        return tpu_system_metadata_type()(
             num_cores=topology.cores,
             num_hosts=topology.hosts,
             num_of_cores_per_host=topology.cores_per_host,

@@ -6,8 +6,8 @@ from typing import Any, List
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records, tar_shards
 from tests.data.audit.data_sets import Report, broken_inside, ppm_of, report_of, written
 from tests.support.bad_records import DAMAGES

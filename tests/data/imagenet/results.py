@@ -6,8 +6,8 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records
 from tests.data.imagenet.archives import Archives
 from tests.data.imagenet.conversion import convert
@@ -31,7 +31,7 @@ def stored(data_dir: pathlib.Path, split: str) -> Dict[str, Stored]:
     """The records of a split, by the name of the image."""
     found = {}
     for path in records.find_shards(str(data_dir), split):
-        for serialized in tf.compat.v1.io.tf_record_iterator(path):
+        for serialized in tf.io.tf_record_iterator(path):
             feature = tf.train.Example.FromString(serialized).features.feature
             corners = [feature[f'image/object/bbox/{c}'].float_list.value for c in ('xmin', 'ymin', 'xmax', 'ymax')]
             name = feature['image/filename'].bytes_list.value[0].decode()

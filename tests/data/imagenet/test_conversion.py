@@ -10,8 +10,8 @@ from typing import Any, Dict, Optional
 import numpy as np
 import PIL.Image
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import dataset_info, records
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.record_checker import RecordChecker
@@ -116,7 +116,7 @@ def test_shards__even_mixed_and_independent_of_order(archives: Archives, tmp_pat
     convert(large, tmp_path / 'out', shards={records.TRAIN: 7, records.VALIDATION: 100})
     counts = []
     for path in records.find_shards(str(tmp_path / 'out'), records.TRAIN):
-        examples = [tf.train.Example.FromString(s) for s in tf.compat.v1.io.tf_record_iterator(path)]
+        examples = [tf.train.Example.FromString(s) for s in tf.io.tf_record_iterator(path)]
         labels = [example.features.feature['image/class/label'].int64_list.value[0] for example in examples]
         assert {*labels} == {1, 2, 3, 4}
         assert labels != sorted(labels)

@@ -4,8 +4,7 @@ import shutil
 import tarfile
 from typing import List
 
-import tensorflow as tf
-
+from console.tensorflow_versions import tf
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem
 from data.tar.shard import Shard
@@ -22,9 +21,9 @@ class Reader:
         self._path = path
         with tf.Graph().as_default() as graph:
             paths = tf.data.Dataset.from_tensors(path).repeat()
-            iterator = tf.compat.v1.data.make_initializable_iterator(paths.flat_map(self._samples_and_end))
+            iterator = tf.data.make_initializable_iterator(paths.flat_map(self._samples_and_end))
             self._next = iterator.get_next()
-        self._session = tf.compat.v1.Session(graph=graph)
+        self._session = tf.Session(graph=graph)
         self._session.run(iterator.initializer)
 
     @tf.autograph.experimental.do_not_convert

@@ -9,9 +9,9 @@ import tarfile
 from typing import Any, List, Tuple
 
 import pytest
-import tensorflow as tf
 import webdataset
 
+from console.tensorflow_versions import tf
 from data import remote
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem
@@ -253,12 +253,12 @@ def test_memory__of_a_shard_of_small_images(photos: List[Photo], tmp_path: pathl
     path = write_tar(tmp_path / 'a.tar', files)
     assert os.path.getsize(path) > 30_000_000
     program = (
-        'import sys, tensorflow as tf\n'
+        'import sys\nfrom console.tensorflow_versions import tf\n'
         'from benchmarks.measurement import peak_bytes\n'
         'from data.tar import reader as tar_reader\n'
         'path, size = sys.argv[1], tf.constant(0, tf.int64)\n'
-        'samples = tf.compat.v1.data.make_one_shot_iterator(tar_reader.read(path, size).skip(14_999)).get_next()\n'
-        'with tf.compat.v1.Session() as session:\n'
+        'samples = tf.data.make_one_shot_iterator(tar_reader.read(path, size).skip(14_999)).get_next()\n'
+        'with tf.Session() as session:\n'
         '    session.run(tf.zeros([]))\n'
         '    before = peak_bytes()\n'
         '    assert session.run(samples).endswith(b"1")\n'

@@ -6,8 +6,8 @@ import shlex
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import main
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
@@ -34,8 +34,8 @@ def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any
     written = {}
     for name in sorted(os.listdir(model_dir)):
         if 'tfevents' in name:
-            for record in tf.compat.v1.io.tf_record_iterator(f'{model_dir}/{name}'):
-                event = tf.compat.v1.Event.FromString(record)
+            for record in tf.io.tf_record_iterator(f'{model_dir}/{name}'):
+                event = tf.Event.FromString(record)
                 for value in event.summary.value:
                     number = tf.make_ndarray(value.tensor) if value.HasField('tensor') else value.simple_value
                     written[value.tag, event.step] = (float(number), event.wall_time)

@@ -7,8 +7,8 @@ from multiprocessing.connection import Connection
 from typing import Any, Dict, List, Tuple
 
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from data import records
 from studies.streaming import measurement, object_store
 from studies.streaming.measurement import FILES, TAR, TFRECORD, DataSet, MeasurementError, Reading
@@ -26,7 +26,7 @@ def data(photo_dir: str, tmp_path_factory: Any) -> DataSet:
 @tf.autograph.experimental.do_not_convert
 def images_read(reading: Reading, data: DataSet) -> List[Tuple[int, bytes]]:
     """Labels and encoded images of one pass over the files, read by the pipeline of a reading."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.Graph().as_default(), tf.Session() as session:
         pipeline = measurement.pipeline(reading, data)
         if isinstance(pipeline, measurement.SingleFiles):
             dataset = pipeline.storage().take(len(data.files))
@@ -34,7 +34,7 @@ def images_read(reading: Reading, data: DataSet) -> List[Tuple[int, bytes]]:
             paths = pipeline._format.find_shards(pipeline._config.data_dir, records.TRAIN)
             files = tf.data.Dataset.from_tensor_slices((paths, records.expected_sizes(paths)))
             dataset = files.flat_map(pipeline._read_file).map(lambda record: pipeline.parse(record)[::2])
-        encoded, label = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        encoded, label = tf.data.make_one_shot_iterator(dataset).get_next()
         images = []
         while True:
             try:

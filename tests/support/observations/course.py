@@ -5,9 +5,8 @@ import io
 import os
 from typing import Any, Callable, Dict, List
 
-import tensorflow as tf
-
 from console.screen import Screen
+from console.tensorflow_versions import tf
 from data import records
 from inception_v3 import cycles, training
 from inception_v3.config import Config
@@ -77,7 +76,7 @@ def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
     patch.setattr(training, 'CheckpointHook', hook)
     patch.setattr(training, 'StepLines', lines)
     patch.setattr(TrainingSummaries, 'draw_images', draw)
-    patch.setattr(tf.compat.v1.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
+    patch.setattr(tf.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
     patch.setattr(training, 'latest_step', lambda model_dir: config.train_steps)
     patch.setattr(checkpoints, 'latest_step', lambda model_dir: 1)
     cycles.Run(dataclasses.replace(config, mode='train'), Screen(io.StringIO())).execute()

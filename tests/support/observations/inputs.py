@@ -7,8 +7,8 @@ import shutil
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -19,10 +19,10 @@ FAST_COLOR_DRAWS = ('brightness', 'cb', 'cr')
 
 
 @functools.lru_cache(maxsize=None)
-def pipeline(config: Config) -> tf.compat.v1.GraphDef:
+def pipeline(config: Config) -> tf.GraphDef:
     """The graph of the training pipeline."""
     with tf.Graph().as_default() as graph:
-        tf.compat.v1.data.make_initializable_iterator(InputPipeline(True, config)({'batch_size': 4}))
+        tf.data.make_initializable_iterator(InputPipeline(True, config)({'batch_size': 4}))
         return graph.as_graph_def()
 
 
@@ -81,8 +81,8 @@ def crop_range(name: str) -> Callable[..., Any]:
 def batch(config: Config, is_training: bool, size: int = 4) -> Tuple[Any, np.ndarray]:
     with tf.Graph().as_default():
         dataset = InputPipeline(is_training, config)({'batch_size': size})
-        features, labels = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
-        with tf.compat.v1.Session() as session:
+        features, labels = tf.data.make_one_shot_iterator(dataset).get_next()
+        with tf.Session() as session:
             return session.run([features, labels])
 
 

@@ -5,8 +5,8 @@ import functools
 from typing import Any, Dict, List, Set, Tuple
 
 import numpy as np
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_fn import inception_model_fn, total_loss
 from inception_v3.networks.registry import NETWORKS
@@ -25,12 +25,12 @@ def training_step(config: Config, size: int = 75) -> Any:
 def variable_kinds(config: Config, patch: Any) -> Set[str]:
     """The kinds of variables in a training step besides those of the network."""
     training_step(config)
-    kinds = {variable.op.name.rpartition('/')[2] for variable in tf.compat.v1.global_variables()}
+    kinds = {variable.op.name.rpartition('/')[2] for variable in tf.global_variables()}
     return kinds - {'weights', 'beta', 'biases', 'moving_mean', 'moving_variance', 'global_step'}
 
 
 def variables() -> Dict[str, tf.Variable]:
-    return {variable.op.name: variable for variable in tf.compat.v1.global_variables()}
+    return {variable.op.name: variable for variable in tf.global_variables()}
 
 
 def classes(config: Config, patch: Any) -> List[int]:
@@ -40,7 +40,7 @@ def classes(config: Config, patch: Any) -> List[int]:
 
 def update_ops(config: Config, patch: Any) -> int:
     training_step(config)
-    return len(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
+    return len(tf.get_collection(tf.GraphKeys.UPDATE_OPS))
 
 
 def has_host_call(config: Config, patch: Any) -> bool:
@@ -50,7 +50,7 @@ def has_host_call(config: Config, patch: Any) -> bool:
 def prints(config: Config, patch: Any) -> int:
     images, labels = tf.zeros([4, 75, 75, 3]), tf.zeros([4], tf.int32)
     inception_model_fn(images, labels, MODES.EVAL, {'config': config}).as_estimator_spec()
-    graph = tf.compat.v1.get_default_graph()
+    graph = tf.get_default_graph()
     return len([operation for operation in graph.get_operations() if operation.type == 'PrintV2'])
 
 
@@ -63,12 +63,12 @@ def cross_entropies(config: Config, patch: Any) -> int:
 
     patch.setitem(NETWORKS, 'inception_v3', NETWORKS['inception_v3']._replace(build=build))
     training_step(dataclasses.replace(config, height=107, width=107), size=107)
-    return len(tf.compat.v1.losses.get_losses())
+    return len(tf.losses.get_losses())
 
 
 def loss(config: Config, patch: Any) -> float:
     """The loss for the logits 1 (the right class) and 0, and a single weight of 2."""
-    tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.WEIGHTS, tf.constant([2.0]))
+    tf.add_to_collection(tf.GraphKeys.WEIGHTS, tf.constant([2.0]))
     value = evaluate(total_loss(tf.constant([[1.0, 0.0]]), None, tf.constant([0]), config))
     return round(float(value), 4)
 
@@ -77,8 +77,8 @@ def trained(config: Config, *names: str) -> List[Tuple[np.ndarray, np.ndarray]]:
     """The values of variables before and after a step on black images."""
     spec = training_step(config)
     found = [variables()[name] for name in names]
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         before = session.run(found)
         session.run(spec.train_op)
         return list(zip(before, session.run(found)))
@@ -100,8 +100,8 @@ def kept_of_the_average(config: Config, patch: Any) -> float:
 def initial_weights(config: Config, patch: Any) -> float:
     """The sum of the initial weights of a layer."""
     training_step(config)
-    with tf.compat.v1.Session() as session:
-        session.run(tf.compat.v1.global_variables_initializer())
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
         return float(session.run(variables()['Layer/weights']).sum())
 
 
@@ -118,7 +118,7 @@ def sums_over_cores(config: Config, patch: Any) -> List[List[List[int]]]:
     training_step(config)
     return [
         tf.make_ndarray(operation.inputs[1].op.get_attr('value')).tolist()
-        for operation in tf.compat.v1.get_default_graph().get_operations()
+        for operation in tf.get_default_graph().get_operations()
         if operation.type == 'CrossReplicaSum' and 'BatchNorm' in operation.name and 'gradients' not in operation.name
     ]
 
@@ -141,12 +141,12 @@ def convolutions(config: Config, patch: Any) -> int:
     small = REVNET_38._replace(units=(2, 1, 1))
     patch.setitem(NETWORKS, 'revnet38', NETWORKS['revnet38']._replace(build=functools.partial(revnet, small)))
     training_step(dataclasses.replace(config, network='revnet38', height=32, width=32), size=32)
-    return len([op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == 'Conv2D'])
+    return len([op for op in tf.get_default_graph().get_operations() if op.type == 'Conv2D'])
 
 
 def last_scale(config: Config, patch: Any) -> float:
     """The initial batch normalization scale after the last convolution of ResNet-50's first block."""
     scopes(dataclasses.replace(config, height=32, width=32), patch)
     # Its initializer alone: those of all weights of the network take seconds.
-    with tf.compat.v1.Session() as session:
+    with tf.Session() as session:
         return float(session.run(variables()['ResNet50/stage_1/block_1/conv_3/BatchNorm/gamma'].initial_value)[0])

@@ -4,10 +4,10 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.tpu.ops import tpu_ops
 
+from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.cores import EmulatedCores
@@ -27,11 +27,11 @@ def on_cores(computation: Callable[[int], Any], times: int = 1) -> Tuple[List[An
     cores = EmulatedCores(topology.emulated(f'emulated:{CORES}'))
     with cores.in_place_of_a_tpu():
         outputs = cores.replicate(computation)
-    with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={'CPU': CORES + 1})) as session:
-        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+    with tf.Session(config=tf.ConfigProto(device_count={'CPU': CORES + 1})) as session:
+        session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         for _ in range(times):
             results = session.run(outputs)
-        return results, {v.op.name: session.run(v) for v in tf.compat.v1.global_variables()}
+        return results, {v.op.name: session.run(v) for v in tf.global_variables()}
 
 
 @pytest.mark.parametrize('groups', GROUPS)
@@ -55,7 +55,7 @@ def test_cross_replica_sum__has_gradients_for_every_core() -> None:
 
 def test_variables__start_from_the_first_core_and_only_its_own_are_kept() -> None:
     def computation(core: int) -> tf.Tensor:
-        variable = tf.compat.v1.get_variable('count', initializer=100.0, use_resource=True)
+        variable = tf.get_variable('count', initializer=100.0, use_resource=True)
         before = variable.read_value()
         with tf.control_dependencies([before]), tf.control_dependencies([variable.assign_add(core + 1.0)]):
             return tf.stack([before, variable.read_value()])
@@ -81,7 +81,7 @@ def test_synchronized_batch_norm__uses_the_whole_batch_of_a_group(
 ) -> None:
     def computation(core: int) -> Any:
         outputs = BatchNorm(True, DECAY, update_in_place, synchronized_over=groups)(tf.constant(INPUTS[core]))
-        with tf.control_dependencies(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS)):
+        with tf.control_dependencies(tf.get_collection(tf.GraphKeys.UPDATE_OPS)):
             return tf.identity(outputs)
 
     results, variables = on_cores(computation)
@@ -106,7 +106,7 @@ def test_synchronized_batch_norm__has_the_gradients_of_the_whole_batch(groups: L
 
     results, _ = on_cores(computation)
     for group in groups:
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with tf.Graph().as_default(), tf.Session() as session:
             x = tf.constant(INPUTS[group].reshape([-1, 3, 3, 2]), tf.float64)
             mean, variance = tf.nn.moments(x, [0, 1, 2])
             outputs = (x - mean) / tf.sqrt(variance + 1e-3)
@@ -145,35 +145,35 @@ class TestEstimator:
 
     def estimator(self, model_dir: str, tpu: str) -> EmulatedTPUEstimator:
         described = topology.emulated(tpu)
-        api = tf.compat.v1.estimator.tpu
+        api = tf.estimator.tpu
 
         def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
-            weight = tf.compat.v1.get_variable('weight', initializer=0.0, use_resource=True)
-            seen = tf.compat.v1.get_variable('seen', initializer=0.0, trainable=False, use_resource=True)
+            weight = tf.get_variable('weight', initializer=0.0, use_resource=True)
+            seen = tf.get_variable('seen', initializer=0.0, trainable=False, use_resource=True)
             loss = tf.reduce_mean(features * weight)
             if mode == tf.estimator.ModeKeys.EVAL:
                 return api.TPUEstimatorSpec(
                     mode,
                     loss=loss,
                     eval_metrics=(
-                        lambda x: {'mean': tf.compat.v1.metrics.mean(x), 'first': tf.compat.v1.metrics.mean(x[0])},
+                        lambda x: {'mean': tf.metrics.mean(x), 'first': tf.metrics.mean(x[0])},
                         [features],
                     ),
                 )
-            optimizer = tf.compat.v1.tpu.CrossShardOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
+            optimizer = tf.tpu.CrossShardOptimizer(tf.train.GradientDescentOptimizer(1.0))
             with tf.control_dependencies([seen.assign_add(tf.reduce_sum(features))]):
-                train_op = optimizer.minimize(loss, tf.compat.v1.train.get_global_step())
+                train_op = optimizer.minimize(loss, tf.train.get_global_step())
 
             def write(values: tf.Tensor, steps: tf.Tensor) -> Any:
                 return tf.print('outfed', steps[0], values, output_stream=f'file://{model_dir}/outfed')
 
-            step = tf.reshape(tf.cast(tf.compat.v1.train.get_global_step(), tf.int32), [1])
+            step = tf.reshape(tf.cast(tf.train.get_global_step(), tf.int32), [1])
             return api.TPUEstimatorSpec(mode, loss=loss, train_op=train_op, host_call=(write, [features, step]))
 
         config = api.RunConfig(
             model_dir=model_dir,
             master='',
-            session_config=tf.compat.v1.ConfigProto(allow_soft_placement=True),
+            session_config=tf.ConfigProto(allow_soft_placement=True),
             tpu_config=api.TPUConfig(
                 iterations_per_loop=self.ITERATIONS,
                 num_shards=described.cores,

@@ -8,9 +8,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 
+from console.tensorflow_versions import tf
 from data import records
 from inception_v3 import estimator, main
 from inception_v3.config import Config
@@ -159,7 +159,7 @@ def test_hosts__read_disjoint_and_complete_shares_of_the_files(
     shares: Dict[str, List[str]] = {}
 
     def record_shares(features: Any, labels: Any, mode: str, params: Any) -> None:
-        for operation in tf.compat.v1.get_default_graph().get_operations():
+        for operation in tf.get_default_graph().get_operations():
             if operation.type == 'ShardDataset':
                 listed = constant(operation.inputs[0].op.inputs[0])
                 share = listed[constant(operation.inputs[2]) :: constant(operation.inputs[1])]
@@ -261,6 +261,6 @@ def test_program__trains_evaluates_resumes_and_exports_on_emulated_cores(
     assert not [name for name in kept if 'core_' in name], 'only variables of the first core are saved'
     assert {v.dtype for v in kept.values()} == {np.dtype(np.float32), np.dtype(np.int64)}
     (saved_model,) = os.listdir(export_dir)
-    with tf.compat.v1.Session() as session:
-        graph = tf.compat.v1.saved_model.load(session, ['serve'], os.path.join(export_dir, saved_model)).graph_def
+    with tf.Session() as session:
+        graph = tf.saved_model.load(session, ['serve'], os.path.join(export_dir, saved_model)).graph_def
     assert not [node.name for node in graph.node if node.attr['T'].type == tf.bfloat16.as_datatype_enum]

@@ -6,32 +6,30 @@ from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from console.tensorflow_versions import tf
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 from inception_v3.tpu.supported import UnsupportedError
 
-API = tf.compat.v1.estimator.tpu
+API = tf.estimator.tpu
 
 Step = Callable[[tf.Tensor], Any]
 
 
-def train(
-    model_dir: Any, step: Step, input_fn: Any = None, optimizer: Any = tf.compat.v1.tpu.CrossShardOptimizer
-) -> None:
+def train(model_dir: Any, step: Step, input_fn: Any = None, optimizer: Any = tf.tpu.CrossShardOptimizer) -> None:
     """Trains one weight on two emulated cores, with a step that maps the features to others."""
 
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
-        weight = tf.compat.v1.get_variable('weight', initializer=0.0)
+        weight = tf.get_variable('weight', initializer=0.0)
         loss = tf.reduce_mean(tf.cast(step(features), tf.float32) * weight)
-        global_step = tf.compat.v1.train.get_global_step()
-        train_op = optimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0)).minimize(loss, global_step)
+        global_step = tf.train.get_global_step()
+        train_op = optimizer(tf.train.GradientDescentOptimizer(1.0)).minimize(loss, global_step)
         return API.TPUEstimatorSpec(mode, loss=loss, train_op=train_op)
 
     config = API.RunConfig(
         model_dir=str(model_dir),
-        session_config=tf.compat.v1.ConfigProto(),
+        session_config=tf.ConfigProto(),
         tpu_config=API.TPUConfig(num_shards=2, per_host_input_for_training=API.InputPipelineConfig.PER_HOST_V2),
     )
     emulated = EmulatedTPUEstimator(
@@ -56,7 +54,7 @@ def numbers(
 
 
 def py_func(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.compat.v1.py_func(lambda y: y, [x], tf.float32), x.shape)  # culprit
+    return tf.reshape(tf.py_func(lambda y: y, [x], tf.float32), x.shape)  # culprit
 
 
 def numpy_function(x: tf.Tensor) -> tf.Tensor:
@@ -73,7 +71,7 @@ def print_v2(x: tf.Tensor) -> tf.Tensor:
 
 
 def print_v1(x: tf.Tensor) -> tf.Tensor:
-    return tf.compat.v1.Print(x, [x])  # culprit
+    return tf.Print(x, [x])  # culprit
 
 
 def string(x: tf.Tensor) -> tf.Tensor:
@@ -81,24 +79,24 @@ def string(x: tf.Tensor) -> tf.Tensor:
 
 
 def placeholder(x: tf.Tensor) -> tf.Tensor:
-    return x + tf.compat.v1.placeholder(tf.float32, [])  # culprit
+    return x + tf.placeholder(tf.float32, [])  # culprit
 
 
 def inside_a_function(x: tf.Tensor) -> tf.Tensor:
-    return tf.function(lambda y: tf.compat.v1.Print(y, [y]))(x)  # culprit
+    return tf.function(lambda y: tf.Print(y, [y]))(x)  # culprit
 
 
 def inside_a_branch(x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0, lambda: tf.compat.v1.Print(x, [x]), lambda: x)  # culprit
+    return tf.cond(x[0] > 0, lambda: tf.Print(x, [x]), lambda: x)  # culprit
 
 
 def summary(x: tf.Tensor) -> tf.Tensor:
-    tf.compat.v1.summary.scalar('x', x[0])  # culprit
+    tf.summary.scalar('x', x[0])  # culprit
     return x
 
 
 def no_resource(x: tf.Tensor) -> tf.Tensor:
-    variable = tf.compat.v1.get_variable('other', initializer=1.0, use_resource=False, trainable=False)
+    variable = tf.get_variable('other', initializer=1.0, use_resource=False, trainable=False)
     with tf.control_dependencies([variable.assign_add(1.0)]):  # culprit
         return tf.identity(x)
 

@@ -1,0 +1,54 @@
+"""What differs between TensorFlow 1.15, the reference, and 2.15, the last version that has Estimator.
+
+Every module takes TensorFlow from here, as `tf`: the interface of version 1, which both versions have. The functions
+below are for names that the two versions keep in different places.
+"""
+
+import contextlib
+from typing import Any, ContextManager, Iterator
+
+from console import tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
+
+import tensorflow.compat.v1 as tf  # isort: skip
+
+# 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
+tf.disable_v2_behavior()
+
+
+def tpu_system_metadata_type() -> Any:
+    """Returns the class that describes a TPU system, whose name became public in 2.15."""
+    from tensorflow.python.tpu import tpu_system_metadata
+
+    public = getattr(tpu_system_metadata, 'TPUSystemMetadata', None)
+    return public or tpu_system_metadata._TPUSystemMetadata
+
+
+def stop_recording() -> ContextManager[None]:
+    """Returns a context manager in which an eager gradient tape records nothing."""
+    from tensorflow.python.eager import tape
+
+    try:
+        from tensorflow.python.eager import record
+    except ImportError:
+        return tape.stop_recording()
+    return record.stop_recording()
+
+
+@contextlib.contextmanager
+def checkpoint_errors() -> Iterator[None]:
+    """Context manager in which reading a damaged checkpoint raises the errors of 1.15.
+
+    The reader of 2.15 is bound to Python by another tool, which has other types for them.
+
+    Raises:
+      tf.errors.OutOfRangeError: a file is too short.
+      tf.errors.DataLossError: a file is damaged otherwise.
+    """
+    try:
+        yield
+    except IndexError as error:
+        raise tf.errors.OutOfRangeError(None, None, str(error))
+    except tf.errors.OpError as error:
+        if type(error) is not tf.errors.OpError:
+            raise
+        raise tf.errors.DataLossError(None, None, error.message)
