@@ -1,7 +1,8 @@
-"""What differs between TensorFlow 1.15, the reference, and 2.15, the last version that has Estimator.
+"""Differences between TensorFlow 1.15, the reference, and 2.15, the last version that has Estimator.
 
-Every module takes TensorFlow from here, as `tf`: the interface of version 1, which both versions have. The functions
-below are for names that the two versions keep in different places.
+Every module takes TensorFlow from here: as `tf` the interface of version 1, which both versions have, and as `tf2` what
+only the interface of version 2 has, such as its summaries. The functions below are for names that the two versions keep
+in different places.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ from typing import Any, ContextManager, Iterator
 from console import tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
 
 import tensorflow.compat.v1 as tf  # isort: skip
+import tensorflow.compat.v2 as tf2  # isort: skip  # noqa: F401
 
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()

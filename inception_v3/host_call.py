@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, List, Tuple
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import tf, tf2
 from inception_v3.config import Config
 
 LOSS = 'loss'
@@ -39,11 +39,11 @@ def host_call(
 
     def write(losses: tf.Tensor, rates: tf.Tensor, steps: tf.Tensor) -> Any:
         at = tf.cast(steps[0], tf.int64)
-        writer = tf.compat.v2.summary.create_file_writer(config.model_dir, max_queue=1)
-        with writer.as_default(), tf.compat.v2.summary.record_if(tf.equal(at % config.save_summary_steps, 0)):
+        writer = tf2.summary.create_file_writer(config.model_dir, max_queue=1)
+        with writer.as_default(), tf2.summary.record_if(tf.equal(at % config.save_summary_steps, 0)):
             epoch = tf.cast(at, tf.float32) * (config.train_batch_size / config.num_train_images)
             for tag, value in ((LOSS, tf.reduce_mean(losses)), (LEARNING_RATE, rates[0]), (EPOCH, epoch)):
-                tf.compat.v2.summary.scalar(tag, value, at, description=DESCRIPTIONS[tag])
+                tf2.summary.scalar(tag, value, at, description=DESCRIPTIONS[tag])
             return tf.summary.all_v2_summary_ops()
 
     return write, [tf.reshape(tensor, [1]) for tensor in (loss, rate, tf.cast(step, tf.int32))]

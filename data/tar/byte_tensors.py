@@ -63,7 +63,7 @@ def any_of(*conditions: tf.Tensor) -> tf.Tensor:
 def select(condition: tf.Tensor, yes: Union[tf.Tensor, int], no: Union[tf.Tensor, int]) -> tf.Tensor:
     """`tf.where` with broadcasting; a Python number takes the type of the tensor."""
     dtype = next(each.dtype for each in (yes, no) if not isinstance(each, int))
-    return tf.compat.v2.where(condition, tf.cast(yes, dtype), tf.cast(no, dtype))
+    return tf.where_v2(condition, tf.cast(yes, dtype), tf.cast(no, dtype))
 
 
 def size(tensor: tf.Tensor) -> tf.Tensor:
