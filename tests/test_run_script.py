@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ def project(tmp_path: Any) -> pathlib.Path:
 
 def outside_environment() -> Any:
     """The environment variables of someone who has not used the project yet."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith('PYTEST')}
+    environment = {n: value for n, value in os.environ.items() if n != 'TF' and not n.startswith('PYTEST')}
     venv = str(ROOT / '.venv')
     environment['PATH'] = os.pathsep.join(p for p in environment['PATH'].split(os.pathsep) if not p.startswith(venv))
     return environment
@@ -44,9 +45,9 @@ def call(project: pathlib.Path, *command: str) -> 'subprocess.CompletedProcess[s
 def test_run__prints_help_without_a_command(project: pathlib.Path) -> None:
     for done in (call(project), call(project, '--help')):
         assert done.returncode == 0
-        assert done.stdout.startswith('./run COMMAND')
-        assert 'PYTHON37' in done.stdout
-    assert not (project / '.venv').exists()
+        assert done.stdout.startswith('./run [--tf=VERSION] COMMAND')
+        assert {'PYTHON37', 'PYTHON311', 'PYTHON_IMAGE'} <= set(re.findall(r'PYTHON\w+', done.stdout))
+    assert not list(project.glob('.venv*'))
 
 
 @pytest.mark.slow

@@ -18,15 +18,49 @@ ROOT = pathlib.Path(__file__).parent.parent
 LIMIT = 120
 TOOLS = ('cat', 'chmod', 'cmp', 'cp', 'dirname', 'env', 'flock', 'mkdir', 'rm', 'sed', 'sh', 'sleep')
 
-# It makes .venv, waits while the file `wait` exists, and fails if the file `fail` has its first two arguments.
+# It makes an environment, waits while the file `wait` exists, and fails if the file `fail` has its first two arguments.
 UV = """#!/bin/sh
 cd "$(dirname "$0")/../.."
 printf '%s\\n' "$*" >>log
-if [ "$1" = venv ]; then mkdir -p .venv/bin; fi
+for last in "$@"; do :; done
+if [ "$1" = venv ]; then
+  mkdir -p "$last/bin"
+  printf '#!/bin/sh\\necho "%s"\\n' "$last" >"$last/bin/python"
+  chmod +x "$last/bin/python"
+fi
 while [ -e wait ]; do sleep 0.02; done
 ! grep -qx "$1 $2" fail 2>/dev/null
 """
 PYTHON = '#!/bin/sh\nif [ "$1" = -c ]; then echo "$0"; fi\n'
+# The Python of an image: its versions of TensorFlow and of Python, and the folder of its packages.
+IMAGE = """#!/bin/sh
+case $2 in
+*tensorflow.__version__*) echo "{tensorflow} {python} $0" ;;
+*addsitedir*) echo "packages of $0" ;;
+*) exit 1 ;;
+esac
+"""
+LOCK = """absl-py==2.5.1 \\
+    --hash=sha256:aa
+    # via tensorflow
+jinja2==3.1.6 \\
+    --hash=sha256:bb \\
+    --hash=sha256:cc
+    # via
+    #   inception-v3-tpu (setup.py)
+numpy==1.24.4 \\
+    --hash=sha256:dd
+scipy==1.15.3 \\
+    --hash=sha256:ee
+tensorflow==2.15.1 \\
+    --hash=sha256:ff
+"""
+LACKING = """jinja2==3.1.6 \\
+    --hash=sha256:bb \\
+    --hash=sha256:cc
+scipy==1.15.3 \\
+    --hash=sha256:ee
+"""
 
 
 class Project:
@@ -41,6 +75,7 @@ class Project:
             (self.bin / tool).symlink_to(str(shutil.which(tool)))
         shutil.copy(str(ROOT / 'run'), str(self.folder))
         (self.folder / 'requirements.lock').write_text('one==1\n')
+        (self.folder / 'requirements-2.15.lock').write_text(LOCK)
         self.add(self.folder / '.tools' / 'bin' / 'uv', UV)
         self.python = self.add(self.bin / 'python3.7', PYTHON)
 
@@ -67,13 +102,12 @@ class Project:
     def log(self) -> List[str]:
         return text_of(str(self.folder / 'log')).splitlines()
 
-    def set_up(self, python: Any = None) -> List[str]:
+    def set_up(self, python: Any = None, name: str = '.venv', lock: str = 'requirements.lock') -> List[str]:
         """The calls of a whole set-up."""
-        own = f'{self.folder}/.venv'
+        own = f'{self.folder}/{name}'
         return [
             f'venv --quiet --python {python or self.python} {own}',
-            f'pip sync --quiet --python {own}/bin/python --require-hashes --compile-bytecode '
-            f'{self.folder}/requirements.lock',
+            f'pip sync --quiet --python {own}/bin/python --require-hashes --compile-bytecode {self.folder}/{lock}',
             f'pip install --quiet --python {own}/bin/python --no-deps --no-build-isolation --editable {self.folder}',
         ]
 
@@ -158,12 +192,92 @@ def test_run__downloads_python_or_names_the_variable(project: Project) -> None:
     assert 'downloading CPython 3.7' in done.stderr and 'PYTHON37=/path/to/python3.7' in done.stderr
 
 
-def test_run__candidate_must_be_python_3_7(project: Project) -> None:
-    # The real check: this interpreter is accepted if it is 3.7 and has ssl and venv.
-    done = project.call('sh', '-c', ':', PYTHON37=sys.executable)
-    assert done.returncode == 0
-    assert project.log() == project.set_up(sys.executable)
-    other = project.add(project.bin / 'other', f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.exit(1)"\n')
-    (project.bin / 'python3.7').unlink()
-    shutil.rmtree(str(project.folder / '.venv'))
-    assert project.call('sh', '-c', ':', PYTHON37=str(other)).returncode == 2
+def test_run__candidate_must_be_of_the_version(project: Project) -> None:
+    # The real check: this interpreter is accepted for the version of TensorFlow that it runs, and for no other.
+    ours = ('--tf=1.15', 'PYTHON37', '.venv', 'requirements.lock')
+    other = ('--tf=2.15', 'PYTHON311', '.venv-2.15', 'requirements-2.15.lock')
+    if sys.version_info[:2] != (3, 7):
+        ours, other = other, ours
+    flag, variable, environment, lock = ours
+    assert project.call(flag, 'sh', '-c', ':', **{variable: sys.executable}).returncode == 0
+    assert project.log() == project.set_up(sys.executable, environment, lock)
+    project.python.unlink()
+    assert project.call(other[0], 'sh', '-c', ':', **{other[1]: sys.executable}).returncode == 2
+
+
+@pytest.mark.parametrize('way', ['flag', 'variable'])
+def test_run__2_15_has_an_environment_of_its_own(project: Project, way: str) -> None:
+    python = project.add(project.bin / 'python3.11', PYTHON)
+    command = ['sh', '-c', 'echo "${PATH%%:*} $TF"']
+    done = project.call('--tf=2.15', *command) if way == 'flag' else project.call(*command, TF='2.15')
+    assert (done.returncode, done.stdout) == (0, f'{project.folder}/.venv-2.15/bin 2.15\n')
+    assert project.log() == project.set_up(python, '.venv-2.15', 'requirements-2.15.lock')
+    # The flag has precedence over the variable.
+    assert project.call('--tf=1.15', *command, TF='2.15').stdout == f'{project.folder}/.venv/bin 1.15\n'
+
+
+def test_run__2_15_names_the_python_that_it_needs(project: Project) -> None:
+    done = project.call('--tf=2.15', 'sh', '-c', 'echo ran')
+    assert (done.returncode, done.stdout) == (2, '')
+    assert 'no working Python 3.11 found (TensorFlow 2.15 needs it): set PYTHON311=/path/to/python3.11' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ('version', 'message'),
+    [
+        ('2.16', '2.16 removed Estimator, on which this program runs; use 2.15'),
+        ('2.16.1', '2.16 removed Estimator'),
+        ('2.20', '2.16 removed Estimator'),
+        ('3.0', '2.16 removed Estimator'),
+        ('2.14', 'this program runs on TensorFlow 1.15 (the default) and 2.15; on a TPU VM, --tf=image'),
+        ('1.16', 'this program runs on TensorFlow 1.15'),
+        ('', 'this program runs on TensorFlow 1.15'),
+    ],
+)
+def test_run__other_versions_are_refused(project: Project, version: str, message: str) -> None:
+    done = project.call(f'--tf={version}', 'sh', '-c', 'echo ran')
+    assert (done.returncode, done.stdout) == (2, '')
+    assert done.stderr.startswith(f'run: --tf={version}: ') and message in done.stderr
+    assert not project.log()
+
+
+def test_run__image_keeps_its_tensorflow_and_adds_what_it_lacks(project: Project) -> None:
+    old = IMAGE.format(tensorflow='2.16.1', python='3.11')
+    project.add(project.bin / 'python3', old)
+    python = project.add(project.bin / 'python3.10', IMAGE.format(tensorflow='2.15.1', python='3.10'))
+    done = project.call('--tf=image', 'sh', '-c', 'echo "${PATH%%:*} $TF"')
+    environment = project.folder / '.venv-image'
+    assert (done.returncode, done.stdout) == (0, f'{environment}/bin image\n'), done.stderr
+    assert project.log() == project.set_up(python, '.venv-image', '.venv-image/requirements.lock')
+    assert (environment / 'requirements.lock').read_text() == LACKING
+    assert (environment / 'image.pth').read_text() == f'packages of {python}\n'
+    assert project.call('--tf=image', 'sh', '-c', ':').stderr == ''
+    assert len(project.log()) == 3
+
+
+@pytest.mark.parametrize(
+    ('tensorflow', 'python', 'message'),
+    [
+        ('2.16.1', '3.10', 'has TensorFlow 2.16.1. Estimator was removed in 2.16: use an image of 2.15; a TPU VM with'),
+        ('2.20.0', '3.12', 'has TensorFlow 2.20.0. Estimator was removed'),
+        ('2.14.1', '3.10', 'is Python 3.10 with TensorFlow 2.14.1; this program needs Python 3.10 or 3.11 with'),
+        ('2.15.1', '3.9', 'is Python 3.9 with TensorFlow 2.15.1; this program needs Python 3.10 or 3.11 with'),
+        ('1.15.5', '3.7', 'is Python 3.7 with TensorFlow 1.15.5; this program needs'),
+        (None, None, 'python3 python3.11 python3.10 cannot import TensorFlow'),
+    ],
+)
+def test_run__another_image_is_refused(project: Project, tensorflow: Any, python: Any, message: str) -> None:
+    if tensorflow:
+        project.add(project.bin / 'python3', IMAGE.format(tensorflow=tensorflow, python=python))
+    done = project.call('--tf=image', 'sh', '-c', 'echo ran')
+    assert (done.returncode, done.stdout, project.log()) == (2, '', [])
+    assert message in done.stderr and '--version=tpu-vm-tf-2.15.1-se' in done.stderr
+    if tensorflow:
+        assert f'--tf=image: {project.bin}/python3 ' in done.stderr
+
+
+def test_run__image_takes_the_named_python_only(project: Project, tmp_path: pathlib.Path) -> None:
+    project.add(project.bin / 'python3', IMAGE.format(tensorflow='2.15.1', python='3.11'))
+    done = project.call('--tf=image', 'sh', '-c', 'echo ran', PYTHON_IMAGE=str(tmp_path / 'none'))
+    assert (done.returncode, project.log()) == (2, [])
+    assert f'{tmp_path}/none cannot import TensorFlow' in done.stderr
