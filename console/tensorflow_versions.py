@@ -42,10 +42,10 @@ def mapped_by_the_requesting_thread(dataset: tf.data.Dataset, function: Callable
     2.15 has the class in another module, under a private name.
     """
     try:
-        from tensorflow.python.data.ops.map_op import _MapDataset as map_dataset
+        from tensorflow.python.data.ops.map_op import _MapDataset as MapDataset
     except ImportError:
-        from tensorflow.python.data.ops.dataset_ops import MapDataset as map_dataset
-    return map_dataset(dataset, function, use_inter_op_parallelism=False)
+        from tensorflow.python.data.ops.dataset_ops import MapDataset
+    return MapDataset(dataset, function, use_inter_op_parallelism=False)
 
 
 @contextlib.contextmanager
