@@ -116,7 +116,6 @@ def test_tpu__has_the_tensorflow_version_of_the_lock() -> None:
     version = re.match(r'\d+\.\d+', tensorflow_version())
     assert version
     assert job('job.yaml')['metadata']['annotations'] == {'tf-version.cloud-tpus.google.com': version.group()}
-    assert f'\nTPU_VERSION=${{TPU_VERSION:-{version.group()}}}\n' in (ROOT / 'run_tpu.sh').read_text()
 
 
 def test_preflight__checks_the_flags_of_the_job_without_a_tpu() -> None:

@@ -166,9 +166,14 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         ],
     )
     done = {
-        **{name: getattr(plan, name) for name in ('settings', 'boxes', 'foreign', 'bad_annotations')},
+        'settings': plan.settings,
         'images': {split: total.images for split, total in totals.items()},
-        **{'converted': converted, 'unreadable': unreadable, 'notes': notes},
+        'converted': converted,
+        'unreadable': unreadable,
+        'notes': notes,
+        'boxes': plan.boxes,
+        'foreign': plan.foreign,
+        'bad_annotations': plan.bad_annotations,
     }
     info.write(data_dir)
     # Written last: it marks the conversion as finished.

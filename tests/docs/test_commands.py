@@ -108,7 +108,7 @@ def test_commands__run_tpu_prints_its_commands(command: Command) -> None:
     line = f'PROJECT=my-project ZONE=us-central1-b {command.line}'
     done = subprocess.run(line, shell=True, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 0
-    assert 'gcloud compute tpus create' in done.stdout
+    assert 'gcloud compute tpus tpu-vm create' in done.stdout
 
 
 @pytest.mark.program

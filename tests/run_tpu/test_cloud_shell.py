@@ -37,24 +37,25 @@ def startup_of(call: Sequence[str]) -> str:
     return startup
 
 
-def test_create__hands_over_to_a_machine_in_the_nodes_network(world: World) -> None:
-    done = world.call('--create', CLOUD_SHELL='true', NETWORK='net')
+def test_create__hands_over_to_a_machine_in_the_same_network(either: World) -> None:
+    done = either.call('--create', CLOUD_SHELL='true', NETWORK='net')
     assert done.returncode == 0, done.stderr
-    *checks, upload, create = world.log()
-    assert checks == CHECKS
+    *checks, upload, create = either.log()
+    assert checks == either.checks
     assert upload[:4] == ['gcloud', 'storage', 'rsync', '--recursive']
     assert upload[5:] == ['.', 'gs://bucket/inception_v3/program']
     assert create[:9] == ['gcloud', 'compute', 'instances', 'create', *NODE, '--network=net', MARK]
     # It may use every API, and creates the node. Debian has the `apt-get` and Python of the startup script.
-    machine = ['--machine-type=n1-standard-8', '--boot-disk-size=50GB', '--scopes=cloud-platform']
+    size = {'vm': 'e2-standard-4', 'node': 'n1-standard-8'}[either.architecture]
+    machine = [f'--machine-type={size}', '--boot-disk-size=50GB', '--scopes=cloud-platform']
     assert create[9:-1] == [*machine, '--image-family=debian-12', '--image-project=debian-cloud']
     assert create[-1].startswith('--metadata=')
-    assert world.node is None
+    assert either.node is None
     commands = [line.strip() for line in done.stderr.splitlines() if line.startswith('  gcloud')]
     at = 'node --project=project --zone=us-central1-b'
     assert commands == [
         f'gcloud compute instances tail-serial-port-output {at}',
-        f'gcloud compute instances delete {at} && gcloud compute tpus delete {at}',
+        f'gcloud compute instances delete {at} && {" ".join(either.delete[:-1])}',
     ]
 
 
@@ -76,10 +77,8 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
     variables = {
         'MODEL_DIR': "gs://bucket/it's mine",
         'EXPORT_DIR': '',
-        'PREEMPTIBLE': 'true',
-        'TPU_RANGE': '10.1.0.0/29',
     }
-    world.call('--create', *given, **variables, CLOUD_SHELL='true')
+    world.call('--create', '--spot', *given, **variables, CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
     world.forget()
 
@@ -95,9 +94,9 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
         ['apt-get', '-qq', 'install', 'python3-venv'],
         ['gcloud', 'storage', 'rsync', '--recursive', "gs://bucket/it's mine/program", '.'],
         LIST_BUCKET,
-        [*PREFLIGHT[:8], *folders],
-        [*CREATE, '--range=10.1.0.0/29', '--preemptible'],
-        [*TRAIN[:7], *folders],
+        [*PREFLIGHT[:7], *folders],
+        [*CREATE, '--spot'],
+        [*TRAIN[:6], *folders],
         DELETE,
         ['gcloud', 'storage', 'cp', 'run_tpu.log', "gs://bucket/it's mine/run_tpu.log"],
         ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet'],
@@ -108,7 +107,7 @@ def test_machine__does_the_run_saves_its_log_and_deletes_itself(
 
 
 @pytest.mark.parametrize('ours', [True, False])
-def test_machine__deletes_only_its_own_node_after_its_crash(world: World, tmp_path: pathlib.Path, ours: bool) -> None:
+def test_machine__deletes_only_its_own_vm_after_its_crash(world: World, tmp_path: pathlib.Path, ours: bool) -> None:
     world.call('--create', CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
     world.forget()
@@ -145,8 +144,8 @@ def test_machine__gets_every_variable(world: World) -> None:
     assert world.log() == []
     startup = startup_of(shlex.split(done.stdout))
     (command,) = [line for line in startup.splitlines() if './run_tpu.sh --create' in line]
-    env, *given, program, create = shlex.split(command)
-    assert (env, program, create) == ('env', './run_tpu.sh', '--create')
+    env, *given, program, create, architecture = shlex.split(command)
+    assert (env, program, create, architecture) == ('env', './run_tpu.sh', '--create', '--architecture=vm')
     assert [word.split('=')[0] for word in given] == [*variables, 'RUN_TPU_MARK']
 
 
@@ -155,7 +154,7 @@ def test_dry_run__prints_the_commands_of_a_run_in_cloud_shell(world: World) -> N
     assert (dry.returncode, world.log()) == (0, [])
     assert world.call('--create', CLOUD_SHELL='true').returncode == 0
     printed = unmarked(shlex.split(dry.stdout))
-    assert printed == [word for call in world.log(describe=True) for word in unmarked(call)]
+    assert printed == [word for call in world.log(every=True) for word in unmarked(call)]
 
 
 def test_machine__is_deleted_after_a_failed_or_interrupted_creation(world: World) -> None:
@@ -185,4 +184,4 @@ def test_cloud_shell__needs_create(world: World) -> None:
     world.node = 'READY'
     done = world.call(CLOUD_SHELL='true')
     assert (done.returncode, world.log()) == (2, [])
-    assert 'Cloud Shell cannot reach a node. Use --create' in done.stderr
+    assert 'Cloud Shell' in done.stderr and 'Use --create to create the TPU VM and a machine' in done.stderr

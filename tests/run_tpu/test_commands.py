@@ -18,11 +18,8 @@ from tests.run_tpu.world import (
     CREATE,
     DELETE,
     LIMIT,
-    LIST_BUCKET,
     MARK,
-    PREFLIGHT,
     ROOT,
-    SCRIPTS,
     TRAIN,
     World,
     unmarked,
@@ -33,44 +30,49 @@ TYPES += [f'v3-{cores}' for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)]
 
 
 @pytest.mark.program
-def test_existing_node__is_used_and_kept(world: World) -> None:
-    world.node = 'READY'
-    done = world.call('--optimizer=momentum')
+def test_existing_tpu__is_used_and_kept(either: World) -> None:
+    either.node = 'READY'
+    done = either.call('--optimizer=momentum')
     assert done.returncode == 0, done.stderr
-    assert world.log() == [LIST_BUCKET, *([*c, '--optimizer=momentum'] for c in (PREFLIGHT, TRAIN))]
-    assert world.node == 'READY'
+    bucket, preflight = either.checks
+    assert either.log() == [bucket, *([*c, '--optimizer=momentum'] for c in (preflight, either.train))]
+    assert either.node == 'READY'
     assert done.stdout == ''
     assert 'tensorboard --logdir=gs://bucket/inception_v3' in done.stderr
-    assert os.listdir(str(world.temporary)) == []
+    assert os.listdir(str(either.temporary)) == []
 
 
 @pytest.mark.program
-def test_create__creates_the_node_after_the_checks_and_deletes_it(world: World) -> None:
-    done = world.call('--create')
+def test_create__creates_the_tpu_after_the_checks_and_deletes_it(either: World) -> None:
+    done = either.call('--create')
     assert done.returncode == 0, done.stderr
-    assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]
-    assert world.node is None
+    assert either.log() == [*either.checks, either.create, either.train, either.delete]
+    assert either.node is None
 
 
 @pytest.mark.program
 @pytest.mark.parametrize('arguments', [(), ('--create',), ("--train_steps=7 '$(x)'", '--create', '--flagfile=a b')])
-def test_dry_run__prints_the_commands_of_a_run(world: World, arguments: Any) -> None:
-    dry = world.call('--dry_run', *arguments)
-    assert (dry.returncode, world.log(), os.listdir(str(world.folder / 'bin'))) == (0, [], os.listdir(str(world.bin)))
+def test_dry_run__prints_the_commands_of_a_run(either: World, arguments: Any) -> None:
+    dry = either.call('--dry_run', *arguments)
+    assert (dry.returncode, either.log(), os.listdir(str(either.temporary))) == (0, [], [])
     if '--create' not in arguments:
-        world.node = 'READY'
-    assert world.call(*arguments).returncode == 0
+        either.node = 'READY'
+    assert either.call(*arguments).returncode == 0
     printed = [unmarked(shlex.split(line)) for line in dry.stdout.splitlines()]
-    assert printed == world.log(describe=True)
+    # tar has no stub. The program of a TPU VM runs there.
+    calls = [call for call in printed if call[0] != 'tar']
+    assert len(printed) - len(calls) == (either.architecture == 'vm')
+    assert calls == [call for call in either.log(every=True) if '--tf=image' not in call]
 
     # The printed commands can be pasted into a shell.
-    world.forget()
+    either.forget()
     pasted = subprocess.run(
-        ['/bin/sh'], input=dry.stdout, cwd=str(world.folder), env=world.environment, timeout=LIMIT, text=True
+        ['/bin/sh'], input=dry.stdout, cwd=str(either.folder), env=either.environment, timeout=LIMIT, text=True
     )
-    # At the end, the node is asked for, and is gone.
+    # At the end, the TPU is asked for, and is gone.
     assert pasted.returncode == (1 if '--create' in arguments else 0)
-    assert printed == world.log(describe=True)
+    assert calls == [call for call in either.log(every=True) if '--tf=image' not in call]
+    assert either.train[:5] in [call[:5] for call in either.log()]
 
 
 def test_dry_run__needs_no_gcloud(world: World) -> None:
@@ -78,15 +80,15 @@ def test_dry_run__needs_no_gcloud(world: World) -> None:
     (world.folder / 'run').unlink()
     done = world.call('--create', '--dry_run')
     printed = [unmarked(shlex.split(line)) for line in done.stdout.splitlines()]
-    assert [call for call in printed if 'describe' not in call] == [*CHECKS, CREATE, TRAIN, DELETE]
+    assert [call for call in printed if not {'describe', 'tar', 'scp', 'ssh'} & set(call)] == [*CHECKS, CREATE, DELETE]
 
 
 @pytest.mark.parametrize('tpu_type', TYPES)
-def test_program__accepts_the_flags_for_every_node_type(world: World, tpu_type: str) -> None:
-    done = world.call('--dry_run', '--train_batch_size=4096', '--eval_batch_size=4096', TPU_TYPE=tpu_type)
-    preflight, train = [shlex.split(line) for line in done.stdout.splitlines()][2:]
-    assert preflight[:5] == ['./run', 'python', '-m', 'inception_v3.preflight', f'--topology={tpu_type}']
-    assert train[:4] == ['./run', 'python', '-m', 'inception_v3.main']
+def test_program__accepts_the_flags_for_every_type(nodes: World, tpu_type: str) -> None:
+    done = nodes.call('--dry_run', '--train_batch_size=4096', '--eval_batch_size=4096', TPU_TYPE=tpu_type)
+    preflight, train = [shlex.split(line)[1:] for line in done.stdout.splitlines()][2:]
+    assert preflight[:5] == ['--tf=1.15', 'python', '-m', 'inception_v3.preflight', f'--topology={tpu_type}']
+    assert train[:4] == ['--tf=1.15', 'python', '-m', 'inception_v3.main']
     cores = int(tpu_type.split('-')[1])
     expected = Config(
         num_shards=cores,
@@ -105,29 +107,32 @@ def test_program__accepts_the_flags_for_every_node_type(world: World, tpu_type: 
 
 
 @pytest.mark.program
-def test_variables__set_node_and_folders(world: World) -> None:
+def test_variables__set_tpu_and_folders(either: World) -> None:
     variables = {
         'BUCKET': '',
         'DATA_DIR': 'gs://their-data/records',
         'MODEL_DIR': 'gs://mine/run',
         'EXPORT_DIR': '',
         'TPU_TYPE': 'v3-8',
-        'TPU_VERSION': '1.15.5',
         'NETWORK': 'net',
-        'TPU_RANGE': '10.1.0.0/29',
-        'PREEMPTIBLE': 'true',
     }
-    done = world.call('--create', **variables)
+    if either.architecture == 'node':
+        more, flags, tpu, tf = ['--range=10.1.0.0/29', '--preemptible'], [], CLUSTER, '1.15'
+        variables.update(TPU_VERSION='1.15.5', TPU_RANGE='10.1.0.0/29', PREEMPTIBLE='true')
+    else:
+        more, flags, tpu, tf = ['--spot'], ['--spot'], ['--tpu=local'], '2.15'
+        variables.update(TPU_VERSION='tpu-vm-tf-2.15.0-se')
+    done = either.call('--create', *flags, **variables)
     assert done.returncode == 0, done.stderr
     folders = ['--num_shards=8', '--data_dir=gs://their-data/records', '--model_dir=gs://mine/run']
-    create = [*CREATE[:7], '--network=net', MARK, '--accelerator-type=v3-8', '--version=1.15.5', '--range=10.1.0.0/29']
-    assert world.log() == [
+    given = ['--network=net', MARK, '--accelerator-type=v3-8', f'--version={variables["TPU_VERSION"]}']
+    assert either.log() == [
         ['gcloud', 'storage', 'ls', 'gs://their-data'],
         ['gcloud', 'storage', 'ls', 'gs://mine'],
-        ['./run', 'python', '-m', 'inception_v3.preflight', '--topology=v3-8', *CLUSTER, *folders],
-        [*create, '--preemptible'],
-        ['./run', 'python', '-m', 'inception_v3.main', *CLUSTER, *folders],
-        DELETE,
+        ['./run', f'--tf={tf}', 'python', '-m', 'inception_v3.preflight', '--topology=v3-8', *tpu, *folders],
+        [*either.create[: -len(given)], *given, *more],
+        [*either.train[:5], *tpu, *folders],
+        either.delete,
     ]
 
 
@@ -149,12 +154,34 @@ def test_project_and_zone__default_to_gclouds_settings(world: World) -> None:
         ({'BUCKET': '', 'DATA_DIR': 'gs://data/x'}, (), ['BUCKET', 'MODEL_DIR']),
         ({'DATA_DIR': '/home/me/data'}, (), ['/home/me/data', 'gs://']),
         ({'TPU_TYPE': 'v4-8'}, (), ['TPU_TYPE=v4-8', 'v2-8', 'v3-2048']),
+        ({'TPU_TYPE': 'v3-16'}, (), ['TPU_TYPE=v3-16', 'v3-32']),
+        ({'TPU_TYPE': 'v5litepod-8'}, (), ['TPU_TYPE=v5litepod-8', 'tensorflow/issues/90807', 'v3-8']),
+        ({'TPU_TYPE': 'v6e-8'}, (), ['TPU_TYPE=v6e-8', 'PJRT']),
         ({'PREEMPTIBLE': 'yes'}, (), ['PREEMPTIBLE=yes', 'true or false']),
         ({'MAX_RESTARTS': '-1'}, (), ['MAX_RESTARTS=-1', 'whole number']),
         ({'MAX_RENEWALS': 'many'}, (), ['MAX_RENEWALS=many', 'whole number']),
         ({'RESTART_SECONDS': 'x'}, (), ['RESTART_SECONDS=x', 'whole number']),
         ({'TIMEOUT_SECONDS': '0'}, (), ['TIMEOUT_SECONDS=0', 'whole number']),
-        ({'TPU_VERSION': '2.1'}, (), ['TPU_VERSION=2.1', '1.15']),
+        ({'TPU_VERSION': '1.15'}, (), ['TPU_VERSION=1.15', 'must be tpu-vm-tf-2.15.1-se']),
+        ({'TPU_VERSION': 'tpu-vm-tf-2.14.1'}, (), ['tpu-vm-tf-2.14.1', 'must be tpu-vm-tf-2.15.1-se']),
+        ({'TPU_VERSION': 'tpu-vm-tf-2.16.1-se'}, (), ['2.16.1-se', 'removed Estimator', 'use tpu-vm-tf-2.15.1-se']),
+        ({'TPU_VERSION': 'tpu-vm-tf-2.15.1-pjrt'}, (), ['2.15.1-pjrt', 'stream executor', 'use tpu-vm-tf-2.15.1-se']),
+        ({'TPU_VERSION': 'tpu-vm-tf-2.15.1-pod-se'}, (), ['pod-se', 'one host', 'use tpu-vm-tf-2.15.1-se']),
+        (
+            {'TPU_VERSION': 'tpu-vm-tf-2.15.1-se', 'TPU_TYPE': 'v3-32'},
+            (),
+            ['slice of 4 hosts', 'use tpu-vm-tf-2.15.1-pod-se'],
+        ),
+        ({'TPU_VERSION': '2.15'}, ('--architecture=node',), ['TPU_VERSION=2.15', 'must be 1.15']),
+        ({'PREEMPTIBLE': 'true'}, (), ['PREEMPTIBLE=true', '--architecture=node', 'use --spot']),
+        ({'TPU_RANGE': '10.1.0.0/29'}, (), ['TPU_RANGE=10.1.0.0/29', 'only for --architecture=node']),
+        ({}, ('--architecture=node', '--spot'), ['--spot: only for TPU VMs', 'PREEMPTIBLE=true']),
+        ({}, ('--architecture=node', '--queued'), ['--queued: only for TPU VMs']),
+        ({}, ('--architecture=tpu',), ['--architecture=tpu', '--architecture=node']),
+        ({}, ('--architecture', 'node'), ['--architecture', '--architecture=node']),
+        ({}, ('--spot=true',), ['--spot=true', 'no value']),
+        ({}, ('--version=tpu-vm-tf-2.15.1-se',), ['--version', 'TPU_VERSION']),
+        ({}, ('--accelerator-type=v3-8',), ['--accelerator-type', 'TPU_TYPE']),
         ({'TPU_NAME': 'My_Node'}, (), ['TPU_NAME=My_Node', 'begin with a letter']),
         ({'TPU_NAME': '-node'}, (), ['TPU_NAME=-node', 'begin with a letter']),
         ({'TPU_RANGE': '10.1.0.0/16'}, (), ['TPU_RANGE=10.1.0.0/16', '/29']),
@@ -165,7 +192,7 @@ def test_project_and_zone__default_to_gclouds_settings(world: World) -> None:
         ({}, ('-num_shards=32',), ['-num_shards=32', 'TPU_TYPE']),
         ({}, ('--master=grpc://10.0.0.2:8470',), ['--master=grpc://10.0.0.2:8470', 'TPU_NAME']),
         ({}, ('--topology=v2-8',), ['--topology=v2-8', 'TPU_TYPE']),
-        *[({}, (flag,), [flag, 'uses the node']) for flag in ('--use_tpu', '--use_tpu=false', '--nouse_tpu')],
+        *[({}, (flag,), [flag, 'uses the TPU']) for flag in ('--use_tpu', '--use_tpu=false', '--nouse_tpu')],
         *[({}, (flag,), [flag, 'preflight']) for flag in ('--xla', '--noxla', '--json=1', '--nojson', '-json')],
     ],
 )
@@ -178,6 +205,13 @@ def test_wrong_or_missing_settings__end_the_script_before_any_command(
     for part in parts:
         assert part in done.stderr
     assert [call for call in world.log() if call[1] != 'config'] == []
+
+
+@pytest.mark.parametrize('flag', ['--spot', '--queued'])
+def test_flags_of_creation__need_create(world: World, flag: str) -> None:
+    done = world.call(flag)
+    assert (done.returncode, world.log()) == (2, [])
+    assert f'{flag}: only with --create' in done.stderr
 
 
 def test_missing_gcloud__is_reported_with_a_link(world: World) -> None:
@@ -205,11 +239,12 @@ def test_gcloud__never_waits_for_input(world: World) -> None:
 def test_help__lists_flags_and_variables(world: World) -> None:
     done = world.call('--help')
     assert (done.returncode, done.stderr, world.log()) == (0, '', [])
-    for part in ('--create', '--dry_run', '--help', 'PROJECT=', 'ZONE=', 'BUCKET=', 'TPU_RANGE='):
+    flags = '--create --spot --queued --architecture=vm|node --dry_run --help'
+    for part in (*flags.split(), 'PROJECT=', 'ZONE=', 'BUCKET=', 'TPU_RANGE='):
         assert part in done.stdout
     for line in (
         'TPU_TYPE=v2-8',
-        'TPU_VERSION=1.15',
+        'TPU_VERSION=',
         'MODEL_DIR=gs://$BUCKET/inception_v3',
         'MAX_RESTARTS=5',
         'RESTART_SECONDS=60',
@@ -227,5 +262,15 @@ def test_help__lists_flags_and_variables(world: World) -> None:
 @pytest.mark.program
 def test_shellcheck__finds_nothing() -> None:
     shellcheck = pathlib.Path(sys.executable).parent / 'shellcheck'
-    done = subprocess.run([str(shellcheck), *SCRIPTS], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=LIMIT)
+    # The line of CI.
+    (line,) = [line for line in (ROOT / '.ci' / 'run').read_text().splitlines() if 'shellcheck' in line]
+    words = shlex.split(line)[2:]
+    assert {'run', 'run_tpu.sh', 'run_tpu/on_vm.sh', '.ci/run', '--external-sources', '--check-sourced'} <= set(words)
+    command = [str(shellcheck), *words]
+    done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=LIMIT)
     assert (done.returncode, done.stdout) == (0, '')
+
+
+def test_files__are_small() -> None:
+    for path in (ROOT / 'run', ROOT / 'run_tpu.sh', *(ROOT / 'run_tpu').iterdir()):
+        assert len(path.read_text().splitlines()) <= 400, path

@@ -8,9 +8,9 @@ from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, TRAIN, World
 
 pytestmark = pytest.mark.program
 
-ENDED = 'ERROR: (gcloud.compute.tpus.create) TPU Node has been denied. Please migrate to TPU VM Architecture\n'
+ENDED = 'ERROR: (gcloud.compute.tpus.create) FAILED_PRECONDITION: TPU Node has been denied. '
+ENDED += 'Please migrate to TPU VM Architecture\n'
 CASES = [
-    (ENDED, 2, 'ended TPU nodes in April 2025'),
     ('ERROR: PERMISSION_DENIED: Permission tpu.nodes.create denied\n', 2, 'roles/tpu.admin'),
     ('ERROR: HttpError 403: Forbidden\n', 2, 'roles/tpu.admin'),
     ('ERROR: Cloud TPU API has not been used in project 1 before\n', 2, 'gcloud services enable tpu.googleapis.com'),
@@ -24,10 +24,20 @@ CASES = [
     ('ERROR: RESOURCE_EXHAUSTED: try again later\n', 1, 'has no free v2-8'),
     ('ERROR: INVALID_ARGUMENT: network is malformed\n', 2, 'check PROJECT, ZONE, NETWORK'),
     ('ERROR: NOT_FOUND: The network default was not found\n', 2, 'does not exist; check'),
+    ('ERROR: [/usr/bin/ssh] exited with return code [255].\n', 1, 'allows TCP port 22'),
     ('ERROR: Unable to find the server at tpu.googleapis.com\n', 1, 'check the network'),
     ('ERROR: UNAVAILABLE: 503\n', 1, 'may pass'),
     ('Traceback (most recent call last)\n', 1, 'could not be created'),
 ]
+
+
+def test_ended_node__names_the_architecture_that_exists(nodes: World) -> None:
+    nodes.script(create=[{'code': 1, 'says': ENDED, 'node': 'gone'}])
+    done = nodes.call('--create')
+    assert (done.returncode, nodes.log()) == (2, [*nodes.checks, nodes.create])
+    assert ENDED in done.stderr
+    *_, message = [line for line in done.stderr.splitlines() if line.startswith('run_tpu.sh: ')]
+    assert 'ended TPU nodes in April 2025' in message and 'Remove --architecture=node: the default' in message
 
 
 @pytest.mark.parametrize(('says', 'code', 'part'), CASES)
@@ -48,9 +58,7 @@ def test_denied_query__is_explained(world: World, says: str, code: int, part: st
     assert says in done.stderr and part in done.stderr
 
 
-@pytest.mark.parametrize(
-    ('says', 'lasting'), [(ENDED, True), ('ERROR: PERMISSION_DENIED\n', True), ('ERROR: 503\n', False)]
-)
+@pytest.mark.parametrize(('says', 'lasting'), [('ERROR: PERMISSION_DENIED\n', True), ('ERROR: 503\n', False)])
 def test_denied_renewal__is_not_repeated(world: World, says: str, lasting: bool) -> None:
     denied = {'code': 1, 'says': says, 'node': 'gone'}
     world.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}], create=[{}, *[denied] * 9])

@@ -1,4 +1,4 @@
-"""Tests that `run_tpu.sh` deletes the node that it made and no other, and uses none of another type or version."""
+"""Tests that `run_tpu.sh` deletes the TPU that it made and no other, and uses none of another type or version."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ LATER = '2999-01-01T00:00:00Z'
 
 @pytest.mark.parametrize('code', [0, 1, 2])
 @pytest.mark.parametrize('fields', [OTHER, {'createTime': LATER}, {'description': 'run_tpu.sh-another-1'}])
-def test_node_of_another_start__is_neither_used_nor_deleted(world: World, code: int, fields: Dict[str, str]) -> None:
+def test_vm_of_another_start__is_neither_used_nor_deleted(world: World, code: int, fields: Dict[str, str]) -> None:
     world.script(main=[{'code': code, 'node': fields}])
     done = world.call('--create')
     assert (done.returncode, world.node) == (2 if code else 0, 'READY')
@@ -24,7 +24,7 @@ def test_node_of_another_start__is_neither_used_nor_deleted(world: World, code: 
     assert 'another start' in done.stderr or 'this start did not make it' in done.stderr
 
 
-def test_node_of_another_start__is_kept_after_a_signal(world: World) -> None:
+def test_vm_of_another_start__is_kept_after_a_signal(world: World) -> None:
     world.script(main=[{'waits': True, 'node': OTHER}])
     script = world.start('--create')
     world.waiting()
@@ -56,7 +56,7 @@ def test_failed_creation__deletes_only_what_was_made_since(
     assert world.log() == [*CHECKS, CREATE, *([DELETE] if ours else [])]
 
 
-def test_node_made_late__is_deleted(world: World) -> None:
+def test_vm_made_late__is_deleted(world: World) -> None:
     # gcloud gets no answer; the node is visible only after the first query.
     missing = {'code': 1, 'says': 'ERROR: NOT_FOUND: Resource node was not found\n'}
     world.script(create=[ERROR], describe=[missing, missing])
@@ -74,13 +74,16 @@ def test_deletion_without_effect__is_repeated(world: World) -> None:
     ('fields', 'parts'),
     [
         ({'acceleratorType': 'v3-8'}, ['is a v3-8, not a v2-8', 'TPU_TYPE']),
-        ({'tensorflowVersion': '2.1'}, ['has TensorFlow 2.1, not 1.15', 'TPU_VERSION']),
-        ({'tensorflowVersion': '1.1'}, ['has TensorFlow 1.1,']),
-        ({'acceleratorType': 'v2-32', 'tensorflowVersion': '1.14'}, ['v2-32', '1.14']),
+        (
+            {'runtimeVersion': 'tpu-vm-tf-2.14.1'},
+            ['image tpu-vm-tf-2.14.1, not tpu-vm-tf-2.15.1-se', 'TPU_VERSION'],
+        ),
+        ({'runtimeVersion': 'tpu-vm-tf-2.15.1-pod-se'}, ['has image tpu-vm-tf-2.15.1-pod-se,']),
+        ({'acceleratorType': 'v2-32', 'runtimeVersion': 'v2-alpha'}, ['v2-32', 'v2-alpha']),
     ],
 )
 @pytest.mark.parametrize('moment', ['before', 'created', 'restart'])
-def test_node_of_another_type_or_version__ends_the_run(world: World, fields: Any, parts: Any, moment: str) -> None:
+def test_vm_of_another_type_or_version__ends_the_run(world: World, fields: Any, parts: Any, moment: str) -> None:
     if moment == 'before':
         world.existing_node(**fields)
     changed = {'code': 1, 'node': fields}
@@ -93,11 +96,24 @@ def test_node_of_another_type_or_version__ends_the_run(world: World, fields: Any
     assert world.log().count(TRAIN) == (moment == 'restart')
 
 
-@pytest.mark.parametrize('fields', [{'tensorflowVersion': '1.15.5'}, {'acceleratorType': 'projects/p/types/v2-8'}])
-def test_node_of_the_type_and_version__is_used(world: World, fields: Dict[str, str]) -> None:
-    world.existing_node(**fields)
-    assert world.call().returncode == 0
-    assert (world.log(), world.node) == ([*CHECKS, TRAIN], 'READY')
+@pytest.mark.parametrize(
+    'fields',
+    [
+        {'tensorflowVersion': '1.15.5', 'runtimeVersion': 'tpu-vm-tf-2.15.0-se'},
+        {'acceleratorType': 'projects/p/types/v2-8'},
+    ],
+)
+def test_tpu_of_the_type_and_version__is_used(either: World, fields: Dict[str, str]) -> None:
+    either.existing_node(**fields)
+    assert either.call().returncode == 0
+    assert (either.log(), either.node) == ([*either.checks, either.train], 'READY')
+
+
+def test_given_version__is_the_only_one(world: World) -> None:
+    world.existing_node(runtimeVersion='tpu-vm-tf-2.15.1-se')
+    done = world.call(TPU_VERSION='tpu-vm-tf-2.15.0-se')
+    assert (done.returncode, world.log()) == (2, [])
+    assert 'has image tpu-vm-tf-2.15.1-se, not tpu-vm-tf-2.15.0-se' in done.stderr
 
 
 @pytest.mark.parametrize('garbage', ['', '<html>\n<b>504</b>', '{"error": 1}'])
@@ -105,10 +121,10 @@ def test_unreadable_state__ends_a_run_on_an_existing_node(world: World, garbage:
     (world.bin / 'gcloud').write_text(f"#!/bin/sh\nprintf '%s' '{garbage}'\n")
     done = world.call()
     assert (done.returncode, world.log()) == (1, [])
-    assert 'cannot tell whether the node node exists' in done.stderr
+    assert 'cannot tell whether the TPU VM node exists' in done.stderr
 
 
-def test_node_not_ready_after_its_creation__is_waited_for(world: World) -> None:
+def test_vm_not_ready_after_its_creation__is_waited_for(world: World) -> None:
     world.script(create=[{'node': {'state': 'CREATING'}}], sleep=[])
     script = world.start('--create', RESTART_SECONDS='1')
     end = time.time() + LIMIT
@@ -119,7 +135,7 @@ def test_node_not_ready_after_its_creation__is_waited_for(world: World) -> None:
     assert (world.node, TRAIN in world.log()) == (None, False)
 
 
-def test_vanished_temporary_folder__does_not_keep_the_node(world: World) -> None:
+def test_vanished_temporary_folder__does_not_keep_the_vm(world: World) -> None:
     world.script(main=[{'waits': True}])
     script = world.start('--create')
     world.waiting()

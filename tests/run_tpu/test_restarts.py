@@ -1,4 +1,4 @@
-"""Tests of how `run_tpu.sh` restarts a failed program, and replaces a lost node."""
+"""Tests of how `run_tpu.sh` restarts a failed program, and replaces a lost TPU."""
 
 import re
 
@@ -21,30 +21,30 @@ from tests.run_tpu.world import (
 pytestmark = pytest.mark.program
 
 
-def test_restart__keeps_the_node_when_gcloud_fails_silently(world: World) -> None:
+def test_restart__keeps_the_vm_when_gcloud_fails_silently(world: World) -> None:
     world.script(main=[{'code': 1}], describe=[{}, SILENT])
     assert world.call('--create').returncode == 0
     assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART, DELETE]
 
 
 @pytest.mark.parametrize('state', ['PREEMPTED', 'TERMINATED', 'STOPPED', 'DELETING'])
-def test_lost_node__is_replaced(world: World, state: str) -> None:
+def test_lost_vm__is_replaced(world: World, state: str) -> None:
     world.script(main=[{'code': 1, 'node': {'state': state}}, {'code': 1, 'node': {'state': state}}, {}])
-    done = world.call('--create', PREEMPTIBLE='true')
+    done = world.call('--create', '--spot')
     assert done.returncode == 0, done.stderr
-    create = [*CREATE, '--preemptible']
+    create = [*CREATE, '--spot']
     again = [*ASK, DELETE, create, TRAIN]
     assert world.log() == [*CHECKS, create, TRAIN, *again, *again, DELETE]
     assert f'node is {state}' in done.stderr and 'restart 2 of at most 5' in done.stderr
 
 
-def test_lost_node__is_replaced_if_it_no_longer_exists(world: World) -> None:
+def test_lost_vm__is_replaced_if_it_no_longer_exists(world: World) -> None:
     world.script(main=[{'code': 1, 'node': 'gone'}, {}])
     assert world.call('--create').returncode == 0
     assert [line for line in world.log() if line in (CREATE, TRAIN)] == [CREATE, TRAIN, CREATE, TRAIN]
 
 
-def test_lost_node__is_requested_until_there_is_capacity(world: World) -> None:
+def test_lost_vm__is_requested_until_there_is_capacity(world: World) -> None:
     no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': {'state': 'TERMINATED'}}
     world.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}, {}], create=[{}, *[no_capacity] * 9, {}])
     # A failed request does not count as a restart.
@@ -54,17 +54,17 @@ def test_lost_node__is_requested_until_there_is_capacity(world: World) -> None:
     assert 'no more capacity' in done.stderr
 
 
-def test_lost_node__is_requested_a_limited_number_of_times(world: World) -> None:
+def test_lost_vm__is_requested_a_limited_number_of_times(world: World) -> None:
     no_capacity = {'code': 1, 'says': 'ERROR: There is no more capacity in the zone\n', 'node': {'state': 'TERMINATED'}}
     world.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}], create=[{}, *[no_capacity] * 9])
     done = world.call('--create', MAX_RENEWALS='2')
     assert done.returncode == 1
     assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DELETE, CREATE, DELETE]
-    assert 'no new node in 2 attempts' in done.stderr
+    assert 'no new TPU VM in 2 attempts' in done.stderr
     assert world.node is None
 
 
-def test_lost_node__is_replaced_until_a_creation_succeeds(world: World) -> None:
+def test_lost_vm__is_replaced_until_a_creation_succeeds(world: World) -> None:
     # The second node is READY, but its creation failed. The third is kept when the program fails on it.
     world.script(
         main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}, {'code': 1}],
@@ -74,18 +74,32 @@ def test_lost_node__is_replaced_until_a_creation_succeeds(world: World) -> None:
     assert world.log() == [*CHECKS, CREATE, TRAIN, *RENEW, PAUSE, DELETE, CREATE, TRAIN, *RESTART, DELETE]
 
 
-def test_missing_node__needs_no_deletion(world: World) -> None:
+def test_missing_vm__needs_no_deletion(world: World) -> None:
     world.script(main=[{'node': 'gone'}])
     done = world.call('--create')
     assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN])
     assert 'COULD NOT' not in done.stderr
 
 
-def test_existing_node__is_never_replaced(world: World) -> None:
-    world.node = 'READY'
-    world.script(main=[{'code': 1, 'node': {'state': 'RESTARTING'}}, {'code': 1, 'node': {'state': 'PREEMPTED'}}, {}])
-    assert world.call().returncode == 0
-    assert world.log() == [*CHECKS, TRAIN, *RESTART * 2]
+def test_existing_tpu__is_never_replaced(either: World) -> None:
+    either.node = 'READY'
+    either.script(main=[{'code': 1}, {'code': 1, 'node': {'state': 'PREEMPTED'}}, {}])
+    done = either.call(MAX_RESTARTS='2')
+    # The program of a TPU node can run without it, until it connects.
+    on_node = either.architecture == 'node'
+    assert done.returncode == (0 if on_node else 1)
+    assert either.log().count(either.train) == (3 if on_node else 2)
+    assert (either.create in either.log(), either.delete in either.log()) == (False, False)
+    assert either.node == 'PREEMPTED'
+
+
+def test_lost_node__is_replaced_for_the_program_of_this_machine(nodes: World) -> None:
+    nodes.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}, {'code': 2}])
+    done = nodes.call('--create', PREEMPTIBLE='true')
+    create = [*nodes.create, '--preemptible']
+    again = [*ASK, nodes.delete, create, nodes.train]
+    assert done.returncode == 2
+    assert nodes.log() == [*nodes.checks, create, nodes.train, *again, nodes.delete]
 
 
 @pytest.mark.parametrize('state', ['READY', 'PREEMPTED'])
@@ -114,7 +128,7 @@ def test_restarts__take_a_failed_query_for_no_new_checkpoint(world: World) -> No
 
 
 def test_exit_code_2__ends_the_run_at_once(world: World) -> None:
-    world.script(main=[{'code': 2, 'node': {'state': 'PREEMPTED'}, 'says': 'error: a bad record\n'}])
+    world.script(main=[{'code': 2, 'says': 'error: a bad record\n'}])
     done = world.call('--create')
     assert done.returncode == 2
     assert world.log() == [*CHECKS, CREATE, TRAIN, DELETE]
@@ -122,7 +136,7 @@ def test_exit_code_2__ends_the_run_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize('code', [1, 75, 134, 137, 143])
-def test_other_exit_codes__restart_the_program_on_the_same_node(world: World, code: int) -> None:
+def test_other_exit_codes__restart_the_program_on_the_same_vm(world: World, code: int) -> None:
     world.script(main=[{'code': code}])
     done = world.call('--create')
     assert done.returncode == 0

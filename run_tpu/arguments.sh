@@ -1,0 +1,158 @@
+# shellcheck shell=sh
+# Flags and variables: parsing and checks.
+
+types='v2-8 v2-32 v2-128 v2-256 v2-512 v3-8 v3-32 v3-64 v3-128 v3-256 v3-512 v3-1024 v3-2048'
+# The image of a TPU VM. TPUs v2 and v3 use the stream executor, which is the "se" in its name.
+image='tpu-vm-tf-2.15.1'
+
+print_help() {
+  sed -n -e '/^set/q' -e '2,$s/^# \{0,1\}//p' -e 's/^\([A-Z_]*\)=\${[A-Z_]*:\{0,1\}-\(.*\)}$/    \1=\2/p' "$0"
+}
+
+# Sets what is for this script, or ends it; fails for a flag of the program.
+parse_flag() {
+  # The program accepts -FLAG for --FLAG.
+  case $1 in --*) name=$1 ;; -*) name=-$1 ;; *) name= ;; esac
+  case $name in
+    --architecture=vm | --architecture=node)
+      architecture=${name#*=}
+      return
+      ;;
+  esac
+  case ${name%%=*} in
+    --help | --h)
+      print_help
+      exit
+      ;;
+    --create | --spot | --queued)
+      if [ "$name" != "${name%%=*}" ]; then fail "$1: this flag has no value"; fi
+      eval "${name#--}=1"
+      ;;
+    --dry_run | --dry-run) dry_run=1 ;;
+    --architecture) fail "$1: must be --architecture=vm (a TPU VM, the default) or --architecture=node" ;;
+    --preemptible) fail "$1: use --spot; for a TPU node, set the variable PREEMPTIBLE" ;;
+    --tpu | --name) fail "$1: set the variable TPU_NAME" ;;
+    --tpu_zone | --zone) fail "$1: set the variable ZONE" ;;
+    --gcp_project | --project) fail "$1: set the variable PROJECT" ;;
+    --num_shards | --accelerator-type | --accelerator_type) fail "$1: set the variable TPU_TYPE" ;;
+    --version | --runtime-version | --tf) fail "$1: set the variable TPU_VERSION" ;;
+    --network) fail "$1: set the variable NETWORK" ;;
+    --data_dir) fail "$1: set the variable DATA_DIR" ;;
+    --model_dir) fail "$1: set the variable MODEL_DIR" ;;
+    --export_dir) fail "$1: set the variable EXPORT_DIR" ;;
+    --master) fail "$1: remove it; the variable TPU_NAME names the TPU" ;;
+    --topology) fail "$1: remove it; the preflight uses the variable TPU_TYPE" ;;
+    --use_tpu | --nouse_tpu) fail "$1: remove it; the run always uses the TPU" ;;
+    --xla | --noxla | --json | --nojson)
+      fail "$1: only the preflight has this flag; use it with ./run python -m inception_v3.preflight"
+      ;;
+    *) return 1 ;;
+  esac
+}
+
+# Sets what depends on the architecture, and refuses what the other one needs.
+choose_architecture() {
+  tpu=$architecture
+  resource=$tpu
+  if [ "$tpu" = node ]; then
+    noun=node software=TensorFlow
+    if [ -n "$spot" ]; then fail '--spot: only for TPU VMs; for a TPU node, set the variable PREEMPTIBLE=true'; fi
+    if [ -n "$queued" ]; then fail '--queued: only for TPU VMs; remove it, or --architecture=node'; fi
+    return
+  fi
+  noun='TPU VM' software=image
+  if [ "$PREEMPTIBLE" = true ]; then fail 'PREEMPTIBLE=true: only for --architecture=node; for a TPU VM, use --spot'; fi
+  if [ -n "$TPU_RANGE" ]; then fail "TPU_RANGE=$TPU_RANGE: only for --architecture=node; remove it"; fi
+  if [ -z "$create" ]; then
+    if [ -n "$spot" ]; then fail '--spot: only with --create, which makes a TPU VM'; fi
+    if [ -n "$queued" ]; then fail '--queued: only with --create, which makes a TPU VM'; fi
+  fi
+  if [ -n "$queued" ]; then resource=queue; fi
+}
+
+check_type() {
+  case $TPU_TYPE in
+    v5* | v6* | tpu7* | v7*)
+      fail "TPU_TYPE=$TPU_TYPE: TPUs v5 and later need the runtime PJRT, on which TPUEstimator fails" \
+        "(https://github.com/tensorflow/tensorflow/issues/90807); use one of $types"
+      ;;
+  esac
+  case " $types " in *" $TPU_TYPE "*) ;; *) fail "TPU_TYPE=$TPU_TYPE: must be one of $types" ;; esac
+  cores=${TPU_TYPE#*-}
+  # A host has 8 cores: a TPU of more is a slice of several hosts, and has another image.
+  if [ "$cores" -gt 8 ]; then pod=-pod; fi
+}
+
+check_version() {
+  if [ "$tpu" = node ]; then
+    TPU_VERSION=${TPU_VERSION:-1.15}
+    case $TPU_VERSION in
+      1.15 | 1.15.[0-9]) return ;;
+      *) fail "TPU_VERSION=$TPU_VERSION: must be 1.15, or 1.15.N: no TPU node has TensorFlow 2.15" ;;
+    esac
+  fi
+  wanted=$image$pod-se
+  if [ -z "$TPU_VERSION" ]; then default_version=1 TPU_VERSION=$wanted; fi
+  case $TPU_VERSION in
+    tpu-vm-tf-2.15.[0-9]"$pod"-se) ;;
+    tpu-vm-tf-2.15.*-pjrt)
+      fail "TPU_VERSION=$TPU_VERSION: a $TPU_TYPE needs the stream executor (-se), not PJRT; use $wanted"
+      ;;
+    tpu-vm-tf-2.15.[0-9]-pod-se) fail "TPU_VERSION=$TPU_VERSION: for slices; a $TPU_TYPE has one host, use $wanted" ;;
+    tpu-vm-tf-2.15.[0-9]-se)
+      fail "TPU_VERSION=$TPU_VERSION: for one host; a $TPU_TYPE is a slice of $((cores / 8)) hosts, use $wanted"
+      ;;
+    tpu-vm-tf-2.1[6-9].* | tpu-vm-tf-2.[2-9][0-9].*)
+      fail "TPU_VERSION=$TPU_VERSION: TensorFlow 2.16 removed Estimator, on which the program runs; use $wanted"
+      ;;
+    *) fail "TPU_VERSION=$TPU_VERSION: must be $wanted: a TPU VM runs the program on TensorFlow 2.15" ;;
+  esac
+}
+
+check_variables() {
+  case $PREEMPTIBLE in true | false) ;; *) fail "PREEMPTIBLE=$PREEMPTIBLE: must be true or false" ;; esac
+  case $TPU_RANGE in
+    '' | [0-9]*.[0-9]*.[0-9]*.[0-9]*/29) ;;
+    *) fail "TPU_RANGE=$TPU_RANGE: must be a range such as 10.1.0.0/29" ;;
+  esac
+  choose_architecture
+  check_type
+  check_version
+  case $MAX_RESTARTS in '' | *[!0-9]*) fail "MAX_RESTARTS=$MAX_RESTARTS: must be a whole number" ;; esac
+  case $MAX_RENEWALS in '' | *[!0-9]*) fail "MAX_RENEWALS=$MAX_RENEWALS: must be a whole number" ;; esac
+  case $RESTART_SECONDS in '' | *[!0-9]*) fail "RESTART_SECONDS=$RESTART_SECONDS: must be a whole number" ;; esac
+  case $TIMEOUT_SECONDS in
+    '' | 0 | *[!0-9]*) fail "TIMEOUT_SECONDS=$TIMEOUT_SECONDS: must be a whole number above 0" ;;
+  esac
+  case $TPU_NAME in
+    *[!a-z0-9-]* | [!a-z]* | *-)
+      fail "TPU_NAME=$TPU_NAME: must have only a-z, 0-9 and -, begin with a letter and not end with -"
+      ;;
+  esac
+}
+
+# The project, the zone and the folders; gcloud may know the first two.
+check_places() {
+  PROJECT=${PROJECT:-$(setting project)}
+  if [ -z "$PROJECT" ]; then
+    fail 'PROJECT: not set; use PROJECT=my-project ./run_tpu.sh, or gcloud config set project my-project'
+  fi
+  ZONE=${ZONE:-$(setting compute/zone)}
+  if [ -z "$ZONE" ]; then
+    fail "ZONE: not set; use ZONE=us-central1-b ./run_tpu.sh; gcloud compute tpus locations list shows zones with TPUs"
+  fi
+  case $ZONE in
+    [a-z]*-[a-z]*[0-9]-[a-z]) ;;
+    *) fail "ZONE=$ZONE: must be a zone, such as us-central1-b; gcloud compute tpus locations list shows them" ;;
+  esac
+  case $PROJECT in
+    *[!a-z0-9.:-]* | -*) fail "PROJECT=$PROJECT: must be the ID of a project; gcloud projects list shows them" ;;
+  esac
+  for folder in "$DATA_DIR" "$MODEL_DIR"; do
+    case $folder in
+      gs:///*) fail 'BUCKET: not set; use BUCKET=my-bucket ./run_tpu.sh, or set DATA_DIR and MODEL_DIR' ;;
+      gs://?*) ;;
+      *) fail "$folder: must be in Cloud Storage, gs://BUCKET/FOLDER: the TPU cannot read this machine's files" ;;
+    esac
+  done
+}

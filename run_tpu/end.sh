@@ -1,0 +1,82 @@
+# shellcheck shell=sh
+# The end of the script: signals, and the cleanup that deletes what was made.
+
+# Sends a signal to the running command and to what it started.
+signal_command() { kill -s "$1" -- "-$!" 2>/dev/null || kill -s "$1" "$!" 2>/dev/null; }
+
+# shellcheck disable=SC2317  # clean_up calls it.
+# Waits until the running command has ended. Ctrl-C, Ctrl-\ or the time limit kills it.
+wait_for_command() {
+  command=$!
+  trap 'kill -s KILL -- "-$command" 2>/dev/null || kill -s KILL "$command"' INT QUIT
+  # Ends soon after the command; 124 is the exit code of the time limit.
+  (
+    timeout "$TIMEOUT_SECONDS" tail --pid="$command" -f /dev/null
+    if [ $? -eq 124 ]; then kill -s KILL -- "-$command" || kill -s KILL "$command"; fi
+  ) </dev/null >/dev/null 2>&1 3>&- 4>&- &
+  while :; do
+    wait "$command"
+    status=$?
+    if ! kill -s 0 "$command" 2>/dev/null; then break; fi
+  done
+  trap '' INT QUIT
+  return "$status"
+}
+
+waiting='waiting for the program to save its last step; Ctrl-C ends it at once'
+
+# shellcheck disable=SC2317  # The trap calls it.
+clean_up() {
+  code=$?
+  # No signal and no closed terminal may interrupt the cleanup.
+  trap '' HUP INT QUIT ABRT PIPE ALRM TERM USR1 USR2 XCPU XFSZ VTALRM
+  set +e
+  # In some shells, output is still redirected as for the interrupted command.
+  exec 2>&4
+  case $running in
+    '') ;;
+    'gcloud compute tpus tpu-vm ssh '*)
+      signal_command TERM
+      wait_for_command
+      ;;
+    # A resource cannot be deleted before its creation has finished.
+    'gcloud compute instances create '* | 'gcloud compute tpus create '* | 'gcloud compute tpus '*' create '*)
+      say 'waiting for gcloud to finish; Ctrl-C stops it, and then deletes what it made'
+      if wait_for_command; then sure=1; else creation_failed; fi
+      ;;
+    "$here/run "*inception_v3.main*)
+      say "$waiting"
+      kill -s TERM "$!"
+      wait_for_command
+      ;;
+    *)
+      signal_command TERM
+      wait_for_command
+      ;;
+  esac
+  running=
+  if [ -n "$job" ]; then stop_on_vm; fi
+  if [ -n "$made" ] && ! delete_it && [ "$code" -eq 0 ]; then code=2; fi
+  rm -f "$archive"
+  case $scratch in /dev/null) ;; *) rm -rf "$scratch" ;; esac
+  exit "$code"
+}
+
+# Every end of the script but SIGKILL cleans up.
+set_traps() {
+  trap clean_up EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 131' QUIT
+  trap 'exit 134' ABRT
+  trap 'exit 138' USR1
+  trap 'exit 140' USR2
+  trap 'exit 141' PIPE
+  trap 'exit 142' ALRM
+  trap 'exit 75' TERM
+  trap 'exit 152' XCPU
+  trap 'exit 153' XFSZ
+  trap 'exit 154' VTALRM
+  # A stopped script could not delete the TPU.
+  trap '' TSTP TTIN TTOU
+}

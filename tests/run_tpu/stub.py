@@ -1,0 +1,203 @@
+"""A stub of `gcloud`, `sleep` and `./run`, which keeps TPUs in files. `world.py` puts copies of it into a folder.
+
+It logs its call, and then does what the next entry of `script.json` for this kind of call says: set the TPU's state,
+save a checkpoint, print, wait until the test goes on, or fail. Without an entry, it does what the real command would
+do. A TPU VM is the folder `vm`: commands sent by SSH run there. It imports few modules, since hundreds of it run.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import time
+from typing import Any, Dict, List
+
+WORLD, NAME, LIMIT = '{world}', '{name}', 120
+CALL: List[str] = [NAME, *sys.argv[1:]]
+VERBS = ('config', 'rsync', 'storage', 'scp', 'ssh', 'describe', 'create', 'delete', 'preflight', 'main')
+BROKEN = 'ERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] exited with return code [255].\n'
+
+
+def read(name: str) -> str:
+    with open(name) as file:
+        return file.read()
+
+
+def write(name: str, text: str) -> None:
+    # Several run at a time.
+    new = f'{name}.{os.getpid()}'
+    with open(new, 'w') as file:
+        file.write(text)
+    os.rename(new, name)
+
+
+def find_kind() -> str:
+    """The name of the call in `script.json`."""
+    words = CALL[:5]
+    if CALL[-1].endswith('/checkpoint'):
+        return 'checkpoint'
+    verb = [verb for verb in VERBS if any(verb in word for word in words)][:1]
+    if 'instances' in words:
+        return 'instances' if verb == ['create'] else 'machine'
+    if verb == ['ssh']:
+        return CALL[-1].split('on_vm.sh ')[1].split()[0]
+    if 'queued-resources' in words:
+        return f'queue_{verb[0]}'
+    return verb[0] if verb else ''
+
+
+def flags() -> Dict[str, str]:
+    return dict(word[2:].split('=', 1) for word in CALL if word.startswith('--') and '=' in word)
+
+
+def new_tpu(state: str) -> Dict[str, str]:
+    given = flags()
+    created = time.strftime('%Y-%m-%dT%H:%M:%S.5Z', time.gmtime())
+    version = given.get('version', given.get('runtime-version', ''))
+    tpu = {'acceleratorType': given['accelerator-type'], 'state': state, 'createTime': created}
+    tpu.update(description=given['description'], tensorflowVersion=version, runtimeVersion=version)
+    return tpu
+
+
+def lose_vm() -> None:
+    """Ends what runs on the TPU VM, whose disk is lost."""
+    for run in os.listdir('vm/.run_tpu') if os.path.isdir('vm/.run_tpu') else []:
+        for name in ('supervisor', 'program'):
+            if os.path.exists(f'vm/.run_tpu/{run}/{name}'):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(read(f'vm/.run_tpu/{run}/{name}').split()[0]), 9)
+    if os.path.exists('vm'):
+        os.rename('vm', f'vm.{time.time()}')
+
+
+def fill(kind: str) -> None:
+    """Does what the real command does."""
+    if kind in ('create', 'queue_create'):
+        lose_vm()
+        os.mkdir('vm')
+        write('node', json.dumps({**json.loads(read('node')), 'state': 'READY'}))
+        if kind == 'queue_create':
+            write('queue', json.dumps({**json.loads(read('queue')), 'state': 'ACTIVE'}))
+    place = 'queue' if kind.startswith('queue') else 'node'
+    if kind.endswith(('delete', 'describe')) and not os.path.exists(place):
+        sys.exit('ERROR: NOT_FOUND: Resource node was not found')
+    if kind == 'delete':
+        os.remove('node')
+        lose_vm()
+    if kind == 'queue_delete':
+        os.remove('queue')
+        if os.path.exists('node'):
+            os.remove('node')
+        lose_vm()
+    if kind.endswith('describe'):
+        tpu = json.loads(read(place))
+        fields = CALL[-1].split('(')[1].strip(')').split(',')
+        print(*[tpu.get('state' if 'state' in field else field.split('.')[-1], '') for field in fields], sep='\t')
+    if kind == 'checkpoint':
+        print(read('checkpoint'))
+
+
+def copy(here: str, kind: str) -> None:
+    """Copies files as `gcloud storage rsync` to a machine, or `scp` to the TPU VM, does."""
+    import shutil
+
+    if kind == 'scp':
+        archive, target = CALL[5:7]
+        shutil.copy(archive, os.path.join('vm', target.split(':')[1]))
+    elif CALL[-1] == '.':
+        for name in ('run_tpu.sh', *read('program').split()):
+            if os.path.isdir(name):
+                shutil.copytree(name, f'{here}/{name}')
+            else:
+                shutil.copy(name, here)
+
+
+def connect(todo: Dict[str, Any]) -> None:
+    """Runs the command of an SSH connection on the TPU VM.
+
+    `cut` breaks it after so many characters of its output; `again` repeats it after that, as gcloud does.
+    """
+    (command,) = [word.split('=', 1)[1] for word in CALL if word.startswith('--command=')]
+    state = json.loads(read('node'))['state'] if os.path.exists('node') else 'NOT_FOUND'
+    if state != 'READY':
+        sys.exit(f'ERROR: (gcloud.compute.tpus.tpu-vm.ssh) This TPU has terminal state "{state}"')
+    os.chdir('vm')
+    environment = {'PATH': '/usr/bin:/bin', 'HOME': os.getcwd()}
+    if 'cut' in todo:
+        import subprocess
+
+        output = subprocess.run(['sh', '-c', command], env=environment, stdout=subprocess.PIPE, text=True).stdout
+        sys.stdout.write(output[: todo['cut']])
+        sys.stdout.flush()
+        if not todo.get('again'):
+            sys.exit(BROKEN)
+    os.execve('/bin/sh', ['sh', '-c', command], environment)
+
+
+def save_checkpoint(todo: Dict[str, Any]) -> None:
+    """Rewrites the file at every start of the program, even without a new checkpoint."""
+    old = read('checkpoint').split('"')[1] if os.path.exists('checkpoint') else 'model.ckpt-0'
+    path = todo.get('saves', old)
+    write('checkpoint', f'model_checkpoint_path: "{path}"\nlast_preserved_timestamp: {time.time()}\n')
+
+
+def change_tpu(fields: Any) -> None:
+    if fields == 'gone':
+        os.remove('node')
+    elif fields:
+        tpu = json.loads(read('node')) if os.path.exists('node') else {}
+        write('node', json.dumps({**tpu, **fields}))
+
+
+def act(todo: Dict[str, Any], kind: str, here: str) -> None:
+    if kind in ('create', 'queue_create') and not os.path.exists('node'):
+        write('node', json.dumps(new_tpu('CREATING')))
+    if kind == 'queue_create' and not os.path.exists('queue'):
+        write('queue', json.dumps(new_tpu('CREATING')))
+    if todo.get('ignores'):
+        import signal
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+    if 'prints' in todo:
+        print(todo['prints'], flush=True)
+    if todo.get('waits'):
+        write('waiting', str(os.getpid()))
+        end = time.time() + LIMIT
+        while not os.path.exists('go on') and time.time() < end:
+            time.sleep(0.02)
+        write('waiting', 'done')
+    sys.stderr.write(todo.get('says', ''))
+    if kind == 'main':
+        save_checkpoint(todo)
+    if 'node' in todo:
+        change_tpu(todo['node'])
+    if 'queue' in todo:
+        write('queue', json.dumps({**json.loads(read('queue')), **todo['queue']}))
+    if 'node' not in todo and 'queue' not in todo and not todo.get('code'):
+        fill(kind)
+    if not todo.get('code'):
+        if kind in ('scp', 'rsync'):
+            copy(here, kind)
+        if kind in ('start', 'log', 'stop'):
+            connect(todo)
+    sys.exit(todo.get('code', 0))
+
+
+def main() -> None:
+    here = os.getcwd()
+    os.chdir(WORLD)
+    with open('log', 'a') as log:
+        log.write(json.dumps(CALL) + '\n')
+    kind = find_kind()
+    with open('lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        script = json.loads(read('script.json'))
+        todo = script[kind].pop(0) if script.get(kind) else {}
+        write('script.json', json.dumps(script))
+    act(todo, kind, here)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,290 @@
+"""Tests of how `run_tpu.sh` takes the program to a TPU VM, follows it there and stops it."""
+
+import json
+import signal
+import subprocess
+import tarfile
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.run_tpu.world import (
+    CHECKS,
+    CREATE,
+    DELETE,
+    FLAGS,
+    LIMIT,
+    MARK,
+    NODE,
+    OTHER,
+    PAUSE,
+    RENEW,
+    RESTART,
+    ROOT,
+    TRAIN,
+    VM,
+    World,
+    program_files,
+)
+from tests.support.processes import text_of, wait_for
+
+pytestmark = pytest.mark.program
+BROKEN = {'code': 1, 'says': 'ERROR: [/usr/bin/ssh] exited with return code [255].\n'}
+
+
+def on_vm(world: World, action: str) -> List[List[str]]:
+    """The commands that called `on_vm.sh` with an action."""
+    return [call for call in world.log(every=True) if f'on_vm.sh {action} ' in call[-1]]
+
+
+def test_program__is_copied_started_and_followed(world: World) -> None:
+    flag = "--train_steps=7 '$(x)'  \\"
+    world.script(main=[{'prints': 'one\n\ntwo', 'says': 'the end, without a newline'}])
+    done = world.call('--create', flag)
+    assert done.returncode == 0, done.stderr
+    # Quotes and spaces arrive.
+    assert world.log() == [*[CHECKS[0], [*CHECKS[1], flag]], CREATE, [*TRAIN, flag], DELETE]
+    assert done.stdout == 'one\n\ntwo\nthe end, without a newline\n'
+    (copy,) = [call for call in world.log(every=True) if 'scp' in call]
+    assert copy[:4] + copy[6:] == [*VM, 'node:run_tpu.tar.gz', '--worker=0', *NODE[1:]]
+    for action in ('start', 'log'):
+        (call,) = on_vm(world, action)
+        assert call[:-1] == [*VM, 'ssh', *NODE, '--worker=0', '--ssh-flag=-oServerAliveInterval=15']
+    assert on_vm(world, 'stop') == []
+    assert list(world.temporary.iterdir()) == []
+
+
+def test_program_files__are_what_the_program_needs() -> None:
+    packages = {path.parent.name for path in ROOT.glob('*/__init__.py')} - {'tests', 'docs'}
+    locks = {path.name for path in ROOT.glob('requirements*.lock')}
+    assert packages | locks | {'run', 'run_tpu', 'setup.py', 'README.md'} <= set(program_files())
+    assert not [name for name in program_files() if not (ROOT / name).exists()]
+
+
+def test_archive__has_no_local_files(world: World) -> None:
+    for name in ('data', 'console'):
+        (world.folder / name).unlink()
+        for path in (f'{name}/__pycache__/x.pyc', f'{name}/.cache/x', f'{name}/module.py'):
+            (world.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (world.folder / path).touch()
+    # The archive is kept until it is unpacked.
+    world.script(start=[{'code': 1, 'says': 'ERROR: PERMISSION_DENIED\n'}])
+    world.existing_node()
+    assert world.call().returncode == 2
+    with tarfile.open(str(world.folder / 'vm' / 'run_tpu.tar.gz')) as archive:
+        names = set(archive.getnames())
+    assert {name.split('/')[0] for name in names} == set(program_files())
+    assert {'data/module.py', 'console/module.py', 'run_tpu/on_vm.sh'} <= names
+    assert not [name for name in names if '__pycache__' in name or '/.' in name]
+
+
+def test_slice__is_driven_by_its_first_host(world: World) -> None:
+    done = world.call('--create', TPU_TYPE='v3-32')
+    assert done.returncode == 0, done.stderr
+    cluster = ['--tpu=node', '--tpu_zone=us-central1-b', '--gcp_project=project', '--num_shards=32', *FLAGS[1:]]
+    create = [*CREATE[:-2], '--accelerator-type=v3-32', '--version=tpu-vm-tf-2.15.1-pod-se']
+    assert world.log()[2:] == [create, [*TRAIN[:5], *cluster], DELETE]
+    (start,) = on_vm(world, 'start')
+    assert ' env TPU_LOAD_LIBRARY=0 TPU_NAME=node ./run --tf=image python ' in start[-1]
+    assert [call[8] for call in world.log(every=True) if 'ssh' in call] == ['--worker=0'] * 2
+
+
+def test_broken_connection__neither_loses_nor_repeats_the_log(world: World) -> None:
+    text = ''.join(f'line {number}\n' for number in range(20))
+    world.script(
+        main=[{'prints': text[:-1]}],
+        # The third piece is complete only after gcloud has repeated the command.
+        log=[{'cut': 60}, BROKEN, {'cut': 90, 'again': True}],
+    )
+    done = world.call('--create')
+    assert (done.returncode, done.stdout) == (0, text)
+    assert world.log() == [*CHECKS, CREATE, TRAIN, PAUSE, PAUSE, DELETE]
+    assert done.stderr.count('no connection to node, which is READY; the program continues there') == 2
+    assert str(BROKEN['says']) in done.stderr
+
+
+def test_state_that_was_cut_off__is_not_taken(world: World) -> None:
+    # The exit code 134 looks like 1 if the connection breaks before its last digits.
+    world.script(main=[{'code': 134}], log=[{'cut': -len('34.\n')}])
+    assert world.call('--create', MAX_RESTARTS='0').returncode == 134
+
+
+def test_running_program__shows_its_log(world: World) -> None:
+    world.script(main=[{'prints': 'step 1', 'waits': True, 'says': 'step 2\n'}])
+    script = world.start('--create', TIMEOUT_SECONDS='10')
+    world.waiting()
+    wait_for(lambda: 'step 1' in text_of(str(world.folder / 'stdout')), LIMIT)
+    world.go_on()
+    assert (script.wait(timeout=LIMIT), world.node) == (0, None)
+    assert text_of(str(world.folder / 'stdout')) == 'step 1\nstep 2\n'
+    # Only the first of these commands is shown.
+    assert len(on_vm(world, 'log')) > 1 and world.errors().count('on_vm.sh log') == 1
+
+
+def test_lost_connection__ends_the_run_and_deletes_the_vm(world: World) -> None:
+    world.script(main=[{'waits': True}], log=[BROKEN] * 9)
+    done = world.call('--create', MAX_RENEWALS='3')
+    assert (done.returncode, world.node) == (1, None)
+    assert 'stopped: no connection to node in 3 attempts' in done.stderr
+    assert world.log() == [*CHECKS, CREATE, TRAIN, PAUSE, PAUSE, DELETE]
+
+
+@pytest.mark.parametrize('moment', ['start', 'log'])
+def test_preempted_vm__is_replaced_and_the_program_started_there(world: World, moment: str) -> None:
+    # Google Cloud takes the TPU VM while the script connects; the program dies with it.
+    taken = {**BROKEN, 'node': {'state': 'PREEMPTED'}}
+    world.script(**{moment: [taken]}, main=[{'waits': True}, {}] if moment == 'log' else [])
+    done = world.call('--create', '--spot')
+    assert (done.returncode, world.node) == (0, None), done.stderr
+    create = [*CREATE, '--spot']
+    ran = [TRAIN] if moment == 'log' else []
+    assert world.log() == [*CHECKS, create, *ran, *RENEW[:-1], create, TRAIN, DELETE]
+    # Its disk is new.
+    assert len([call for call in world.log(every=True) if 'scp' in call]) == 2
+    assert 'node is PREEMPTED' in done.stderr
+
+
+def test_restarted_vm__starts_the_program_again(world: World) -> None:
+    world.script(main=[{'waits': True}, {}])
+    script = world.start('--create', TIMEOUT_SECONDS='20')
+    world.waiting()
+    (supervisor,) = (world.folder / 'vm' / '.run_tpu').glob('run_tpu.sh-*/supervisor')
+    wait_for(lambda: text_of(str(supervisor)), LIMIT)
+    supervisor.write_text(f'{supervisor.read_text().split()[0]} another-boot\n')
+    assert (script.wait(timeout=LIMIT), world.node) == (0, None)
+    assert world.log() == [*CHECKS, CREATE, TRAIN, *RESTART, DELETE]
+    assert 'the program is gone' in world.errors()
+    # Its disk is kept.
+    assert len([call for call in world.log(every=True) if 'scp' in call]) == 1
+
+
+@pytest.mark.parametrize('kind', ['scp', 'start'])
+def test_new_vm__is_given_time_to_accept_connections(world: World, kind: str) -> None:
+    refused = {'code': 1, 'says': 'root@10.0.0.2: Permission denied (publickey).\n'}
+    world.script(**{kind: [refused, BROKEN]})
+    done = world.call('--create')
+    assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, PAUSE, PAUSE, TRAIN, DELETE])
+    world.forget()
+
+    world.script(**{kind: [refused] * 10})
+    done = world.call('--create')
+    assert (done.returncode, world.node) == (1, None)
+    assert world.log() == [*CHECKS, CREATE, *[PAUSE] * 9, DELETE]
+    assert 'cannot be reached in 10 attempts' in done.stderr and 'allows TCP port 22' in done.stderr
+
+
+def test_start__is_not_done_twice(world: World) -> None:
+    # The connection breaks after the program was started, and gcloud, then the script, repeat the command.
+    world.script(start=[{'cut': 0}, {'cut': 0, 'again': True}])
+    done = world.call('--create')
+    assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN, PAUSE, DELETE])
+
+
+def test_program_of_another_start__is_left_alone(world: World) -> None:
+    world.existing_node()
+    world.script(main=[{'waits': True}])
+    first = world.start()
+    world.waiting()
+    second = World.call(world)
+    assert second.returncode == 2
+    assert 'another start (run_tpu.sh-' in second.stderr and 'is running the program on this TPU VM' in second.stderr
+    world.go_on()
+    assert (first.wait(timeout=LIMIT), world.node) == (0, 'READY')
+    assert world.log().count(TRAIN) == 1
+
+
+@pytest.mark.parametrize('reachable', [True, False])
+def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reachable: bool) -> None:
+    world.existing_node()
+    world.script(main=[{'prints': 'step 1', 'waits': True}], stop=[] if reachable else [BROKEN])
+    script = world.start()
+    program = world.waiting()
+    script.send_signal(signal.SIGINT)
+    assert (script.wait(timeout=LIMIT), world.node) == (130, 'READY')
+    assert world.log() == [*CHECKS, TRAIN]
+    assert len(on_vm(world, 'stop')) == 1
+    if reachable:
+        assert text_of(str(world.folder / 'stdout')).startswith('step 1\n')
+        assert 'may still run' not in world.errors()
+        assert subprocess.call(['kill', '-0', str(program)], stderr=subprocess.DEVNULL) != 0
+    else:
+        *_, message, command = world.errors().splitlines()
+        assert 'the program may still run there' in message
+        # As it can be pasted into a shell.
+        subprocess.run(['/bin/sh', '-c', command], cwd=str(world.folder), env=world.environment, check=True)
+        assert subprocess.call(['kill', '-0', str(program)], stderr=subprocess.DEVNULL) != 0
+
+
+def test_vm_of_another_start__is_not_connected_to_again(world: World) -> None:
+    world.script(log=[{**BROKEN, 'node': {**OTHER, 'runtimeVersion': 'tpu-vm-tf-2.15.1-se'}}])
+    done = world.call('--create')
+    assert (done.returncode, world.node) == (2, 'READY')
+    assert 'was made by another start' in done.stderr
+    assert [call for call in world.log() if call in (CREATE, TRAIN, DELETE)] == [CREATE, TRAIN]
+    assert (len(on_vm(world, 'log')), on_vm(world, 'stop')) == (1, [])
+
+
+QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
+QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']
+QUEUE_CREATE += ['--runtime-version=tpu-vm-tf-2.15.1-se', '--spot']
+QUEUE_DELETE = [*QUEUE, 'delete', *NODE, '--force', '--quiet']
+
+
+def queue_state(world: World, state: str) -> None:
+    path = world.folder / 'queue'
+    path.write_text(json.dumps({**json.loads(path.read_text()), 'state': state}))
+
+
+def test_queue__is_waited_for_and_deleted_with_its_vm(world: World) -> None:
+    world.script(queue_create=[{'queue': {'state': 'WAITING_FOR_RESOURCES'}, 'node': 'gone'}], main=[{}])
+    script = world.start('--create', '--queued', '--spot')
+    world.message(script, 'node is WAITING_FOR_RESOURCES')
+    assert TRAIN not in world.log()
+    description = json.loads((world.folder / 'queue').read_text())['description']
+    world.existing_node(description=description)
+    queue_state(world, 'ACTIVE')
+    assert script.wait(timeout=LIMIT) == 0, world.errors()
+    calls = [call for call in world.log() if call != PAUSE]
+    assert calls == [*CHECKS, QUEUE_CREATE, TRAIN, QUEUE_DELETE]
+    assert world.node is None and not (world.folder / 'queue').exists()
+
+
+@pytest.mark.parametrize('state', ['FAILED', 'SUSPENDED'])
+def test_refused_queue__ends_the_run(world: World, state: str) -> None:
+    world.script(queue_create=[{'queue': {'state': state}, 'node': 'gone'}])
+    done = world.call('--create', '--queued', '--spot')
+    assert (done.returncode, world.log()) == (1, [*CHECKS, QUEUE_CREATE, QUEUE_DELETE])
+    assert f'node is {state} after its creation' in done.stderr
+    assert not (world.folder / 'queue').exists()
+
+
+def test_preempted_vm_of_a_queue__is_queued_again(world: World) -> None:
+    world.script(main=[{'code': 1, 'node': {'state': 'PREEMPTED'}}, {}])
+    done = world.call('--create', '--queued', '--spot')
+    assert (done.returncode, world.node) == (0, None), done.stderr
+    again = [*RESTART[:2], QUEUE_DELETE, QUEUE_CREATE, TRAIN]
+    assert world.log() == [*CHECKS, QUEUE_CREATE, TRAIN, *again, QUEUE_DELETE]
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
+def test_interrupted_queue__is_deleted(world: World, number: signal.Signals) -> None:
+    world.script(queue_create=[{'queue': {'state': 'WAITING_FOR_RESOURCES'}, 'node': 'gone'}])
+    script = world.start('--create', '--queued', '--spot')
+    world.message(script, 'node is WAITING_FOR_RESOURCES')
+    script.send_signal(number)
+    assert script.wait(timeout=LIMIT) == 128 + number
+    assert world.log()[-1] == QUEUE_DELETE and not (world.folder / 'queue').exists()
+
+
+@pytest.mark.parametrize(
+    ('place', 'fields', 'part'),
+    [
+        ('node', {}, 'this TPU VM already exists and is READY'),
+        ('queue', {'state': 'ACTIVE', 'description': 'run_tpu.sh-another-1'}, 'already exists and is ACTIVE'),
+    ],
+)
+def test_queue_or_vm_of_another_start__is_kept(world: World, place: str, fields: Dict[str, Any], part: str) -> None:
+    (world.folder / place).write_text(json.dumps({**OTHER, **fields}))
+    done = world.call('--create', '--queued', '--spot')
+    assert (done.returncode, world.log()) == (2, [])
+    assert part in done.stderr and (world.folder / place).exists()
