@@ -36,6 +36,11 @@ def stop_recording() -> ContextManager[None]:
     return record.stop_recording()
 
 
+def threads_of(options: tf.data.Options) -> Any:
+    """Returns the options of a data set's threads, which 2.15 renamed; the former name warns at each use."""
+    return options.threading if hasattr(options, 'threading') else options.experimental_threading
+
+
 @contextlib.contextmanager
 def checkpoint_errors() -> Iterator[None]:
     """Context manager in which reading a damaged checkpoint raises the errors of 1.15.

@@ -8,7 +8,7 @@ import functools
 import os
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import tf, threads_of
 from data import order, records
 from data.formats import FORMATS
 from inception_v3 import infeed
@@ -92,9 +92,9 @@ class InputPipeline:
         # Training takes whichever image is ready first, unless a seed fixes the order; evaluation keeps file order.
         options.experimental_deterministic = not self._is_training or config.seed is not None
         # With many images at a time, dividing the work on a single image among threads costs more than it saves.
-        options.experimental_threading.max_intra_op_parallelism = 1
+        threads_of(options).max_intra_op_parallelism = 1
         if _is_here(config):
-            options.experimental_threading.private_threadpool_size = _parallel_calls(config)
+            threads_of(options).private_threadpool_size = _parallel_calls(config)
         return dataset.with_options(options)
 
     # ---- Phase 1, storage: list files, shuffle files, repeat, interleave readers, shuffle records.

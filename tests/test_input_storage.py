@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import tf, threads_of
 from data import order, records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
@@ -130,7 +130,7 @@ def test_training__shuffles_differently_in_each_run_without_a_seed(small_config:
 
 def test_threads__work_on_an_image_each(small_config: Config) -> None:
     dataset = InputPipeline(True, small_config)({'batch_size': 4})
-    assert dataset.options().experimental_threading.max_intra_op_parallelism == 1
+    assert threads_of(dataset.options()).max_intra_op_parallelism == 1
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
     (parallel_map,) = operations_of('ParallelMapDataset')
     assert tf.get_static_value(parallel_map.inputs[-1]) == expected
     # The hosts of a TPU keep TensorFlow's own threads.
-    threads = dataset.options().experimental_threading.private_threadpool_size
+    threads = threads_of(dataset.options()).private_threadpool_size
     assert threads == (None if expected == 10_000 else expected)
 
 
@@ -217,7 +217,7 @@ def test_storage__reads_files_with_threads_that_end_with_their_session(seed: Any
 # Opens and closes sessions while the threads of the storage phase run.
 _CLOSE_WHILE_READING = """
 import sys
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import tf, threads_of
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 
@@ -246,7 +246,7 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 def test_storage__limits_the_memory_of_large_tar_shards(photos: Sequence[Photo], tmp_path: Any) -> None:
     """Measures a process that reads shards of 100 MB with the default of eight files at a time."""
     program = (
-        'import sys\nfrom console.tensorflow_versions import tf\n'
+        'import sys\nfrom console.tensorflow_versions import tf, threads_of\n'
         'from benchmarks.measurement import peak_bytes\n'
         'from inception_v3.config import Config\n'
         'from inception_v3.input_pipeline import InputPipeline\n'
