@@ -6,6 +6,7 @@ in different places.
 """
 
 import contextlib
+import sys
 from typing import Any, ContextManager, Iterator
 
 from console import tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
@@ -23,6 +24,15 @@ def tpu_system_metadata_type() -> Any:
 
     public = getattr(tpu_system_metadata, 'TPUSystemMetadata', None)
     return public or tpu_system_metadata._TPUSystemMetadata
+
+
+def knows_tpu_vms() -> bool:
+    """Whether TPUClusterResolver takes `local`, the TPU of this machine.
+
+    For 1.15, a TPU is always in another machine, and `local` is an address that no session can connect to.
+    """
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver
+    return hasattr(sys.modules[resolver.__module__], '_LocalCloudTpuClient')
 
 
 def stop_recording() -> ContextManager[None]:

@@ -43,10 +43,12 @@ class Settings:
     """The fields of `Config`, a flag each, in the groups of `--help`."""
 
     tpu: Optional[str] = _cluster(
-        None, 'name of the Cloud TPU node; emulated:CORES or emulated:CORESxHOSTS emulates a TPU on this machine'
+        None,
+        "name of the Cloud TPU, or its machines' addresses, grpc://A:8470,B:8470; local: the TPU of this TPU VM; "
+        'emulated:CORES or emulated:CORESxHOSTS emulates a TPU on this machine',
     )
-    gcp_project: Optional[str] = _cluster(None, 'Google Cloud project of the TPU node')
-    tpu_zone: Optional[str] = _cluster(None, 'zone of the TPU node')
+    gcp_project: Optional[str] = _cluster(None, 'Google Cloud project of the TPU; default: that of this machine')
+    tpu_zone: Optional[str] = _cluster(None, 'zone of the TPU; default: that of this machine')
     master: str = _cluster('', 'grpc:// address of the TPU worker; replaces --tpu, --tpu_zone and --gcp_project')
     use_tpu: bool = _cluster(True, 'run on a TPU; False: on the CPU of this machine')
     num_shards: int = _cluster(8, 'number of TPU cores', lower=1)

@@ -22,6 +22,7 @@ from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.reporting import failures
 from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
 from inception_v3.settings.data_set import check_data, description_of, splits_of
+from inception_v3.tpu.addresses import check_answers
 from inception_v3.training import Training
 
 # While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
@@ -70,6 +71,7 @@ class Run:
         check_writable('model_dir', self._model_dir)
         if config.export_dir:
             check_writable('export_dir', config.export_dir)
+        check_answers(self._estimator.config.master)
         with contextlib.ExitStack() as protection:
             self._protect(protection)
             with failures.bad_records_explained(config, splits_of(config), self._screen):

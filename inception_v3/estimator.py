@@ -7,7 +7,7 @@ from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import refusals_explained
-from inception_v3.tpu import slices, topology
+from inception_v3.tpu import addresses, slices, topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
 
@@ -22,8 +22,9 @@ def make_estimator(
       writes: let TensorFlow save checkpoints and write summaries; False: hooks do this.
 
     Raises:
-      ConfigError: no model_dir is given; or the run needs a TPU, and no TPU is given, its address cannot be looked up,
-        or it cannot reach the run's folders.
+      ConfigError: no model_dir is given; or the run needs a TPU, and no TPU is given, or it cannot reach the run's
+        folders.
+      TpuError: the run's TPU is not there, or its address cannot be looked up.
     """
     if not config.model_dir:
         raise ConfigError('--model_dir: name the folder for the checkpoints and results.')
@@ -35,7 +36,13 @@ def make_estimator(
     problems = topology.unreachable_folders(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))
-    cluster = _cluster(config)
+    cluster = None
+    # Without a TPU, a resolver would search for one.
+    if config.use_tpu and not config.is_emulated and not config.master:
+        session_config = seeding.session_config(config)
+        cluster = addresses.resolver_of(
+            str(config.tpu), config.tpu_zone, config.gcp_project, config.num_shards, session_config
+        )
     # RunConfig takes one of the two: a cluster knows its address.
     master = None if cluster else config.master if config.use_tpu else ''
     arguments = arguments_of(config, master, cluster, class_names, writes)
@@ -90,25 +97,3 @@ def arguments_of(
         'eval_batch_size': config.eval_batch_size,
         'export_to_tpu': False,
     }
-
-
-def _cluster(config: Config) -> 'Optional[tf.distribute.cluster_resolver.ClusterResolver]':
-    """The resolver of the TPU's address; None without a TPU, since a resolver would search for one."""
-    if not config.use_tpu or config.is_emulated or config.master:
-        return None
-    try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            config.tpu, zone=config.tpu_zone, project=config.gcp_project
-        )
-        resolver.master()
-        return resolver
-    except (ValueError, OSError) as error:
-        raise ConfigError(
-            f'--tpu={config.tpu}: its address cannot be looked up; outside of Google Cloud, give --tpu_zone and '
-            f'--gcp_project, too. {error}'
-        )
-    except ImportError:
-        raise ConfigError(
-            f"--tpu={config.tpu}: the packages that look up a TPU's address are not installed. Install them with pip "
-            "install '.[tpu]', or give the address: --master=grpc://ADDRESS:8470."
-        )

@@ -141,18 +141,21 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
 
 @contextlib.contextmanager
 def refusals_explained() -> Iterator[None]:
-    """Turns a ValueError that TPUEstimator raises about a run's settings into a message.
+    """Turns an error that TPUEstimator raises about a run's settings, or about a TPU without cores, into a message.
 
     Raises:
-      ConfigError: in place of the ValueError. One that any other code raises is a defect, and stays as it is.
+      ConfigError: in place of the error. One that any other code raises is a defect, and stays as it is.
     """
     try:
         yield
-    except ValueError as error:
+    except (RuntimeError, ValueError) as error:
         raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
         if isinstance(error, app.UsageError) or 'tensorflow_estimator' not in raised_in:
             raise
-        raise ConfigError(f'TPUEstimator refuses the settings of this run: {str(error).splitlines()[0]}')
+        text, _, devices = str(error).splitlines()[0].partition(' Available devices')
+        if isinstance(error, RuntimeError) and not devices:
+            raise
+        raise ConfigError(f'TPUEstimator refuses the settings of this run: {text}')
 
 
 @contextlib.contextmanager

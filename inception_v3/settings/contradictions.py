@@ -54,6 +54,15 @@ def _address(config: 'Config') -> Iterable[str]:
         yield f'--master={_text(config.master)}: replaces --tpu; leave out --tpu={_text(config.tpu)}.'
 
 
+def _local_tpu(config: 'Config') -> Iterable[str]:
+    cores = topology.CORES_PER_HOST
+    if config.tpu == topology.LOCAL and config.use_tpu and config.num_shards != cores:
+        yield (
+            f'--num_shards={config.num_shards}: --tpu=local is the TPU of one machine, which has {cores} cores. Name a '
+            'slice with --tpu=NAME.'
+        )
+
+
 def _emulated_tpu(config: 'Config') -> Iterable[str]:
     if not topology.is_emulated(config.tpu):
         return
@@ -171,6 +180,7 @@ _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
     _batch_sizes,
     _address,
     _emulated_tpu,
+    _local_tpu,
     _batch_norm_groups,
     _warm_up,
     _step_epochs,

@@ -57,7 +57,7 @@ class _Idle(NamedTuple):
 
 _IDLE = (
     _Idle(('tpu', 'master', 'tpu_zone', 'gcp_project'), 'use_tpu', lambda c: not c.use_tpu, '--use_tpu=True'),
-    _Idle(('tpu_zone', 'gcp_project'), 'tpu', lambda c: c.is_emulated, 'the name of a Cloud TPU'),
+    _Idle(('tpu_zone', 'gcp_project'), 'tpu', lambda c: not topology.is_remote(c.tpu), 'the name of a Cloud TPU'),
     _Idle(('tpu_zone', 'gcp_project'), 'master', lambda c: c.use_tpu and bool(c.master), '--tpu'),
     _Idle(('num_shards', 'iterations'), 'use_tpu', lambda c: not c.use_tpu, '--use_tpu=True', False),
     # A launcher passes the folder to every run.

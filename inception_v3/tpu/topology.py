@@ -3,9 +3,12 @@
 import re
 from typing import Dict, List, NamedTuple, Optional
 
+# The value of `--tpu` that stands for the TPU of this machine, a TPU VM.
+LOCAL = 'local'
+
 _GIB = 1 << 30
 _EMULATED = 'emulated:'
-_CLOUD_CORES_PER_HOST = 8
+CORES_PER_HOST = 8
 # The number of cores of the largest TPU.
 _EMULATED_CORES_AT_MOST = 2048
 _LOOPBACK = re.compile(r'grpc://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$')
@@ -42,7 +45,7 @@ class Topology(NamedTuple):
 
 
 def _cloud(generation: str, cores: int) -> Topology:
-    hosts = max(1, cores // _CLOUD_CORES_PER_HOST)
+    hosts = max(1, cores // CORES_PER_HOST)
     return Topology(f'{generation}-{cores}', cores, hosts, *_GENERATIONS[generation])
 
 
@@ -62,6 +65,11 @@ CLOUD_TPUS: Dict[str, Topology] = {
 def is_emulated(tpu: Optional[str]) -> bool:
     """Whether a value of `--tpu` names an emulated TPU."""
     return bool(tpu) and str(tpu).startswith(_EMULATED)
+
+
+def is_remote(tpu: Optional[str]) -> bool:
+    """Whether a value of `--tpu` names a TPU of other machines; `local` and an emulated TPU are on this one."""
+    return tpu != LOCAL and not is_emulated(tpu)
 
 
 def emulated(tpu: str) -> Topology:
@@ -89,22 +97,22 @@ def hosts_of(tpu: Optional[str], cores: int) -> int:
       tpu: the value of `--tpu`; None if `--master` gives an address instead.
       cores: the number of cores.
     """
-    return emulated(str(tpu)).hosts if is_emulated(tpu) else max(1, cores // _CLOUD_CORES_PER_HOST)
+    return emulated(str(tpu)).hosts if is_emulated(tpu) else max(1, cores // CORES_PER_HOST)
 
 
 def unreachable_folders(tpu: Optional[str], master: str, **folders: Optional[str]) -> List[str]:
     """Messages about folders that a TPU's hosts cannot reach, one per folder.
 
-    A TPU on this machine, emulated or at a loopback address, reaches the same folders as this machine. For other TPUs,
-    Cloud TPU's documentation demands gs:// paths: "all input files and the model directory must use a Cloud Storage
-    bucket path".
+    A TPU on this machine, emulated, local or at a loopback address, reaches the same folders as this machine. For
+    other TPUs, Cloud TPU's documentation demands gs:// paths: "all input files and the model directory must use a Cloud
+    Storage bucket path".
 
     Args:
       tpu: the value of `--tpu`.
       master: the value of `--master`.
       **folders: the folders, by the names of their flags.
     """
-    if is_emulated(tpu) or _LOOPBACK.match(master):
+    if not is_remote(tpu) or _LOOPBACK.match(master):
         return []
     problems = []
     for flag, folder in folders.items():

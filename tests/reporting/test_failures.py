@@ -78,7 +78,20 @@ def test_refusals_explained__reports_a_refusal_of_tpu_estimator(tmp_path: Any) -
         estimator.train(lambda: None, steps=-1)
 
 
+def test_refusals_explained__a_tpu_without_cores() -> None:
+    tpu = tf.estimator.tpu
+    config = tpu.RunConfig(model_dir='m', tpu_config=tpu.TPUConfig(num_shards=8))
+    estimator = tpu.TPUEstimator(lambda features, labels: None, config=config, use_tpu=True, train_batch_size=8)
+    message = (
+        r'TPUEstimator refuses the settings of this run: Cannot find any TPU cores in the system\..*worker\(s\)\.$'
+    )
+    with pytest.raises(ConfigError, match=message), refusals_explained():
+        estimator.train(lambda: None, steps=1)
+
+
 def test_refusals_explained__does_not_hide_a_defect_of_this_program() -> None:
     with pytest.raises(ValueError, match='a defect') as error, refusals_explained():
         raise ValueError('a defect')
     assert type(error.value) is ValueError
+    with pytest.raises(RuntimeError, match='a defect'), refusals_explained():
+        raise RuntimeError('a defect')

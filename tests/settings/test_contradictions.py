@@ -38,6 +38,11 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
         '--master=grpc://a: an emulated TPU, --tpu=emulated:8, has no address.',
         {'master': ''},
     ),
+    (
+        {'tpu': 'local', 'num_shards': 32},
+        '--num_shards=32: --tpu=local is the TPU of one machine, which has 8 cores. Name a slice with --tpu=NAME.',
+        {'num_shards': 8},
+    ),
     ({'tpu': 'emulated:4'}, '--num_shards=8: --tpu=emulated:4 has 4 cores.', {'use_tpu': False}),
     (
         {'batch_norm_group_size': 3, 'batch_norm': 'synchronized'},

@@ -71,6 +71,7 @@ def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(tpu: Optional[str], cores: in
         (None, 'grpc://localhost:8470', '/data', []),
         (None, 'grpc://[::1]:8470', '/data', []),
         ('emulated:8', '', '/data', []),
+        ('local', '', '/data', []),
     ],
 )
 def test_unreachable_folders__depend_on_the_tpu_and_the_path(

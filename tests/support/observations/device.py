@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any, Callable, List
 
-from inception_v3 import estimator
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
+from tests.support import cloud_tpus
 
 
 def run_config(name: str) -> Callable[..., Any]:
@@ -49,15 +49,8 @@ def cores(config: Config, patch: Any) -> int:
 
 def cluster(config: Config, patch: Any) -> List[Any]:
     """The name, zone and project in the lookup of the TPU's address; the response is made up."""
-    requested: List[Any] = []
-    resolver = estimator.tf.distribute.cluster_resolver.TPUClusterResolver
-
-    def look_up(self: Any) -> Any:
-        requested.extend([self._tpu.decode(), self._zone, self._project])
-        return {'state': 'READY', 'health': 'HEALTHY', 'networkEndpoints': [{'ipAddress': '127.0.0.1', 'port': 8470}]}
-
-    patch.setattr(resolver, '_fetch_cloud_tpu_metadata', look_up)
+    requested = cloud_tpus.found_at(['10.0.0.2'], patch)
     fallbacks = {'tpu': 'node', 'tpu_zone': 'near', 'gcp_project': 'ours'}
     named = on_tpu(config, master='', **{name: getattr(config, name) or value for name, value in fallbacks.items()})
-    assert named.config.master == 'grpc://127.0.0.1:8470'
+    assert named.config.master == 'grpc://10.0.0.2:8470'
     return requested[:3]

@@ -1,0 +1,181 @@
+"""Finds a Cloud TPU: the one of this machine, or the machines of one that has a name."""
+
+import glob
+import os
+import socket
+import time
+import urllib.parse
+from typing import Any, List, Optional
+
+from tensorflow.python.framework import kernels
+
+from console.errors import CommandError, RetryableError
+from console.tensorflow_versions import knows_tpu_vms, tf
+from inception_v3.tpu import topology
+
+# One for each chip of v2 and v3.
+_DEVICES = '/dev/accel[0-9]*'
+# The operation that starts a TPU; a TensorFlow without TPU support has no kernel for it.
+_STARTS_TPU = '_ConfigureDistributedTPU'
+# Keeps TensorFlow from loading its library for TPUs.
+_LOAD_LIBRARY = 'TPU_LOAD_LIBRARY'
+# Of a TPU's server; how long it may take to accept a connection, and the pause before the next attempt, in seconds.
+_PORT = 8470
+_CONNECTS_WITHIN = 10
+_PAUSE = 5
+_IMAGES = 'tpu-vm-tf-2.15.1-se, or -pod-se for a slice'
+
+
+class TpuError(CommandError):
+    """A TPU cannot be used as it was named."""
+
+
+class UnavailableTpuError(TpuError, RetryableError):
+    """A TPU is not available now, but may be later."""
+
+
+def resolver_of(
+    tpu: str, zone: Optional[str], project: Optional[str], cores: int, session_config: tf.ConfigProto
+) -> 'tf.distribute.cluster_resolver.TPUClusterResolver':
+    """Returns TensorFlow's resolver of a TPU, which gives the address of its first machine and those of all.
+
+    Args:
+      tpu: `local` for the TPU of this machine; the name of a TPU; or its machines' addresses, grpc://A:8470,B:8470.
+      zone: of a TPU with a name; None asks the metadata server of Google Cloud.
+      project: as the zone.
+      cores: the number of cores that the run expects of a local TPU.
+      session_config: of the first session in this process, which determines the threads of all sessions.
+
+    Raises:
+      TpuError: there is no such TPU, or this TensorFlow cannot use it.
+    """
+    if tpu == topology.LOCAL:
+        check_local(cores, session_config)
+        return tf.distribute.cluster_resolver.TPUClusterResolver(tpu)
+    resolver = _look_up(tpu, zone, project)
+    if tpu.startswith('grpc://') or not knows_tpu_vms():
+        return resolver
+    machines = resolver.cluster_spec().as_dict()['worker']
+    if len(machines) == 1 and _is_this_machine(machines[0]):
+        # The machine of a v2-8 or v3-8 runs no server; its TPU is reached from a process on it only.
+        check_local(cores, session_config)
+        return tf.distribute.cluster_resolver.TPUClusterResolver(topology.LOCAL)
+    if len(machines) > 1 and _devices() and os.environ.get(_LOAD_LIBRARY) != '0':
+        raise TpuError(
+            f'--tpu={tpu}: a slice of {len(machines)} machines, of which this is one: start the run with '
+            f"{_LOAD_LIBRARY}=0 in the environment, so that it leaves this machine's TPU to its TensorFlow server."
+        )
+    return resolver
+
+
+def check_local(cores: int, session_config: tf.ConfigProto) -> None:
+    """Checks that this process can run on the TPU of this machine.
+
+    Args:
+      cores: the number of cores that the run expects.
+      session_config: as for `resolver_of`.
+
+    Raises:
+      TpuError: it cannot; the message says why.
+    """
+    version = tf.__version__
+    if not knows_tpu_vms():
+        raise TpuError(
+            f'--tpu=local: TensorFlow {version} cannot use the TPU of its own machine, and no TPU VM has this version. '
+            'On a TPU VM, run the same command with ./run --tf=image, on its TensorFlow 2.15.'
+        )
+    devices = _devices()
+    if not devices:
+        raise TpuError(
+            f'--tpu=local: this machine has no TPU: there is no {_DEVICES}. Run this on a TPU VM of a v2 or v3, name a '
+            'TPU with --tpu=NAME, emulate one with --tpu=emulated:8, or run on the CPU with --use_tpu=False.'
+        )
+    with tf.Graph().as_default(), tf.Session(config=session_config) as session:
+        found = sum(device.device_type == 'TPU' for device in session.list_devices())
+    if found == cores:
+        return
+    if found:
+        raise TpuError(
+            f'--tpu=local: this machine has {found} cores, and the run expects {cores}. This program runs on v2 and '
+            'v3, whose machines have 8. Name a slice with --tpu=NAME.'
+        )
+    if not kernels.get_registered_kernels_for_op(_STARTS_TPU).kernel:
+        raise TpuError(
+            f'--tpu=local: TensorFlow {version} in {os.path.dirname(tf.__file__)} is built without TPU support, as all '
+            f"from PyPI are. Run the same command with ./run --tf=image, which uses that of the machine's image; the "
+            f'image must be of the version {_IMAGES}.'
+        )
+    if os.environ.get(_LOAD_LIBRARY) == '0':
+        raise TpuError(
+            f'--tpu=local: {_LOAD_LIBRARY}=0 in the environment keeps TensorFlow from this TPU. Unset it; in a slice, '
+            'name the TPU with --tpu=NAME instead.'
+        )
+    raise UnavailableTpuError(
+        f'--tpu=local: TensorFlow {version} finds no cores of the TPU at {devices[0]}. Another process may be using it '
+        f'(sudo fuser -v {devices[0]}); in a slice, name the TPU with --tpu=NAME instead. Otherwise the software '
+        f'version of the TPU VM is of another kind than {_IMAGES}.'
+    )
+
+
+def check_answers(master: str) -> None:
+    """Checks that the TensorFlow server of a TPU accepts connections; a session would wait for it for a day.
+
+    Args:
+      master: its address, grpc://ADDRESS:PORT; empty if this process is the server.
+
+    Raises:
+      UnavailableTpuError: it does not.
+    """
+    if not master:
+        return
+    url = urllib.parse.urlsplit(master)
+    address = (str(url.hostname), url.port or _PORT)
+    for last in (False, False, True):
+        try:
+            socket.create_connection(address, timeout=_CONNECTS_WITHIN).close()
+            return
+        except OSError as error:
+            if last:
+                raise UnavailableTpuError(
+                    f'{master}: no TensorFlow server of a TPU answers: {error.strerror or error}. A TPU VM of one '
+                    'machine has none: on that machine, run the same command with --tpu=local. A slice has one if its '
+                    'software version ends in -pod-se, and answers its own machines: run the same command on the first.'
+                )
+            time.sleep(_PAUSE)
+
+
+def _look_up(tpu: str, zone: Optional[str], project: Optional[str]) -> Any:
+    """Returns the resolver of a TPU after it has looked up the address."""
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu, zone=zone, project=project)
+        resolver.master()
+        return resolver
+    except Exception as error:
+        # Google's packages raise errors of many types, and the two versions of TensorFlow pass on different ones.
+        text = str(error)
+        if isinstance(error, ImportError) or 'Missing runtime dependency' in text:
+            raise TpuError(
+                f"--tpu={tpu}: the packages that look up a TPU's address are not installed. Install them with pip "
+                "install '.[tpu]', or give the address: --master=grpc://ADDRESS:8470."
+            )
+        if 'not yet ready' in text:
+            raise UnavailableTpuError(f'--tpu={tpu}: {text}.')
+        raise TpuError(
+            f'--tpu={tpu}: its address cannot be looked up; outside of Google Cloud, give --tpu_zone and '
+            f'--gcp_project, too. {text}'
+        )
+
+
+def _devices() -> List[str]:
+    return sorted(glob.glob(_DEVICES))
+
+
+def _is_this_machine(address: str) -> bool:
+    """Whether an address ADDRESS:PORT is one of this machine's own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Only an address of this machine can be bound; nothing is sent.
+            probe.bind((address.rpartition(':')[0], 0))
+            return True
+        except OSError:
+            return False
