@@ -72,7 +72,7 @@ class NaivePipeline:
             decoded = tf.image.decode_jpeg(encoded, channels=3)
             prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
             image = prepare(decoded, bbox)
-            dtype = tf.bfloat16 if self._config.precision == 'bfloat16' else tf.float32
+            dtype = tf.as_dtype(self._config.precision)
             return tf.cast(image, dtype), tf.cast(label, tf.int32)
 
         return dataset.map(preprocess, self._config.num_parallel_calls)

@@ -6,11 +6,12 @@ from tensorflow.python.tpu.ops import tpu_ops
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.networks.layers import NHWC, Layout
 
 EPSILON = 1e-3
 
 
-def batch_norm_for(config: Config, is_training: bool) -> 'BatchNorm':
+def batch_norm_for(config: Config, is_training: bool, layout: Layout = NHWC) -> 'BatchNorm':
     """Makes the batch normalization that `--batch_norm` names."""
     return BatchNorm(
         is_training,
@@ -18,6 +19,7 @@ def batch_norm_for(config: Config, is_training: bool) -> 'BatchNorm':
         config.clear_update_collections,
         synchronized_over=_groups(config) if config.batch_norm == 'synchronized' else None,
         averaged_over=_groups(config) if config.batch_norm == 'averaged' else None,
+        layout=layout,
     )
 
 
@@ -59,6 +61,7 @@ class BatchNorm:
         in a group. None: each core's own.
       averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are
         means over the group. The mean of the variances lacks the variance of the means. None: each core's own.
+      layout: the order of the inputs' axes. Synchronized moments and float64 need NHWC.
     """
 
     def __init__(
@@ -68,12 +71,14 @@ class BatchNorm:
         update_in_place: bool = True,
         synchronized_over: Optional[Sequence[Sequence[int]]] = None,
         averaged_over: Optional[Sequence[Sequence[int]]] = None,
+        layout: Layout = NHWC,
     ):
         self._is_training = is_training
         self._decay = decay
         self._update_in_place = update_in_place
         self._synchronized_over = synchronized_over
         self._averaged_over = averaged_over
+        self._layout = layout
 
     def __call__(
         self,
@@ -87,15 +92,15 @@ class BatchNorm:
         The result has the dtype of the inputs. Moments are float32, or float64 for float64 inputs.
 
         Args:
-          inputs: [batch, height, width, channels], float32, float64 or bfloat16.
+          inputs: [batch, height, width, channels], or as the layout says; float32, float64, bfloat16 or float16.
           scale_initializer: initializer of the variable `gamma`, which multiplies the normalized values. None: no
             scale, which is redundant if only a ReLU comes before the next layer's weights.
           epsilon: added to the variance.
           moves_statistics: False: do not update the moving statistics in training, because this is a recomputation.
         """
-        depth = [inputs.shape[-1]]
+        depth = [inputs.shape[self._layout.channels]]
         with tf.variable_scope('BatchNorm'):
-            # Sums over a batch need float32, even for bfloat16 activations.
+            # Sums over a batch need float32, even for activations of 16 bits.
             x = inputs if inputs.dtype == tf.float64 else tf.cast(inputs, tf.float32)
             gamma = tf.ones(depth, x.dtype)
             if scale_initializer is not None:
@@ -105,7 +110,7 @@ class BatchNorm:
             variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), trainable=False)
             gamma, beta, shift, spread = (tf.cast(each, x.dtype) for each in (gamma, beta, mean, variance))
             if not self._is_training:
-                return tf.cast(_normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
+                return tf.cast(self._normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
             outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, shift, epsilon)
             if not moves_statistics:
                 return tf.cast(outputs, inputs.dtype)
@@ -128,22 +133,24 @@ class BatchNorm:
             groups = self._synchronized_over or [[0]]
             outputs, mean, variance = _normalize_synchronized(x, gamma, beta, shift, groups, epsilon)
         else:
-            outputs, mean, variance = tf.nn.fused_batch_norm(x, gamma, beta, epsilon=epsilon)
+            outputs, mean, variance = tf.nn.fused_batch_norm(
+                x, gamma, beta, epsilon=epsilon, data_format=self._layout.name
+            )
         if self._averaged_over:
             mean, variance = _mean_over(self._averaged_over, mean, variance)
         return outputs, mean, variance
 
+    def _normalize_with(
+        self, mean: tf.Tensor, variance: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float
+    ) -> tf.Tensor:
+        if x.dtype == tf.float64:
+            # TensorFlow's fused batch normalization supports float32 only.
+            return tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
+        options = {'epsilon': epsilon, 'is_training': False, 'data_format': self._layout.name}
+        return tf.nn.fused_batch_norm(x, gamma, beta, mean, variance, **options)[0]
+
     def _move(self, moving: tf.Variable, current: tf.Tensor) -> tf.Operation:
         return tf.assign_sub(moving, (1 - self._decay) * (moving - tf.cast(current, moving.dtype)))
-
-
-def _normalize_with(
-    mean: tf.Tensor, variance: tf.Tensor, x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float
-) -> tf.Tensor:
-    if x.dtype == tf.float64:
-        # TensorFlow's fused batch normalization supports float32 only.
-        return tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
-    return tf.nn.fused_batch_norm(x, gamma, beta, mean, variance, epsilon=epsilon, is_training=False)[0]
 
 
 def _normalize_synchronized(

@@ -50,7 +50,12 @@ class Settings:
     gcp_project: Optional[str] = _cluster(None, 'Google Cloud project of the TPU; default: that of this machine')
     tpu_zone: Optional[str] = _cluster(None, 'zone of the TPU; default: that of this machine')
     master: str = _cluster('', 'grpc:// address of the TPU worker; replaces --tpu, --tpu_zone and --gcp_project')
-    use_tpu: bool = _cluster(True, 'run on a TPU; False: on the CPU of this machine')
+    use_tpu: bool = _cluster(True, 'run on a TPU; False: on a GPU or the CPU of this machine')
+    accelerator: str = _cluster(
+        'auto',
+        'device of a run without a TPU: a visible GPU, else the CPU (auto); cpu, gpu: imply --use_tpu=False',
+        choices=('auto', 'cpu', 'gpu'),
+    )
     num_shards: int = _cluster(8, 'number of TPU cores', lower=1)
     iterations: int = _cluster(100, 'training steps that a TPU runs before it returns to its host', lower=1)
     intra_op_threads: int = _cluster(
@@ -164,7 +169,15 @@ class Settings:
         True, 'update the moving mean and variance within each layer; False: through the UPDATE_OPS collection'
     )
     precision: str = _network(
-        'float32', 'type of the activations; variables are always float32', choices=('float32', 'bfloat16')
+        'float32',
+        'type of the activations; variables are always float32; float16 is for GPUs, and scales the loss',
+        choices=('float32', 'bfloat16', 'float16'),
+    )
+    layout: str = _network(
+        'auto',
+        'axes of the activations: batch, height, width, channels (NHWC), or channels second (NCHW, for GPUs); auto: '
+        'NHWC, which TensorFlow changes on a GPU where that is faster',
+        choices=('auto', 'NHWC', 'NCHW'),
     )
 
     optimizer: str = _optimizer(

@@ -5,6 +5,7 @@ from typing import Any, Dict, Optional, Sequence
 from console.tensorflow_versions import tf
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
+from inception_v3.gpu import accelerator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import refusals_explained
 from inception_v3.tpu import addresses, slices, topology
@@ -22,8 +23,8 @@ def make_estimator(
       writes: let TensorFlow save checkpoints and write summaries; False: hooks do this.
 
     Raises:
-      ConfigError: no model_dir is given; or the run needs a TPU, and no TPU is given, or it cannot reach the run's
-        folders.
+      ConfigError: no model_dir is given; the run needs a GPU, and none is visible; or it needs a TPU, and no TPU is
+        given, or it cannot reach the run's folders.
       TpuError: the run's TPU is not there, or its address cannot be looked up.
     """
     if not config.model_dir:
@@ -32,6 +33,7 @@ def make_estimator(
         raise ConfigError(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
+    accelerator.check(config)
     data_dir = config.data_dir if config.use_data == 'real' else None
     problems = topology.unreachable_folders(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
     if config.use_tpu and problems:

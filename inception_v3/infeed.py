@@ -73,7 +73,7 @@ def received(features: Features, is_batch_last: bool, config: Config) -> tf.Tens
       config: of the run.
 
     Returns:
-      float32 or bfloat16 [batch, height, width, 3].
+      [batch, height, width, 3], of the type of `--precision`, or float32 from bytes.
     """
     images = features[IMAGES] if isinstance(features, dict) else features
     if is_batch_last:
@@ -90,7 +90,7 @@ def received(features: Features, is_batch_last: bool, config: Config) -> tf.Tens
 
 
 def _to_floats(image: tf.Tensor, config: Config) -> tf.Tensor:
-    return tf.cast(image, tf.bfloat16 if config.precision == 'bfloat16' else tf.float32)
+    return tf.cast(image, tf.as_dtype(config.precision))
 
 
 def _to_bytes(image: tf.Tensor, config: Config) -> tf.Tensor:

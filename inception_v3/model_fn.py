@@ -6,9 +6,10 @@ from console.tensorflow_versions import tf
 from inception_v3 import infeed, metrics, moving_average, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
+from inception_v3.gpu import accelerator, loss_scale
 from inception_v3.host_call import host_call
 from inception_v3.learning_rate import learning_rate
-from inception_v3.networks.layers import conv_for
+from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.optimizers import make_optimizer
 
@@ -37,7 +38,9 @@ def inception_model_fn(
     class_names: Sequence[str] = params.get('class_names', ())
     # Resource variables have a defined order of reads and writes, on a CPU as on a TPU.
     scope = tf.get_variable_scope()
-    with tf.variable_scope(scope, use_resource=True, custom_getter=seeding.variable_getter(config)):
+    getter = seeding.variable_getter(config)
+    device = accelerator.placement(config, is_exported=mode == _PREDICT)
+    with device, tf.variable_scope(scope, use_resource=True, custom_getter=getter):
         images = infeed.received(features, config.transpose_enabled and mode != _PREDICT, config)
         logits, auxiliary_logits = _network(images, mode, config)
         if mode == _PREDICT:
@@ -50,14 +53,18 @@ def inception_model_fn(
 def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     is_training = mode == _TRAIN
     # An exported model runs in float32 on any device.
-    bfloat16 = config.precision == 'bfloat16' and mode != _PREDICT
-    dtype = tf.bfloat16 if bfloat16 else tf.float32
+    dtype = tf.float32 if mode == _PREDICT else tf.as_dtype(config.precision)
+    layout = accelerator.layout_for(config, is_exported=mode == _PREDICT)
+    if layout == layers.NCHW:
+        images = tf.transpose(images, layers.NCHW.ordered(*range(4)))
+    on_cpu = config.is_emulated or not (config.use_tpu or accelerator.on_gpu(config))
     logits, auxiliary_logits = NETWORKS[config.network].build(
         tf.cast(images, dtype),
         config.num_classes,
         is_training,
-        conv=conv_for(dtype, on_tpu=config.use_tpu and not config.is_emulated),
-        norm=batch_norm_for(config, is_training),
+        conv=layers.conv_for(dtype, on_cpu, layout),
+        norm=batch_norm_for(config, is_training, layout),
+        layout=layout,
         **network_options(config, mode),
     )
     return (
@@ -119,7 +126,12 @@ def _training(
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     with tf.control_dependencies([steps_done, *updates]):
         optimizer = make_optimizer(rate, config)
-        train_op = optimizer.minimize(loss, global_step, aggregation_method=seeding.aggregation_method(config))
+        summation = seeding.aggregation_method(config)
+        if config.precision == 'float16':
+            train_op = loss_scale.minimize(optimizer, loss, global_step, summation)
+            tf.add_to_collection(tf.GraphKeys.SAVERS, loss_scale.Saver())
+        else:
+            train_op = optimizer.minimize(loss, global_step, aggregation_method=summation)
     if config.moving_average:
         with tf.control_dependencies([train_op]):
             train_op = moving_average.update_averages(config, steps_done)

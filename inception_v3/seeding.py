@@ -7,6 +7,7 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.gpu import accelerator
 from inception_v3.networks import layers
 from inception_v3.networks.threefry import uniform_rows
 
@@ -18,6 +19,7 @@ def session_config(config: Config) -> tf.ConfigProto:
         log_device_placement=config.log_device_placement,
         intra_op_parallelism_threads=config.intra_op_threads,
     )
+    accelerator.set_devices(session, config)
     if config.seed is not None:
         # This optimization merges additions into one AddN, whose order of additions varies.
         rewriting = session.graph_options.rewrite_options

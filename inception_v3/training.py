@@ -8,11 +8,13 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
+from inception_v3.gpu import accelerator
 from inception_v3.hooks.divergence import DivergenceWatcher
 from inception_v3.hooks.progress import StepLines, Throughput, TrainingProgress
 from inception_v3.hooks.recording import FirstStepsRecorder, StartRecorder
 from inception_v3.hooks.recovery import RecoveryLimitHook
 from inception_v3.hooks.saving import CheckpointFitsHook, CheckpointHook
+from inception_v3.hooks.skipped_steps import SkippedSteps
 from inception_v3.hooks.step import StepHook
 from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.hooks.termination import Termination
@@ -151,7 +153,7 @@ class Training:
             self._summaries.draw_images(self.began_at)
         if config.step_lines:
             self._step_lines = StepLines(
-                'TPU:0' if config.use_tpu else 'CPU:0',
+                'TPU:0' if config.use_tpu else 'GPU:0' if accelerator.on_gpu(config) else 'CPU:0',
                 config.replicas,
                 config.train_batch_size,
                 config.num_train_images,
@@ -176,6 +178,7 @@ class Training:
             *self._first_steps,
             # Before the summaries, whose curves would be scaled by a loss of 1e30.
             divergence,
+            SkippedSteps(),
             self._summaries,
         ]
         return [

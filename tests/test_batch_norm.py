@@ -9,6 +9,7 @@ from console.tensorflow_versions import tf
 from inception_v3 import batch_norm
 from inception_v3.batch_norm import BatchNorm, description
 from inception_v3.config import Config
+from inception_v3.networks.layers import NHWC
 
 DECAY = 0.9
 INPUTS = np.random.RandomState(0).normal(3.0, 2.0, [4, 5, 6, 3]).astype(np.float32)
@@ -220,4 +221,5 @@ def test_batch_norm_for__takes_the_cores_of_a_run(values: Any, groups: Any, monk
     made: Any = {}
     monkeypatch.setattr(batch_norm, 'BatchNorm', lambda *positional, **named: made.update(named, given=positional))
     batch_norm.batch_norm_for(config, True)
-    assert made == {'given': (True, 0.25, False), 'synchronized_over': groups[0], 'averaged_over': groups[1]}
+    averaged = {'averaged_over': groups[1], 'layout': NHWC}
+    assert made == {'given': (True, 0.25, False), 'synchronized_over': groups[0], **averaged}

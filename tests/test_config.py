@@ -37,7 +37,7 @@ NEW: Dict[str, Any] = {
     **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
     **{'rebuild_activations': True, 'schedule': 'exponential', 'step_epochs': '30,60,80'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
-    **{'image_summaries': 0, 'step_lines': False},
+    **{'image_summaries': 0, 'step_lines': False, 'accelerator': 'auto', 'layout': 'auto'},
 }
 
 
@@ -61,7 +61,7 @@ def test_defaults__equal_the_documented_ones() -> None:
         ('batch_norm_decay', -0.1, '--batch_norm_decay=-0.1: must be at least 0 and at most 1.'),
         ('optimizer', 'adam', '--optimizer=adam: must be sgd, momentum or RMS.'),
         ('optimizer', None, '--optimizer=None: must be a string.'),
-        ('precision', 'float16', '--precision=float16: must be float32 or bfloat16.'),
+        ('precision', 'float64', '--precision=float64: must be float32, bfloat16 or float16.'),
         ('preprocessing', 'resnet', '--preprocessing=resnet: must be inception or vgg.'),
         ('use_tpu', 1, '--use_tpu=1: must be True or False.'),
         ('learning_rate', 10**400, '--learning_rate=inf: must be a number.'),

@@ -41,6 +41,7 @@ EFFECTS: Dict[str, Effect] = {
     'tpu_zone': Effect('zone', device.cluster, ['node', 'zone', 'ours']),
     'master': Effect('grpc://other:1', device.address, 'grpc://other:1'),
     'use_tpu': Effect(True, device.uses_tpu, True),
+    'accelerator': Effect('gpu', device.convolution_device, '/device:GPU:0'),
     'num_shards': Effect(2, device.cores, 2),
     'iterations': Effect(7, device.tpu_config('iterations_per_loop'), 7),
     'intra_op_threads': Effect(3, device.session_config('intra_op_parallelism_threads'), 3),
@@ -87,6 +88,7 @@ EFFECTS: Dict[str, Effect] = {
     ),
     'clear_update_collections': Effect(False, step.update_ops, 2),
     'precision': Effect('bfloat16', inputs.training_batch_layout, ((3, 75, 75, 3), tf.bfloat16.as_numpy_dtype)),
+    'layout': Effect('NHWC', device.chosen_layout, 2),
     'optimizer': Effect('momentum', step.variable_kinds, {'ExponentialMovingAverage', 'Momentum'}),
     # The cross-entropy is log(1 + e^-1) = 0.3133 for the right label and 1.3133 for the wrong one.
     'label_smoothing': Effect(0.5, step.loss, 0.5633),

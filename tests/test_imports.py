@@ -31,6 +31,7 @@ LAYERS = (
     ('moving_average', 'reporting.failures', 'reporting.slow_averages', 'fake_data'),
     ('model_dir',),
     ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
+    ('gpu',),
     ('settings.flags', 'settings.own_images'),
     ('config',),
     ('settings',),
@@ -40,7 +41,7 @@ LAYERS = (
 # The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.
 MODEL = (
     *('model_fn', 'host_call', 'batch_norm', 'learning_rate', 'optimizers', 'moving_average', 'metrics', 'seeding'),
-    *('infeed', 'config', 'networks'),
+    *('infeed', 'config', 'networks', 'gpu'),
 )
 NOT_FOR_THE_MODEL = frozenset(
     {

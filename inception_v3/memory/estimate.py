@@ -9,6 +9,7 @@ from console.tensorflow_versions import tf
 from data import records, remote
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
+from inception_v3.gpu import accelerator
 from inception_v3.memory.machine import available_memory
 from inception_v3.model_fn import network_options
 from inception_v3.networks.registry import NETWORKS, Sizes, sizes_of
@@ -55,7 +56,7 @@ def training_need(config: Config) -> Need:
     sizes = sizes_for(config)
     copies = _COPIES[config.optimizer] + int(config.moving_average) + 1
     variables = (copies * sizes.parameters + sizes.statistics) * _FLOAT
-    kept = int(_HELD * sizes.kept) * (2 if config.precision == 'bfloat16' else _FLOAT)
+    kept = int(_HELD * sizes.kept) * tf.as_dtype(config.precision).size
     return Need(variables, kept + 2 * config.num_classes * _FLOAT + _image(config) * _ahead(config))
 
 
@@ -63,13 +64,13 @@ def evaluation_need(config: Config) -> Need:
     """The memory of a step of evaluation, at least: weights, images read ahead, and the largest layer's activations."""
     sizes = sizes_for(config)
     batches = min(_ahead(config), -(-config.eval_images // config.eval_batch_size))
-    largest = sizes.largest * (2 if config.precision == 'bfloat16' else _FLOAT)
+    largest = sizes.largest * tf.as_dtype(config.precision).size
     per_image = largest + config.num_classes * _FLOAT + _image(config) * batches
     return Need((sizes.parameters + sizes.statistics) * _FLOAT, per_image)
 
 
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:
-    """Checks that a run fits into this machine's memory. A Cloud TPU has its own memory, which `preflight` checks.
+    """Checks that a run fits into this machine's memory. A TPU or GPU has its own; `preflight` checks that of a TPU.
 
     Args:
       config: of the run.
@@ -80,7 +81,7 @@ def check_fits(config: Config, available: Optional[int] = None, eval_flag: str =
       ConfigError: it does not fit; the message names the flags, and values that fit.
     """
     available = available_memory() if available is None else available
-    if available is None or (config.use_tpu and not config.is_emulated):
+    if available is None or (config.use_tpu and not config.is_emulated) or accelerator.on_gpu(config):
         return
     problems: List[str] = []
     if config.mode != 'eval':

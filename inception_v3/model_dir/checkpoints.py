@@ -12,6 +12,7 @@ from console.errors import CommandError
 from console.log import logger
 from console.tensorflow_versions import checkpoint_errors, tf
 from data import remote
+from inception_v3.gpu import loss_scale
 
 # TensorFlow's names.
 PREFIX = 'model.ckpt'
@@ -137,14 +138,17 @@ def check_holds_averages(checkpoint: str) -> None:
 
 
 def check_fits(checkpoint: str) -> None:
-    """Checks that a checkpoint has the variables of the current graph, in the same shapes.
+    """Checks that a checkpoint has the variables of the current graph, in the same shapes; not those of loss scaling.
 
     Raises:
       CheckpointError: variables are missing or have other shapes, because the network or the number of classes differs;
         or the checkpoint cannot be read.
     """
     stored = _reader(checkpoint).get_variable_to_shape_map()
-    wanted: Dict[str, List[int]] = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
+    optional = {v.op.name for v in tf.get_collection(loss_scale.VARIABLES)}
+    wanted: Dict[str, List[int]] = {
+        v.op.name: v.shape.as_list() for v in tf.global_variables() if v.op.name not in optional
+    }
     problems = [f'{name} is missing' for name in sorted(wanted) if name not in stored]
     problems += [
         f'{name} has the shape {stored[name]}, not {shape}'

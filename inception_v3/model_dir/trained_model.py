@@ -75,6 +75,8 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
     here = dataclasses.replace(
         config,
         use_tpu=False,
+        accelerator='cpu',
+        layout='auto',
         tpu=None,
         master='',
         intra_op_threads=0,

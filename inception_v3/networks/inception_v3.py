@@ -159,10 +159,11 @@ MIXED_8 = (
 class _Builder:
     """Builds the rows of the tables above with a given convolution and normalization."""
 
-    def __init__(self, conv: layers.Conv, norm: layers.Norm, depth_multiplier: float):
+    def __init__(self, conv: layers.Conv, norm: layers.Norm, depth_multiplier: float, layout: layers.Layout):
         self._conv = conv
         self._norm = norm
         self._depth_multiplier = depth_multiplier
+        self.layout = layout
 
     def conv(self, net: tf.Tensor, row: Conv, initializer: object = layers.HE_INITIALIZER) -> tf.Tensor:
         depth = layers.scaled_depth(row.depth, self._depth_multiplier)
@@ -176,11 +177,11 @@ class _Builder:
             if isinstance(row, Conv):
                 net = self.conv(net, row)
             elif isinstance(row, MaxPool):
-                net = layers.max_pool(net, 3, stride=2, padding='VALID')
+                net = layers.max_pool(net, 3, stride=2, padding='VALID', layout=self.layout)
             elif isinstance(row, AveragePool):
-                net = layers.average_pool(net, (3, 3), stride=1, padding='SAME')
+                net = layers.average_pool(net, (3, 3), stride=1, padding='SAME', layout=self.layout)
             else:
-                net = tf.concat([self.conv(net, conv) for conv in row.convs], axis=-1)
+                net = tf.concat([self.conv(net, conv) for conv in row.convs], axis=self.layout.channels)
         return net
 
     def mixed(self, net: tf.Tensor, blocks: Sequence[Mixed]) -> tf.Tensor:
@@ -190,14 +191,14 @@ class _Builder:
                 for number, rows in enumerate(block.branches):
                     with tf.variable_scope(f'Branch_{number}'):
                         outputs.append(self.branch(net, rows))
-                net = tf.concat(outputs, axis=-1)
+                net = tf.concat(outputs, axis=self.layout.channels)
         return net
 
     def logits(self, net: tf.Tensor, scope: str, num_classes: int, initializer: object) -> tf.Tensor:
         """A 1 x 1 convolution with biases, on a map of 1 x 1."""
         with tf.variable_scope(scope):
-            net = layers.add_bias(self._conv(net, num_classes, (1, 1), initializer=initializer))
-        return tf.squeeze(net, [1, 2])
+            net = layers.add_bias(self._conv(net, num_classes, (1, 1), initializer=initializer), self.layout)
+        return tf.squeeze(net, self.layout.pixels)
 
 
 def inception_v3(
@@ -210,12 +211,13 @@ def inception_v3(
     depth_multiplier: float = 1.0,
     auxiliary_head: bool = True,
     dropout_keep: float = DROPOUT_KEEP,
+    layout: layers.Layout = layers.NHWC,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
     Args:
-      images: [batch, height, width, 3], float32 or bfloat16, at least 75 x 75 pixels, 107 x 107 with the
-        auxiliary head, whose 5 x 5 pooling needs them.
+      images: [batch, height, width, 3], or as `layout` says; float32, bfloat16 or float16; at least 75 x 75 pixels,
+        107 x 107 with the auxiliary head, whose 5 x 5 pooling needs them.
       num_classes: classes, background included.
       is_training: apply dropout. `norm` itself decides whether to use the moments of the batch.
       conv: the convolution, like `layers.conv2d`.
@@ -224,11 +226,12 @@ def inception_v3(
       depth_multiplier: factor on the channels of every layer; at least 16 remain.
       auxiliary_head: build the auxiliary classifier.
       dropout_keep: probability that dropout keeps a value, before the logits.
+      layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
 
     Returns:
       The logits, and the auxiliary logits or None: [batch, num_classes], of the images' dtype.
     """
-    builder = _Builder(conv, norm, depth_multiplier)
+    builder = _Builder(conv, norm, depth_multiplier, layout)
     with tf.variable_scope('InceptionV3'):
         net = builder.branch(images, STEM)
         net = builder.mixed(net, MIXED_35)
@@ -236,9 +239,9 @@ def inception_v3(
         auxiliary_logits = _auxiliary_head(builder, net, num_classes) if auxiliary_head else None
         net = builder.mixed(net, MIXED_8)
         with tf.variable_scope('Logits'):
-            net = layers.average_pool(net, _at_most(net, 8), stride=1, padding='VALID')
+            net = layers.average_pool(net, _at_most(net, 8, layout), stride=1, padding='VALID', layout=layout)
             # For inputs above 299 pixels, pooling leaves more than one position.
-            net = tf.reduce_mean(net, [1, 2], keepdims=True)
+            net = tf.reduce_mean(net, layout.pixels, keepdims=True)
             net = dropout(net, dropout_keep, is_training)
             logits = builder.logits(net, 'Conv2d_1c_1x1', num_classes, layers.HE_INITIALIZER)
     return logits, auxiliary_logits
@@ -247,14 +250,16 @@ def inception_v3(
 def _auxiliary_head(builder: _Builder, net: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Figure 8: a classifier on the last 17 x 17 map, whose gradient regularizes the layers below."""
     with tf.variable_scope('AuxLogits'):
-        net = layers.average_pool(net, (5, 5), stride=3, padding='VALID')
+        layout = builder.layout
+        net = layers.average_pool(net, (5, 5), stride=3, padding='VALID', layout=layout)
         net = builder.conv(net, Conv('1b', 128, (1, 1)))
         # 5 x 5 at 299 pixels; a smaller input leaves a smaller map.
-        net = builder.conv(net, Conv('2a', 768, _at_most(net, 5), padding='VALID'), _AUXILIARY_INITIALIZER)
-        net = tf.reduce_mean(net, [1, 2], keepdims=True)
+        net = builder.conv(net, Conv('2a', 768, _at_most(net, 5, layout), padding='VALID'), _AUXILIARY_INITIALIZER)
+        net = tf.reduce_mean(net, layout.pixels, keepdims=True)
         return builder.logits(net, 'Conv2d_2b_1x1', num_classes, _AUXILIARY_LOGITS_INITIALIZER)
 
 
-def _at_most(net: tf.Tensor, size: int) -> Tuple[int, int]:
+def _at_most(net: tf.Tensor, size: int, layout: layers.Layout) -> Tuple[int, int]:
     """A window of size x size, limited to the size of the map."""
-    return min(size, int(net.shape[1])), min(size, int(net.shape[2]))
+    height, width = (int(net.shape[axis]) for axis in layout.pixels)
+    return min(size, height), min(size, width)

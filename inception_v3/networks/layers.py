@@ -1,7 +1,7 @@
 """The layers that the networks share."""
 
 import functools
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, NamedTuple, Tuple
 
 from console.tensorflow_versions import tf
 
@@ -11,6 +11,29 @@ Norm = Callable[..., tf.Tensor]
 Conv = Callable[..., tf.Tensor]
 # Arguments: tensor, probability that a value is kept, whether this is training. Returns a tensor.
 Dropout = Callable[[tf.Tensor, float, bool], tf.Tensor]
+
+
+class Layout(NamedTuple):
+    """The order of the axes of activations.
+
+    Attributes:
+      name: TensorFlow's name of it, its `data_format`.
+      channels: the axis of the channels.
+      pixels: the axes of height and width.
+    """
+
+    name: str
+    channels: int
+    pixels: Tuple[int, int]
+
+    def ordered(self, batch: Any, height: Any, width: Any, channels: Any) -> Tuple[Any, Any, Any, Any]:
+        """The four, one per axis, in this layout's order."""
+        return (batch, channels, height, width) if self.channels == 1 else (batch, height, width, channels)
+
+
+NHWC = Layout('NHWC', 3, (1, 2))
+# Only GPUs have all kernels for it.
+NCHW = Layout('NCHW', 1, (2, 3))
 
 # The least number of channels after a depth multiplier.
 MIN_DEPTH = 16
@@ -27,35 +50,38 @@ def conv2d(
     padding: str = 'SAME',
     initializer: Any = HE_INITIALIZER,
     in_float32: bool = False,
+    layout: Layout = NHWC,
 ) -> tf.Tensor:
     """A convolution without bias. Its variable `weights` is in the collection WEIGHTS, which has weight decay.
 
     Args:
-      inputs: [batch, height, width, channels], float32 or bfloat16.
+      inputs: [batch, height, width, channels], or as `layout` says; float32, bfloat16 or float16.
       depth: number of output channels.
       kernel: height and width of the window.
       stride: step of the window, in both directions.
       padding: 'SAME' or 'VALID'.
       initializer: initializer of the weights.
       in_float32: round inputs and weights to the inputs' dtype, but multiply and sum in float32, for devices without
-        a bfloat16 convolution. A TPU also sums bfloat16 products in float32.
+        a convolution of that dtype. A TPU also sums bfloat16 products in float32.
+      layout: the order of the axes of inputs and outputs.
 
     Returns:
-      [batch, new height, new width, depth], of the inputs' dtype.
+      [batch, new height, new width, depth], or as `layout` says, of the inputs' dtype.
     """
-    shape = [*kernel, inputs.shape[-1], depth]
+    shape = [*kernel, inputs.shape[layout.channels], depth]
     collections = [tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.WEIGHTS]
     weights = tf.get_variable('weights', shape, initializer=initializer, collections=collections)
     held = tf.cast(weights, inputs.dtype)
     if not in_float32:
-        return tf.nn.conv2d(inputs, held, stride, padding)
-    outputs = tf.nn.conv2d(tf.cast(inputs, tf.float32), tf.cast(held, tf.float32), stride, padding)
+        return tf.nn.conv2d(inputs, held, stride, padding, data_format=layout.name)
+    rounded = tf.cast(inputs, tf.float32), tf.cast(held, tf.float32)
+    outputs = tf.nn.conv2d(*rounded, stride, padding, data_format=layout.name)
     return tf.cast(outputs, inputs.dtype)
 
 
-def conv_for(dtype: tf.DType, on_tpu: bool) -> Conv:
-    """The convolution for a dtype and a device: CPUs have no bfloat16 convolution."""
-    return functools.partial(conv2d, in_float32=dtype == tf.bfloat16 and not on_tpu)
+def conv_for(dtype: tf.DType, on_cpu: bool, layout: Layout = NHWC) -> Conv:
+    """The convolution for a dtype and a device: CPUs have none of 16 bits that sums in float32, as TPUs and GPUs do."""
+    return functools.partial(conv2d, in_float32=dtype.size == 2 and on_cpu, layout=layout)
 
 
 def scaled_depth(depth: int, multiplier: float) -> int:
@@ -63,7 +89,7 @@ def scaled_depth(depth: int, multiplier: float) -> int:
     return max(int(depth * multiplier), MIN_DEPTH)
 
 
-def padded(inputs: tf.Tensor, window: int, value: float = 0.0) -> tf.Tensor:
+def padded(inputs: tf.Tensor, window: int, layout: Layout = NHWC) -> tf.Tensor:
     """Pads images on all sides, so that the centre of an odd window can lie on every pixel.
 
     padding='SAME' differs: for a stride of 2 and an even size, its windows start one pixel later.
@@ -71,23 +97,26 @@ def padded(inputs: tf.Tensor, window: int, value: float = 0.0) -> tf.Tensor:
     side = (window - 1) // 2
     if side == 0:
         return inputs
-    return tf.pad(inputs, [[0, 0], [side, side], [side, side], [0, 0]], constant_values=value)
+    return tf.pad(inputs, layout.ordered([0, 0], [side, side], [side, side], [0, 0]))
 
 
-def add_bias(inputs: tf.Tensor) -> tf.Tensor:
+def add_bias(inputs: tf.Tensor, layout: Layout = NHWC) -> tf.Tensor:
     """Adds the variable `biases`, one per channel, initially 0."""
-    biases = tf.get_variable('biases', [inputs.shape[-1]], initializer=tf.zeros_initializer())
-    return inputs + tf.cast(biases, inputs.dtype)
+    biases = tf.get_variable('biases', [inputs.shape[layout.channels]], initializer=tf.zeros_initializer())
+    held = tf.cast(biases, inputs.dtype)
+    return inputs + (held if layout == NHWC else tf.reshape(held, [-1, 1, 1]))
 
 
-def max_pool(inputs: tf.Tensor, window: int, stride: int, padding: str) -> tf.Tensor:
+def max_pool(inputs: tf.Tensor, window: int, stride: int, padding: str, layout: Layout = NHWC) -> tf.Tensor:
     """The maximum in each square window."""
-    return tf.nn.max_pool2d(inputs, window, stride, padding)
+    return tf.nn.max_pool2d(inputs, window, stride, padding, data_format=layout.name)
 
 
-def average_pool(inputs: tf.Tensor, window: Tuple[int, int], stride: int, padding: str) -> tf.Tensor:
+def average_pool(
+    inputs: tf.Tensor, window: Tuple[int, int], stride: int, padding: str, layout: Layout = NHWC
+) -> tf.Tensor:
     """The mean of each window, computed in float32; at a border, of the pixels inside the image."""
-    outputs = tf.nn.avg_pool2d(tf.cast(inputs, tf.float32), window, stride, padding)
+    outputs = tf.nn.avg_pool2d(tf.cast(inputs, tf.float32), window, stride, padding, data_format=layout.name)
     return tf.cast(outputs, inputs.dtype)
 
 

@@ -23,7 +23,8 @@ class Network(NamedTuple):
 
     Attributes:
       build: takes images [batch, height, width, 3], the number of classes and whether this is training; by name `conv`,
-        `norm` and any of `options`. Returns logits [batch, num_classes], and those of an auxiliary head or None.
+        `norm`, any of `options`, and `layout`, another order of the axes. Returns logits [batch, num_classes], and
+        those of an auxiliary head or None.
       options: the names in `OPTIONS` that `build` takes.
       min_size: least height and width of the images, in pixels.
       auxiliary_head_min_size: the same with the auxiliary head; 0 if there is none.

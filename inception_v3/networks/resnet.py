@@ -38,9 +38,17 @@ STAGES = (
 class _Builder:
     """Builds the rows of the table above with a given convolution and normalization."""
 
-    def __init__(self, conv: layers.Conv, norm: layers.Norm, depth_multiplier: float, zero_init_last_scale: bool):
+    def __init__(
+        self,
+        conv: layers.Conv,
+        norm: layers.Norm,
+        depth_multiplier: float,
+        zero_init_last_scale: bool,
+        layout: layers.Layout,
+    ):
         self._conv = conv
         self._norm = norm
+        self._layout = layout
         self._depth_multiplier = depth_multiplier
         self._last_scale = tf.zeros_initializer() if zero_init_last_scale else tf.ones_initializer()
 
@@ -51,7 +59,7 @@ class _Builder:
         depth = layers.scaled_depth(depth, self._depth_multiplier)
         scale_initializer = self._last_scale if is_last else tf.ones_initializer()
         with tf.variable_scope(scope):
-            net = self._conv(layers.padded(net, window), depth, (window, window), stride, 'VALID')
+            net = self._conv(layers.padded(net, window, self._layout), depth, (window, window), stride, 'VALID')
             return self._norm(net, scale_initializer, BATCH_NORM_EPSILON)
 
     def block(self, net: tf.Tensor, depth: int, stride: int, is_first: bool) -> tf.Tensor:
@@ -71,11 +79,12 @@ def resnet50(
     norm: layers.Norm,
     depth_multiplier: float = 1.0,
     zero_init_last_scale: bool = False,
+    layout: layers.Layout = layers.NHWC,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
     Args:
-      images: [batch, height, width, 3], float32 or bfloat16, at least 32 x 32 pixels.
+      images: [batch, height, width, 3], or as `layout` says; float32, bfloat16 or float16; at least 32 x 32 pixels.
       num_classes: classes, background included.
       is_training: not used; `norm` itself decides whether to use the moments of the batch.
       conv: the convolution, like `layers.conv2d`.
@@ -83,21 +92,22 @@ def resnet50(
       depth_multiplier: factor on the channels of every layer; at least 16 remain.
       zero_init_last_scale: start the scale after each block's last convolution at 0, so that blocks start as the
         identity (Goyal et al., section 5.1); False: at 1.
+      layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
 
     Returns:
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
     """
-    builder = _Builder(conv, norm, depth_multiplier, zero_init_last_scale)
+    builder = _Builder(conv, norm, depth_multiplier, zero_init_last_scale, layout)
     with tf.variable_scope('ResNet50'):
         net = tf.nn.relu(builder.conv('stem', images, 64, 7, stride=2))
         # Padding with 0 is neutral for the maximum, because a ReLU comes before.
-        net = layers.max_pool(layers.padded(net, 3), 3, stride=2, padding='VALID')
+        net = layers.max_pool(layers.padded(net, 3, layout), 3, stride=2, padding='VALID', layout=layout)
         for number, stage in enumerate(STAGES, 1):
             for block in range(stage.blocks):
                 with tf.variable_scope(f'stage_{number}/block_{block + 1}'):
                     net = builder.block(net, stage.depth, stage.stride if block == 0 else 1, is_first=block == 0)
-        net = tf.reduce_mean(tf.cast(net, tf.float32), [1, 2], keepdims=True)
+        net = tf.reduce_mean(tf.cast(net, tf.float32), layout.pixels, keepdims=True)
         with tf.variable_scope('logits'):
             logits = conv(tf.cast(net, images.dtype), num_classes, (1, 1), initializer=_LOGITS_INITIALIZER)
-            logits = tf.squeeze(layers.add_bias(logits), [1, 2])
+            logits = tf.squeeze(layers.add_bias(logits, layout), layout.pixels)
     return logits, None

@@ -42,11 +42,14 @@ REVNET_56 = REVNET_104._replace(units=(2, 2, 3, 2))
 class _Builder:
     """Builds the parts of the network with a given convolution and normalization."""
 
-    def __init__(self, is_bottleneck: bool, dtype: tf.DType, conv: layers.Conv, norm: layers.Norm):
+    def __init__(
+        self, is_bottleneck: bool, dtype: tf.DType, conv: layers.Conv, norm: layers.Norm, layout: layers.Layout
+    ):
         self._is_bottleneck = is_bottleneck
         self._dtype = dtype
         self._conv = conv
         self._norm = norm
+        self._layout = layout
 
     def activated(self, net: tf.Tensor, again: bool = False) -> tf.Tensor:
         """Batch normalization and ReLU; a recomputation (`again`) does not update the moving statistics."""
@@ -54,15 +57,15 @@ class _Builder:
 
     def conv(self, net: tf.Tensor, depth: int, window: int, stride: int = 1) -> tf.Tensor:
         """A convolution with `window` x `window` windows centred on the pixels."""
-        return self._conv(layers.padded(net, window), depth, (window, window), stride, 'VALID')
+        return self._conv(layers.padded(net, window, self._layout), depth, (window, window), stride, 'VALID')
 
     def stem(self, images: tf.Tensor, depth: int) -> tf.Tensor:
         """The layers before the first stage."""
         if not self._is_bottleneck:
             return self.conv(images, depth, 3)
         # Padding with 0 is neutral for the maximum, because a ReLU comes before.
-        net = layers.padded(self.activated(self.conv(images, depth, 7, stride=2)), 3)
-        return layers.max_pool(net, 3, stride=2, padding='VALID')
+        net = layers.padded(self.activated(self.conv(images, depth, 7, stride=2)), 3, self._layout)
+        return layers.max_pool(net, 3, stride=2, padding='VALID', layout=self._layout)
 
     def width(self, depth: int) -> int:
         """The channels of each half between units with convolutions of `depth` channels."""
@@ -99,8 +102,9 @@ class _Builder:
         if self._is_bottleneck:
             with tf.variable_scope(scope):
                 return tf.cast(self.conv(tf.cast(net, self._dtype), self.width(depth), 1, stride), net.dtype)
-        pooled = layers.average_pool(net, (stride, stride), stride, 'SAME')
-        return tf.pad(pooled, [[0, 0], [0, 0], [0, 0], [0, depth - int(net.shape[3])]])
+        pooled = layers.average_pool(net, (stride, stride), stride, 'SAME', self._layout)
+        missing = depth - int(net.shape[self._layout.channels])
+        return tf.pad(pooled, self._layout.ordered([0, 0], [0, 0], [0, 0], [0, missing]))
 
 
 def revnet(
@@ -112,12 +116,14 @@ def revnet(
     norm: layers.Norm,
     depth_multiplier: float = 1.0,
     rebuild_activations: bool = True,
+    layout: layers.Layout = layers.NHWC,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
     Args:
       architecture: a row of the table, such as `REVNET_38`.
-      images: [batch, height, width, 3], float32, float64 or bfloat16. Values between units are at least float32.
+      images: [batch, height, width, 3], or as `layout` says; float32, float64, bfloat16 or float16. Values between
+        units are at least float32.
       num_classes: classes, background included.
       is_training: whether a backward pass follows.
       conv: the convolution, like `layers.conv2d`.
@@ -125,27 +131,28 @@ def revnet(
       depth_multiplier: factor on the channels of every layer; at least 16 remain in each half.
       rebuild_activations: see `reversible.chain`. A stage's first unit always stores its activations if it changes
         height and width or channels, because it is not reversible then.
+      layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
 
     Returns:
       The logits, [batch, num_classes], of the images' dtype; and None, since there is no auxiliary head.
     """
-    builder = _Builder(architecture.is_bottleneck, images.dtype, conv, norm)
+    builder = _Builder(architecture.is_bottleneck, images.dtype, conv, norm, layout)
     halves = [layers.scaled_depth(depth // 2, depth_multiplier) for depth in architecture.depths]
     with tf.variable_scope('RevNet'):
         with tf.variable_scope('stem'):
             net = builder.stem(images, 2 * halves[0])
-        x1, x2 = tf.split(net if net.dtype == tf.float64 else tf.cast(net, tf.float32), 2, axis=3)
+        x1, x2 = tf.split(net if net.dtype == tf.float64 else tf.cast(net, tf.float32), 2, axis=layout.channels)
         for number, (units, depth) in enumerate(zip(architecture.units, halves), 1):
             with tf.variable_scope(f'stage_{number}'):
                 blocks = [f'unit_{unit + 1}' for unit in range(units)]
                 stride = 1 if number == 1 else 2
-                if stride > 1 or builder.width(depth) != x1.shape[3]:
+                if stride > 1 or builder.width(depth) != x1.shape[layout.channels]:
                     x1, x2 = builder.changing(blocks.pop(0), x1, x2, depth, stride)
                 chained = [builder.block(name, depth) for name in blocks]
                 x1, x2 = reversible.chain(chained, x1, x2, rebuild_activations and is_training)
         with tf.variable_scope('last'):
-            net = builder.activated(tf.concat([x1, x2], axis=3))
-        net = tf.reduce_mean(net, [1, 2], keepdims=True)
+            net = builder.activated(tf.concat([x1, x2], axis=layout.channels))
+        net = tf.reduce_mean(net, layout.pixels, keepdims=True)
         with tf.variable_scope('logits'):
-            logits = layers.add_bias(conv(tf.cast(net, images.dtype), num_classes, (1, 1)))
-    return tf.squeeze(logits, [1, 2]), None
+            logits = layers.add_bias(conv(tf.cast(net, images.dtype), num_classes, (1, 1)), layout)
+    return tf.squeeze(logits, layout.pixels), None

@@ -70,7 +70,7 @@ def run_once(config: Config) -> XlaStep:
     with tf.Graph().as_default(), tf.Session() as session:
         with tf.variable_scope(tf.get_variable_scope(), use_resource=True):
             tf.train.create_global_step()
-        dtype = tf.bfloat16 if config.precision == 'bfloat16' else tf.float32
+        dtype = tf.as_dtype(config.precision)
         (loss,) = xla.compile(step, [tf.constant(images, dtype), tf.constant(labels, tf.int32)])
         session.run(tf.global_variables_initializer())
         value = float(session.run(loss))

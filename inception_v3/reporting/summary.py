@@ -8,6 +8,7 @@ from console.screen import duration
 from data.dataset_info import DatasetInfo
 from inception_v3 import batch_norm
 from inception_v3.config import Config
+from inception_v3.gpu import accelerator
 from inception_v3.memory.estimate import sizes_for
 from inception_v3.model_dir.evaluations import Evaluation, shows_top_5
 from inception_v3.model_dir.files import BEST_FOLDER
@@ -30,7 +31,10 @@ def notes_of(config: Config) -> Iterator[str]:
         return
     yield f'batch normalization: {batch_norm.description(config)}'
     yield from warnings_of(config)
-    if not config.use_tpu:
+    if accelerator.on_gpu(config):
+        if config.seed is not None:
+            yield 'on a GPU, --seed repeats data and initial weights, but not the last bits of every sum'
+    elif not config.use_tpu:
         yield _duration(config)
     smallest = NETWORKS[config.network].auxiliary_head_min_size
     if config.auxiliary_head and smallest and not config.has_auxiliary_head:
@@ -62,7 +66,7 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         hosts = '1 host' if config.hosts == 1 else f'{config.hosts} hosts'
         device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {hosts}'
     else:
-        device = 'the CPU of this machine'
+        device = accelerator.description(config)
     rows = [
         (
             'network',

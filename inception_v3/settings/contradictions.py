@@ -63,6 +63,22 @@ def _local_tpu(config: 'Config') -> Iterable[str]:
         )
 
 
+def _accelerator(config: 'Config') -> Iterable[str]:
+    if config.accelerator != 'auto' and config.use_tpu:
+        tpu = f' and --tpu={_text(config.tpu)}' if config.tpu else ''
+        yield (
+            f'--accelerator={config.accelerator}: is the device of a run without a TPU; here --use_tpu=True{tpu}. '
+            'Give --use_tpu=False, or leave out --accelerator.'
+        )
+    if config.precision == 'float16' and config.use_tpu:
+        yield '--precision=float16: is for GPUs; a TPU computes in bfloat16. Give --precision=bfloat16.'
+    if config.layout == 'NCHW' and (config.use_tpu or config.accelerator == 'cpu'):
+        device = 'TPU' if config.use_tpu else 'CPU'
+        yield f'--layout=NCHW: is for GPUs; a {device} computes in NHWC. Leave out --layout.'
+    if config.layout == 'NCHW' and config.batch_norm == 'synchronized':
+        yield '--layout=NCHW: needs --batch_norm=local; a run on a GPU has one core, whose own moments are used.'
+
+
 def _emulated_tpu(config: 'Config') -> Iterable[str]:
     if not topology.is_emulated(config.tpu):
         return
@@ -179,6 +195,7 @@ def _bad_records(config: 'Config') -> Iterable[str]:
 _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
     _batch_sizes,
     _address,
+    _accelerator,
     _emulated_tpu,
     _local_tpu,
     _batch_norm_groups,

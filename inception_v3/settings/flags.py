@@ -218,8 +218,10 @@ def _own_export_dir(preset: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, 
 
 
 def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
-    """The fields that `tpu` and `master` imply: `use_tpu`, and `num_shards` for an emulated TPU."""
+    """The fields that `tpu`, `master` and `accelerator` imply: `use_tpu`, and `num_shards` for an emulated TPU."""
     implied: Dict[str, Any] = {}
+    if given.get('accelerator', 'auto') != 'auto':
+        implied['use_tpu'] = False
     if given.get('tpu') or given.get('master'):
         implied['use_tpu'] = True
     if topology.is_emulated(given.get('tpu')):

@@ -43,6 +43,38 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
         '--num_shards=32: --tpu=local is the TPU of one machine, which has 8 cores. Name a slice with --tpu=NAME.',
         {'num_shards': 8},
     ),
+    (
+        {'accelerator': 'gpu', 'tpu': 'node'},
+        '--accelerator=gpu: is the device of a run without a TPU; here --use_tpu=True and --tpu=node. Give '
+        '--use_tpu=False, or leave out --accelerator.',
+        {'accelerator': 'auto'},
+    ),
+    (
+        {'accelerator': 'cpu'},
+        '--accelerator=cpu: is the device of a run without a TPU; here --use_tpu=True. Give --use_tpu=False, or leave '
+        'out --accelerator.',
+        {'use_tpu': False},
+    ),
+    (
+        {'precision': 'float16'},
+        '--precision=float16: is for GPUs; a TPU computes in bfloat16. Give --precision=bfloat16.',
+        {'use_tpu': False},
+    ),
+    (
+        {'layout': 'NCHW'},
+        '--layout=NCHW: is for GPUs; a TPU computes in NHWC. Leave out --layout.',
+        {'use_tpu': False},
+    ),
+    (
+        {'layout': 'NCHW', 'use_tpu': False, 'accelerator': 'cpu'},
+        '--layout=NCHW: is for GPUs; a CPU computes in NHWC. Leave out --layout.',
+        {'accelerator': 'gpu'},
+    ),
+    (
+        {'layout': 'NCHW', 'use_tpu': False, 'batch_norm': 'synchronized'},
+        '--layout=NCHW: needs --batch_norm=local; a run on a GPU has one core, whose own moments are used.',
+        {'layout': 'NHWC'},
+    ),
     ({'tpu': 'emulated:4'}, '--num_shards=8: --tpu=emulated:4 has 4 cores.', {'use_tpu': False}),
     (
         {'batch_norm_group_size': 3, 'batch_norm': 'synchronized'},

@@ -45,7 +45,7 @@ def build_slim(
 def allow_float64(patch: Any) -> None:
     """Lets Inception v3 compute in float64, by an average pooling without the cast to float32."""
     patch.setattr(
-        layers, 'average_pool', lambda x, window, stride, padding: tf.nn.avg_pool2d(x, window, stride, padding)
+        layers, 'average_pool', lambda x, window, stride, padding, layout: tf.nn.avg_pool2d(x, window, stride, padding)
     )
 
 

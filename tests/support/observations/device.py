@@ -3,9 +3,11 @@
 import dataclasses
 from typing import Any, Callable, List
 
+from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from tests.support import cloud_tpus
+from tests.support.observations import step
 
 
 def run_config(name: str) -> Callable[..., Any]:
@@ -16,6 +18,17 @@ def run_config(name: str) -> Callable[..., Any]:
 def session_config(name: str) -> Callable[..., Any]:
     """A value of the configuration of TensorFlow's sessions."""
     return lambda config, patch: getattr(make_estimator(config).config.session_config, name)
+
+
+def convolution_device(config: Config, patch: Any) -> str:
+    """The device that a training step requests for a convolution."""
+    step.training_step(config)
+    return next(op.device for op in tf.get_default_graph().get_operations() if op.type == 'Conv2D')
+
+
+def chosen_layout(config: Config, patch: Any) -> int:
+    """Whether TensorFlow may change the layout of the graph: 0, its default, or 2, off."""
+    return make_estimator(config).config.session_config.graph_options.rewrite_options.layout_optimizer
 
 
 def tpu_config(name: str) -> Callable[..., Any]:

@@ -1,0 +1,111 @@
+"""Dynamic loss scaling, for `--precision=float16`: it keeps small gradients from becoming 0.
+
+Micikevicius et al., "Mixed Precision Training", section 3.2. The loss is multiplied by a power of 2 before
+backpropagation, and the gradients are divided by it, which is exact. If a gradient overflows, the step leaves weights
+and optimizer as they are, and the scale is halved; after `GROWTH_STEPS` steps without an overflow it is doubled.
+
+TensorFlow's `MixedPrecisionLossScaleOptimizer` does not count a skipped step as a step. Here it is one: its batch is
+used, and the learning rate moves on, so that the step still determines the position in the data. Skipped steps are
+counted. The state is in the checkpoint, but a checkpoint without it, of another precision, can be restored, too.
+"""
+
+from typing import Any, NamedTuple, Optional
+
+from console.tensorflow_versions import tf
+
+FIRST_SCALE = 2.0**15
+GREATEST_SCALE = 2.0**24
+# Steps without an overflow after which the scale is doubled.
+GROWTH_STEPS = 2000
+
+# A collection: the variables of the state, which a checkpoint need not have.
+VARIABLES = 'loss_scale_variables'
+
+
+class State(NamedTuple):
+    """The state of loss scaling.
+
+    Attributes:
+      scale: factor on the loss in the next step.
+      steady_steps: steps since the last change of the scale.
+      skipped_steps: steps whose gradients overflowed, since the first step of the run.
+    """
+
+    scale: Any
+    steady_steps: Any
+    skipped_steps: Any
+
+
+def state() -> Optional[State]:
+    """The variables of the current graph's loss scaling; None if it has none."""
+    variables = tf.get_collection(VARIABLES)
+    return State(*variables) if variables else None
+
+
+def minimize(
+    optimizer: tf.train.Optimizer, loss: tf.Tensor, global_step: tf.Variable, aggregation_method: int
+) -> tf.Operation:
+    """Like `optimizer.minimize`, with the loss scaled; a step whose gradients overflow changes no weight.
+
+    At a scale of 1 every step is applied: no smaller scale would help, and the check of the weights ends the run.
+    """
+    held = _make_state()
+    scale, steady = tf.identity(held.scale), tf.identity(held.steady_steps)
+    pairs = optimizer.compute_gradients(loss * scale, aggregation_method=aggregation_method)
+    pairs = [(gradient / scale, variable) for gradient, variable in pairs if gradient is not None]
+    is_finite = tf.reduce_all(tf.stack([tf.reduce_all(tf.is_finite(gradient)) for gradient, _ in pairs]))
+    is_applied = is_finite | (scale <= 1)
+    applied = tf.cond(is_applied, lambda: optimizer.apply_gradients(pairs), tf.no_op)
+    is_grown = steady + 1 >= GROWTH_STEPS
+    raised = tf.where(is_grown, tf.minimum(scale * 2, GREATEST_SCALE), scale)
+    updates = [
+        tf.assign(held.scale, tf.where(is_finite, raised, tf.maximum(scale / 2, 1.0))),
+        tf.assign(held.steady_steps, tf.where(is_finite & ~is_grown, steady + 1, tf.zeros_like(steady))),
+        tf.assign_add(held.skipped_steps, tf.cast(~is_applied, tf.int64)),
+    ]
+    with tf.control_dependencies([applied, *updates]):
+        return tf.assign_add(global_step, 1).op
+
+
+def _make_state() -> State:
+    """Creates the variables: int64 counts, because GPUs have no int32 variables."""
+
+    def variable(name: str, first: float, dtype: tf.DType) -> tf.Variable:
+        collections = [tf.GraphKeys.GLOBAL_VARIABLES, VARIABLES]
+        first_value = tf.constant_initializer(first)
+        return tf.get_variable(name, [], dtype, first_value, trainable=False, collections=collections)
+
+    # Reads and writes of resource variables have a defined order.
+    with tf.variable_scope('loss_scale', use_resource=True):
+        return State(
+            variable('scale', FIRST_SCALE, tf.float32),
+            variable('steady_steps', 0, tf.int64),
+            variable('skipped_steps', 0, tf.int64),
+        )
+
+
+class Saver(tf.train.Saver):
+    """Saves all variables; restores also checkpoints without the state of loss scaling, which then starts anew.
+
+    Its other settings are those of Estimator's own saver.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sharded=True, defer_build=True, save_relative_paths=True)
+
+    def build(self) -> None:
+        """Adds the operations to the graph, once it is complete."""
+        super().build()
+        own = {variable.op.name for variable in tf.get_collection(VARIABLES)}
+        self._names = sorted(own)
+        self._rest = tf.train.Saver([each for each in tf.global_variables() if each.op.name not in own], sharded=True)
+        self._start = tf.group(*(variable.initializer for variable in tf.get_collection(VARIABLES)))
+
+    def restore(self, sess: tf.Session, save_path: str) -> None:
+        """Restores a checkpoint."""
+        reader = tf.train.load_checkpoint(save_path)
+        if all(reader.has_tensor(name) for name in self._names):
+            super().restore(sess, save_path)
+            return
+        self._rest.restore(sess, save_path)
+        sess.run(self._start)

@@ -1,0 +1,226 @@
+"""Tests of a run's device without a TPU: requests of a GPU, and graphs for it. No test needs a GPU."""
+
+import dataclasses
+from typing import Any, Dict, List, Set
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3 import main, model_fn
+from inception_v3.config import Config
+from inception_v3.gpu import accelerator
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.reporting.summary import introduction_of, notes_of
+from inception_v3.seeding import session_config
+from inception_v3.settings import flags
+from tests.support.graphs import plain_session
+from tests.support.runs import ONE_LAYER, execute
+from tests.support.slim import load, values_by_name
+
+MODES = tf.estimator.ModeKeys
+CONFIG = Config(use_tpu=False, height=107, width=120, num_classes=11, depth_multiplier=0.01, batch_norm_decay=0.9)
+IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 107, 120, 3]).astype(np.float32)
+LABELS = np.array([1, 2, 3, 4], np.int32)
+GPU = '/device:GPU:0'
+# Operations that have a layout.
+LAID_OUT = {'Conv2D', 'Conv2DBackpropInput', 'Conv2DBackpropFilter', 'MaxPool', 'MaxPoolGrad', 'AvgPool', 'AvgPoolGrad'}
+
+
+@pytest.fixture
+def one_gpu(monkeypatch: Any) -> None:
+    """Lets the program believe that TensorFlow sees one GPU. Operations placed on it run on the CPU."""
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 1)
+
+
+def build(config: Config, mode: str) -> Any:
+    labels = None if mode == MODES.PREDICT else tf.constant(LABELS)
+    return model_fn.inception_model_fn(tf.constant(IMAGES), labels, mode, {'config': config})
+
+
+def operations(config: Config, mode: str) -> List[tf.Operation]:
+    with tf.Graph().as_default() as graph:
+        build(config, mode)
+        return graph.get_operations()
+
+
+def convolutions(config: Config, mode: str) -> List[tf.Operation]:
+    return [each for each in operations(config, mode) if each.type == 'Conv2D']
+
+
+@pytest.mark.parametrize(
+    ('accelerator_flag', 'gpus', 'use_tpu', 'expected'),
+    [
+        *(('auto', 0, False, False), ('auto', 1, False, True), ('auto', 2, False, True), ('auto', 1, True, False)),
+        *(('cpu', 1, False, False), ('gpu', 1, False, True), ('gpu', 0, False, True)),
+    ],
+)
+def test_on_gpu__is_a_visible_one_or_the_one_asked_for(
+    monkeypatch: Any, accelerator_flag: str, gpus: int, use_tpu: bool, expected: bool
+) -> None:
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: gpus)
+    config = Config(use_tpu=use_tpu, accelerator=accelerator_flag)
+    assert accelerator.on_gpu(config) == expected
+    # Of several GPUs, a session takes the first alone; without one, none.
+    assert session_config(config).device_count['GPU'] == int(expected)
+
+
+@pytest.mark.parametrize('mode', [MODES.TRAIN, MODES.EVAL, MODES.PREDICT])
+def test_placement__requests_the_gpu_but_not_in_exports(monkeypatch: Any, one_gpu: None, mode: str) -> None:
+    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+    expected = {''} if mode == MODES.PREDICT else {GPU}
+    assert {each.device for each in convolutions(CONFIG, mode)} == expected
+    assert {each.device for each in convolutions(dataclasses.replace(CONFIG, accelerator='cpu'), mode)} == {''}
+    if mode == MODES.TRAIN:
+        updates = [each for each in operations(CONFIG, mode) if each.type == 'ResourceApplyRMSProp']
+        assert {each.device for each in updates} == {GPU} and len(updates) == 4
+
+
+@pytest.mark.parametrize('precision', ['bfloat16', 'float16'])
+def test_precision__is_that_of_convolutions_on_a_gpu_only(monkeypatch: Any, one_gpu: None, precision: str) -> None:
+    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+    config = dataclasses.replace(CONFIG, precision=precision)
+
+    def types(config: Config, mode: str) -> Set[tf.DType]:
+        return {each.inputs[0].dtype for each in convolutions(config, mode)}
+
+    assert types(config, MODES.TRAIN) == types(config, MODES.EVAL) == {tf.as_dtype(precision)}
+    assert types(config, MODES.PREDICT) == {tf.float32}
+    # A CPU rounds the values, and multiplies in float32.
+    assert types(dataclasses.replace(config, accelerator='cpu'), MODES.TRAIN) == {tf.float32}
+
+
+def transposing(function: Any) -> Any:
+    """A function that computes NCHW by the kernels of NHWC: as a CPU can, whose kernels for NCHW are missing."""
+
+    def compute(inputs: tf.Tensor, *arguments: Any, data_format: str = 'NHWC', **options: Any) -> Any:
+        if data_format == 'NHWC':
+            return function(inputs, *arguments, **options)
+        outputs = function(tf.transpose(inputs, [0, 2, 3, 1]), *arguments, **options)
+        if isinstance(outputs, tuple):
+            return (tf.transpose(outputs[0], [0, 3, 1, 2]), *outputs[1:])
+        return tf.transpose(outputs, [0, 3, 1, 2])
+
+    return compute
+
+
+SMALL: Dict[str, Dict[str, int]] = {
+    'inception_v3': {},
+    'resnet50': {'height': 32, 'width': 48},
+    'revnet38': {'height': 32, 'width': 48},
+    'revnet56': {'height': 32, 'width': 48},
+}
+
+
+@pytest.mark.parametrize('network', [*SMALL])
+def test_layout__nchw_computes_the_same(monkeypatch: Any, one_gpu: None, network: str) -> None:
+    for name in ('conv2d', 'max_pool2d', 'avg_pool2d', 'fused_batch_norm'):
+        monkeypatch.setattr(tf.nn, name, transposing(getattr(tf.nn, name)))
+    size = SMALL[network]
+    shape = [2, size.get('height', 107), size.get('width', 120), 3]
+    images = IMAGES[: shape[0], : shape[1], : shape[2]]
+    config = dataclasses.replace(CONFIG, network=network, height=shape[1], width=shape[2])
+
+    def logits(layout: str) -> List[np.ndarray]:
+        with tf.Graph().as_default(), plain_session() as session:
+            found = model_fn._network(tf.constant(images), MODES.EVAL, dataclasses.replace(config, layout=layout))
+            load(values_by_name(), session)
+            return session.run([each for each in found if each is not None])
+
+    plain, channels_first = logits('auto'), logits('NCHW')
+    assert len(plain) == (2 if network == 'inception_v3' else 1)
+    for one, other in zip(plain, channels_first):
+        assert np.ptp(one) > 0.01
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+
+
+def test_layout__nchw_is_that_of_every_operation(one_gpu: None) -> None:
+    config = dataclasses.replace(CONFIG, layout='NCHW', network='revnet38', rebuild_activations=False)
+
+    def layouts(config: Config, mode: str) -> Set[bytes]:
+        laid_out = [each for each in operations(config, mode) if each.type in LAID_OUT or 'FusedBatch' in each.type]
+        assert len(laid_out) > 20
+        return {each.get_attr('data_format') for each in laid_out}
+
+    assert layouts(config, MODES.EVAL) == {b'NCHW'}
+    assert layouts(dataclasses.replace(config, layout='auto'), MODES.EVAL) == {b'NHWC'}
+    # An exported model runs on any device.
+    assert layouts(config, MODES.PREDICT) == {b'NHWC'}
+
+
+def test_layout__nchw_trains_through_operations_of_that_layout(monkeypatch: Any, one_gpu: None) -> None:
+    monkeypatch.setitem(NETWORKS, 'inception_v3', NETWORKS['inception_v3']._replace(build=pooled_network))
+    config = dataclasses.replace(CONFIG, layout='NCHW', precision='float16')
+    laid_out = [each for each in operations(config, MODES.TRAIN) if each.type in LAID_OUT or 'FusedBatch' in each.type]
+    assert {each.get_attr('data_format') for each in laid_out} == {b'NCHW'}
+    assert {'Conv2DBackpropFilter', 'MaxPoolGrad', 'AvgPoolGrad', 'FusedBatchNormGradV3'} <= {e.type for e in laid_out}
+
+
+def pooled_network(
+    images: tf.Tensor, num_classes: int, is_training: bool, conv: Any, norm: Any, layout: layers.Layout, **unused: Any
+) -> Any:
+    """A network of one layer with both poolings."""
+    with tf.variable_scope('Layer'):
+        net = tf.nn.relu(norm(conv(images, 16, (3, 3), 2, 'VALID')))
+    net = layers.average_pool(layers.max_pool(net, 3, 2, 'VALID', layout), (2, 2), 2, 'VALID', layout)
+    with tf.variable_scope('Logits'):
+        net = layers.add_bias(conv(tf.reduce_mean(net, layout.pixels, keepdims=True), num_classes, (1, 1)), layout)
+    return tf.squeeze(net, layout.pixels), None
+
+
+def test_run__with_a_requested_gpu_trains_evaluates_and_exports(
+    small_config: Config, tmp_path: Any, one_layer: None, one_gpu: None
+) -> None:
+    folders = {'model_dir': str(tmp_path / 'run'), 'export_dir': str(tmp_path / 'export')}
+    config = dataclasses.replace(small_config, train_steps=2, eval_total_size=64, precision='float16', **folders)
+    assert '64 images' in execute(config)
+    exported = tf.Graph()
+    (folder,) = (tmp_path / 'export').iterdir()
+    with exported.as_default(), tf.Session() as session:
+        tf.saved_model.load(session, ['serve'], str(folder))
+    assert not {each.device for each in exported.get_operations() if 'GPU' in each.device}
+
+
+@pytest.mark.parametrize(
+    ('built_with', 'parts'),
+    [
+        ('', ['is built without GPU support', './run --tf=2.15']),
+        ('CUDA 12.2 and cuDNN 8', ['sees no GPU', 'CUDA 12.2 and cuDNN 8', 'nvidia-smi', 'CUDA_VISIBLE_DEVICES']),
+    ],
+)
+@pytest.mark.parametrize('flag', ['--accelerator=gpu', '--layout=NCHW'])
+def test_gpu__asked_for_but_not_visible_is_refused(
+    monkeypatch: Any, capsys: Any, tmp_path: Any, flag: str, built_with: str, parts: List[str]
+) -> None:
+    monkeypatch.setattr(accelerator, 'cuda_version', lambda: built_with)
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: 0)
+    model_dir = tmp_path / 'run'
+    argv = ['main', '--use_tpu=False', flag, '--use_data=fake', f'--model_dir={model_dir}']
+    assert main.main(argv) == 2
+    message = capsys.readouterr().err
+    assert all(part in message for part in [f'error: {flag}: ', tf.__version__, *parts]), message
+    assert not model_dir.exists()
+
+
+def test_flags__cpu_and_gpu_imply_no_tpu() -> None:
+    def use_tpu(*arguments: str) -> bool:
+        return flags.parse(['main', *arguments]).config.use_tpu
+
+    assert not use_tpu('--accelerator=gpu') and not use_tpu('--accelerator=cpu')
+    assert use_tpu('--accelerator=auto') and use_tpu()
+    for contradiction in (['--tpu=node'], ['--use_tpu=True'], ['--master=grpc://a']):
+        with pytest.raises(flags.ConfigError, match='--accelerator=gpu: is the device of a run without a TPU'):
+            use_tpu('--accelerator=gpu', *contradiction)
+
+
+@pytest.mark.parametrize(
+    ('gpus', 'device'), [(1, 'the GPU of this machine'), (4, 'GPU 0 of the 4 GPUs of this machine; a run uses one')]
+)
+def test_introduction__names_the_gpu(monkeypatch: Any, gpus: int, device: str) -> None:
+    monkeypatch.setattr(accelerator, 'visible_gpus', lambda: gpus)
+    config = Config(use_tpu=False, use_data='fake', model_dir='m', precision='float16', seed=1)
+    assert introduction_of(config, None).splitlines()[3] == f'device    {device}, float16'
+    notes = [*notes_of(config)]
+    assert [note for note in notes if note.startswith('on a GPU, --seed')]
+    assert not [note for note in notes if 'cores of this machine are free' in note]
