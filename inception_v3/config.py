@@ -52,9 +52,7 @@ class Settings:
     master: str = _cluster('', 'grpc:// address of the TPU worker; replaces --tpu, --tpu_zone and --gcp_project')
     use_tpu: bool = _cluster(True, 'run on a TPU; False: on a GPU or the CPU of this machine')
     accelerator: str = _cluster(
-        'auto',
-        'device of a run without a TPU: a visible GPU, else the CPU (auto); cpu, gpu: imply --use_tpu=False',
-        choices=('auto', 'cpu', 'gpu'),
+        'auto', 'device without a TPU; auto: a GPU if one is visible, else the CPU', choices=('auto', 'cpu', 'gpu')
     )
     num_shards: int = _cluster(8, 'number of TPU cores', lower=1)
     iterations: int = _cluster(100, 'training steps that a TPU runs before it returns to its host', lower=1)
@@ -175,8 +173,7 @@ class Settings:
     )
     layout: str = _network(
         'auto',
-        'axes of the activations: batch, height, width, channels (NHWC), or channels second (NCHW, for GPUs); auto: '
-        'NHWC, which TensorFlow changes on a GPU where that is faster',
+        'axes of activations: channels last (NHWC) or second (NCHW, for GPUs); auto: TensorFlow chooses on a GPU',
         choices=('auto', 'NHWC', 'NCHW'),
     )
 
