@@ -1,13 +1,13 @@
 """Differences between TensorFlow 1.15, the reference, and 2.15, the last version that has Estimator.
 
 Every module takes TensorFlow from here: as `tf` the interface of version 1, which both versions have, and as `tf2` what
-only the interface of version 2 has, such as its summaries. The functions below are for names that the two versions keep
-in different places.
+only the interface of version 2 has: summaries with descriptions, and the class of all variables. The functions below
+are for names that the two versions keep in different places.
 """
 
 import contextlib
 import sys
-from typing import Any, ContextManager, Iterator
+from typing import Any, Callable, ContextManager, Iterator
 
 from console import tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
 
@@ -55,6 +55,18 @@ def stop_recording() -> ContextManager[None]:
     except ImportError:
         return tape.stop_recording()
     return record.stop_recording()
+
+
+def mapped_by_the_requesting_thread(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
+    """Returns `dataset.map(function)` outside the inter-op threads, which `map` itself does not offer.
+
+    2.15 has the class in another module, under a private name.
+    """
+    try:
+        from tensorflow.python.data.ops.map_op import _MapDataset as MapDataset
+    except ImportError:
+        from tensorflow.python.data.ops.dataset_ops import MapDataset
+    return MapDataset(dataset, function, use_inter_op_parallelism=False)
 
 
 def threads_of(options: tf.data.Options) -> Any:

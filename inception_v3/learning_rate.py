@@ -3,7 +3,7 @@
 import math
 from typing import Any, Callable, NamedTuple
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import tf, tf2
 from inception_v3.config import Config
 
 # `--learning_rate` is for batches of this size; the rate is proportional to the batch size:
@@ -66,7 +66,7 @@ def learning_rate(step: Any, config: Config) -> Any:
     Returns:
       The rate: a float for an int, a float32 tensor for a tensor.
     """
-    on = _TENSORS if isinstance(step, (tf.Tensor, tf.Variable)) else _NUMBERS
+    on = _TENSORS if isinstance(step, (tf.Tensor, tf2.Variable)) else _NUMBERS
     schedule = {'exponential': _exponential, 'step': _step, 'cosine': _cosine}[config.schedule]
     base = config.learning_rate * config.train_batch_size / REFERENCE_BATCH_SIZE
     return on.maximum(schedule(on.whole(step), base, config, on), FLOOR * base)

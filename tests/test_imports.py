@@ -161,6 +161,13 @@ def test_the_model_needs_neither_results_nor_git_nor_a_screen(graph: Graph) -> N
     assert not {name: needs for name in model for needs in [reachable(graph, name) & NOT_FOR_THE_MODEL] if needs}
 
 
+def test_tensorflow_is_taken_from_the_module_of_its_versions() -> None:
+    paths = [*(ROOT / 'tests').rglob('*.py'), *modules().values()]
+    taken = {'tensorflow', 'tensorflow.compat', 'tensorflow.compat.v1', 'tensorflow.compat.v2'}
+    users = {str(path.relative_to(ROOT)) for path in paths if taken & {*imported(ast.parse(path.read_text()))}}
+    assert users == {'console/tensorflow_versions.py'}
+
+
 def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
     users = [name for name, path in modules().items() if 'unittest.mock' in {*imported(ast.parse(path.read_text()))}]
     assert all(name.startswith('inception_v3.tpu.emulation') for name in users), users

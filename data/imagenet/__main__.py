@@ -166,14 +166,9 @@ def _finish(plan: Plan, reports: Dict[str, ShardReport], data_dir: str, expected
         ],
     )
     done = {
-        'settings': plan.settings,
+        **{name: getattr(plan, name) for name in ('settings', 'boxes', 'foreign', 'bad_annotations')},
         'images': {split: total.images for split, total in totals.items()},
-        'converted': converted,
-        'unreadable': unreadable,
-        'notes': notes,
-        'boxes': plan.boxes,
-        'foreign': plan.foreign,
-        'bad_annotations': plan.bad_annotations,
+        **{'converted': converted, 'unreadable': unreadable, 'notes': notes},
     }
     info.write(data_dir)
     # Written last: it marks the conversion as finished.

@@ -6,9 +6,7 @@ problems.
 
 from typing import NamedTuple
 
-from tensorflow.python.data.ops import dataset_ops
-
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import mapped_by_the_requesting_thread, tf
 from data import ppm, remote
 from data.tar import byte_tensors, graph_headers, graph_names, graph_pax
 from data.tar.byte_tensors import all_of, any_of, is_one_of, select
@@ -71,9 +69,7 @@ def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
     """
     # The shard is read in the thread that requests it. All operations share the inter-op threads, one per core; a few
     # reads that wait for a remote store would block them all.
-    content = dataset_ops.MapDataset(
-        tf.data.Dataset.from_tensors(path), tf.io.read_file, use_inter_op_parallelism=False
-    )
+    content = mapped_by_the_requesting_thread(tf.data.Dataset.from_tensors(path), tf.io.read_file)
     # On s3://, a denied read yields no element. The empty element then takes its place, and fails the size check.
     content = content.concatenate(tf.data.Dataset.from_tensors(''))
     return content.take(1).flat_map(lambda content: _serialize(content, _find_samples(_whole(content, path, size))))

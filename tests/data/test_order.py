@@ -8,6 +8,7 @@ import pytest
 from console.tensorflow_versions import tf
 from data import order
 from data.records import DataError
+from tests.support.graphs import type_in_1_15
 
 COUNTS = [7, 3, 0, 11, 5, 2, 9, 4, 6, 8, 1]
 RECORDS = sum(COUNTS)
@@ -85,7 +86,7 @@ def test_order__is_independent_of_parallel_reads(
 def test_order__opens_the_next_groups_ahead(files_ahead: int, groups_ahead: int) -> None:
     order.ordered(FILES, _read, 5, tf.constant(0, tf.int64), 1024, 4, files_ahead)
     operations = tf.get_default_graph().get_operations()
-    (interleave,) = [operation for operation in operations if operation.type == 'ParallelInterleaveDataset']
+    (interleave,) = [each for each in operations if type_in_1_15(each.type) == 'ParallelInterleaveDataset']
     assert tf.get_static_value(interleave.inputs[-1]) == groups_ahead
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import os
 import random
+import re
 import shutil
 from typing import Any, Dict, List
 
@@ -207,7 +208,7 @@ def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog:
     logged = [message for message in caplog.messages if 'skipped, and moved into' in message]
     assert (
         len(logged) == 2
-        and 'model.ckpt-4: is damaged (model.ckpt-4.data-00000-of-00001: Check' in logged[0]
+        and re.search(r'model\.ckpt-4: is damaged \(.*model\.ckpt-4.*: Checksum does not match', logged[0])
         and 'model.ckpt-3: is dam' in logged[1]
     )
     # The same steps can be saved again.

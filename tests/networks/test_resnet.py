@@ -69,12 +69,15 @@ def keras_version_1_5(stages: Any) -> Any:
 
 
 def keras_name(name: str) -> Tuple[str, str]:
-    """Returns the names of the layer and the weight in Keras for a variable of this program."""
+    """Returns the names of the layer and the weight in Keras for a variable of this program.
+
+    The layer is `last` for that of the classes, whose name depends on Keras' version.
+    """
     *scope, kind = name.split('/')[1:]
     weight = {'weights': 'kernel', 'biases': 'bias', 'moving_mean': 'moving_mean'}.get(kind, kind)
     layer = 'conv' if kind == 'weights' else 'bn'
     if scope[0] == 'logits':
-        return 'probs', weight
+        return 'last', weight
     if scope[0] == 'stem':
         return f'conv1_{layer}', weight
     number = {'shortcut': 0, 'conv_1': 1, 'conv_2': 2, 'conv_3': 3}[scope[2]]
@@ -95,7 +98,8 @@ def test_resnet50__has_the_logits_of_keras_with_the_same_weights(stages: Any, mo
             if not name.startswith('ResNet50/'):
                 continue
             layer, weight = keras_name(name)
-            (theirs,) = [w for w in model.get_layer(layer).weights if w.op.name.endswith(f'/{weight}')]
+            of = model.layers[-1] if layer == 'last' else model.get_layer(layer)
+            (theirs,) = [w for w in of.weights if w.op.name.endswith(f'/{weight}')]
             shape = variable.shape.as_list()
             spread = np.sqrt(2 / np.prod(shape[:-1])) if weight == 'kernel' else 0.1
             value = drawn.normal(0.0, spread, shape) + (weight in ('gamma', 'moving_variance'))

@@ -4,6 +4,17 @@ from typing import Any, Callable, List
 
 from console.tensorflow_versions import tf
 
+# Data sets whose operations have another type in TensorFlow 2.15.
+_TYPES_IN_1_15 = {
+    'LegacyParallelInterleaveDatasetV2': 'ParallelInterleaveDataset',
+    'ParallelMapDatasetV2': 'ParallelMapDataset',
+}
+
+
+def type_in_1_15(operation_type: str) -> str:
+    """Returns the type that an operation has in TensorFlow 1.15."""
+    return _TYPES_IN_1_15.get(operation_type, operation_type)
+
 
 def plain_session() -> tf.Session:
     """A session without TensorFlow's graph optimizations: in a large graph they cost more than a few runs."""

@@ -18,7 +18,7 @@ from tensorflow.python.tpu import tpu, tpu_feed, tpu_function, training_loop
 from tensorflow.python.tpu.ops import tpu_ops
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import tf, tf2
 from inception_v3.tpu.emulation.system import TPU_JOB
 from inception_v3.tpu.supported import UnsupportedError, infeed_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology
@@ -211,8 +211,12 @@ class EmulatedCores:
 
     # Sums over the cores.
 
-    def _check_gradients_are_summed(self) -> None:
-        """Replaces TPUEstimator's check, which looks for the type of operation that the placeholders replace."""
+    def _check_gradients_are_summed(self, *context: Any) -> None:
+        """Replaces TPUEstimator's check, which looks for the type of operation that the placeholders replace.
+
+        Args:
+          *context: what 2.15 passes, unused: one core must sum, too.
+        """
         if not any(self._sums):
             raise UnsupportedError(
                 'CrossShardOptimizer must be used for model training on TPUs: no core sums its gradients.'
@@ -293,7 +297,7 @@ class _VariablesOfCores:
         own = {v: _local_variable_like(v) for v in self._before.get(ops.GraphKeys.GLOBAL_VARIABLES, [])}
         self._graph._collections = {
             # The variable store and scope of tf.get_variable, whose keys are tuples, are left out: they start empty.
-            key: [own.get(value, value) if isinstance(value, tf.Variable) else value for value in values]
+            key: [own.get(value, value) if isinstance(value, tf2.Variable) else value for value in values]
             for key, values in self._before.items()
             if isinstance(key, str)
         }

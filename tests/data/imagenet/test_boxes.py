@@ -107,14 +107,9 @@ def test_csv__invalid_boxes_are_refused(archives: Archives, tmp_path: pathlib.Pa
             ': no bounding boxes. It must have lines filename,xmin,ymin,xmax,ymax.',
         ),
         (b'n1.JPEG,0,0,1,1\rn2.JPEG,0,0,1,1\r', ', line 1: not CSV (new-line character seen in unquoted field'),
-        (
-            b'n1.JPEG,0,0,1,1\nn2.JPEG,0,0,1,\x00\n',
-            ', line 2: not CSV (line contains NUL',
-        ),
-        (
-            'n1.JPEG,0,0,1,1\n'.encode('utf-16-le'),
-            ', line 1: not CSV (line contains NUL',
-        ),
+        # The rest of the message depends on the version of Python: from 3.11, its module csv accepts NUL.
+        (b'n1.JPEG,0,0,1,1\nn2.JPEG,0,0,1,\x00\n', ', line 2: '),
+        ('n1.JPEG,0,0,1,1\n'.encode('utf-16-le'), ', line 1: '),
         ('n1.JPEG,0,0,1,1\n'.encode('utf-16'), ': not a text file.'),
     ],
 )

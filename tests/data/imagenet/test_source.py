@@ -177,9 +177,9 @@ def flipped(content: bytes, place: int) -> bytes:
     ('name', 'damage', 'expected'),
     [
         (META, lambda meta: meta[: len(meta) // 2], '(could not read bytes)'),
-        (META, lambda meta: b'', '(Mat file appears to be empty)'),
+        (META, lambda meta: b'', '(Mat file appears to be '),
         (META, lambda meta: flipped(meta, 200), '(Error -3 while decompressing data: '),
-        (META, lambda meta: META_7_3, '(Please use HDF reader for matlab v7.3 files)'),
+        (META, lambda meta: META_7_3, '(Please use HDF reader for matlab v7.3 files'),
         (META, lambda meta: b'<html>404</html>' * 100, '(Unknown mat file type, '),
         (
             GROUND_TRUTH,

@@ -21,7 +21,11 @@ class Reader:
         self._path = path
         with tf.Graph().as_default() as graph:
             paths = tf.data.Dataset.from_tensors(path).repeat()
-            iterator = tf.data.make_initializable_iterator(paths.flat_map(self._samples_and_end))
+            options = tf.data.Options()
+            # Among them is one that reads ahead, before the file has its next content.
+            options.experimental_optimization.apply_default_optimizations = False
+            samples = paths.flat_map(self._samples_and_end).with_options(options)
+            iterator = tf.data.make_initializable_iterator(samples)
             self._next = iterator.get_next()
         self._session = tf.Session(graph=graph)
         self._session.run(iterator.initializer)

@@ -12,7 +12,7 @@ from console.tensorflow_versions import tf
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
-from tests.support.graphs import evaluate
+from tests.support.graphs import evaluate, type_in_1_15
 from tests.support.tar_files import write_tar
 
 FAST_COLOR_DRAWS = ('brightness', 'cb', 'cr')
@@ -27,13 +27,13 @@ def pipeline(config: Config) -> tf.GraphDef:
 
 
 def nodes(config: Config, kind: str) -> List[Tuple[Any, List[Any]]]:
-    """The operations of a kind in the training pipeline and its functions, each with its constant inputs."""
+    """The operations of a kind, as 1.15 names it, in the training pipeline and its functions, with constant inputs."""
     definition = pipeline(config)
     found = []
     for scope in [definition.node, *[function.node_def for function in definition.library.function]]:
         constants = {node.name: tf.make_ndarray(node.attr['value'].tensor) for node in scope if node.op == 'Const'}
         for node in scope:
-            if node.op == kind:
+            if type_in_1_15(node.op) == kind:
                 inputs = [constants.get(name.split(':')[0]) for name in node.input]
                 found.append((node, [value.tolist() for value in inputs if value is not None]))
     return found

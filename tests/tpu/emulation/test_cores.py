@@ -68,7 +68,7 @@ def test_variables__start_from_the_first_core_and_only_its_own_are_kept() -> Non
 def test_replica_context__tells_each_core_its_own_number() -> None:
     def computation(core: int) -> List[tf.Tensor]:
         context = tf.distribute.get_replica_context()
-        return [tf.constant(context.replica_id_in_sync_group), gen_xla_ops.xla_replica_id()]
+        return [tf.convert_to_tensor(context.replica_id_in_sync_group), gen_xla_ops.xla_replica_id()]
 
     results, _ = on_cores(computation)
     assert results == [[core, core] for core in range(CORES)]
