@@ -113,7 +113,7 @@ else
   set -- --tpu="$TPU_NAME" --tpu_zone="$ZONE" --gcp_project="$PROJECT" "$@"
 fi
 
-made='' sure='' unsure='' existed='' began='' kind='' cause='' running='' silent='' tab=$(printf '\t')
+made='' sure='' unsure='' existed='' began='' kind='' cause='' running='' hurry='' silent='' tab=$(printf '\t')
 # shellcheck disable=SC2034  # is_ours and await choose one of them.
 born_vm='' born_node='' born_queue='' born_machine=''
 prepared='' runs=0 run='' job='' lines=0 followed='' description=''

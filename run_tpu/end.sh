@@ -9,6 +9,7 @@ signal_command() { kill -s "$1" -- "-$!" 2>/dev/null || kill -s "$1" "$!" 2>/dev
 wait_for_command() {
   command=$!
   trap 'kill -s KILL -- "-$command" 2>/dev/null || kill -s KILL "$command"' INT QUIT
+  if [ -n "$hurry" ]; then kill -s INT "$$"; fi
   # Ends soon after the command; 124 is the exit code of the time limit.
   (
     timeout "$TIMEOUT_SECONDS" tail --pid="$command" -f /dev/null
@@ -21,6 +22,14 @@ wait_for_command() {
   done
   trap '' INT QUIT
   return "$status"
+}
+
+# shellcheck disable=SC2317  # clean_up calls it.
+# Says what is waited for. From now on, Ctrl-C ends the waiting, even before it has begun.
+announce() {
+  hurry=
+  trap 'hurry=1' INT QUIT
+  say "$1"
 }
 
 waiting='waiting for the program to save its last step; Ctrl-C ends it at once'
@@ -41,11 +50,11 @@ clean_up() {
       ;;
     # A resource cannot be deleted before its creation has finished.
     'gcloud compute instances create '* | 'gcloud compute tpus create '* | 'gcloud compute tpus '*' create '*)
-      say 'waiting for gcloud to finish; Ctrl-C stops it, and then deletes what it made'
+      announce 'waiting for gcloud to finish; Ctrl-C stops it, and then deletes what it made'
       if wait_for_command; then sure=1; else creation_failed; fi
       ;;
     "$here/run "*inception_v3.main*)
-      say "$waiting"
+      announce "$waiting"
       kill -s TERM "$!"
       wait_for_command
       ;;

@@ -139,7 +139,7 @@ print_piece() {
 # shellcheck disable=SC2317  # clean_up calls it.
 # Lets the program on the TPU VM save its last step, and waits until it has ended.
 stop_on_vm() {
-  say "$waiting"
+  announce "$waiting"
   job='' piece=''
   if on_vm in_background stop "$run" "$lines" "$TIMEOUT_SECONDS"; then print_piece; fi
   case $piece in 'ended '* | gone) return ;; esac
