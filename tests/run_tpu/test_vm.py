@@ -1,6 +1,8 @@
 """Tests of how `run_tpu.sh` takes the program to a TPU VM, follows it there and stops it."""
 
 import json
+import pathlib
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -110,15 +112,16 @@ def test_state_that_was_cut_off__is_not_taken(world: World) -> None:
 
 
 def test_running_program__shows_its_log(world: World) -> None:
-    world.script(main=[{'prints': 'step 1', 'waits': True, 'says': 'step 2\n'}])
-    script = world.start('--create', TIMEOUT_SECONDS='10')
+    # Attempts to reconnect are counted from the last answer.
+    world.script(main=[{'prints': 'step 1', 'waits': True, 'says': 'step 2\n'}], log=[BROKEN, {}, BROKEN])
+    script = world.start('--create', TIMEOUT_SECONDS='8', MAX_RENEWALS='2')
     world.waiting()
     wait_for(lambda: 'step 1' in text_of(str(world.folder / 'stdout')), LIMIT)
     world.go_on()
     assert (script.wait(timeout=LIMIT), world.node) == (0, None)
     assert text_of(str(world.folder / 'stdout')) == 'step 1\nstep 2\n'
     # Only the first of these commands is shown.
-    assert len(on_vm(world, 'log')) > 1 and world.errors().count('on_vm.sh log') == 1
+    assert len(on_vm(world, 'log')) > 3 and world.errors().count('on_vm.sh log') == 1
 
 
 def test_lost_connection__ends_the_run_and_deletes_the_vm(world: World) -> None:
@@ -224,6 +227,26 @@ def test_vm_of_another_start__is_not_connected_to_again(world: World) -> None:
     assert (len(on_vm(world, 'log')), on_vm(world, 'stop')) == (1, [])
 
 
+def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / '.run_tpu' / 'run_tpu' / 'on_vm.sh'
+    script.parent.mkdir(parents=True)
+    shutil.copy(str(ROOT / 'run_tpu' / 'on_vm.sh'), str(script))
+
+    def call(*arguments: str) -> str:
+        command = ['sh', str(script), *arguments]
+        return subprocess.run(
+            command, env={'PATH': '/usr/bin:/bin', 'HOME': str(tmp_path)}, stdout=-1, text=True
+        ).stdout
+
+    program = 'trap "echo saving" TERM; while ! [ -e end ]; do sleep 0.1; done; exit 7'
+    call('start', 'run', 'sh', '-c', f'echo begin; {program}')
+    assert call('log', 'run', '0', '1') == '\nrun log\nbegin\nrun end 1 running.\n'
+    # gcloud repeats a command after a broken connection. A second signal would end the program before it has saved.
+    assert [call('stop', 'run', '1', '1') for _ in range(2)] == ['\nrun log\nsaving\nrun end 2 running.\n'] * 2
+    (tmp_path / '.run_tpu' / 'end').touch()
+    assert call('log', 'run', '2', '60') == '\nrun log\nrun end 2 ended 7.\n'
+
+
 QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
 QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']
 QUEUE_CREATE += ['--runtime-version=tpu-vm-tf-2.15.1-se', '--spot']
@@ -238,8 +261,10 @@ def queue_state(world: World, state: str) -> None:
 def test_queue__is_waited_for_and_deleted_with_its_vm(world: World) -> None:
     world.script(queue_create=[{'queue': {'state': 'WAITING_FOR_RESOURCES'}, 'node': 'gone'}], main=[{}])
     script = world.start('--create', '--queued', '--spot')
-    world.message(script, 'node is WAITING_FOR_RESOURCES')
-    assert TRAIN not in world.log()
+    # It has no time limit.
+    wait_for(lambda: world.log().count(PAUSE) > 20, LIMIT)
+    assert 'node is WAITING_FOR_RESOURCES' in world.errors()
+    assert TRAIN not in world.log() and DELETE not in world.log()
     description = json.loads((world.folder / 'queue').read_text())['description']
     world.existing_node(description=description)
     queue_state(world, 'ACTIVE')
