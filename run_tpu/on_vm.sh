@@ -43,9 +43,9 @@ start() {
     if [ "$old" != "$run" ]; then rm -rf "$old"; fi
   done
   printf '%s\n' "$run" >current
-  if [ -f "$HOME/run_tpu.tar.gz" ]; then
-    tar -xzf "$HOME/run_tpu.tar.gz"
-    rm -f "$HOME/run_tpu.tar.gz"
+  if [ -f ../run_tpu.tar.gz ]; then
+    tar -xzf ../run_tpu.tar.gz
+    rm -f ../run_tpu.tar.gz
   fi
   setsid sh "$self" supervise "$run" "$@" </dev/null >"$run/log" 2>&1 &
   printf '%s %s\n' "$!" "$(this_boot)" >"$run/supervisor"
@@ -86,7 +86,7 @@ await_end() {
 
 # Prints a header, the log after the first lines, and a last line with the number of lines and the state. After a
 # connection that broke within a line, the header begins a new one. The last line ends with a period: one that was cut
-# off is not taken for the state.
+# off is not taken for the state. The exit code is 0 only if the program has succeeded.
 report() {
   ask "$run"
   total=0
@@ -94,6 +94,7 @@ report() {
   printf '\n%s log\n' "$run"
   if [ "$total" -gt "$1" ]; then tail -n "+$(($1 + 1))" "$run/log" | head -n "$((total - $1))"; fi
   echo "$run end $((total)) $state."
+  [ "$state" = 'ended 0' ]
 }
 
 case $action in

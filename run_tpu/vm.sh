@@ -83,8 +83,12 @@ follow() {
     piece=
     # These commands would fill the screen.
     silent=$followed
-    if on_vm quietly log "$run" "$lines" "$patience"; then print_piece; fi
+    status=0
+    on_vm quietly log "$run" "$lines" "$patience" || status=$?
     silent=
+    print_piece
+    # No answer of the TPU VM but this one has the exit code 0, so it counts even if its text is lost.
+    if [ "$status" -eq 0 ]; then piece='ended 0'; fi
     if [ -n "$dry_run" ]; then
       job=
       return
@@ -141,7 +145,8 @@ print_piece() {
 stop_on_vm() {
   announce "$waiting"
   job='' piece=''
-  if on_vm in_background stop "$run" "$lines" "$TIMEOUT_SECONDS"; then print_piece; fi
+  on_vm in_background stop "$run" "$lines" "$TIMEOUT_SECONDS"
+  print_piece
   case $piece in 'ended '* | gone) return ;; esac
   cat "$errors" >&2
   if [ -n "$made" ]; then return; fi

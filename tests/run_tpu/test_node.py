@@ -70,13 +70,10 @@ def test_unknown_state__is_reported_with_gclouds_message(world: World) -> None:
 @pytest.mark.parametrize('answer', ['exit 0', 'echo "$@"', 'case $3 in describe) exit 1 ;; esac'])
 def test_create__goes_ahead_if_gcloud_prints_no_state(either: World, answer: str) -> None:
     (either.bin / 'gcloud').write_text(f'#!/bin/sh\n{answer}\n')
-    done = either.call('--create', MAX_RENEWALS='3')
-    ran = [call for call in either.log() if call != PAUSE]
-    if either.architecture == 'node':
-        assert (done.returncode, ran) == (0, [either.checks[1], either.train])
-    else:  # The program's end must be seen, not guessed.
-        assert (done.returncode, ran) == (1, [either.checks[1]])
-        assert 'no connection to node in 3 attempts' in done.stderr
+    assert either.call('--create').returncode == 0
+    # This gcloud does not run the program of a TPU VM.
+    program = [either.train] if either.architecture == 'node' else []
+    assert [call for call in either.log() if call != PAUSE] == [either.checks[1], *program]
 
 
 @pytest.mark.parametrize(('arguments', 'cloud_shell'), [((), ''), (('--create',), 'true')])

@@ -1,6 +1,7 @@
 """Tests of how `run_tpu.sh` takes the program to a TPU VM, follows it there and stops it."""
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -32,6 +33,10 @@ from tests.support.processes import text_of, wait_for
 
 pytestmark = pytest.mark.program
 BROKEN = {'code': 1, 'says': 'ERROR: [/usr/bin/ssh] exited with return code [255].\n'}
+QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
+QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']
+QUEUE_CREATE += ['--runtime-version=tpu-vm-tf-2.15.1-se', '--spot']
+QUEUE_DELETE = [*QUEUE, 'delete', *NODE, '--force', '--quiet']
 
 
 def on_vm(world: World, action: str) -> List[List[str]]:
@@ -214,16 +219,19 @@ def test_interrupted_run__stops_the_program_of_an_existing_vm(world: World, reac
         *_, message, command = world.errors().splitlines()
         assert 'the program may still run there' in message
         # As it can be pasted into a shell.
-        subprocess.run(['/bin/sh', '-c', command], cwd=str(world.folder), env=world.environment, check=True)
+        subprocess.run(['/bin/sh', '-c', command], cwd=str(world.folder), env=world.environment)
         assert subprocess.call(['kill', '-0', str(program)], stderr=subprocess.DEVNULL) != 0
 
 
-def test_vm_of_another_start__is_not_connected_to_again(world: World) -> None:
+@pytest.mark.parametrize('queued', [False, True])
+def test_vm_of_another_start__is_not_connected_to_again(world: World, queued: bool) -> None:
     world.script(log=[{**BROKEN, 'node': {**OTHER, 'runtimeVersion': 'tpu-vm-tf-2.15.1-se'}}])
-    done = world.call('--create')
-    assert (done.returncode, world.node) == (2, 'READY')
+    done = world.call('--create', *(['--queued', '--spot'] if queued else []))
+    assert done.returncode == 2
     assert 'was made by another start' in done.stderr
-    assert [call for call in world.log() if call in (CREATE, TRAIN, DELETE)] == [CREATE, TRAIN]
+    # The queued resource is that of this start.
+    calls = [QUEUE_CREATE, TRAIN, QUEUE_DELETE] if queued else [CREATE, TRAIN]
+    assert world.log() == [*CHECKS, *calls]
     assert (len(on_vm(world, 'log')), on_vm(world, 'stop')) == (1, [])
 
 
@@ -240,17 +248,14 @@ def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
 
     program = 'trap "echo saving" TERM; while ! [ -e end ]; do sleep 0.1; done; exit 7'
     call('start', 'run', 'sh', '-c', f'echo begin; {program}')
+    supervisor = int((tmp_path / '.run_tpu' / 'run' / 'supervisor').read_text().split()[0])
+    # A session of its own outlives the connection.
+    assert os.getsid(supervisor) == supervisor
     assert call('log', 'run', '0', '1') == '\nrun log\nbegin\nrun end 1 running.\n'
     # gcloud repeats a command after a broken connection. A second signal would end the program before it has saved.
     assert [call('stop', 'run', '1', '1') for _ in range(2)] == ['\nrun log\nsaving\nrun end 2 running.\n'] * 2
     (tmp_path / '.run_tpu' / 'end').touch()
     assert call('log', 'run', '2', '60') == '\nrun log\nrun end 2 ended 7.\n'
-
-
-QUEUE = ['gcloud', 'compute', 'tpus', 'queued-resources']
-QUEUE_CREATE = [*QUEUE, 'create', *NODE, '--network=default', MARK, '--node-id=node', '--accelerator-type=v2-8']
-QUEUE_CREATE += ['--runtime-version=tpu-vm-tf-2.15.1-se', '--spot']
-QUEUE_DELETE = [*QUEUE, 'delete', *NODE, '--force', '--quiet']
 
 
 def queue_state(world: World, state: str) -> None:
