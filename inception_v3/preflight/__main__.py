@@ -33,12 +33,16 @@ _GIB = 1 << 30
 _SUBLANES = 8
 _NOT_GIVEN = '--{}: not given, so it was not checked. The run needs it.'
 _NOT_CHECKED = (
-    'the TPU node: its existence, type, version, quota and price',
-    "the rights of the node's service account; the folders were checked with this machine's credentials",
-    'the region of the buckets, which should be that of the node',
+    'the TPU VM: its existence, type, software version, and the quota, capacity and price in its zone',
+    "the rights of the TPU VM's service account; the folders were checked with this machine's credentials",
+    'the region of the buckets, which should be that of the TPU VM',
     'data beyond the first file of each split; python -m data.audit reads all files',
     "the layouts and the memory that the TPU's compiler chooses, and the speed of the run",
 )
+# The TensorFlow of TPU VMs with which this program runs.
+_TENSORFLOW = '2.15'
+# A program on a slice leaves the TPU of its own machine to the TensorFlow server there.
+_FOR_SLICES = 'TPU_LOAD_LIBRARY=0'
 # The smallest batch that the learning rate warm-up is documented for.
 _LARGE_BATCH = 4096
 _LONGEST_MESSAGE = 1000
@@ -78,8 +82,8 @@ def _topology(name: str, given: flags.Given) -> Topology:
     if name in CLOUD_TPUS:
         return CLOUD_TPUS[name]
     if name or not topology.is_emulated(tpu):
-        problem = f'--topology={name}: no such Cloud TPU' if name else '--topology: name the TPU of the run'
-        raise ConfigError(f'{problem}: {", ".join(CLOUD_TPUS)}; or give --tpu=emulated:CORES.')
+        problem = f'--topology={name}: {topology.why_not(name)}' if name else '--topology: name the TPU of the run'
+        raise ConfigError(f'{problem}. Choose from {", ".join(CLOUD_TPUS)}; or give --tpu=emulated:CORES.')
     try:
         return topology.emulated(str(tpu))
     except ValueError as error:
@@ -153,6 +157,27 @@ def _describe(tpu: Topology, report: Report) -> None:
     report.add('cluster', 'topology', tpu.name, tpu.name)
     report.add('cluster', 'cores', tpu.cores, f'{tpu.cores:,}, {memory}')
     report.add('cluster', 'hosts', tpu.hosts, f'{tpu.hosts:,}, each with {tpu.cores_per_host} cores')
+    if tpu.memory:
+        _describe_software(tpu, report)
+
+
+def _describe_software(tpu: Topology, report: Report) -> None:
+    """Reports what one can rent today, and how the run is started there."""
+    version = '.'.join(tf.__version__.split('.')[:2])
+    words = f'{_TENSORFLOW}, that of the image'
+    if version != _TENSORFLOW:
+        words += (
+            f'; no TPU that can be rented has {version}, which built the graphs below: check again with ./run --tf=2.15'
+        )
+    machines = '1 TPU VM' if tpu.hosts == 1 else f'{tpu.hosts} TPU VMs'
+    report.add('software', 'architecture', 'TPU VM', f'{machines}; TPU nodes ended in April 2025')
+    report.add('software', 'software_version', topology.software_version(tpu), topology.software_version(tpu))
+    report.add('software', 'tensorflow', _TENSORFLOW, words, 'TensorFlow')
+    command = './run --tf=image python -m inception_v3.main --tpu=local'
+    if tpu.hosts > 1:
+        command = f'{_FOR_SLICES} ./run --tf=image python -m inception_v3.main --tpu=NAME --num_shards={tpu.cores}'
+    where = 'on the TPU VM' if tpu.hosts == 1 else 'on the first TPU VM only'
+    report.add('software', 'command', command, f'{where}: {command}')
 
 
 def _folders(use_data: str) -> List[str]:

@@ -23,7 +23,7 @@ _LOAD_LIBRARY = 'TPU_LOAD_LIBRARY'
 _PORT = 8470
 _CONNECTS_WITHIN = 10
 _PAUSE = 5
-_IMAGES = 'tpu-vm-tf-2.15.1-se, or -pod-se for a slice'
+_IMAGES = f'{topology.software_version(topology.CLOUD_TPUS["v2-8"])}, or -pod-se for a slice'
 
 
 class TpuError(CommandError):

@@ -52,7 +52,7 @@ def _cloud(generation: str, cores: int) -> Topology:
 # Memory of a core and of a host, and operations of a core per second:
 # https://cloud.google.com/tpu/docs/system-architecture. A chip has two cores; 45 TFLOPS per chip of v2, 123 of v3.
 _GENERATIONS = {'v2': (8 * _GIB, 334 * 10**9, 22.5e12), 'v3': (16 * _GIB, 340 * 10**9, 61.5e12)}
-# Types: https://cloud.google.com/tpu/docs/types-zones.
+# Types: https://cloud.google.com/tpu/docs/regions-zones, read on 2026-11-23. A machine has 4 chips.
 CLOUD_TPUS: Dict[str, Topology] = {
     topology.name: topology
     for topology in (
@@ -60,6 +60,31 @@ CLOUD_TPUS: Dict[str, Topology] = {
         *(_cloud('v3', cores) for cores in (8, 32, 64, 128, 256, 512, 1024, 2048)),
     )
 }
+
+
+def why_not(name: str) -> str:
+    """Returns the reason why a type that Cloud TPU may have is not among `CLOUD_TPUS`."""
+    generation, _, size = name.partition('-')
+    if generation in _GENERATIONS:
+        largest = max(tpu.cores for tpu in CLOUD_TPUS.values() if tpu.name.startswith(f'{generation}-'))
+        if size.isdigit() and int(size) > largest:
+            return f'the largest {generation} has {largest:,} cores'
+        return f'Cloud TPU has no {generation} of this size'
+    if re.match(r'v[4-9]|tpu\d', generation):
+        # v5: https://github.com/tensorflow/tensorflow/issues/90807
+        return (
+            'this program runs on v2 and v3 only; TPUEstimator does not run on the runtime of v5 and later (PJRT), and '
+            'was not tried on v4'
+        )
+    return 'no such Cloud TPU'
+
+
+def software_version(tpu: Topology) -> str:
+    """The software version with which a TPU VM, or the machines of a slice, are created for this program.
+
+    It is the last of TensorFlow 2.15, with the stream executor: https://cloud.google.com/tpu/docs/runtimes.
+    """
+    return f'tpu-vm-tf-2.15.1-{"se" if tpu.hosts == 1 else "pod-se"}'
 
 
 def is_emulated(tpu: Optional[str]) -> bool:

@@ -130,6 +130,35 @@ def test_topology__report_describes_cores_hosts_and_feeding(capsys: Any, one_lay
     assert memory == {'v2': 8 << 30, 'v3': 16 << 30}[name[:2]]
 
 
+@pytest.mark.parametrize(
+    ('name', 'machines', 'version', 'command'),
+    [
+        ('v2-8', 1, 'tpu-vm-tf-2.15.1-se', './run --tf=image python -m inception_v3.main --tpu=local'),
+        ('v3-8', 1, 'tpu-vm-tf-2.15.1-se', './run --tf=image python -m inception_v3.main --tpu=local'),
+        (
+            'v3-32',
+            4,
+            'tpu-vm-tf-2.15.1-pod-se',
+            'TPU_LOAD_LIBRARY=0 ./run --tf=image python -m inception_v3.main --tpu=NAME --num_shards=32',
+        ),
+    ],
+)
+def test_software__is_what_can_be_rented_today(
+    capsys: Any, without_graphs: None, name: str, machines: int, version: str, command: str
+) -> None:
+    report = run(capsys, *FAKE, f'--topology={name}', '--json').report
+    expected = {'architecture': 'TPU VM', 'software_version': version, 'tensorflow': '2.15', 'command': command}
+    assert report['software'] == expected and report['cluster']['hosts'] == machines
+    text = ' '.join(run(capsys, *FAKE, f'--topology={name}').out.split())
+    assert f'{machines} TPU VM{"" if machines == 1 else "s"}; TPU nodes ended in April 2025' in text
+    of_1_15 = 'no TPU that can be rented has 1.15, which built the graphs below: check again with ./run --tf=2.15'
+    assert (of_1_15 in text) == tf.__version__.startswith('1.')
+
+
+def test_software__is_not_reported_for_an_emulated_tpu(capsys: Any, without_graphs: None) -> None:
+    assert 'software' not in run(capsys, *FAKE, '--tpu=emulated:8', '--json').report
+
+
 def test_text_report__ends_with_the_verdict(capsys: Any, one_layer: None) -> None:
     result = run(capsys, *FAKE, '--topology=v2-8', '--train_batch_size=24')
     assert result.code == 0
@@ -204,8 +233,14 @@ def test_system_error__one_message_and_exit_code_1(capsys: Any, monkeypatch: Any
 @pytest.mark.parametrize(
     ('arguments', 'parts'),
     [
-        (['--topology=v9-8'], ['--topology=v9-8', 'no such Cloud TPU', 'v2-8', 'v3-2048']),
-        (['--topology=v2'], ['--topology=v2', 'v2-8']),
+        (['--topology=w2-8'], ['--topology=w2-8', 'no such Cloud TPU', 'v2-8', 'v3-2048']),
+        (['--topology=v2'], ['--topology=v2: Cloud TPU has no v2 of this size. Choose from v2-8, ', 'v3-2048']),
+        (['--topology=v2-1024'], ['--topology=v2-1024: the largest v2 has 512 cores. Choose from v2-8, ']),
+        (['--topology=v3-4096'], ['--topology=v3-4096: the largest v3 has 2,048 cores. Choose from v2-8, ']),
+        (['--topology=v3-16'], ['--topology=v3-16: Cloud TPU has no v3 of this size.']),
+        (['--topology=v4-8'], ['--topology=v4-8: this program runs on v2 and v3 only; ', 'was not tried on v4']),
+        (['--topology=v5litepod-16'], ['--topology=v5litepod-16: this program runs on v2 and v3 only; ', '(PJRT)']),
+        (['--topology=v6e-8'], ['--topology=v6e-8: this program runs on v2 and v3 only; ']),
         ([], ['--topology', 'name the TPU', 'v2-8', '--tpu=emulated:CORES']),
         (['--tpu=node'], ['--topology', 'name the TPU']),
         (['--tpu=emulated:8x3'], ['--tpu=emulated:8x3', '3 hosts']),
