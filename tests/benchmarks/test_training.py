@@ -1,0 +1,95 @@
+"""Tests of the benchmark of training: its arithmetic on invented measurements, and a run in this process."""
+
+import dataclasses
+import json
+from typing import Any, Dict, List
+
+import pytest
+
+from benchmarks import training
+from benchmarks.training import REAL, REPEATED, Training
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from tests.support.graphs import draw_many
+
+MEASURED: Dict[str, List[Training]] = {
+    REAL: [Training('a device', [80.0, 120.0]), Training('a device', [210.0, 190.0])],
+    REPEATED: [Training('a device', [70.0, 80.0]), Training('a device', [205.0, 205.0])],
+}
+
+
+def test_result__has_rates_steps_and_the_share_of_the_input() -> None:
+    config = Config(
+        use_tpu=False, train_batch_size=64, data_dir='/home/me/data', model_dir='/home/me/run', gcp_project='mine'
+    )
+    found = training.result(config, MEASURED)
+    # Means of 100 and 200 ms per step with 64 images, against 75 and 205.
+    assert found['real_input'] == {
+        'images_per_second': {'median': 480.0, 'least': 320.0, 'greatest': 640.0},
+        'step_ms': {'median': 155.0, 'least': 80.0, 'greatest': 210.0},
+    }
+    assert found['repeated_batch']['images_per_second'] == {'median': 582.8, 'least': 312.2, 'greatest': 853.3}
+    # A round whose repeated batch was slower, by noise, counts as no wait.
+    assert found['input_share'] == {'median': 0.125, 'least': 0.0, 'greatest': 0.25}
+    assert (found['kind'], found['device'], found['rounds']) == ('cpu', 'a device', 2)
+    assert found['settings'] == {'use_tpu': False, 'train_batch_size': 64}
+    assert not [word for word in ('me', 'mine') if f'/{word}/' in json.dumps(found) or f'"{word}"' in json.dumps(found)]
+    assert {'date', 'host', 'tensorflow', 'python', 'revision', 'modified'} < {*found}
+
+
+@pytest.mark.parametrize(
+    ('changes', 'kind'),
+    [
+        ({'tpu': 'emulated:8'}, 'emulated'),
+        ({'tpu': 'node'}, 'tpu'),
+        ({'use_tpu': False, 'accelerator': 'gpu'}, 'gpu'),
+        ({'use_tpu': False, 'accelerator': 'cpu'}, 'cpu'),
+    ],
+)
+def test_result__names_the_kind_of_device(changes: Any, kind: str) -> None:
+    found = training.result(Config(**changes), MEASURED, 'my device')
+    assert (found['kind'], found['device']) == (kind, 'my device')
+
+
+@pytest.mark.parametrize(
+    ('use_tpu', 'iterations', 'steps', 'expected'),
+    [(False, 100, 20, 23), (False, 100, 1, 5), (True, 10, 25, 40), (True, 100, 20, 300)],
+)
+def test_with_steps__has_a_warm_up_and_whole_loops(use_tpu: bool, iterations: int, steps: int, expected: int) -> None:
+    config = training.with_steps(Config(use_tpu=use_tpu, iterations=iterations), steps)
+    assert (config.train_steps, config.mode) == (expected, 'train')
+
+
+@pytest.mark.parametrize('kind', [REAL, REPEATED])
+def test_measure_here__measures_each_step_after_the_warm_up(small_config: Config, one_layer: None, kind: str) -> None:
+    config = training.with_steps(dataclasses.replace(small_config, followup_shuffle_buffer_size=8), 4)
+    measured = training.measure_here(config, kind)
+    assert len(measured.step_ms) == 4 and min(measured.step_ms) > 0
+    assert measured.device.endswith(' cores')
+
+
+def test_repeated_batch__is_one_of_the_runs_shape_again_and_again(small_config: Config) -> None:
+    def batches(input_fn: Any) -> List[Any]:
+        return draw_many(training.tf.data.make_one_shot_iterator(input_fn({'batch_size': 2})).get_next(), 3)
+
+    (first, labels), *others = batches(training._RepeatedBatch(small_config))
+    ours, our_labels = batches(InputPipeline(True, small_config))[0]
+    assert (first.shape, first.dtype, labels.dtype) == (ours.shape, ours.dtype, our_labels.dtype)
+    assert all((images == first).all() and (same == labels).all() for images, same in others)
+
+
+def test_command__prints_a_line_of_json_last(monkeypatch: Any, capsys: Any, digits_dir: str, one_layer: None) -> None:
+    measured = {kind: iter(of_kind) for kind, of_kind in MEASURED.items()}
+    monkeypatch.setattr(training, '_measure', lambda config, kind: next(measured[kind]))
+    argv = ['training', '--preset=digits', f'--data_dir={digits_dir}', '--repeats=2', '--steps=2']
+    assert training.main(argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert json.loads(lines[-1])['input_share']['median'] == 0.125
+    assert 'the device waits for its input 12% of the time (0%–25%)' in lines
+
+
+def test_command__refuses_what_a_run_refuses(capsys: Any, digits_dir: str) -> None:
+    assert training.main(['training', '--use_data=fake', '--accelerator=gpu', '--tpu=node']) == 2
+    assert '--accelerator=gpu: is the device of a run without a TPU' in capsys.readouterr().err
+    assert training.main(['training', '--use_data=fake', '--train_batch_size=8', '--use_tpu=True']) == 2
+    assert 'name the TPU with --tpu' in capsys.readouterr().err
