@@ -47,6 +47,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'benchmark-tar': Command('benchmarks.tar_reading', 'compare input from tar shards and from record files'),
         'benchmark-device': Command('benchmarks.device', 'measure the preprocessing that is left to the device'),
         'benchmark-seed': Command('benchmarks.repeatability', 'measure the cost of --seed in a training run'),
+        'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),
         'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
     },
 }
