@@ -241,6 +241,7 @@ for _ in range(30):
 """
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -> None:
     # With tf.data.Dataset.interleave, each of six processes ended in a segmentation fault here.

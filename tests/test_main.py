@@ -182,6 +182,7 @@ def test_main__ends_with_130_at_ctrl_c_while_it_prepares(capsys: Any, monkeypatc
     assert err == 'error: interrupted; the same command resumes from the last checkpoint\n'
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_main__logs_only_its_own_lines(photo_dir: str, photos: List[Photo], tmp_path: Any) -> None:
     arguments = [*SMALL, f'--data_dir={photo_dir}', f'--model_dir={tmp_path}/model', f'--export_dir={tmp_path}/export']

@@ -88,6 +88,7 @@ def test_seed__repeats_and_resumes_bit_for_bit(photo_config: Config, one_layer: 
     check_resumed(photo_config)
 
 
+@pytest.mark.both
 @pytest.mark.program
 @pytest.mark.parametrize(
     'changes',
@@ -106,6 +107,7 @@ def test_seed__repeats_and_resumes_on_other_roads(
     check_resumed(dataclasses.replace(photo_config, **changes))
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_seed__resumes_across_cycles_of_training_and_evaluation(photo_config: Config, one_layer: None) -> None:
     whole = train(photo_config, 3)
@@ -195,6 +197,7 @@ def trained_on(cores: int, digits_dir: str, model_dir: Any) -> Values:
     return train(config, 3)
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_seed__gives_the_same_weights_on_any_number_of_cores(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     one = trained_on(1, digits_dir, tmp_path / '1')

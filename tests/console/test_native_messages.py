@@ -33,6 +33,7 @@ def test_during__outside_a_command_captures_and_restores(capfd: Any) -> None:
     assert capfd.readouterr().err == 'after'
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_captured__leaves_pythons_messages_on_the_screen() -> None:
     code = (

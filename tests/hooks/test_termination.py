@@ -160,6 +160,7 @@ def test_same_request__is_shorter_than_a_person_needs_to_press_ctrl_c_again() ->
     assert termination_module._SAME_REQUEST[signal.SIGINT] <= 0.5
 
 
+@pytest.mark.both
 @pytest.mark.program
 @pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_termination__of_a_program(digits_dir: str, tmp_path: Any, number: signal.Signals, code: int) -> None:

@@ -132,6 +132,7 @@ def content(checkpoint: str) -> Dict[str, bytes]:
     return found
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_run__keeps_its_best_checkpoint_as_a_model_dir(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     model_dir = str(tmp_path / 'run')

@@ -247,6 +247,7 @@ def test_skip_damaged__respects_a_list_that_ends_with_an_older_checkpoint(tmp_pa
     assert os.path.exists(data_of(tmp_path, 2))
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_run__resumes_from_an_older_checkpoint_on_request(
     digits_dir: str, tmp_path: Any, one_layer: None, caplog: Any

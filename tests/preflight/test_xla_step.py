@@ -22,6 +22,7 @@ def _own_xla_flags(monkeypatch: Any) -> None:
     monkeypatch.setenv('XLA_FLAGS', '')
 
 
+@pytest.mark.both
 @pytest.mark.slow
 def test_xla__compiles_and_runs_a_step() -> None:
     flags = [*SMALL, '--depth_multiplier=0.01', '--num_classes=11', '--mode=train', '--json', '--xla']

@@ -182,6 +182,7 @@ def test_decode_crop__refuses_a_truncated_file(kind: str, share: float) -> None:
         evaluate(decode_crop(cut, image_shape(cut), Crop(*tf.unstack(tf.constant([0, 0, 1, 100])))))
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_decode_crop__needs_no_memory_for_the_rest_of_a_huge_jpeg() -> None:
     """Measures a process that decodes a hundredth of 11,000 x 9,000 pixels, which are 297 MB decoded."""
@@ -255,6 +256,7 @@ def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_the
         evaluate(decode_image(tf.constant(bytes(gif))))
 
 
+@pytest.mark.both
 @pytest.mark.program
 def test_decode_crop__allocates_no_pixels_of_a_huge_image_in_a_data_set() -> None:
     """Measures a process whose data set refuses an image of 48 kB that is 1.2 GB decoded."""

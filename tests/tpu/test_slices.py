@@ -103,7 +103,7 @@ def expected_metrics(config: Config) -> Dict[str, float]:
         # Half of the hosts have no file.
         ('emulated:8x4', 'tfrecord', {'transpose_enabled': True}),
         ('emulated:4x2', 'tfrecord', {'transpose_enabled': True, 'transfer': 'uint8'}),
-        pytest.param('emulated:4x2', 'tar', {}, marks=pytest.mark.program),
+        pytest.param('emulated:4x2', 'tar', {}, marks=[pytest.mark.program, pytest.mark.both]),
     ],
 )
 def test_unequal_hosts__metrics_are_the_means_over_all_images(

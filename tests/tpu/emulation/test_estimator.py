@@ -207,6 +207,7 @@ def test_emulated_hosts__evaluate_each_image_once(
         assert found[metric] == pytest.approx(expected[metric], rel=1e-5), metric
 
 
+@pytest.mark.both
 @pytest.mark.program
 @pytest.mark.parametrize('transpose', [False, True])
 def test_emulated_cores__train_with_bytes_as_one_device_does(
@@ -244,6 +245,7 @@ def test_notice__counts_cores_and_hosts(tpu: str, counts: str) -> None:
     assert f'THE TPU IS EMULATED: {counts}' in notice(topology.emulated(tpu))
 
 
+@pytest.mark.both
 @pytest.mark.slow
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
 def test_program__trains_evaluates_resumes_and_exports_on_emulated_cores(
