@@ -32,8 +32,8 @@ print(json.dumps(texts))
 
 
 def words_of(command: Command) -> List[str]:
-    """The words of a command line, without its comment."""
-    return shlex.split(command.line, comments=True)
+    """The words of a command line, without its comment and without the version of TensorFlow that it runs on."""
+    return [word for word in shlex.split(command.line, comments=True) if not word.startswith('--tf=')]
 
 
 def module_of(words: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Tests of the TPU of this machine and of TPUs that are looked up: what is refused, and where a graph is placed."""
 
 import dataclasses
+import io
 import pathlib
 import socket
 import time
@@ -11,8 +12,9 @@ from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.framework import kernels
 
 from console.errors import FIX, RETRY
+from console.screen import Screen
 from console.tensorflow_versions import knows_tpu_vms, tf
-from inception_v3 import seeding
+from inception_v3 import cycles, seeding
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.tpu import addresses
@@ -191,6 +193,14 @@ def test_name__that_cannot_be_looked_up_is_refused(monkeypatch: Any, error: Exce
     with pytest.raises(TpuError, match=message) as raised:
         make_estimator(NAMED)
     assert raised.value.exit_code == FIX
+
+
+def test_answers__a_run_does_not_wait_for_a_server(digits_dir: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(time, 'sleep', lambda seconds: None)
+    run = cycles.Run(make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1), Screen(io.StringIO()))
+    monkeypatch.setattr(run._estimator.config, '_master', 'grpc://127.0.0.1:1')
+    with pytest.raises(UnavailableTpuError, match=r'grpc://127.0.0.1:1: no TensorFlow server of a TPU answers'):
+        run.execute()
 
 
 def test_answers__a_server_that_does_not_listen_is_named(monkeypatch: Any) -> None:
