@@ -18,14 +18,23 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import yaml
 
+from console import tensorflow_versions
 from console.errors import RESUME
 from inception_v3.config import Config, ConfigError
-from inception_v3.estimator import make_estimator
 from inception_v3.settings import flags
+from inception_v3.tpu import topology
 
 ROOT = pathlib.Path(__file__).parent.parent
 USER, HOME = 10001, '/home/trainer'
-TPU_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
+# What a build with --build-arg=HARDWARE takes: the Python of its base image, and the lock of its packages.
+BASES = {'cpu': ((3, 7), 'requirements.lock'), 'tpu': ((3, 10), 'deploy/requirements-tpu.lock')}
+# The image with the TensorFlow that these tests run on.
+HARDWARE = 'tpu' if tensorflow_versions.knows_tpu_vms() else 'cpu'
+# Chips per machine by accelerator and topology, of the TPUs of one machine whose generation this program runs on:
+# https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus. GKE has no v2.
+ONE_MACHINE = {('tpu-v3-device', '2x2'): 4}
+CORES_PER_CHIP = 2
+MACHINE_TYPE = 'ct3-hightpu-4t'
 
 
 def job(name: str) -> Any:
@@ -46,15 +55,35 @@ def container(name: str) -> Any:
     return only
 
 
-def dockerfile() -> List[Tuple[str, str]]:
-    """Returns the instructions of the Dockerfile and their arguments."""
+def dockerfile(hardware: str = HARDWARE) -> List[Tuple[str, str]]:
+    """Returns the instructions that an image is built with, and their arguments."""
     text = (ROOT / 'deploy' / 'Dockerfile').read_text().replace('\\\n', ' ')
-    lines = [line.strip() for line in text.splitlines()]
-    return [tuple(line.split(None, 1)) for line in lines if line and not line.startswith('#')]  # type: ignore[misc]
+    stages: Dict[str, List[Tuple[str, str]]] = {'': []}
+    stage, values = '', {'HARDWARE': hardware}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith('#'):
+            continue
+        name, arguments = line.strip().split(None, 1)
+        if name == 'ARG':
+            values.setdefault(*arguments.split('='))
+            continue
+        arguments = re.sub(r'\$\{(\w+)\}', lambda match: values[match.group(1)], arguments)
+        if name == 'FROM':
+            base, _, stage = arguments.partition(' AS ')
+            # A stage may continue another one; the last stage, which has no name, is the image.
+            stages[stage] = stages.get(base, [('FROM', base)])[:]
+        else:
+            stages[stage].append((name, arguments))
+    return stages['']
 
 
-def arguments_of(instruction: str) -> List[str]:
-    return [arguments for name, arguments in dockerfile() if name == instruction]
+def arguments_of(instruction: str, hardware: str = HARDWARE) -> List[str]:
+    return [arguments for name, arguments in dockerfile(hardware) if name == instruction]
+
+
+def pins(lock: str) -> Dict[str, str]:
+    """Returns the packages of a lock, with their versions."""
+    return dict(re.findall(r'^([\w.-]+)==(\S+)', (ROOT / lock).read_text(), re.MULTILINE))
 
 
 def is_sent(path: str) -> bool:
@@ -63,25 +92,11 @@ def is_sent(path: str) -> bool:
     return not any(fnmatch.fnmatchcase(path, line) for line in lines if line and not line.startswith('#'))
 
 
-def tensorflow_version() -> str:
-    version = re.search(r'^tensorflow==(\S+)', (ROOT / 'requirements.lock').read_text(), re.MULTILINE)
-    assert version
-    return version.group(1)
-
-
 def test_job__has_valid_flags() -> None:
-    arguments = container('job.yaml')['args']
-    assert f'--master={TPU_ENDPOINTS}' in arguments
-    # Kubernetes expands the variable to an address like this.
-    address = 'grpc://10.0.0.2:8470'
-    command_line = flags.parse(['main', *(argument.replace(TPU_ENDPOINTS, address) for argument in arguments)])
+    command_line = flags.parse(['main', *container('job.yaml')['args']])
     config = command_line.config
-    assert (config.use_tpu, config.mode) == (True, 'train_and_eval')
-    assert command_line.given == {'master', 'num_shards', 'data_dir', 'model_dir', 'export_dir'}
-    assert make_estimator(config).config.master == address
-    # Without an address, Kubernetes keeps the name of the variable, which the program refuses.
-    with pytest.raises(ConfigError, match='grpc://'):
-        flags.parse(['main', *arguments])
+    assert (config.use_tpu, config.tpu, config.mode) == (True, 'local', 'train_and_eval')
+    assert command_line.given == {'tpu', 'num_shards', 'data_dir', 'model_dir', 'export_dir'}
 
 
 def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
@@ -97,40 +112,48 @@ def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
     assert spec['template']['spec']['terminationGracePeriodSeconds'] > 2 * 100 * 0.815
 
 
-def test_slice__has_the_addresses_of_its_hosts_as_tpu() -> None:
-    arguments = [a.replace('--master=', '--tpu=') for a in container('job.yaml')['args']]
-    addresses = 'grpc://10.0.0.2:8470,grpc://10.0.0.3:8470'
-    arguments = [argument.replace(TPU_ENDPOINTS, addresses) for argument in arguments]
-    config = flags.parse(['main', *arguments, '--num_shards=32']).config
-    run_config = make_estimator(config).config
-    assert run_config.master == 'grpc://10.0.0.2:8470'
-    assert run_config.cluster_spec.as_dict() == {'worker': ['10.0.0.2:8470', '10.0.0.3:8470']}
+def test_job__requests_the_whole_tpu_that_it_uses() -> None:
+    config = flags.parse(['main', *container('job.yaml')['args']]).config
+    selector = job('job.yaml')['spec']['nodeSelector']
+    assert set(selector) == {'cloud.google.com/gke-tpu-accelerator', 'cloud.google.com/gke-tpu-topology'}
+    place = (selector['cloud.google.com/gke-tpu-accelerator'], selector['cloud.google.com/gke-tpu-topology'])
+    chips = ONE_MACHINE[place]
+    # Kubernetes does not allow a request of an extended resource that differs from its limit.
+    resources = container('job.yaml')['resources']
+    assert resources['requests']['google.com/tpu'] == resources['limits']['google.com/tpu'] == chips
+    assert config.num_shards == chips * CORES_PER_CHIP == topology.CLOUD_TPUS['v3-8'].cores
+    assert topology.CLOUD_TPUS['v3-8'].hosts == 1
+    # 96 processors and 340 GB; some of both belong to Kubernetes.
+    assert resources['requests']['cpu'] < 96
+    assert int(resources['limits']['memory'].replace('Gi', '')) * 2**30 < 340e9
+    assert f'--machine-type={MACHINE_TYPE} --num-nodes=0' in (ROOT / 'deploy' / 'job.yaml').read_text()
 
 
-def test_job__requests_the_tpu_that_it_uses() -> None:
-    config = flags.parse(['main', *(a for a in container('job.yaml')['args'] if TPU_ENDPOINTS not in a)]).config
-    assert container('job.yaml')['resources']['limits']['cloud-tpus.google.com/v2'] == config.num_shards
-
-
-def test_tpu__has_the_tensorflow_version_of_the_lock() -> None:
-    version = re.match(r'\d+\.\d+', tensorflow_version())
-    assert version
-    assert job('job.yaml')['metadata']['annotations'] == {'tf-version.cloud-tpus.google.com': version.group()}
+@pytest.mark.parametrize('folder', ['deploy', 'studies/sweep', 'docs'])
+def test_files__do_not_use_tpu_nodes_or_the_container_registry(folder: str) -> None:
+    for path in (ROOT / folder).glob('*.*'):
+        for ended in ('cloud-tpus.google.com', 'KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS', 'gcr.io/', '--enable-tpu'):
+            assert ended.encode() not in path.read_bytes(), (path, ended)
 
 
 def test_preflight__checks_the_flags_of_the_job_without_a_tpu() -> None:
     preflight = container('preflight.yaml')
     assert preflight['command'] == ['python', '-m', 'inception_v3.preflight']
-    topology, *arguments = preflight['args']
-    assert topology == '--topology=v2-8'
-    assert arguments == [a for a in container('job.yaml')['args'] if TPU_ENDPOINTS not in a]
+    of_topology, *arguments = preflight['args']
+    assert of_topology == '--topology=v3-8'
+    assert ['--tpu=local', *arguments] == container('job.yaml')['args']
     assert flags.parse(['preflight', *arguments]).config.num_shards == 8
     assert set(preflight['resources']['limits']) == {'memory'}
+    assert 'nodeSelector' not in job('preflight.yaml')['spec']
     assert preflight['image'] == container('job.yaml')['image']
+    # As ./run --tf=image does, where it only looks at TensorFlow.
+    assert preflight['env'] == [{'name': 'TPU_LOAD_LIBRARY', 'value': '0'}]
 
 
 def test_image__is_used_by_the_jobs_and_runs_the_program(monkeypatch: Any, capsys: Any) -> None:
     image = container('job.yaml')['image']
+    # https://cloud.google.com/artifact-registry/docs/docker/names
+    assert re.fullmatch(r'LOCATION-docker\.pkg\.dev/PROJECT/REPOSITORY/[a-z0-9-]+:tpu', image)
     text = (ROOT / 'deploy' / 'Dockerfile').read_text()
     assert f'docker build --file=deploy/Dockerfile --tag={image} .' in text
     (entrypoint,) = arguments_of('ENTRYPOINT')
@@ -143,24 +166,46 @@ def test_image__is_used_by_the_jobs_and_runs_the_program(monkeypatch: Any, capsy
     assert 'inception_v3.main' in capsys.readouterr().out
 
 
-def test_image__has_python_and_packages_of_the_lock() -> None:
-    (base,) = arguments_of('FROM')
-    assert re.fullmatch(r'python:{}\.{}-slim@sha256:[0-9a-f]{{64}}'.format(*sys.version_info), base)
-    lock, program = [arguments for arguments in arguments_of('RUN') if arguments.startswith('pip install')]
-    assert '--require-hashes' in lock and '--requirement=requirements.lock' in lock
+@pytest.mark.parametrize('hardware', sorted(BASES))
+def test_image__has_python_and_packages_of_its_lock(hardware: str) -> None:
+    version, lock = BASES[hardware]
+    (base,) = arguments_of('FROM', hardware)
+    assert re.fullmatch(r'python:{}\.{}-slim@sha256:[0-9a-f]{{64}}'.format(*version), base)
+    assert arguments_of('COPY', hardware) == [f'{lock} ./', '. .']
+    installs = [arguments for arguments in arguments_of('RUN', hardware) if arguments.startswith('pip install')]
+    assert '--require-hashes' in installs[0] and f'--requirement={pathlib.Path(lock).name}' in installs[0]
     # All packages come from the lock file, including those that build the program.
-    assert '--no-deps' in program and '--no-build-isolation' in program
-    assert {'setuptools', 'google-api-python-client', 'oauth2client'} <= set(
-        re.findall(r'^([\w-]+)==', (ROOT / 'requirements.lock').read_text(), re.MULTILINE)
-    )
+    assert all('--no-deps' in install for install in installs[1:]) and '--no-build-isolation' in installs[-1]
+    assert {'setuptools', 'google-api-python-client', 'oauth2client', 'jinja2', 'numpy'} <= set(pins(lock))
+
+
+def test_image__for_a_tpu_has_a_tensorflow_with_tpu_support() -> None:
+    assert 'ARG HARDWARE=tpu' in (ROOT / 'deploy' / 'Dockerfile').read_text().splitlines()
+    # Both as https://cloud.google.com/vertex-ai/docs/training/training-with-tpu-vm has them.
+    bucket = 'https://storage.googleapis.com/cloud-tpu-tpuvm-artifacts'
+    wheel = 'tensorflow-2.15.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl'
+    assert arguments_of('ADD', 'tpu') == [f'--chmod=0755 {bucket}/libtpu/1.9.0/libtpu.so /lib/libtpu.so']
+    assert arguments_of('RUN', 'tpu')[1].split()[-1] == f'{bucket}/tensorflow/tf-2.15.0/{wheel}'
+    # Nothing replaces it: PyPI's TensorFlow has no TPU support. These are what 2.15.0 needs, by its metadata on PyPI.
+    packages = pins(BASES['tpu'][1])
+    assert 'tensorflow' not in packages
+    assert packages['ml-dtypes'] == '0.2.0'
+    assert {packages['keras'], packages['tensorflow-estimator']} == {'2.15.0'}
+    assert packages['numpy'].startswith('1.') and packages['protobuf'].startswith('4.')
+
+
+def test_image__for_a_cpu_has_the_reference() -> None:
+    assert arguments_of('ADD', 'cpu') == []
+    packages = pins(BASES['cpu'][1])
+    assert packages['tensorflow'] == '1.15.5' and 'apache-beam' in packages
 
 
 def test_copied_files__exist_in_the_build_context() -> None:
-    for arguments in arguments_of('COPY'):
+    for arguments in arguments_of('COPY', 'cpu') + arguments_of('COPY', 'tpu'):
         *sources, _ = arguments.split()
         for source in sources:
-            assert (ROOT / source).exists()
-    assert is_sent('requirements.lock') and is_sent('setup.py')
+            assert (ROOT / source).exists() and (source == '.' or is_sent(source.split('/')[0]))
+    assert is_sent('setup.py')
     for package in run_setup(str(ROOT / 'setup.py'), stop_after='init').packages:
         assert is_sent(package.split('.')[0])
     for name in ('.git', '.venv', '.tools', 'runs', 'build', 'tests'):
@@ -183,14 +228,19 @@ def test_image__does_not_run_as_root() -> None:
 
 
 @pytest.mark.parametrize('name', ['job.yaml', 'preflight.yaml'])
-def test_pod__meets_the_restricted_security_standard(name: str) -> None:
+def test_pod__has_no_privileges_but_those_for_a_tpu(name: str) -> None:
     spec = job(name)['spec']
-    ids = {'runAsUser': USER, 'runAsGroup': USER, 'fsGroup': USER}
-    assert spec['securityContext'] == {'runAsNonRoot': True, 'seccompProfile': {'type': 'RuntimeDefault'}, **ids}
+    # The preflight meets the restricted security standard of Kubernetes.
+    user: Dict[str, Any] = {'runAsNonRoot': True, 'runAsUser': USER, 'runAsGroup': USER, 'fsGroup': USER}
+    capabilities = {'drop': ['ALL']}
+    if name == 'job.yaml':
+        user = {'runAsUser': 0, 'runAsGroup': 0}
+        capabilities['add'] = ['IPC_LOCK', 'SYS_RESOURCE']
+    assert spec['securityContext'] == {'seccompProfile': {'type': 'RuntimeDefault'}, **user}
     assert container(name)['securityContext'] == {
         'allowPrivilegeEscalation': False,
         'readOnlyRootFilesystem': True,
-        'capabilities': {'drop': ['ALL']},
+        'capabilities': capabilities,
     }
     assert spec['automountServiceAccountToken'] is False
     # The folders that the program writes.
@@ -221,13 +271,14 @@ FIELDS = {
     'Job.spec.podFailurePolicy.rules.onExitCodes': 'containerName operator values',
     'Job.spec.template': 'metadata spec',
     'Job.spec.template.spec': 'restartPolicy terminationGracePeriodSeconds automountServiceAccountToken '
-    'securityContext volumes containers',
+    'nodeSelector securityContext volumes containers',
     'Job.spec.template.spec.securityContext': 'runAsNonRoot runAsUser runAsGroup fsGroup seccompProfile',
     'Job.spec.template.spec.securityContext.seccompProfile': 'type',
     'Job.spec.template.spec.volumes': 'name emptyDir',
-    'Job.spec.template.spec.containers': 'name image command args securityContext volumeMounts resources',
+    'Job.spec.template.spec.containers': 'name image command env args securityContext volumeMounts resources',
+    'Job.spec.template.spec.containers.env': 'name value',
     'Job.spec.template.spec.containers.securityContext': 'allowPrivilegeEscalation readOnlyRootFilesystem capabilities',
-    'Job.spec.template.spec.containers.securityContext.capabilities': 'drop',
+    'Job.spec.template.spec.containers.securityContext.capabilities': 'drop add',
     'Job.spec.template.spec.containers.volumeMounts': 'name mountPath',
     'Job.spec.template.spec.containers.resources': 'requests limits',
 }
@@ -236,7 +287,13 @@ FIELDS = {
 def unknown_fields(value: Any, path: str = 'Job') -> List[str]:
     if isinstance(value, list):
         return [field for item in value for field in unknown_fields(item, path)]
-    if not isinstance(value, dict) or path.split('.')[-1] in ('metadata', 'requests', 'limits', 'emptyDir'):
+    if not isinstance(value, dict) or path.split('.')[-1] in (
+        'metadata',
+        'nodeSelector',
+        'requests',
+        'limits',
+        'emptyDir',
+    ):
         return []
     unknown = [f'{path}.{key}' for key in value if key not in FIELDS.get(path, '').split()]
     return unknown + [field for key, each in value.items() for field in unknown_fields(each, f'{path}.{key}')]
@@ -281,9 +338,10 @@ def build_image(root: pathlib.Path, python: pathlib.Path) -> Dict[str, str]:
         elif name == 'COPY':
             source, _ = arguments.split()
             copy_context(ROOT / source, workdir)
-        elif name == 'RUN' and arguments.startswith('pip install') and 'requirements.lock' in arguments:
-            # ./run did the same for the environment of the tests.
-            assert (workdir / 'requirements.lock').read_text() == (ROOT / '.venv' / 'installed.lock').read_text()
+        elif name == 'RUN' and arguments.startswith('pip install') and arguments.split()[-1] != '.':
+            # The packages are those of the environment of the tests, which ./run installed.
+            if '--requirement=requirements.lock' in arguments:
+                assert (workdir / 'requirements.lock').read_text() == (ROOT / '.venv' / 'installed.lock').read_text()
         elif name == 'RUN' and arguments.startswith('pip install'):
             words = [word for word in shlex.split(arguments) if word != '--no-cache-dir']
             command = [str(ROOT / '.tools' / 'bin' / 'uv'), *words[:2], f'--python={python}', *words[2:]]
@@ -298,7 +356,7 @@ def build_image(root: pathlib.Path, python: pathlib.Path) -> Dict[str, str]:
             words = [str(in_root(root, w)) if w.startswith('/') else w for w in shlex.split(arguments)]
             subprocess.run(words, cwd=str(workdir), check=True)
         else:
-            assert name in ('FROM', 'USER', 'ENTRYPOINT'), name
+            assert name in ('FROM', 'ADD', 'USER', 'ENTRYPOINT'), name
     return environment
 
 

@@ -126,7 +126,10 @@ def _jobs(planned: Plan, image: Optional[str]) -> str:
     from studies.sweep import gke
 
     if not image:
-        raise StudyError("--emit=gke: name the program's container image with --image=gcr.io/PROJECT/inception-v3.")
+        raise StudyError(
+            "--emit=gke: name the program's container image with "
+            '--image=LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/inception-v3:tpu.'
+        )
     jobs = [gke.Job(f'{planned.study.name}/{trial.name}', trial.arguments, trial.config) for trial in planned.selected]
     return gke.manifests(jobs, image)
 

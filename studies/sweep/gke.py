@@ -11,8 +11,8 @@ from inception_v3.config import Config, ConfigError
 
 # The template sets what all jobs share, such as retries and the grace period. It is not part of an installed wheel.
 _TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / 'deploy' / 'job.yaml'
-_ENDPOINTS = '$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
-_TPU = 'cloud-tpus.google.com/v2'
+# Of the v3-8 that the template requests.
+_CORES = 8
 # Kubernetes allows 63 characters; names of pods are a job's name with a suffix.
 _LONGEST_NAME = 52
 _DIGEST_LENGTH = 6
@@ -35,14 +35,14 @@ class Job(NamedTuple):
 def manifests(jobs: Iterable[Job], image: str) -> str:
     """YAML documents for `kubectl apply --filename=-`, one for each job.
 
-    A job requests a v2 TPU with `num_shards` cores. Kubernetes inserts the TPU's address, or those of a slice's hosts.
+    Each job has a v3-8 of its own, as in `deploy/job.yaml`.
 
     Args:
       jobs: the trials.
       image: the container image with its registry, built by `deploy/Dockerfile`.
 
     Raises:
-      ConfigError: a trial is for a CPU, or its folders are not on gs://; or `deploy/job.yaml` is missing.
+      ConfigError: a trial is for a CPU or a slice, or its folders are not on gs://; or `deploy/job.yaml` is missing.
     """
     if not _TEMPLATE.exists():
         raise ConfigError(f'--emit=gke: {_TEMPLATE} is missing. Run the command in a copy of the repository.')
@@ -53,7 +53,12 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
     if not job.config.use_tpu or job.config.is_emulated:
         raise ConfigError(f'{job.name}: --emit=gke makes jobs for TPUs, but this trial runs on a CPU. Add --use_tpu.')
     if job.config.tpu or job.config.master:
-        raise ConfigError(f'{job.name}: leave out --tpu and --master: Kubernetes creates a TPU and adds its address.')
+        raise ConfigError(f'{job.name}: leave out --tpu and --master: each job has a TPU of its own, --tpu=local.')
+    if job.config.num_shards != _CORES:
+        raise ConfigError(
+            f'{job.name}: --num_shards={job.config.num_shards}: a job of --emit=gke runs on the {_CORES} cores of a '
+            'v3-8. Choose other trials with --filter, and run this one with run_tpu.sh.'
+        )
     for flag in ('model_dir', 'data_dir'):
         folder = getattr(job.config, flag)
         if not str(folder).startswith('gs://') and not (flag == 'data_dir' and job.config.use_data == 'fake'):
@@ -63,10 +68,7 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
     manifest['metadata']['labels'] = {'app': 'inception-v3-study'}
     (container,) = manifest['spec']['template']['spec']['containers']
     container['image'] = image
-    # A slice has one address per host; only --tpu takes a list.
-    address = f'--master={_ENDPOINTS}' if job.config.hosts == 1 else f'--tpu={_ENDPOINTS}'
-    container['args'] = [address, *job.arguments]
-    container['resources']['limits'] = {_TPU: job.config.num_shards}
+    container['args'] = ['--tpu=local', *job.arguments]
     return manifest
 
 

@@ -12,7 +12,7 @@ from inception_v3.settings import flags
 from studies.sweep import gke
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-IMAGE = 'gcr.io/mine/inception-v3:7'
+IMAGE = 'europe-west4-docker.pkg.dev/mine/images/inception-v3:7'
 FOLDERS = ['--data_dir=gs://bucket/imagenet', '--model_dir=gs://bucket/study/a']
 
 
@@ -30,29 +30,18 @@ def container_of(manifest: Any) -> Any:
     return container
 
 
-def test_manifests__job_runs_the_trial_on_a_tpu_of_its_size() -> None:
-    trials = [job('a', '--seed=1'), job('b', '--num_shards=32', '--train_batch_size=4096')]
-    first, second = manifests_of(*trials)
-    assert container_of(first)['image'] == IMAGE
-    assert container_of(first)['args'] == [
-        '--master=$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)',
-        '--data_dir=gs://bucket/imagenet',
-        '--model_dir=gs://bucket/study/a',
-        '--seed=1',
-    ]
-    assert container_of(first)['resources']['limits'] == {'cloud-tpus.google.com/v2': 8}
-    # A slice has several addresses, and Kubernetes inserts a list.
-    assert container_of(second)['args'][0] == '--tpu=$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)'
-    assert container_of(second)['resources']['limits'] == {'cloud-tpus.google.com/v2': 32}
-
-
-def test_manifests__program_accepts_the_arguments_with_an_address() -> None:
-    trial = job('a', '--seed=1')
-    (manifest,) = manifests_of(trial)
-    address, *rest = container_of(manifest)['args']
-    config = flags.parse(['main', address.replace('$(KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS)', 'grpc://10.0.0.2:8470'), *rest])
-    assert config.config.master == 'grpc://10.0.0.2:8470'
-    assert (config.config.seed, config.config.model_dir) == (1, 'gs://bucket/study/a')
+def test_manifests__job_runs_the_trial_on_the_tpu_of_the_template() -> None:
+    shipped = yaml.safe_load((ROOT / 'deploy' / 'job.yaml').read_text())
+    (manifest,) = manifests_of(job('a', '--seed=1'))
+    assert container_of(manifest)['image'] == IMAGE
+    arguments = ['--data_dir=gs://bucket/imagenet', '--model_dir=gs://bucket/study/a', '--seed=1']
+    assert container_of(manifest)['args'] == ['--tpu=local', *arguments]
+    assert container_of(manifest)['resources'] == container_of(shipped)['resources']
+    assert container_of(manifest)['resources']['limits']['google.com/tpu'] == 4
+    selector = manifest['spec']['template']['spec']['nodeSelector']
+    assert selector == shipped['spec']['template']['spec']['nodeSelector']
+    config = flags.parse(['main', *container_of(manifest)['args']]).config
+    assert (config.tpu, config.seed, config.model_dir) == ('local', 1, 'gs://bucket/study/a')
 
 
 def test_manifests__other_fields_are_those_of_deploy_job_yaml() -> None:
@@ -62,7 +51,6 @@ def test_manifests__other_fields_are_those_of_deploy_job_yaml() -> None:
         assert manifest['spec'][key] == shipped['spec'][key]
     for key in ('restartPolicy', 'terminationGracePeriodSeconds'):
         assert manifest['spec']['template']['spec'][key] == shipped['spec']['template']['spec'][key]
-    assert manifest['spec']['template']['metadata'] == shipped['spec']['template']['metadata']
 
 
 def test_names__are_valid_and_unique() -> None:
@@ -83,6 +71,7 @@ def test_names__are_valid_and_unique() -> None:
     [
         (['--use_tpu=False'], 'b: --emit=gke makes jobs for TPUs'),
         (['--tpu=emulated:8'], 'b: --emit=gke makes jobs for TPUs'),
+        (['--num_shards=32'], 'b: --num_shards=32: a job of --emit=gke runs on the 8 cores of a v3-8'),
         (['--tpu=node'], 'b: leave out --tpu and --master'),
         (['--model_dir=runs/b'], 'b: --model_dir=runs/b: must be a folder on gs:// for a job on a TPU'),
         (['--data_dir='], 'b: --data_dir=: must be a folder on gs:// for a job on a TPU'),
