@@ -198,7 +198,7 @@ def test_name__that_cannot_be_looked_up_is_refused(monkeypatch: Any, error: Exce
 def test_answers__a_run_does_not_wait_for_a_server(digits_dir: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(time, 'sleep', lambda seconds: None)
     run = cycles.Run(make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1), Screen(io.StringIO()))
-    monkeypatch.setattr(run._estimator.config, '_master', 'grpc://127.0.0.1:1')
+    monkeypatch.setattr(run._estimator._config, '_master', 'grpc://127.0.0.1:1')
     with pytest.raises(UnavailableTpuError, match=r'grpc://127.0.0.1:1: no TensorFlow server of a TPU answers'):
         run.execute()
 
