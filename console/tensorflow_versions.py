@@ -6,6 +6,7 @@ are for names that the two versions keep in different places.
 """
 
 import contextlib
+import os
 import sys
 from typing import Any, Callable, ContextManager, Iterator
 
@@ -72,6 +73,30 @@ def mapped_by_the_requesting_thread(dataset: tf.data.Dataset, function: Callable
 def threads_of(options: tf.data.Options) -> Any:
     """Returns the options of a data set's threads, which 2.15 renamed; the former name warns at each use."""
     return options.threading if hasattr(options, 'threading') else options.experimental_threading
+
+
+def make_servable_by_both(saved_model: str) -> None:
+    """Removes from a SavedModel the one attribute that 1.15 does not know; without it, both versions load the model.
+
+    2.15 copies the name of each variable into `debug_name` of its operation. Attributes with their default values are
+    not exported, so that those that later versions have added do not matter.
+
+    Args:
+      saved_model: the folder of the SavedModel, at any storage that TensorFlow writes to.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path = os.path.join(saved_model, tf.saved_model.constants.SAVED_MODEL_FILENAME_PB)
+    with tf.io.gfile.GFile(path, 'rb') as file:
+        model = saved_model_pb2.SavedModel.FromString(file.read())
+    named = [
+        node for meta_graph in model.meta_graphs for node in meta_graph.graph_def.node if 'debug_name' in node.attr
+    ]
+    for node in named:
+        del node.attr['debug_name']
+    if named:
+        with tf.io.gfile.GFile(path, 'wb') as file:
+            file.write(model.SerializeToString(deterministic=True))
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import os
 from typing import Sequence
 
 from console.log import logger
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import make_servable_by_both, tf
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.input_pipeline import resize_for_eval
@@ -55,6 +55,7 @@ def export_saved_model(
     receive = functools.partial(_receive_image_bytes, config)
     unfinished = _unfinished_folder(config)
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
+    make_servable_by_both(path)
     origin.write(path, own)
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))

@@ -1,0 +1,1 @@
+"""Comparison of the two versions of TensorFlow that this program runs on."""
