@@ -1,4 +1,4 @@
-"""Test that a run killed fifty times resumes, and ends with the same bits as an uninterrupted run."""
+"""Test that a run killed many times resumes, and ends with the same bits as an uninterrupted run."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ from inception_v3.model_dir.checkpoints import check_undamaged
 from inception_v3.model_dir.evaluations import read_evaluations
 from tests.support import launcher
 
-KILLS = 50
+KILLS = int(os.environ.get('KILLS', 20))
 # In seconds: the longest time from a start to its kill, and the timeout of a process that is not killed.
 LATEST_KILL, TIMEOUT = 5.0, 240.0
 STEPS, STEPS_PER_CYCLE = 100, 50
@@ -90,7 +90,7 @@ class Folder:
 
 
 @pytest.mark.slow
-def test_fifty_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathlib.Path) -> None:
+def test_kills__do_not_change_the_result(digits_dir: str, tmp_path: pathlib.Path) -> None:
     with launcher.launcher() as opened:
         check_kills(opened, digits_dir, tmp_path)
 
