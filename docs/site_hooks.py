@@ -46,7 +46,8 @@ def on_files(files: Any, config: Any) -> Any:
         content += '\n'.join(f'::: {module}\n' for module in modules)
         files.append(File.generated(config, _page_of(room), content=content))
     for source, page in _READMES.items():
-        files.append(File.generated(config, page, content=(_ROOT / source).read_text(encoding='utf-8')))
+        content = (_ROOT / source).read_text(encoding='utf-8').replace('](../docs/', '](')
+        files.append(File.generated(config, page, content=content))
     return files
 
 

@@ -103,7 +103,7 @@ def check_local(cores: int, session_config: tf.ConfigProto) -> None:
         raise TpuError(
             f'--tpu=local: TensorFlow {version} in {os.path.dirname(tf.__file__)} is built without TPU support, as all '
             f"from PyPI are. Run the same command with ./run --tf=image, which uses that of the machine's image; the "
-            f'image must be of the version {_IMAGES}.'
+            f'image must be of the version {_IMAGES}. Build a container with deploy/Dockerfile and HARDWARE=tpu.'
         )
     if os.environ.get(_LOAD_LIBRARY) == '0':
         raise TpuError(
