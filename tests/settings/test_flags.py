@@ -215,6 +215,6 @@ def test_flags__names_in_undefok_are_ignored() -> None:
 def test_help__long_texts_go_below_their_flag() -> None:
     lines = help_of('--help').splitlines()
     assert '  --fast=False  train fast' in lines
-    assert '  --tpu=' in lines and lines[lines.index('  --tpu=') + 1].startswith('      name of the Cloud TPU node; ')
+    assert lines[lines.index('  --tpu=') + 1].startswith("      name of the Cloud TPU, or its machines' addresses, ")
     assert '  --crop_aspect_ratio_max=1.33333' in '\n'.join(lines)
     assert '  --eval_timeout=' in '\n'.join(lines) and '--eval_timeout=None' not in '\n'.join(lines)
