@@ -12,6 +12,7 @@ from tensorflow.python.framework import kernels
 from tensorflow.python.tpu.ops import tpu_ops
 
 import inception_v3
+from console import native_messages
 from console.errors import CommandError
 from console.tensorflow_versions import tf
 
@@ -174,7 +175,8 @@ def _with_functions(graph: Any, scope: str, seen: Set[str]) -> Iterator[Tuple[st
 def _registered_kernels(session_config: Optional[bytes]) -> Dict[str, List[Any]]:
     """Returns XLA's kernels by type of operation; TensorFlow registers them at the first compilation."""
     config = tf.ConfigProto.FromString(session_config or b'')
-    with tf.Graph().as_default(), tf.Session(config=config) as session:
+    # 2.15 announces its first compilation on standard error.
+    with native_messages.captured(), tf.Graph().as_default(), tf.Session(config=config) as session:
         session.run(xla.compile(lambda: tf.constant(0)))
     found: Dict[str, List[Any]] = collections.defaultdict(list)
     for kernel in kernels.get_all_registered_kernels().kernel:

@@ -12,7 +12,6 @@ import subprocess
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
-from scipy import stats
 
 from benchmarks.measurement import MeasurementError
 from console.tensorflow_versions import tf
@@ -276,6 +275,8 @@ def difference_of_means(one: Sequence[float], other: Sequence[float]) -> Numbers
       `difference`: the mean of `other` minus `one`; `low` and `high`: its interval of 95 %; `p`: the probability of a
       difference at least as large between equal versions. With fewer than 2 pairs, the last three are None.
     """
+    from scipy import stats  # Only this comparison needs it.
+
     pairs = np.array(other) - np.array(one)
     found: Numbers = {'difference': float(pairs.mean()), 'low': None, 'high': None, 'p': None}
     error = float(stats.sem(pairs)) if len(pairs) > 1 else 0.0

@@ -46,7 +46,7 @@ def test_bad_records__include_bad_boxes_only_if_training_uses_boxes(
     write_records(tmp_path / 'bad', 'train', contents)
     write_records(tmp_path / 'bad', 'validation', contents[:3])
     config = dataclasses.replace(
-        copied, data_dir=str(tmp_path / 'bad'), use_annotated_bbox=use, train_steps=9, train_batch_size=2
+        copied, data_dir=str(tmp_path / 'bad'), use_annotated_bbox=use, train_steps=40, train_batch_size=2
     )
     with pytest.raises(DataError) as error:
         execute(config)

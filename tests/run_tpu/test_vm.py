@@ -250,7 +250,7 @@ def test_stop__sends_one_signal(tmp_path: pathlib.Path) -> None:
     call('start', 'run', 'sh', '-c', f'echo begin; {program}')
     supervisor = int((tmp_path / '.run_tpu' / 'run' / 'supervisor').read_text().split()[0])
     # A session of its own outlives the connection.
-    assert os.getsid(supervisor) == supervisor
+    assert wait_for(lambda: os.getsid(supervisor) == supervisor)
     assert call('log', 'run', '0', '1') == '\nrun log\nbegin\nrun end 1 running.\n'
     # gcloud repeats a command after a broken connection. A second signal would end the program before it has saved.
     assert [call('stop', 'run', '1', '1') for _ in range(2)] == ['\nrun log\nsaving\nrun end 2 running.\n'] * 2
