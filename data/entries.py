@@ -121,7 +121,7 @@ def of_tar(path: str, num_classes: int) -> Iterator[Entry]:
     _check_is_file(path)
     try:
         with Shard(path) as shard:
-            problem = size_problem(shard.size)
+            problem = size_problem(path, shard.size)
             if problem:
                 raise DataError(problem)
             for position, sample in enumerate(shard.samples()):

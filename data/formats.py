@@ -19,8 +19,9 @@ class Format(NamedTuple):
       missing_shards: (folder, split, paths) → the names of the missing files.
       check_not_empty: (paths, number) → None; raises DataError unless the files have more records than the number.
       count_records: paths → the number of records in each.
-      is_read_whole: whether the pipeline loads a file into memory as a whole.
-      reader: (folder, read-ahead bytes) → a function (path, size of `records.expected_sizes`) → serialized records.
+      is_read_whole: folder → whether the pipeline loads its files into memory as a whole.
+      sizes_for_reader: paths → the size in bytes of each, for `reader`.
+      reader: (folder, read-ahead bytes) → a function (path, size) → serialized records.
       parse: (serialized record, whether to parse its boxes) → a `tf_example.ParsedRecord`.
       checker: (number of classes, function that decodes an image, whether to check boxes) → a checker of records.
       entries: (path, number of classes) → the records for the audit.
@@ -31,7 +32,8 @@ class Format(NamedTuple):
     missing_shards: Callable[[str, str, Sequence[str]], List[str]]
     check_not_empty: Callable[[Sequence[str], int], None]
     count_records: Callable[[Sequence[str]], List[int]]
-    is_read_whole: bool
+    is_read_whole: Callable[[str], bool]
+    sizes_for_reader: Callable[[Sequence[str]], List[int]]
     reader: Callable[[str, int], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
     parse: Callable[[tf.Tensor, bool], tf_example.ParsedRecord]
     checker: Callable[[int, Callable[[tf.Tensor], tf.Tensor], bool], RecordChecker]
@@ -46,7 +48,8 @@ FORMATS: Dict[str, Format] = {
         records.missing_shards,
         tfrecord.check_not_empty,
         tfrecord.count_records,
-        False,
+        lambda data_dir: False,
+        records.expected_sizes,
         tfrecord.reader,
         tf_example.parse,
         RecordChecker,
@@ -58,8 +61,9 @@ FORMATS: Dict[str, Format] = {
         tar_files.missing_shards,
         tar_files.check_not_empty,
         tar_files.count_samples,
-        True,
-        lambda data_dir, buffer_size: tar_reader.read,
+        tar_reader.is_read_whole,
+        records.sizes_of,
+        tar_reader.reader,
         lambda serialized, with_boxes: tar_reader.parse(serialized),
         lambda num_classes, decode, with_boxes: SampleChecker(
             num_classes, lambda image: decode(ppm.as_png(image)), with_boxes

@@ -120,7 +120,7 @@ class InputPipeline:
         """
         config = self._config
         paths = self._format.find_shards(config.data_dir, self._split)
-        sizes = records.sizes_of(paths) if self._format.is_read_whole else records.expected_sizes(paths)
+        sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
             records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
@@ -164,7 +164,7 @@ class InputPipeline:
     def _files_at_a_time(self, sizes: Sequence[int]) -> int:
         """Returns `num_files_infeed`, or fewer if files are loaded whole and would exceed `_READ_AHEAD_LIMIT`."""
         wanted = self._config.num_files_infeed
-        if not self._format.is_read_whole:
+        if not self._format.is_read_whole(self._config.data_dir):
             return wanted
         return max(1, min(wanted, _READ_AHEAD_LIMIT // max(1, *sizes)))
 

@@ -7,6 +7,7 @@ from typing import List, Optional, Sequence
 
 from data import records
 from data.tar.layout import Problem
+from data.tar.reader import is_read_whole
 from data.tar.shard import Shard
 
 # The largest file that TensorFlow can read as a whole, in bytes.
@@ -44,13 +45,13 @@ def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]
     return sorted({f'{split}-{shard:0{len(number)}d}{of}.tar' for shard in range(shards)} - names)
 
 
-def size_problem(size: int) -> Optional[str]:
+def size_problem(path: str, size: int) -> Optional[str]:
     """The reason why the input pipeline cannot read a shard of a size in bytes; None if it can."""
-    if size <= _LARGEST_SHARD:
+    if size <= _LARGEST_SHARD or not is_read_whole(path):
         return None
     return (
-        f'{size:,} bytes; the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into several '
-        'shards, or convert it to a TFRecord file with python -m data.tar_shards write.'
+        f'{size:,} bytes; from s3:// the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into '
+        'several shards, or convert it to a TFRecord file with python -m data.tar_shards write.'
     )
 
 
@@ -70,7 +71,7 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
 
     records.check_more_than(skipped, paths, count_first)
     for path, size in zip(paths, records.sizes_of(paths)):
-        problem = size_problem(size)
+        problem = size_problem(path, size)
         if problem:
             raise records.DataError(f'{path}: {problem}')
 

@@ -9,10 +9,12 @@ from typing import NamedTuple, Tuple
 from console.tensorflow_versions import tf
 from data.tar import byte_tensors
 from data.tar.byte_tensors import all_of, is_one_of, select
-from data.tar.layout import BLOCK, MAGIC_BEGINS, SPARSE, SPARSE_BLOCK_EXTENDED, SPARSE_EXTENDED
+from data.tar.layout import BLANKS, BLOCK, MAGIC_BEGINS, SPARSE, SPARSE_BLOCK_EXTENDED, SPARSE_EXTENDED
 
 # Blocks that are examined at a time.
-_PIECE = 256
+_PIECE = 64
+# The bytes of a number. Those of an empty header, zeros, are among them.
+_NUMERIC = b'01234567' + BLANKS
 
 
 class Candidates(NamedTuple):
@@ -42,8 +44,10 @@ def find_candidates(blocks: tf.Tensor) -> Candidates:
     Args:
       blocks: uint8 [blocks, 512].
     """
-    # Few blocks of image data have one of these bytes here, so few are examined further.
-    places = tf.where(is_one_of(blocks[:, 257], MAGIC_BEGINS))[:, 0]
+    # Few blocks of image data have such bytes in these places, so few are examined further: the magic begins here, and
+    # the checksum ends.
+    may_be = all_of(is_one_of(blocks[:, 257], MAGIC_BEGINS), *[is_one_of(blocks[:, at], _NUMERIC) for at in (149, 151)])
+    places = tf.where(may_be)[:, 0]
     count = byte_tensors.size(places)
 
     def of_piece(start: tf.Tensor) -> tf.Tensor:
@@ -128,3 +132,14 @@ def chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         shape_invariants=(tf.TensorShape([None]), tf.TensorShape([None])),
     )
     return tf.boolean_mask(headers, headers < candidates)
+
+
+def first_headers(places: tf.Tensor, is_extension: tf.Tensor) -> tf.Tensor:
+    """The position of each header, or of the first of the extension headers before it, int64 [headers].
+
+    Args:
+      places: int64 [headers], their positions.
+      is_extension: bool [headers], whether each belongs to the next header that is no extension.
+    """
+    member = tf.cumsum(tf.cast(tf.logical_not(is_extension), tf.int64), exclusive=True)
+    return tf.gather(tf.math.unsorted_segment_min(places, member, byte_tensors.size(places) + 1), member)

@@ -6,6 +6,7 @@ for example, or a sparse file whose positions are damaged. Both readers then ref
 
 import io
 import multiprocessing
+import os
 import pathlib
 import random
 import sys
@@ -155,7 +156,10 @@ class Reader:
     def __init__(self, path: str):
         def read(path: tf.Tensor) -> tf.data.Dataset:
             end = tf.data.Dataset.from_tensors((True, ''))
-            return tar_reader.read(path, tf.constant(0, tf.int64)).map(lambda sample: (False, sample)).concatenate(end)
+            size = tf.reshape(tf.numpy_function(os.path.getsize, [path], tf.int64), [])
+            # Small pieces: damage lies in all places of a window, and across windows.
+            tar_reader.PIECE = 1000
+            return tar_reader.reader('', 1 << 20)(path, size).map(lambda sample: (False, sample)).concatenate(end)
 
         with tf.Graph().as_default() as graph:
             dataset = (

@@ -1,5 +1,6 @@
 """Both readers of tar shards, and what they must find."""
 
+import os
 import shutil
 import tarfile
 from typing import List
@@ -32,7 +33,8 @@ class Reader:
 
     @tf.autograph.experimental.do_not_convert
     def _samples_and_end(self, path: tf.Tensor) -> tf.data.Dataset:
-        samples = tar_reader.read(path, tf.constant(0, tf.int64)).map(lambda sample: (False, sample))
+        size = tf.reshape(tf.numpy_function(os.path.getsize, [path], tf.int64), [])
+        samples = tar_reader.reader('', 1 << 20)(path, size).map(lambda sample: (False, sample))
         return samples.concatenate(tf.data.Dataset.from_tensors((True, '')))
 
     def read(self, path: str) -> List[bytes]:

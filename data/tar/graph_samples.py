@@ -1,0 +1,242 @@
+"""Finding the samples of a tar shard, window by window, with TensorFlow operations.
+
+A window begins with a sample. Its headers are parsed together, and its last sample is left for the next window, unless
+the shard ends in this one. `data.tar.layout` defines a sample and its problems.
+"""
+
+from typing import NamedTuple, Tuple
+
+from console.tensorflow_versions import tf
+from data.tar import byte_tensors, graph_headers, graph_names, graph_pax
+from data.tar.byte_tensors import all_of, any_of, is_one_of, select
+from data.tar.layout import (
+    BLOCK,
+    EXTENSION_BYTES,
+    EXTENSIONS,
+    IMAGE_EXTENSIONS,
+    LABEL_BYTES,
+    LABEL_EXTENSION,
+    REGULAR,
+    WITHOUT_DATA,
+    Problem,
+)
+
+# Larger than any file, and small enough for sums without overflow.
+_HUGE = 1 << 61
+
+
+class Samples(NamedTuple):
+    """Samples of a window, each field int64 [samples]: the `Problem`, the label, and the image's position and size."""
+
+    problem: tf.Tensor
+    label: tf.Tensor
+    start: tf.Tensor
+    size: tf.Tensor
+
+
+class Rest(NamedTuple):
+    """The remainder of a shard after the samples of a window.
+
+    Attributes:
+      start: int64 scalar, the position in the window of the next window's first byte.
+      needed: int64 scalar, the bytes from there on without which no further sample is complete.
+      is_read: bool scalar, whether the last sample has been found: only the zeros after it are unchecked.
+      is_unusable: bool scalar, whether nothing that follows can be used. The reason is among the samples.
+    """
+
+    start: tf.Tensor
+    needed: tf.Tensor
+    is_read: tf.Tensor
+    is_unusable: tf.Tensor
+
+
+class _Members(NamedTuple):
+    """The files of a window, and other members in the place of files. All fields are [members].
+
+    Attributes:
+      begin: int64, the position of the first of its headers, in bytes.
+      start: int64, the position of the content, in bytes.
+      size: int64, its size in bytes.
+      has_key: bool, whether it is a file whose name has a key.
+      is_first: bool, whether it is the first member of a sample.
+      extension: int64, as of `graph_names.packed`.
+      is_truncated: bool, whether the shard ends within its content.
+    """
+
+    begin: tf.Tensor
+    start: tf.Tensor
+    size: tf.Tensor
+    has_key: tf.Tensor
+    is_first: tf.Tensor
+    extension: tf.Tensor
+    is_truncated: tf.Tensor
+
+
+class _End(NamedTuple):
+    """The end of the headers of a window.
+
+    Attributes:
+      place: int64 scalar, the position after the last member, in bytes. It may be beyond the window.
+      is_last: bool scalar, whether this is the end of the members of the shard, not only of the window.
+      problem: int64 scalar, the `Problem` of the shard after its last member.
+    """
+
+    place: tf.Tensor
+    is_last: tf.Tensor
+    problem: tf.Tensor
+
+
+def find(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[Samples, Rest]:
+    """Finds the samples of a window.
+
+    Args:
+      raw: uint8 [bytes], the window. It begins with the first header of a sample.
+      remaining: int64 scalar, the bytes of the shard from the beginning of the window on.
+    """
+    members, end = _find_members(raw, remaining)
+    # A sample is a first member and all others before the next first one.
+    sample = tf.cumsum(tf.cast(members.is_first, tf.int64)) - 1
+    count = tf.reduce_sum(tf.cast(members.is_first, tf.int64))
+    samples = _samples(raw, members, sample, count)
+    # The last sample may go on in the next window.
+    complete = select(end.is_last, count, tf.maximum(count - 1, 0))
+    last = tf.reshape(end.problem, [1])
+    last = tf.boolean_mask(last, last > 0)
+    none = tf.zeros_like(last)
+    begins = tf.boolean_mask(members.begin, members.is_first)
+    begin = tf.concat([begins, [0]], 0)[complete]
+    return (
+        Samples(
+            tf.concat([samples.problem[:complete], last], 0),
+            *[tf.concat([each[:complete], none], 0) for each in samples[1:]],
+        ),
+        Rest(
+            start=begin,
+            needed=end.place + BLOCK - begin,
+            is_read=end.is_last,
+            is_unusable=tf.logical_or(end.problem > 0, tf.reduce_any(members.is_truncated)),
+        ),
+    )
+
+
+def _samples(raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Tensor) -> Samples:
+    """The samples of members.
+
+    Args:
+      raw: uint8 [bytes], the window.
+      members: of the window.
+      sample: int64 [members], the sample of each member.
+      count: int64 scalar, the number of samples.
+    """
+
+    def number(flags: tf.Tensor) -> tf.Tensor:
+        return tf.math.unsorted_segment_sum(tf.cast(flags, tf.int64), sample, count)
+
+    def of_only(flags: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+        return tf.math.unsorted_segment_sum(select(flags, values, 0), sample, count)
+
+    is_image = any_of(*[tf.equal(members.extension, graph_names.packed(name)) for name in IMAGE_EXTENSIONS])
+    is_label = tf.equal(members.extension, graph_names.packed(LABEL_EXTENSION))
+    label_text = byte_tensors.texts(raw, members.start, members.size, LABEL_BYTES)
+    label, is_number, is_not_blank = byte_tensors.number(label_text, 10)
+    is_label_valid = all_of(is_number, is_not_blank, members.size <= LABEL_BYTES)
+    image_bytes = of_only(is_image, members.size)
+    # The last of these conditions that holds determines the problem.
+    problem = tf.zeros([count], tf.int64)
+    for holds, which in (
+        (number(tf.logical_and(is_label, tf.logical_not(is_label_valid))) > 0, Problem.BAD_LABEL),
+        (number(is_label) > 1, Problem.LABELS),
+        (tf.equal(number(is_label), 0), Problem.NO_LABEL),
+        (number(is_image) > 1, Problem.IMAGES),
+        (tf.equal(image_bytes, 0), Problem.NO_IMAGE),
+        (tf.equal(number(members.has_key), 0), Problem.FOREIGN),
+        (number(members.is_truncated) > 0, Problem.TRUNCATED),
+    ):
+        problem = select(holds, int(which), problem)
+    usable = tf.equal(problem, int(Problem.NONE))
+    return Samples(
+        problem=problem,
+        label=of_only(is_label, label),
+        start=select(usable, of_only(is_image, members.start), 0),
+        size=select(usable, image_bytes, 0),
+    )
+
+
+def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]:
+    """Finds the members of a window; see `find` for the arguments. A member that goes on after it is left out."""
+    count = byte_tensors.size(raw) // BLOCK
+    blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
+    candidates = graph_headers.find_candidates(blocks)
+    pax = graph_pax.parse(raw, candidates)
+    sizes = select(pax.size >= 0, pax.size, candidates.size)
+    is_extension = is_one_of(candidates.type, EXTENSIONS)
+    is_valid = all_of(sizes >= 0, tf.logical_not(all_of(is_extension, sizes > EXTENSION_BYTES)))
+    # An invalid size leads to no header, as one that is larger than the shard.
+    sizes = select(sizes >= 0, tf.minimum(sizes, _HUGE), _HUGE)
+    sizes = select(is_one_of(candidates.type, WITHOUT_DATA), 0, sizes)
+    begins = graph_headers.content_begins(blocks, candidates)
+    after = begins + (sizes + BLOCK - 1) // BLOCK
+
+    headers = graph_headers.chain(candidates.place, after, count)
+    is_zero = tf.gather(candidates.is_zero, headers)
+    # The first block that is not a valid header ends the members.
+    stops = tf.where(any_of(is_zero, tf.logical_not(tf.gather(is_valid, headers))))[:, 0]
+    stop = tf.concat([stops, [byte_tensors.size(headers)]], 0)[0]
+    has_end = tf.reduce_any(is_zero[stop : stop + 1])
+    headers = headers[:stop]
+    stop_place = tf.concat([[0], tf.gather(after, headers)], 0)[-1]
+    starts = tf.gather(begins, headers) * BLOCK
+    is_truncated = starts + tf.gather(sizes, headers) > remaining
+    end = _end(raw, stop_place, has_end, tf.reduce_any(is_truncated), remaining)
+    # Only the last member can go on after the window.
+    is_whole = tf.logical_or(end.is_last, stop_place <= count)
+    headers = headers[: byte_tensors.size(headers) - tf.cast(tf.logical_not(is_whole), tf.int64)]
+
+    places, begins, sizes, types, is_extension = (
+        tf.gather(each, headers) for each in (candidates.place, begins, sizes, candidates.type, is_extension)
+    )
+    pax = graph_pax.Pax(*[tf.gather(each, headers) for each in pax])
+    names = graph_names.find_names(raw, places, tf.gather(blocks, places), sizes, pax)
+    starts = begins * BLOCK
+    is_truncated = starts + sizes > remaining
+    # A truncated extension header takes the place of the member that it belongs to.
+    is_ignored = tf.logical_or(is_extension, graph_names.is_folder(types, names))
+    members = tf.where(tf.logical_or(is_truncated, tf.logical_not(is_ignored)))[:, 0]
+    firsts = graph_headers.first_headers(places, is_extension) * BLOCK
+    firsts, starts, types, sizes, is_truncated, is_extension = (
+        tf.gather(each, members) for each in (firsts, starts, types, sizes, is_truncated, is_extension)
+    )
+    names = names.gather(members)
+    key, extension = graph_names.key_and_extension(names)
+    has_key = all_of(key >= 0, is_one_of(types, REGULAR), tf.logical_not(is_extension))
+    same_key = graph_names.same_key(names, key, has_key)
+    follows = tf.concat([tf.zeros([1], tf.bool), same_key], 0)[: byte_tensors.size(members)]
+    return _Members(firsts, starts, sizes, has_key, tf.logical_not(follows), extension, is_truncated), end
+
+
+def _end(
+    raw: tf.Tensor, stop_place: tf.Tensor, has_end: tf.Tensor, is_truncated: tf.Tensor, remaining: tf.Tensor
+) -> _End:
+    """The end of the headers of a window.
+
+    Args:
+      raw: uint8 [bytes], the window.
+      stop_place: int64 scalar, the index of the block after the last member.
+      has_end: bool scalar, whether it is a block of zeros.
+      is_truncated: bool scalar, whether the shard ends within a member; the problem is then that member's.
+      remaining: int64 scalar, the bytes of the shard from the beginning of the window on.
+    """
+    length = byte_tensors.size(raw)
+    has_more = tf.reduce_any(tf.not_equal(raw[tf.minimum(stop_place * BLOCK, length) :], 0))
+    is_inside = stop_place < length // BLOCK
+    reaches_end = length >= remaining
+    problem = tf.zeros([], tf.int64)
+    # The last of these conditions that holds determines the problem.
+    for holds, which in (
+        (tf.logical_and(tf.logical_not(has_end), reaches_end), Problem.NO_END),
+        (tf.logical_and(tf.logical_not(has_end), is_inside), Problem.DAMAGED),
+        (tf.logical_and(has_end, has_more), Problem.AFTER_END),
+        (is_truncated, Problem.NONE),
+    ):
+        problem = select(holds, int(which), problem)
+    return _End(stop_place * BLOCK, any_of(is_inside, is_truncated, reaches_end), problem)
