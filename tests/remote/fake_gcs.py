@@ -256,10 +256,17 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
     # Output is buffered: otherwise the body of a response would wait for the TCP acknowledgement of its headers.
     wbufsize = -1
+    disable_nagle_algorithm = True
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:
         """Prints nothing: `Faults` keeps the log."""
+
+    def handle_expect_100(self) -> bool:
+        is_allowed = super().handle_expect_100()
+        # The client holds its content back until it receives this, or for a second.
+        self.wfile.flush()
+        return is_allowed
 
     def do_GET(self) -> None:
         content = self._body()
