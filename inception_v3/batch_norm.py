@@ -9,6 +9,13 @@ from inception_v3.config import Config
 from inception_v3.networks.layers import NHWC, Layout
 
 EPSILON = 1e-3
+# The documented decay per step of one device, and the number of cores that the default of --batch_norm_decay is for.
+ONE_DEVICE_DECAY = 0.9997
+_DOCUMENTED_CORES = 8
+# Decays agree if their memories differ by less than this fraction: 0.9976 is rounded from 0.9997 ** 8.
+_ROUNDING = 0.02
+# At the end, statistics should hold less than this share of their initial values.
+_INITIAL_AT_MOST = 0.1
 
 
 def batch_norm_for(config: Config, is_training: bool, layout: Layout = NHWC) -> 'BatchNorm':
@@ -37,6 +44,38 @@ def description(config: Config) -> str:
     groups = _groups(config)
     over = f'synchronized: over the {len(groups[0]) * images} images of {len(groups[0])} cores'
     return over if len(groups) == 1 else f"{over}, {len(groups)} groups; the first group's moving statistics are kept"
+
+
+def decay_for(cores: int) -> float:
+    """The documented decay of the moving statistics on a number of cores: beta = alpha ** cores, alpha = 0.9997.
+
+    One step on N cores is like N steps on one device, so that the statistics of the N cores keep the memory, in images,
+    of one device. At 8 cores this is 0.9976, the default of `--batch_norm_decay`.
+    """
+    return ONE_DEVICE_DECAY**cores
+
+
+def agrees(decay: float, other: float) -> bool:
+    """Whether two decays are the same up to rounding: their memories, 1 / (1 - decay) steps, differ by at most 2 %."""
+    return abs((1 - decay) - (1 - other)) <= _ROUNDING * (1 - other)
+
+
+def decay_warning(config: Config) -> Optional[str]:
+    """A sentence if the default decay, which is for 8 cores, is used on another number of cores; else None.
+
+    A decay that was chosen, by a preset or a flag, has no warning; nor has a run that is too short for the documented
+    one.
+    """
+    decay, fitting = config.batch_norm_decay, decay_for(config.replicas)
+    if decay != Config.batch_norm_decay or agrees(decay, fitting):
+        return None
+    if fitting**config.train_steps > _INITIAL_AT_MOST:
+        return None
+    cores = '1 device' if config.replicas == 1 else f'{config.replicas} cores'
+    return (
+        f'--batch_norm_decay={decay:g} is for {_DOCUMENTED_CORES} cores: {ONE_DEVICE_DECAY} per step of one device, to '
+        f'the power of the number of cores. For {cores}, that is --batch_norm_decay={fitting:.4g}'
+    )
 
 
 def _groups(config: Config) -> List[List[int]]:

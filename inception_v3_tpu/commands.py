@@ -24,6 +24,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'train': Command('inception_v3.main', 'train, evaluate and export a network'),
         'evaluate': Command('inception_v3.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'),
         'predict': Command('inception_v3.predict', 'classify image files with a trained model'),
+        'plan': Command('inception_v3.plan', 'draw the schedules and sizes of a run before it starts'),
         'preflight': Command('inception_v3.preflight', 'check without a TPU whether a run can start on one'),
         'provenance': Command('inception_v3.provenance', 'show, verify and compare the origin of runs'),
     },

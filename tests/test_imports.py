@@ -22,7 +22,7 @@ PACKAGES = (
 
 # The modules and rooms of the package inception_v3.
 LAYERS = (
-    ('main', 'predict', 'evaluate_report', 'preflight', 'provenance'),
+    ('main', 'plan', 'predict', 'evaluate_report', 'preflight', 'provenance'),
     ('cycles',),
     ('training', 'evaluation', 'export', 'reporting.summary'),
     ('estimator', 'memory'),
@@ -35,7 +35,7 @@ LAYERS = (
     ('settings.flags', 'settings.own_images'),
     ('config',),
     ('settings',),
-    ('networks', 'tpu', 'metrics'),
+    ('networks', 'tpu', 'metrics', 'reporting.drawing'),
 )
 
 # The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.

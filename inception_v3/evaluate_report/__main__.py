@@ -137,7 +137,8 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
 def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     """Evaluates, writes the report, and returns the summary."""
     try:
-        from inception_v3.evaluate_report import figures, page
+        from inception_v3.evaluate_report import page
+        from inception_v3.reporting import drawing
     except ImportError as error:
         raise ConfigError(f'The report needs {error.name}, which is not installed: {extras.command("studies")}.')
     start = time.monotonic()
@@ -170,7 +171,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
         names=[*names, *[''] * (config.num_classes - len(names))],
         notes=_notes(model, evaluation, skipped),
     )
-    light, dark = (page.figures_of(report, look) for look in (figures.LIGHT, figures.DARK))
+    light, dark = (page.figures_of(report, look) for look in (drawing.LIGHT, drawing.DARK))
     for name, picture in zip((CONFUSION_FILE, RELIABILITY_FILE), light):
         path = os.path.join(out, name)
         with remote.explained(path, remote.WRITE), tf.io.gfile.GFile(path, 'wb') as file:

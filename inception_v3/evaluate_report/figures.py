@@ -1,7 +1,6 @@
 """The figures of an evaluation report: the confusion matrix and the reliability diagram."""
 
-import io
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -11,26 +10,11 @@ from matplotlib.patheffects import Normal, Stroke
 from matplotlib.ticker import StrMethodFormatter
 
 from inception_v3.evaluate_report.analysis import BINS, Bin
+from inception_v3.reporting.drawing import Look, dress, png
 
-DOTS_PER_INCH = 150
 # With more classes, there is no room for names and numbers.
 _LABELLED_AT_MOST = 30
 _LONGEST_NAME = 18
-
-
-class Look(NamedTuple):
-    """Colours of a figure; they match the page."""
-
-    paper: str
-    ink: str
-    faint: str
-    good: str
-    bad: str
-    most: str
-
-
-LIGHT = Look('#ffffff', '#1b1f24', '#8a939d', '#0072b2', '#c44f00', '#003a70')
-DARK = Look('#14171b', '#e6e9ed', '#7b8590', '#56b4e9', '#f0904e', '#9bd6ff')
 
 
 def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, first: int = 0) -> bytes:
@@ -81,7 +65,7 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, fi
         ):
             set_ticks(ticks)
             set_labels([str(first + label) for label in occurring[ticks]])
-    return _png(figure)
+    return png(figure)
 
 
 def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
@@ -96,7 +80,7 @@ def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
     axes.remove()
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={'height_ratios': [3, 1], 'hspace': 0.08})
     for each in (above, below):
-        _dress(each, look)
+        dress(each, look)
         each.grid(color=look.faint, alpha=0.25, linewidth=0.6)
         each.set_axisbelow(True)
     used = [b for b in bins if b.images]
@@ -127,28 +111,15 @@ def reliability_diagram(bins: Sequence[Bin], error: float, look: Look) -> bytes:
     below.set_ylim(bottom=0.5)
     below.set_ylabel('images', color=look.ink)
     below.set_xlabel('confidence: probability of the most probable class', color=look.ink)
-    return _png(figure)
+    return png(figure)
 
 
 def _axes(width: float, height: float, look: Look) -> Any:
     figure = Figure(figsize=(width, height), facecolor=look.paper)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    _dress(axes, look)
+    dress(axes, look)
     return figure, axes
-
-
-def _dress(axes: Any, look: Look) -> None:
-    axes.set_facecolor(look.paper)
-    axes.tick_params(colors=look.ink)
-    for spine in axes.spines.values():
-        spine.set_color(look.faint)
-
-
-def _png(figure: Figure) -> bytes:
-    content = io.BytesIO()
-    figure.savefig(content, format='png', dpi=DOTS_PER_INCH, bbox_inches='tight', facecolor=figure.get_facecolor())
-    return content.getvalue()
 
 
 def _short(name: str) -> str:

@@ -12,18 +12,18 @@ from data.image_header import read_header
 from inception_v3.evaluate_report import figures
 from inception_v3.evaluate_report.analysis import BINS, Mistake
 from inception_v3.evaluate_report.report import JSON_FILE, ErrorReport
+from inception_v3.reporting.drawing import Look, width_on_page
 
 _PAIRS_SHOWN = 20
 # The columns of the table of classes.
 _HEADS = ('class', 'name', 'images', 'top-1', 'top-5', 'predicted', 'most often classified as')
 _JPEG_QUALITY = 90
 _LONGEST_PLACE = 4200
-_PAGE_PIXELS_PER_INCH = 96
 
 _PAGE = html.template(pathlib.Path(__file__).with_name('page.html').read_text())
 
 
-def figures_of(report: ErrorReport, look: figures.Look) -> Tuple[bytes, bytes]:
+def figures_of(report: ErrorReport, look: Look) -> Tuple[bytes, bytes]:
     """Draws the confusion matrix and the reliability diagram, as PNG files."""
     analysis = report.analysis
     names = [report.name(label) for label in range(report.first, len(report.names))]
@@ -125,7 +125,7 @@ def _width_on_page(png: bytes) -> int:
     """Returns the width, in CSS pixels, at which the text of a figure has its intended size."""
     header = read_header(png)
     assert header, 'a PNG file'
-    return round(header.width * _PAGE_PIXELS_PER_INCH / figures.DOTS_PER_INCH)
+    return width_on_page(header.width)
 
 
 def _as_jpeg(images: Sequence[np.ndarray]) -> List[bytes]:

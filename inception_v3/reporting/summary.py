@@ -30,6 +30,9 @@ def notes_of(config: Config) -> Iterator[str]:
     if config.mode == 'eval':
         return
     yield f'batch normalization: {batch_norm.description(config)}'
+    decay_warning = batch_norm.decay_warning(config)
+    if decay_warning:
+        yield f'warning: {decay_warning}'
     yield from warnings_of(config)
     if accelerator.on_gpu(config):
         if config.seed is not None:

@@ -16,6 +16,7 @@ from inception_v3.evaluate_report.analysis import BINS, Bin, ErrorAnalysis, Plac
 from inception_v3.evaluate_report.report import ErrorReport
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.evaluations import Evaluation
+from inception_v3.reporting import drawing
 from tests.support.browser import browser
 from tests.support.pages import read_page
 
@@ -154,8 +155,8 @@ def pixels_of(png: bytes) -> np.ndarray:
         return session.run(tf.image.decode_png(png, channels=3))
 
 
-@pytest.mark.parametrize('look', [figures.LIGHT, figures.DARK])
-def test_figures__use_the_colours_of_the_page(look: figures.Look) -> None:
+@pytest.mark.parametrize('look', [drawing.LIGHT, drawing.DARK])
+def test_figures__use_the_colours_of_the_page(look: drawing.Look) -> None:
     def count(png: bytes, colour: str) -> int:
         rgb = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
         return int((pixels_of(png) == rgb).all(axis=2).sum())
@@ -175,12 +176,12 @@ def test_figures__use_the_colours_of_the_page(look: figures.Look) -> None:
 
 def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(monkeypatch: Any) -> None:
     drawn: List[Any] = []
-    monkeypatch.setattr(figures, '_png', drawn.append)
+    monkeypatch.setattr(figures, 'png', drawn.append)
     confusion = np.zeros([5, 5], np.int64)
     # Class 1 has images; class 3 has none, but is predicted. No image has to do with the others.
     confusion[1] = [0, 3, 0, 1, 0]
     names = ['background', 'ant', 'bee', 'a name of $20 characters', 'dog']
-    figures.confusion_matrix(confusion, names, figures.LIGHT)
+    figures.confusion_matrix(confusion, names, drawing.LIGHT)
     axes = drawn[0].axes[0]
     np.testing.assert_allclose(axes.images[0].get_array(), [[0.75, 0.25], [0, 0]])
     for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
@@ -191,9 +192,9 @@ def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(monkey
 
 def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(monkeypatch: Any) -> None:
     drawn: List[Any] = []
-    monkeypatch.setattr(figures, '_png', drawn.append)
+    monkeypatch.setattr(figures, 'png', drawn.append)
     bins = [Bin(0, 1 / 15, 0, None, None), Bin(0.8, 0.8 + 1 / 15, 40, 0.82, 0.7), Bin(1 - 1 / 15, 1, 2, 0.99, 1.0)]
-    figures.reliability_diagram(bins, 0.1234, figures.LIGHT)
+    figures.reliability_diagram(bins, 0.1234, drawing.LIGHT)
     above, below = drawn[0].axes
     assert [patch.get_height() for patch in above.patches] == [0.7, 1.0]
     assert [patch.get_height() for patch in below.patches] == [40, 2]
@@ -225,7 +226,7 @@ def report_of(analysis: ErrorAnalysis, names: List[str]) -> ErrorReport:
 
 
 def page_of(report: ErrorReport) -> str:
-    looks = (figures.LIGHT, figures.DARK)
+    looks = (drawing.LIGHT, drawing.DARK)
     light, dark = (page.figures_of(report, look) for look in looks)
     return page.html_of(report, light, dark)
 
@@ -242,7 +243,7 @@ def test_page__a_thousand_classes_take_seconds(tmp_path: Any) -> None:
     (tmp_path / 'page.html').write_text(page_of(report))
     assert time.process_time() - start < 20
     # At least one pixel per class.
-    confusion, _ = page.figures_of(report, figures.LIGHT)
+    confusion, _ = page.figures_of(report, drawing.LIGHT)
     assert min(pixels_of(confusion).shape[:2]) > 1001
     shown = read_page(tmp_path / 'page.html')
     # Two figures, each in light and dark, and the mistakes.

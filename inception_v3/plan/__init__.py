@@ -1,0 +1,1 @@
+"""The plan of a run: a page of its schedules and sizes, before it starts."""
