@@ -25,6 +25,8 @@ or a YAML file with the same names:
     step_ms: 815
     digits: {flags: {train_steps: 300}, axes: [{grid: {train_batch_size: [32, 128]}}]}
 
+`digits_whole` is a second small version, with runs that are long enough to answer the question.
+
 A third kind of axis varies flags together: zipped(train_batch_size=[1024, 4096], train_steps=[213000, 53250]), in YAML
 zip: {train_batch_size: [1024, 4096], train_steps: [213000, 53250]}.
 """
@@ -58,6 +60,9 @@ _CASE_NAME = re.compile(r'\w[\w.,=+-]*')
 _LONGEST_NAME = 150
 _UNSAFE = re.compile(r'[^\w.+-]+')
 _DEFAULT_CASE = 'default'
+
+# The fields of a study with a small version.
+SMALL_VERSIONS = ('digits', 'digits_whole')
 
 
 class StudyError(CommandError):
@@ -147,7 +152,7 @@ def _named_after_flags(variants: List[Flags]) -> Axis:
 
 @dataclasses.dataclass(frozen=True)
 class Small:
-    """The small version of a study, on the digits: minutes on a CPU.
+    """A small version of a study, on the digits: minutes of a CPU for a trial.
 
     Attributes:
       flags: flags of every trial; they replace the study's.
@@ -186,7 +191,8 @@ class Study:
       seeds: the number of seeds, which then are 1, 2, …; or a list of seeds.
       report: the metrics to report, the most important first: keys of `runs.METRICS`.
       step_ms: milliseconds of a training step of 1,024 images on a v2-8, for the cost; None: unknown.
-      digits: the small version, if there is one.
+      digits: the short version, to try a study out, if there is one: less than a minute a trial.
+      digits_whole: the small version with whole runs, which reach the accuracy of the preset, if there is one.
       question: the question that the study answers; by default the docstring of a Python file.
       name: the study's name; by default that of its file.
 
@@ -201,6 +207,7 @@ class Study:
     report: Sequence[str] = tuple(METRICS)
     step_ms: Optional[float] = None
     digits: Optional[Small] = None
+    digits_whole: Optional[Small] = None
     question: str = ''
     name: str = ''
 
@@ -221,13 +228,14 @@ class Study:
             raise StudyError('question and name: must be strings.')
         if self.name in ('.', '..') or '/' in self.name:
             raise StudyError(f'name: {shown(self.name)}: must be valid as the name of a folder.')
-        if self.digits is not None:
-            if not isinstance(self.digits, Small):
-                raise StudyError('digits: must be Small(…).')
-            try:
-                self.small()
-            except StudyError as error:
-                raise StudyError(f'digits: {error}')
+        for version in SMALL_VERSIONS:
+            if getattr(self, version) is not None:
+                if not isinstance(getattr(self, version), Small):
+                    raise StudyError(f'{version}: must be Small(…).')
+                try:
+                    self.small(version)
+                except StudyError as error:
+                    raise StudyError(f'{version}: {error}')
         self.cases()
 
     def with_flags(self, flags: Flags) -> 'Study':
@@ -243,20 +251,25 @@ class Study:
                 raise StudyError(f'--{name}: varies in the study, and cannot be set for all its trials.')
         return dataclasses.replace(self, flags={**self.flags, **flags})
 
-    def small(self) -> 'Study':
-        """The small version, as a study of its own.
+    def small(self, version: str) -> 'Study':
+        """A small version, as a study of its own.
+
+        Args:
+          version: one of `SMALL_VERSIONS`.
 
         Raises:
           StudyError: there is none.
         """
-        if not self.digits:
-            raise StudyError(f'{self.name}: has no small version (`digits`).')
-        changes: Dict[str, Any] = {'preset': 'digits', 'flags': self.digits.flags, 'digits': None, 'step_ms': None}
+        small: Optional[Small] = getattr(self, version)
+        if not small:
+            raise StudyError(f'{self.name}: has no small version of this kind (`{version}`).')
+        changes: Dict[str, Any] = {'preset': 'digits', 'flags': small.flags, 'step_ms': None}
+        changes.update(dict.fromkeys(SMALL_VERSIONS))
         for name in ('axes', 'seeds'):
-            own = getattr(self.digits, name)
+            own = getattr(small, name)
             if own is not None:
                 changes[name] = own
-        return dataclasses.replace(self, name=f'{self.name}_digits', **changes)
+        return dataclasses.replace(self, name=f'{self.name}_{version}', **changes)
 
     @property
     def all_seeds(self) -> Tuple[int, ...]:

@@ -3,15 +3,15 @@
 import dataclasses
 import itertools
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.evaluations import shows_top_5
-from studies.report import statistics
-from studies.report.runs import Case, Comparison, Run, TrainingPoint
+from studies.report import aggregates, statistics
+from studies.report.runs import METRICS, Case, Comparison, Metric, Run, TrainingPoint
 from studies.report.statistics import Difference, Summary
 
 # Maximum number of points in a run's loss curve: more would overlap in the figure, and make the page large.
@@ -38,6 +38,14 @@ class CaseCurve:
     summaries: Tuple[Summary, ...]
 
 
+class Estimate(NamedTuple):
+    """An estimate with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class CaseFindings:
     """The numbers of a case.
@@ -51,6 +59,7 @@ class CaseFindings:
         started.
       steps_per_epoch: steps in an epoch; None before a run has started.
       finals: for each metric, the values at the last step of training, by key; only of finished runs.
+      middles: for each metric, the interquartile mean of these values; None with too few of them for an interval.
       throughputs: images/s by key: the median over a run's training summaries.
     """
 
@@ -61,16 +70,26 @@ class CaseFindings:
     schedule: Tuple[Tuple[int, float], ...]
     steps_per_epoch: Optional[float]
     finals: Mapping[str, Mapping[object, float]]
+    middles: Mapping[str, Optional[Estimate]]
     throughputs: Mapping[object, float]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cases, and for each metric the difference later - earlier of their means; None if one has no value."""
+    """Two cases, compared.
+
+    Attributes:
+      later: the later case.
+      earlier: the earlier case.
+      differences: for each metric, the difference later - earlier of their means; None if one has no value.
+      improvements: for each metric, the probability that a run of the later case is better than one of the earlier;
+        None with too few runs for an interval.
+    """
 
     later: Case
     earlier: Case
     differences: Mapping[str, Optional[Difference]]
+    improvements: Mapping[str, Optional[Estimate]]
 
 
 @dataclass(frozen=True)
@@ -135,6 +154,10 @@ def environment(runs: Sequence[Run]) -> Dict[str, Dict[str, List[Run]]]:
 def _case_findings(case: Case, report: Sequence[str]) -> CaseFindings:
     keys = _keys(case.runs)
     started = next((run.config for run in case.runs if run.config), None)
+    finals = {
+        metric: {key: getattr(run.evaluations[-1], metric) for key, run in zip(keys, case.runs) if is_finished(run)}
+        for metric in report
+    }
     return CaseFindings(
         case=case,
         keys=keys,
@@ -142,10 +165,8 @@ def _case_findings(case: Case, report: Sequence[str]) -> CaseFindings:
         loss=_case_curve(case, _loss_curve),
         schedule=_schedule(started) if started else (),
         steps_per_epoch=started.num_train_images / started.train_batch_size if started else None,
-        finals={
-            metric: {key: getattr(run.evaluations[-1], metric) for key, run in zip(keys, case.runs) if is_finished(run)}
-            for metric in report
-        },
+        finals=finals,
+        middles={metric: _middle(finals[metric]) for metric in report},
         throughputs={
             key: float(np.median(rates)) for key, run in zip(keys, case.runs) for rates in [_rates(run)] if rates
         },
@@ -217,4 +238,29 @@ def _schedule(config: Config) -> Tuple[Tuple[int, float], ...]:
 
 def _pair(later: CaseFindings, earlier: CaseFindings, report: Sequence[str]) -> Pair:
     differences = {metric: statistics.difference(later.finals[metric], earlier.finals[metric]) for metric in report}
-    return Pair(later.case, earlier.case, differences)
+    improvements = {
+        metric: _improvement(later.finals[metric], earlier.finals[metric], METRICS[metric]) for metric in report
+    }
+    return Pair(later.case, earlier.case, differences, improvements)
+
+
+def _scores(values: Mapping[object, float]) -> Optional[np.ndarray]:
+    """Final values as [runs, 1]; None if they are too few for an interval, or one is not finite."""
+    scores = np.array([*values.values()], float)[:, np.newaxis]
+    return scores if len(scores) >= statistics.FEWEST_RUNS and np.isfinite(scores).all() else None
+
+
+def _middle(values: Mapping[object, float]) -> Optional[Estimate]:
+    scores = _scores(values)
+    if scores is None:
+        return None
+    return Estimate(float(aggregates.interquartile_mean(scores)), *aggregates.interquartile_interval(scores))
+
+
+def _improvement(later: Mapping[object, float], earlier: Mapping[object, float], metric: Metric) -> Optional[Estimate]:
+    ours, theirs = _scores(later), _scores(earlier)
+    if ours is None or theirs is None:
+        return None
+    if metric.is_better_lower:
+        ours, theirs = -ours, -theirs
+    return Estimate(aggregates.probability_of_improvement(ours, theirs), *aggregates.improvement_interval(ours, theirs))

@@ -39,6 +39,8 @@ def page(found: Findings) -> str:
         written=tables.current_minute(),
         finals=tables.finals(found),
         differences=tables.differences(found),
+        interquartile_means=tables.interquartile_means(found),
+        improvements=tables.improvements(found),
         failed=tables.failed(found),
         unfinished=tables.unfinished(found),
         environment=tables.environment(found.runs),

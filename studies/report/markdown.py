@@ -36,6 +36,9 @@ def text(found: Findings) -> str:
     differences = tables.differences(found)
     if differences.rows:
         parts += ['### Differences', _table(differences)]
+    for table in (tables.interquartile_means(found), tables.improvements(found)):
+        if table.rows:
+            parts.append(_table(table))
     parts += ['## Learning curves', curves, '## Schedule and speed', schedule, '## Commands', *_commands(found)]
     environment = tables.environment(found.runs)
     parts += ['## Environment', _table(environment) if environment.rows else 'No run has started.']

@@ -103,6 +103,7 @@ class Metric:
       difference_unit: the unit of displayed differences.
       scale: factor from recorded to displayed values.
       decimals: decimals of displayed values.
+      is_better_lower: whether lower values are better.
     """
 
     label: str
@@ -110,6 +111,7 @@ class Metric:
     difference_unit: str
     scale: float
     decimals: int
+    is_better_lower: bool = False
 
     def text(self, value: float, signed: bool = False) -> str:
         """A recorded value as displayed, without its unit."""
@@ -121,7 +123,7 @@ class Metric:
 METRICS = {
     'top_1': Metric('top-1', '%', 'points', 100, 2),
     'top_5': Metric('top-5', '%', 'points', 100, 2),
-    'cross_entropy': Metric('cross-entropy', 'nats', 'nats', 1, 4),
+    'cross_entropy': Metric('cross-entropy', 'nats', 'nats', 1, 4, is_better_lower=True),
 }
 LOSS = Metric('training loss', '', '', 1, 4)
 THROUGHPUT = Metric('training', 'images/s', 'images/s', 1, 1)

@@ -1,11 +1,11 @@
 """The tables of a report, as texts; page and Markdown file show the same tables."""
 
 from dataclasses import dataclass
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from inception_v3.model_dir.files import now
 from studies.report import findings, statistics
-from studies.report.findings import Findings
+from studies.report.findings import Estimate, Findings
 from studies.report.runs import METRICS, THROUGHPUT, Case, Metric, Run
 from studies.report.statistics import Difference, Summary
 
@@ -94,6 +94,37 @@ def differences(found: Findings) -> Table:
     return Table(header, tuple(rows), numbers=1)
 
 
+def interquartile_means(found: Findings) -> Table:
+    """Interquartile means of the final results by case, with their intervals; empty with too few runs."""
+    names = found.comparison.report
+    header = ('interquartile mean', *(with_unit(METRICS[name].label, METRICS[name].unit) for name in names))
+    rows = [
+        Row((each.case.name, *[_text_of_estimate(each.middles[name], METRICS[name].text) for name in names]), (index,))
+        for index, each in enumerate(found.cases)
+        if any(each.middles.values())
+    ]
+    return Table(header, tuple(rows), numbers=1)
+
+
+def improvements(found: Findings) -> Table:
+    """Probabilities that a run of the later case is better than one of the earlier, with their intervals."""
+    names = found.comparison.report
+    header = ('probability of improvement', *(METRICS[name].label for name in names))
+    index_of = {each.case.name: index for index, each in enumerate(found.cases)}
+    rows = [
+        Row(
+            (
+                f'{pair.later.name} over {pair.earlier.name}',
+                *[_text_of_estimate(pair.improvements[name], '{:.2f}'.format) for name in names],
+            ),
+            (index_of[pair.later.name], index_of[pair.earlier.name]),
+        )
+        for pair in found.pairs
+        if any(pair.improvements.values())
+    ]
+    return Table(header, tuple(rows), numbers=1)
+
+
 def failed(found: Findings) -> Table:
     """The failed runs, with the reason."""
     rows = [Row((run.name, findings.state(run), run.failure), (index,)) for index, run in _runs(found) if run.failure]
@@ -132,6 +163,12 @@ def how_to_read(found: Findings) -> List[str]:
             f'{statistics.RESAMPLES:,} resamples: of the differences by seed if both cases have the same seeds, '
             f'otherwise of each case separately; no interval with fewer than {statistics.FEWEST_RUNS} runs.'
         )
+    if any(any(each.middles.values()) for each in found.cases):
+        notes.append(
+            'The interquartile mean is the mean of the middle half of the runs of a case. The probability of '
+            'improvement is that of a run of one case to be better than one of the other; a tie counts half. Both are '
+            'defined by Agarwal et al. (2021). Their percentile intervals resample the runs of each case by itself.'
+        )
     if with_interval:
         fewest = min(with_interval, key=lambda difference: statistics.coverage(difference.n, difference.paired))
         here, with_ten = (percent(statistics.coverage(n, fewest.paired)) for n in (fewest.n, 10))
@@ -168,6 +205,10 @@ def _text_of_difference(difference: Optional[Difference], metric: Metric) -> str
     if difference.low is None or difference.high is None:
         return text
     return f'{text} [{metric.text(difference.low, signed=True)}, {metric.text(difference.high, signed=True)}]'
+
+
+def _text_of_estimate(estimate: Optional[Estimate], text: Callable[[float], str]) -> str:
+    return f'{text(estimate.value)} [{text(estimate.low)}, {text(estimate.high)}]' if estimate else _NO_VALUE
 
 
 def _with_runs(runs_by_value: Mapping[str, Sequence[Run]]) -> str:

@@ -1,14 +1,15 @@
 """The shipped studies: a question each, and the runs that answer it.
 
 At full size a study trains on ImageNet on a TPU; the sweep's command line names the data set and the TPU. The small
-version trains on the digits, with a tenth of the network's channels, for five epochs: minutes on a CPU. It shows how a
-sweep works, and large effects, but does not answer the question.
+versions train on the digits. The short one, with a tenth of the network's channels for five epochs, takes less than a
+minute a trial: it shows how a sweep works, and large effects. The whole one answers, for the digits: ten seeds of the
+preset's network and 1,500 steps, with which the reference case reaches 97 to 99 %, in about four minutes of CPU time.
 """
 
 # Milliseconds of TPU time of a training step with 1,024 images on a v2-8, from the published trace.
 STEP_MS = 815
 
-# Flags of every small version, with evaluations at the middle and at the end. One thread gives the same bits on any
+# Flags of every short version, with evaluations at the middle and at the end. One thread gives the same bits on any
 # number of cores, and lets one trial run per core. The host call does not affect training, but its operations in the
 # graph change the rounding; it stays on so that earlier results can be reproduced.
 DIGITS = {
@@ -18,3 +19,7 @@ DIGITS = {
     'train_steps': 240,
     'train_steps_per_eval': 120,
 }
+
+# Flags of every version with whole runs: the preset's, on one thread, for the same reasons.
+DIGITS_WHOLE = {'intra_op_threads': 1}
+WHOLE_SEEDS = 10

@@ -3,23 +3,20 @@
 `local` keeps one core's moving statistics, `averaged` keeps their mean over the cores, and `synchronized` normalizes
 with the moments of the whole batch. The effect is larger with fewer images per core. Here a core has 32, a quarter of
 the documented number, as in the published experiment on the layer itself; `python -m studies.batch_norm` repeats that
-experiment. The small version has 2 emulated cores with 8 images each.
+experiment. The small versions have 2 emulated cores with 8 images each.
 """
 
-from studies.shipped import DIGITS, STEP_MS
-from studies.study import Small, Study, grid
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
+from studies.study import Flags, Small, Study, grid
+
+_TWO_CORES: Flags = {'tpu': 'emulated:2', 'iterations': 10, 'train_batch_size': 16}
 
 STUDY = Study(
     flags={'train_batch_size': 256, 'train_steps': 852000, 'train_steps_per_eval': 8000},
     axes=[grid(batch_norm=['local', 'averaged', 'synchronized'])],
     step_ms=STEP_MS,
-    digits=Small(
-        flags={
-            **DIGITS,
-            'tpu': 'emulated:2',
-            'iterations': 10,
-            'train_batch_size': 16,
-            'train_steps_per_eval': 240,
-        }
+    digits=Small(flags={**DIGITS, **_TWO_CORES, 'train_steps_per_eval': 240}),
+    digits_whole=Small(
+        flags={**DIGITS_WHOLE, **_TWO_CORES, 'train_steps': 3000, 'train_steps_per_eval': 1000}, seeds=WHOLE_SEEDS
     ),
 )

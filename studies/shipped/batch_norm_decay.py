@@ -5,11 +5,14 @@ eight. A decay nearer to 1 averages over more steps: less noise, but the statist
 needs a smaller decay, because decayⁿ is the weight of the initial values after n steps.
 """
 
-from studies.shipped import DIGITS, STEP_MS
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
 from studies.study import Small, Study, grid
+
+_SMALL_AXES = [grid(batch_norm_decay=[0.9, 0.95, 0.9976])]
 
 STUDY = Study(
     axes=[grid(batch_norm_decay=[0.9, 0.99, 0.9976, 0.9997])],
     step_ms=STEP_MS,
-    digits=Small(flags=DIGITS, axes=[grid(batch_norm_decay=[0.9, 0.95, 0.9976])]),
+    digits=Small(flags=DIGITS, axes=_SMALL_AXES),
+    digits_whole=Small(flags=DIGITS_WHOLE, axes=_SMALL_AXES, seeds=WHOLE_SEEDS),
 )

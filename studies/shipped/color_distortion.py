@@ -7,7 +7,7 @@ at global batches of 1,024 to 16,384. The fast distortion is the default because
 input-bound.
 """
 
-from studies.shipped import DIGITS, STEP_MS
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
 from studies.study import Small, Study, cases
 
 STUDY = Study(
@@ -23,4 +23,5 @@ STUDY = Study(
     ],
     step_ms=STEP_MS,
     digits=Small(flags=DIGITS),
+    digits_whole=Small(flags=DIGITS_WHOLE, seeds=WHOLE_SEEDS),
 )

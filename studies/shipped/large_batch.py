@@ -1,14 +1,38 @@
 """Do batches of 1,024 to 16,384 images reach the same top-1, with the documented warm-up and without it?
 
 Published, with the fast colour distortion: more than 78.1 % at global batches of 1,024 to 16,384. Every batch size
-trains for the same number of epochs, on 8 cores for every 1,024 images. The small version has batches of 32 and 128 for
-eight epochs; in the first four, the learning rate with warm-up is below the plain one.
+trains for the same number of epochs, on 8 cores for every 1,024 images. The small versions have batches of 32 and 128,
+for 8 or 33 epochs; in the first four, the learning rate with warm-up is below the plain one.
 """
 
-from studies.shipped import DIGITS, STEP_MS
-from studies.study import Small, Study, cases
+from typing import Optional
+
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
+from studies.study import Flags, Small, Study, cases
 
 WARM_UP = cases({'plain': {}, 'warm-up': {'use_learning_rate_warmup': True}})
+
+
+def _small(flags: Flags, steps: int, seeds: Optional[int] = None) -> Small:
+    """A small version, with batches of 32 for some steps, and of 128 for a quarter of them."""
+    return Small(
+        flags={**flags, 'cold_epochs': 1, 'warmup_epochs': 2},
+        axes=[
+            cases(
+                {
+                    f'batch={batch}': {
+                        'train_batch_size': batch,
+                        'train_steps': steps * 32 // batch,
+                        'train_steps_per_eval': steps * 16 // batch,
+                    }
+                    for batch in (32, 128)
+                }
+            ),
+            WARM_UP,
+        ],
+        seeds=seeds,
+    )
+
 
 STUDY = Study(
     axes=[
@@ -27,20 +51,6 @@ STUDY = Study(
         WARM_UP,
     ],
     step_ms=STEP_MS,
-    digits=Small(
-        flags={**DIGITS, 'cold_epochs': 1, 'warmup_epochs': 2},
-        axes=[
-            cases(
-                {
-                    f'batch={batch}': {
-                        'train_batch_size': batch,
-                        'train_steps': 352 * 32 // batch,
-                        'train_steps_per_eval': 176 * 32 // batch,
-                    }
-                    for batch in (32, 128)
-                }
-            ),
-            WARM_UP,
-        ],
-    ),
+    digits=_small(DIGITS, 352),
+    digits_whole=_small(DIGITS_WHOLE, 1504, WHOLE_SEEDS),
 )

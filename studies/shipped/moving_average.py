@@ -4,8 +4,18 @@ The documented decay is 0.995 per step. An average over the last 1 / (1 - decay)
 but lags behind them; the best decay depends on how fast the weights still change.
 """
 
-from studies.shipped import DIGITS, STEP_MS
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
 from studies.study import Small, Study, cases
+
+_SMALL_AXES = [
+    cases(
+        {
+            'off': {'moving_average': False},
+            'decay=0.9': {'moving_average_decay': 0.9},
+            'decay=0.995': {'moving_average_decay': 0.995},
+        }
+    )
+]
 
 STUDY = Study(
     axes=[
@@ -19,16 +29,6 @@ STUDY = Study(
         )
     ],
     step_ms=STEP_MS,
-    digits=Small(
-        flags=DIGITS,
-        axes=[
-            cases(
-                {
-                    'off': {'moving_average': False},
-                    'decay=0.9': {'moving_average_decay': 0.9},
-                    'decay=0.995': {'moving_average_decay': 0.995},
-                }
-            )
-        ],
-    ),
+    digits=Small(flags=DIGITS, axes=_SMALL_AXES),
+    digits_whole=Small(flags=DIGITS_WHOLE, axes=_SMALL_AXES, seeds=WHOLE_SEEDS),
 )

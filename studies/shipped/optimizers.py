@@ -5,7 +5,7 @@ because their squares are negligible compared with ε. Plain gradient descent is
 because a momentum of 0.9 amplifies a steady gradient up to ten times.
 """
 
-from studies.shipped import DIGITS, STEP_MS
+from studies.shipped import DIGITS, DIGITS_WHOLE, STEP_MS, WHOLE_SEEDS
 from studies.study import Axis, Small, Study, cases
 
 
@@ -24,4 +24,5 @@ STUDY = Study(
     axes=[_optimizers(0.165)],
     step_ms=STEP_MS,
     digits=Small(flags=DIGITS, axes=[_optimizers(0.06)]),
+    digits_whole=Small(flags=DIGITS_WHOLE, axes=[_optimizers(0.06)], seeds=WHOLE_SEEDS),
 )

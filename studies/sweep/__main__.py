@@ -76,7 +76,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar='DIR',
         help=f'folder of the sweep, created if missing (default {plan.OUT}/NAME)',
     )
-    parser.add_argument('--digits', action='store_true', help="run the study's small version, on the digits")
+    for version, purpose in (
+        ('digits', 'to try the study out: less than a minute a trial'),
+        ('digits_whole', 'with whole runs, which answer the question'),
+    ):
+        parser.add_argument(
+            f'--{version}',
+            action='store_const',
+            const=version,
+            dest='version',
+            help=f"run the study's small version on the digits, {purpose}",
+        )
     parser.add_argument('--list', action='store_true', help="print the trials' command lines and states; run nothing")
     parser.add_argument('--filter', metavar='GLOB', help="only trials whose name (CASE/seed-N) matches: '*sgd*/seed-1'")
     parser.add_argument(

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
     Attributes:
       file: path of the study file.
-      study: the study, or its small version.
+      study: the study, or a small version of it.
       out: the sweep's folder.
       all_trials: all trials of the study.
       selected: the trials that this command runs, lists or prints.
@@ -59,7 +59,7 @@ def make(arguments: argparse.Namespace, flags_of_trials: Sequence[str]) -> Plan:
 
     try:
         study = study_file.load(arguments.study)
-        study = study.small() if arguments.digits else study
+        study = study.small(arguments.version) if arguments.version else study
         study = study.with_flags(_parsed(flags_of_trials))
         out = os.path.join(OUT, study.name) if arguments.out is None else arguments.out
         all_trials = trials.trials_of(study, out)

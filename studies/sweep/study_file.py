@@ -13,7 +13,7 @@ import yaml
 
 from console.messages import shown
 from studies import shipped
-from studies.study import Axis, Small, Study, StudyError, cases, grid, is_list_of, zipped
+from studies.study import SMALL_VERSIONS, Axis, Small, Study, StudyError, cases, grid, is_list_of, zipped
 
 _AXES: Dict[str, Callable[..., Axis]] = {'grid': grid, 'zip': zipped, 'cases': cases}
 
@@ -96,8 +96,9 @@ def _from_yaml(path: str) -> Study:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise StudyError(f'invalid YAML: {" ".join(str(error).split())}')
     fields = _fields(Study, content, 'a study')
-    if 'digits' in fields:
-        fields['digits'] = Small(**_with_axes(_fields(Small, fields['digits'], 'digits')))
+    for version in SMALL_VERSIONS:
+        if version in fields:
+            fields[version] = Small(**_with_axes(_fields(Small, fields[version], version)))
     return Study(**_with_axes(fields))
 
 

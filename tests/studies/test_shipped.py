@@ -6,7 +6,7 @@ import pytest
 
 from inception_v3.config import Config
 from studies import shipped
-from studies.study import Study
+from studies.study import SMALL_VERSIONS, Study
 from studies.sweep import trials
 from studies.sweep.study_file import load
 
@@ -29,14 +29,17 @@ def configs_of(study: Study) -> dict:
 
 
 @pytest.mark.parametrize('name', FILES)
-def test_shipped__has_a_question_a_cost_and_a_small_version_with_three_seeds(name: str) -> None:
+def test_shipped__has_a_question_a_cost_and_two_small_versions(name: str) -> None:
     study = load(str(FOLDER / name))
     assert study.question.split('\n')[0].endswith('?')
     assert study.step_ms == 815
-    assert len(study.all_seeds) == len(study.small().all_seeds) == 3
-    assert (len(study.cases()), len(study.small().cases())) == CASES[name]
+    short, whole = (study.small(version) for version in SMALL_VERSIONS)
+    assert len(study.all_seeds) == len(short.all_seeds) == 3
+    assert len(whole.all_seeds) == 10
+    assert (len(study.cases()), len(short.cases())) == CASES[name]
+    assert [case.name for case in whole.cases()] == [case.name for case in short.cases()]
     # All cases see the same number of images; else they would differ in more than their settings.
-    for version in (study, study.small()):
+    for version in (study, short, whole):
         images = {config.train_batch_size * config.train_steps for config in configs_of(version).values()}
         assert max(images) - min(images) <= 16384
 

@@ -106,7 +106,7 @@ def test_load__python_and_yaml_give_the_same_study(tmp_path: pathlib.Path) -> No
     assert in_python.question == in_yaml.question == 'Does warm-up\nhelp?'
     assert len(in_python.cases()) == 8
     assert in_python.cases() == in_yaml.cases()
-    small, in_yaml = in_python.small(), in_yaml.small()
+    small, in_yaml = in_python.small('digits'), in_yaml.small('digits')
     assert (small.preset, small.name, small.seeds, small.step_ms) == ('digits', 'a_digits', 2, None)
     assert (in_yaml.preset, in_yaml.name, in_yaml.seeds, in_yaml.step_ms) == ('digits', 'a_digits', 2, None)
     assert small.cases() == in_yaml.cases() and len(small.cases()) == 2
@@ -117,7 +117,7 @@ def test_small__inherits_axes_and_seeds() -> None:
     study = Study(
         flags={'width': 128}, axes=[grid(optimizer=['sgd', 'RMS'])], seeds=2, digits=Small({'train_steps': 6})
     )
-    small = study.small()
+    small = study.small('digits')
     assert [case.flags for case in small.cases()] == [
         {'train_steps': 6, 'optimizer': 'sgd'},
         {'train_steps': 6, 'optimizer': 'RMS'},

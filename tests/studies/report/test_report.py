@@ -58,6 +58,20 @@ def test_report__tables_have_the_numbers() -> None:
         assert f'<code>{run.command}</code>' in page
 
 
+def test_report__has_interquartile_means_and_probabilities_of_improvement() -> None:
+    cases = [recorded.case('sgd', [0.1, 0.50, 0.60, 0.80]), recorded.case('RMS', [0.60, 0.90, 0.90, 0.95])]
+    page, markdown = rendered(*cases)
+    # Of the four top-1, the middle two: 55 %. RMS wins 14 of 16 pairs, ties one, and loses one. The recorded
+    # cross-entropy falls as top-1 rises: lower is better, so that the probability is the same.
+    assert '| sgd | 55.00 [' in markdown and '| 2.3500 [' in markdown
+    (row,) = [line for line in markdown.splitlines() if line.startswith('| RMS over sgd')]
+    assert row.count(' 0.91 [') == 3
+    for text in (page, markdown):
+        assert 'is the mean of the middle half of the runs' in text and 'probability of improvement' in text
+    page, markdown = rendered(recorded.case('sgd', [0.5, 0.6]), recorded.case('RMS', [0.5, math.nan, 0.7]))
+    assert 'middle half' not in page + markdown and ' over sgd' not in page + markdown
+
+
 def test_report__has_the_requested_metrics_only() -> None:
     _, markdown = rendered(recorded.case('sgd', [0.5]), report=('cross_entropy',))
     assert 'cross-entropy, nats' in markdown and 'top-1' not in markdown and 'top-5' not in markdown
