@@ -53,7 +53,7 @@ EXTRAS = {
     'tpu': ['google-api-python-client', 'oauth2client'],
 }
 
-PACKAGES = find_packages(exclude=['docs', 'docs.*', 'tests', 'tests.*'])
+PACKAGES = find_packages(exclude=['docs', 'docs.*', 'examples', 'tests', 'tests.*'])
 TYPED = {name: ['py.typed'] for name in PACKAGES if '.' not in name}
 
 setup(

@@ -81,8 +81,8 @@ def ordered(
       read: a function from a path and a size to the records of a file.
       seed: the run's seed.
       start: int64 scalar, the number of records to skip.
-      file_buffer: files that are shuffled with each other.
-      record_buffer: records in the buffer that shuffles a group.
+      file_buffer: files that are shuffled with each other; 0 keeps their order.
+      record_buffer: records in the buffer that shuffles a group; 0 keeps the order of its interleaved files.
       files_ahead: files that are read at the same time; those beyond one group belong to the next groups.
 
     Returns:
@@ -112,13 +112,14 @@ def ordered(
         group_files = (columns.paths, columns.sizes, columns.firsts)
         dataset = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, members) for column in group_files))
         dataset = dataset.apply(_interleave(numbered, GROUP_FILES, 0))
-        # Removes the graph's seed, which the buffer would combine with its own.
-        tf.set_random_seed(None)
-        buffer_seed = tf.random.stateless_uniform(
-            [], key_of(seed, epoch, _BUFFERS - group), minval=0, maxval=tf.int64.max, dtype=tf.int64
-        )
-        shuffled = dataset.shuffle(record_buffer, buffer_seed, reshuffle_each_iteration=False)
-        return shuffled.skip(skipped).map(lambda number, record: (record, key_of(seed, epoch, number)))
+        if record_buffer:
+            # Removes the graph's seed, which the buffer would combine with its own.
+            tf.set_random_seed(None)
+            buffer_seed = tf.random.stateless_uniform(
+                [], key_of(seed, epoch, _BUFFERS - group), minval=0, maxval=tf.int64.max, dtype=tf.int64
+            )
+            dataset = dataset.shuffle(record_buffer, buffer_seed, reshuffle_each_iteration=False)
+        return dataset.skip(skipped).map(lambda number, record: (record, key_of(seed, epoch, number)))
 
     epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
     groups_ahead = max(1, files_ahead // GROUP_FILES - 1)
@@ -136,15 +137,18 @@ def _groups(
       epoch: int64 scalar.
       skipped: int64 scalar, the number of records of the epoch to skip.
       files: the number of files.
-      file_buffer: files that are shuffled with each other.
+      file_buffer: files that are shuffled with each other; 0 keeps their order.
 
     Returns:
       A data set of (epoch, number of the group, indices of its files padded with -1, number of records to skip).
     """
     groups = -(-files // GROUP_FILES)
-    draw = tf.random.stateless_uniform([files], key_of(seed, epoch, tf.constant(_FILES, tf.int64)), dtype=tf.float64)
-    # Random within each buffer of files; the buffers stay in order.
-    order = tf.argsort(tf.cast(tf.range(files) // file_buffer, tf.float64) + draw)
+    order = tf.range(files)
+    if file_buffer:
+        key = key_of(seed, epoch, tf.constant(_FILES, tf.int64))
+        draw = tf.random.stateless_uniform([files], key, dtype=tf.float64)
+        # Random within each buffer of files; the buffers stay in order.
+        order = tf.argsort(tf.cast(order // file_buffer, tf.float64) + draw)
     padding = [[0, groups * GROUP_FILES - files]]
     members = tf.reshape(tf.pad(order, padding, constant_values=-1), [groups, GROUP_FILES])
     totals = tf.reduce_sum(tf.reshape(tf.pad(tf.gather(counts, order), padding), [groups, GROUP_FILES]), axis=1)

@@ -73,7 +73,7 @@ class Settings:
     data_dir: str = _data('', 'folder of the record files train-* and validation-*')
     data_format: str = _data(
         'tfrecord',
-        'format of the record files: TFRecord, or tar in the WebDataset layout (each file is loaded into memory)',
+        'format of the record files: TFRecord, or tar in the WebDataset layout',
         choices=('tfrecord', 'tar'),
     )
     num_train_images: int = _data(
@@ -89,8 +89,8 @@ class Settings:
     eval_batch_size: int = _data(1024, 'images per evaluation step, over all cores', lower=1)
     eval_total_size: int = _data(0, 'validation images to evaluate; 0: all', lower=0)
     num_files_infeed: int = _data(8, 'record files that each host reads at once', lower=1, upper=_MOST_THREADS)
-    initial_shuffle_buffer_size: int = _data(1024, 'shuffle buffer of training files, in files', lower=1)
-    followup_shuffle_buffer_size: int = _data(1000, 'shuffle buffer of training records, in records', lower=1)
+    initial_shuffle_buffer_size: int = _data(1024, 'shuffle buffer of training files, in files; 0: off', lower=0)
+    followup_shuffle_buffer_size: int = _data(1000, 'shuffle buffer of training records, in records; 0: off', lower=0)
     prefetch_dataset_buffer_size: int = _data(
         8 << 20, 'read-ahead buffer of each record file, in bytes; all of them together use 256 MiB at most', lower=1
     )

@@ -43,13 +43,14 @@ class InputPipeline:
 
     Args:
       is_training: return training records, shuffled, repeated and distorted; False: every validation record once.
-      config: the run's configuration.
+      config: the run's configuration; None: `params['config']` of the call, else the documented defaults.
       with_places: return (labels, paths, positions) instead of labels, to locate records; for evaluation on the CPU.
     """
 
-    def __init__(self, is_training: bool, config: Config, with_places: bool = False):
+    def __init__(self, is_training: bool, config: Optional[Config] = None, with_places: bool = False):
         self._is_training = is_training
-        self._config = config
+        self._is_configured = config is not None
+        self._config = config = config or Config()
         self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
         self._format = FORMATS[config.data_format]
@@ -59,7 +60,8 @@ class InputPipeline:
 
         Args:
           params: `batch_size` is the number of images in a batch, on a TPU of one core. `context`, which TPUEstimator
-            adds on a TPU, gives the index of this host and the number of hosts.
+            adds on a TPU, gives the index of this host and the number of hosts. `config` is optional: the `Config` of
+            a pipeline that was made without one.
 
         Returns:
           A data set of batches (features, labels).
@@ -77,6 +79,8 @@ class InputPipeline:
         Raises:
           records.DataError: `data_dir` has no usable files of this split.
         """
+        if not self._is_configured and 'config' in params:
+            return InputPipeline(self._is_training, params['config'], self._with_places)(params)
         config = self._config
         host, hosts = 0, 1
         if 'context' in params:
@@ -89,8 +93,10 @@ class InputPipeline:
             dataset = self.preprocessing(dataset)
         dataset = self.transfer(dataset, params['batch_size'])
         options = tf.data.Options()
-        # Training takes whichever image is ready first, unless a seed fixes the order; evaluation keeps file order.
-        options.experimental_deterministic = not self._is_training or config.seed is not None
+        # Training takes whichever image is ready first, unless a seed fixes the order, or records are not shuffled;
+        # evaluation keeps file order.
+        is_ordered = config.seed is not None or not config.followup_shuffle_buffer_size
+        options.experimental_deterministic = not self._is_training or is_ordered
         # With many images at a time, dividing the work on a single image among threads costs more than it saves.
         threads_of(options).max_intra_op_parallelism = 1
         if _is_here(config):
@@ -132,24 +138,28 @@ class InputPipeline:
                 _records_taken(config, hosts),
                 config.initial_shuffle_buffer_size,
                 config.followup_shuffle_buffer_size,
-                self._files_at_a_time(sizes),
+                _files_at_a_time(config, sizes),
             )
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         if host >= len(paths):
             # A host that feeds an evaluation with padding alone. Interleaving no file crashes TensorFlow 1.15.
             return files.flat_map(self._read_file)
+        if self._is_training and config.initial_shuffle_buffer_size:
+            files = files.shuffle(config.initial_shuffle_buffer_size)
         if self._is_training:
-            files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
+            files = files.repeat()
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
         interleave = tf.data.experimental.parallel_interleave(
             self._read_file,
-            cycle_length=self._files_at_a_time(sizes),
-            sloppy=self._is_training,
+            cycle_length=_files_at_a_time(config, sizes),
+            # Without a buffer that shuffles them, records keep the order of the files that are read in turn.
+            sloppy=self._is_training and bool(config.followup_shuffle_buffer_size),
             prefetch_input_elements=1,
         )
         dataset = files.apply(interleave)
         if self._is_training:
-            dataset = dataset.shuffle(config.followup_shuffle_buffer_size)
+            if config.followup_shuffle_buffer_size:
+                dataset = dataset.shuffle(config.followup_shuffle_buffer_size)
         elif config.eval_total_size:
             dataset = dataset.take(images_of_hosts(config, hosts)[host] if hosts > 1 else config.eval_total_size)
         return dataset
@@ -160,13 +170,6 @@ class InputPipeline:
         if not self._config.max_bad_records and not self._with_places:
             return read(path, size)
         return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))
-
-    def _files_at_a_time(self, sizes: Sequence[int]) -> int:
-        """Returns `num_files_infeed`, or fewer if files are loaded whole and would exceed `_READ_AHEAD_LIMIT`."""
-        wanted = self._config.num_files_infeed
-        if not self._format.is_read_whole(self._config.data_dir):
-            return wanted
-        return max(1, min(wanted, _READ_AHEAD_LIMIT // max(1, *sizes)))
 
     # ---- Phase 2, preprocessing: parse, decode, crop, resize, distort, many images at a time.
 
@@ -238,6 +241,13 @@ class InputPipeline:
 
 
 # ---- Functions of phase 1
+
+
+def _files_at_a_time(config: Config, sizes: Sequence[int]) -> int:
+    """Returns `num_files_infeed`, or fewer if files are loaded whole and would exceed `_READ_AHEAD_LIMIT`."""
+    if not FORMATS[config.data_format].is_read_whole(config.data_dir):
+        return config.num_files_infeed
+    return max(1, min(config.num_files_infeed, _READ_AHEAD_LIMIT // max(1, *sizes)))
 
 
 def _records_taken(config: Config, hosts: int) -> tf.Tensor:

@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.model_dir.checkpoints import check_holds_averages
+from inception_v3.model_dir.checkpoints import check_holds_averages, newest_checkpoint
 
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
@@ -36,23 +36,27 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
     """Replaces the weights by the averages of one checkpoint, before the first step of an evaluation.
 
     Args:
-      checkpoint: the path of the evaluated checkpoint, which need not be the newest.
+      path: the evaluated checkpoint, which need not be the newest, so that its averages belong to the weights that
+        TPUEstimator restores; or a model_dir, for its newest checkpoint at the time when the session starts.
     """
 
-    def __init__(self, checkpoint: str):
-        self._checkpoint = checkpoint
+    def __init__(self, path: str):
+        self._path = path
         self._saver: Optional[tf.train.Saver] = None
 
     def begin(self) -> None:
         """Adds the restore operations to the graph.
 
         Raises:
-          CheckpointError: the checkpoint holds no averages.
+          CheckpointError: the checkpoint holds no averages, or the model_dir no checkpoint.
         """
-        check_holds_averages(self._checkpoint)
+        check_holds_averages(self._checkpoint())
         self._saver = averaging_saver()
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
         """Restores the averages."""
         assert self._saver is not None, 'begin() comes first'
-        self._saver.restore(session, self._checkpoint)
+        self._saver.restore(session, self._checkpoint())
+
+    def _checkpoint(self) -> str:
+        return newest_checkpoint(self._path) if tf.io.gfile.isdir(self._path) else self._path

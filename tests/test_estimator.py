@@ -1,12 +1,19 @@
 """Tests of the arguments of a run's TPUEstimator, without a run."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from console.tensorflow_versions import tf
+from data.records import DataError
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of, make_estimator
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.moving_average import LoadEMAHook
+from inception_v3.networks.registry import NETWORKS
+from tests.support.runs import ONE_LAYER
 
 EMULATED = Config(
     tpu='emulated:4',
@@ -60,3 +67,30 @@ def test_estimator__connects_to_the_master() -> None:
     config = Config(use_tpu=True, master='grpc://10.0.0.2:8470', model_dir='gs://b/m', data_dir='gs://b/d')
     assert make_estimator(config).config.master == 'grpc://10.0.0.2:8470'
     assert make_estimator(dataclasses.replace(config, use_tpu=False, model_dir='m')).config.master == ''
+
+
+def test_guide__its_calls_train_and_evaluate(
+    small_config: Config, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls of the guide: an input pipeline of a mode alone, and averages of the newest checkpoint."""
+    monkeypatch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+    model_dir = str(tmp_path / 'model')
+    inception = tf.estimator.tpu.TPUEstimator(
+        model_fn=inception_model_fn,
+        use_tpu=False,
+        config=tf.estimator.tpu.RunConfig(model_dir=model_dir, save_checkpoints_steps=1),
+        params={'config': dataclasses.replace(small_config, moving_average_decay=0.5, learning_rate=1.0)},
+        train_batch_size=8,
+        eval_batch_size=64,
+    )
+    inception.train(InputPipeline(True), max_steps=2)
+    weights = inception.evaluate(InputPipeline(False), steps=1)
+    averages = inception.evaluate(InputPipeline(False), steps=1, hooks=[LoadEMAHook(model_dir)])
+    assert weights['images'] == averages['images'] == 64
+    assert weights['cross_entropy'] != averages['cross_entropy']
+
+
+def test_input_pipeline__alone_has_the_documented_defaults() -> None:
+    with pytest.raises(DataError, match='--data_dir='):
+        InputPipeline(True)({'batch_size': 1})
+    assert InputPipeline(True)._config == Config()

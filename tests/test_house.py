@@ -8,7 +8,7 @@ from typing import Dict, List
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PACKAGES = ('console', 'preprocessing', 'data', 'inception_v3', 'studies', 'benchmarks', 'inception_v3_tpu')
+PACKAGES = ('console', 'preprocessing', 'data', 'inception_v3', 'studies', 'benchmarks', 'examples', 'inception_v3_tpu')
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob('*.py'))]
 
 MAX_FILE_LINES, MAX_CLASS_LINES, MAX_FUNCTION_LINES = 400, 200, 60

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Both tables read from top to bottom. An entry is a module, or a package with all modules below it. A module may import
 # from lower rows and from its own entry, but not from another entry in its row.
 PACKAGES = (
-    ('docs', 'inception_v3_tpu'),
+    ('docs', 'examples', 'inception_v3_tpu'),
     ('studies',),
     ('benchmarks',),
     ('inception_v3',),

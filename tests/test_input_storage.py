@@ -13,6 +13,7 @@ import pytest
 
 from console.tensorflow_versions import tf, threads_of
 from data import order, records
+from data.formats import FORMATS
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from tests.data.written_records import written
@@ -56,6 +57,22 @@ def test_hosts__read_disjoint_and_complete_shares_of_the_files(
         shares = [sorted(set(share)) for share in shares]
     assert sorted(path.decode() for share in shares for path in share) == paths, 'disjoint and complete'
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_buffers_of_size_0__keep_the_order_of_files_and_records(tmp_path: Any) -> None:
+    paths = written(tmp_path, records.TRAIN, [3, 2, 4])
+    every = [[*tf.io.tf_record_iterator(path)] for path in paths]
+    config = Config(
+        use_tpu=False, data_dir=str(tmp_path), initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0
+    )
+    alone, together = (dataclasses.replace(config, num_files_infeed=count) for count in (1, 3))
+    with tf.Session() as session:
+        # Two epochs, file after file; and files in turn.
+        found, in_turn = session.run(
+            [paths_read(each, True, 0, 1, count) for each, count in ((alone, 18), (together, 8))]
+        )
+    assert [*found] == 2 * [record for of_file in every for record in of_file]
+    assert [*in_turn] == [every[file][place] for place in (0, 1) for file in (0, 1, 2)] + [every[0][2], every[0][0]][:2]
 
 
 @pytest.mark.parametrize(('hosts', 'files'), [(2, 9), (3, 9), (5, 7)])
@@ -164,8 +181,10 @@ def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
     ('megabytes', 'expected'), [((100, 60, 10), 2), ((300, 10, 10), 1), ((10, 10, 10), 8), ((30, 34, 31), 7)]
 )
 def test_storage__limits_the_bytes_of_files_that_are_read_whole(
-    megabytes: Sequence[int], expected: int, tmp_path: Any
+    megabytes: Sequence[int], expected: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # As on s3://.
+    monkeypatch.setitem(FORMATS, 'tar', FORMATS['tar']._replace(is_read_whole=lambda data_dir: True))
     for number, size in enumerate(megabytes):
         with open(tmp_path / f'train-{number:05d}.tar', 'wb') as file:
             file.truncate(size * 10**6)

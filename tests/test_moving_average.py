@@ -69,6 +69,20 @@ def test_load_ema_hook__loads_the_averages_of_the_given_checkpoint(tmp_path: Any
         assert session.run([weight, statistic]) == [10.0, 1.0]
 
 
+def test_load_ema_hook__of_a_model_dir_loads_the_newest_checkpoint_of_the_session(tmp_path: Any) -> None:
+    with pytest.raises(CheckpointError, match='has no checkpoint'):
+        LoadEMAHook(str(tmp_path)).begin()
+    write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, 10.0)
+    weight = tf.get_variable('w', [])
+    tf.get_variable('statistic', [], trainable=False)
+    hook = LoadEMAHook(str(tmp_path))
+    hook.begin()
+    write_checkpoint(str(tmp_path / 'model.ckpt-2'), 2.0, 20.0)
+    with tf.Session() as session:
+        hook.after_create_session(session, None)
+        assert session.run(weight) == 20.0
+
+
 def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> None:
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, None)
     tf.get_variable('w', [])

@@ -7,10 +7,9 @@ DEFAULT_PRESET = 'imagenet'
 # For --help and the documentation; the values are in PRESETS.
 DESCRIPTIONS: Dict[str, str] = {
     'imagenet': 'Inception v3 on ImageNet, the documented default: 170 epochs in batches of 1,024 on a v2-8 or v3-8.',
-    'imagenet_large_batch': (
-        'The same 170 epochs in batches of 4,096 on 32 cores, with a learning-rate warm-up. For batches of 8,192, '
-        'double --train_batch_size and --num_shards, and halve --train_steps; for 16,384, do so twice.'
-    ),
+    'imagenet_large_batch': ('The same 170 epochs in batches of 4,096 on 32 cores, with a learning-rate warm-up.'),
+    'imagenet_batch_8192': 'The same in batches of 8,192 on 64 cores.',
+    'imagenet_batch_16384': 'The same in batches of 16,384 on 128 cores.',
     'resnet50_imagenet': (
         'ResNet-50 on ImageNet: 90 epochs in batches of 1,024 on a v2-8 or v3-8, with the learning rate of Goyal et al.'
     ),
@@ -28,14 +27,24 @@ DESCRIPTIONS: Dict[str, str] = {
     ),
 }
 
+
+def _imagenet_in_batches_of(images: int, **changes: Any) -> Dict[str, Any]:
+    """ImageNet with 128 images a core, for as many images as the default has in its 213,000 steps of 1,024."""
+    return {
+        'num_shards': images // 128,
+        'train_batch_size': images,
+        'use_learning_rate_warmup': True,
+        'train_steps': 213000 * 1024 // images,
+        **changes,
+    }
+
+
 PRESETS: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
-    'imagenet_large_batch': {
-        'num_shards': 32,
-        'train_batch_size': 4096,
-        'use_learning_rate_warmup': True,
-        'train_steps': 53250,
-    },
+    'imagenet_large_batch': _imagenet_in_batches_of(4096),
+    # The cycles between evaluations have as many images as those of batches of 4,096.
+    'imagenet_batch_8192': _imagenet_in_batches_of(8192, train_steps_per_eval=1000),
+    'imagenet_batch_16384': _imagenet_in_batches_of(16384, train_steps_per_eval=500),
     # Goyal et al., "Accurate, Large Minibatch SGD", section 5.1, plus label smoothing. Their training images are
     # cropped at random and flipped; their colours are not distorted.
     'resnet50_imagenet': {

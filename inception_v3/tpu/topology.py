@@ -8,6 +8,8 @@ LOCAL = 'local'
 
 _GIB = 1 << 30
 _EMULATED = 'emulated:'
+# Of v2 and v3. The guide to Inception v3 says so, too. It also says that a v2-256 communicates with 16 hosts; its 256
+# cores are those of 32.
 CORES_PER_HOST = 8
 # The number of cores of the largest TPU.
 _EMULATED_CORES_AT_MOST = 2048

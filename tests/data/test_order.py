@@ -111,6 +111,34 @@ def test_another_seed_gives_another_order(epochs: Tuple[List[str], List[Tuple[in
     assert take(RECORDS, seed=6)[0] != epochs[0][:RECORDS]
 
 
+def in_turn(files: List[int]) -> List[str]:
+    """The records of files that are read in turn, one record of each."""
+    return [f'{file}:{place}' for place in range(max(COUNTS)) for file in files if place < COUNTS[file]]
+
+
+@pytest.mark.parametrize('start', [0, 9, RECORDS + 5])
+def test_buffers_of_size_0__keep_the_order_of_files_and_records(start: int) -> None:
+    # Groups of eight files, then the others; the same in each epoch.
+    epoch = [*in_turn([*range(8)]), *in_turn([*range(8, len(COUNTS))])]
+    found, keys = take(RECORDS, start, file_buffer=0, record_buffer=0)
+    assert found == (3 * epoch)[start : start + RECORDS]
+    assert len({*keys}) == RECORDS
+
+
+def test_buffer_of_size_0__switches_one_shuffle_off() -> None:
+    files_only, _ = take(RECORDS, record_buffer=0)
+    records_only, _ = take(RECORDS, file_buffer=0)
+    # Files in another order, and each of them in its own order.
+    assert files_only != [*in_turn([*range(8)]), *in_turn([*range(8, len(COUNTS))])]
+    for file, count in enumerate(COUNTS):
+        assert [record for record in files_only if record.startswith(f'{file}:')] == [
+            f'{file}:{place}' for place in range(count)
+        ]
+    # The first group has the first eight files.
+    assert sorted(records_only[: sum(COUNTS[:8])]) == sorted(in_turn([*range(8)]))
+    assert records_only[: sum(COUNTS[:8])] != in_turn([*range(8)])
+
+
 def test_order__ignores_the_seed_of_the_graph(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(99)

@@ -160,7 +160,7 @@ def test_help_shows_the_values_of_a_named_preset() -> None:
 
 def test_short_help_leaves_out_the_flags_of_a_run() -> None:
     text = help_of('--helpshort')
-    assert '--fast=False' in text and '--train_steps' in text and '--height' not in text
+    assert '--fast=False' in text and '--train_steps' not in text and '--height' not in text
 
 
 def test_version() -> None:

@@ -19,6 +19,14 @@ CHANGES: Dict[str, Dict[str, Any]] = {
     'imagenet_large_batch': {
         **{'num_shards': 32, 'train_batch_size': 4096, 'use_learning_rate_warmup': True, 'train_steps': 53250},
     },
+    'imagenet_batch_8192': {
+        **{'num_shards': 64, 'train_batch_size': 8192, 'use_learning_rate_warmup': True, 'train_steps': 26625},
+        **{'train_steps_per_eval': 1000},
+    },
+    'imagenet_batch_16384': {
+        **{'num_shards': 128, 'train_batch_size': 16384, 'use_learning_rate_warmup': True, 'train_steps': 13312},
+        **{'train_steps_per_eval': 500},
+    },
     'resnet50_imagenet': {
         **GOYAL,
         **{'height': 224, 'width': 224, 'crop_area_min': 0.08, 'precision': 'bfloat16', 'schedule': 'step'},
@@ -59,7 +67,15 @@ def test_preset__default_is_imagenet() -> None:
 
 @pytest.mark.parametrize(
     ('preset', 'epochs'),
-    [('imagenet', 170), ('imagenet_large_batch', 170), ('resnet50_imagenet', 90), ('cifar10_stream', 10)],
+    [
+        *(
+            ('imagenet', 170),
+            ('imagenet_large_batch', 170),
+            ('imagenet_batch_8192', 170),
+            ('imagenet_batch_16384', 170),
+        ),
+        *(('resnet50_imagenet', 90), ('cifar10_stream', 10)),
+    ],
 )
 def test_preset__trains_for_the_described_epochs(preset: str, epochs: int) -> None:
     config = Config(**PRESETS[preset])

@@ -1,0 +1,1 @@
+"""Programs of one page, to read."""

@@ -1,0 +1,236 @@
+"""Inception v3 on TPUEstimator, on one page: input pipeline, model function, averages, and training in cycles.
+
+    ./run python -m examples.guide
+
+trains the digits in `runs/guide`, and evaluates them with averaged weights every 500 steps. The program itself,
+`inception_v3.main`, does the same, and adds flags, checks, resumption, exports and reports: after any number of steps
+both have the same weights, to the bit.
+"""
+
+import argparse
+import collections
+import functools
+import sys
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from console.tensorflow_versions import tf
+from data import digits, order, records, tf_example
+from inception_v3 import metrics, seeding
+from inception_v3.batch_norm import batch_norm_for
+from inception_v3.config import Config
+from inception_v3.input_pipeline import preprocess_for_train, resize_for_eval
+from inception_v3.learning_rate import learning_rate
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.settings.presets import PRESETS
+from preprocessing.preprocessings import preprocessing_for
+from preprocessing.stateless import seeded_uniform
+
+# The documented program with a network and images that suit digits; a seed, so that a run can be repeated.
+CONFIG = Config(**{**PRESETS['digits'], 'model_dir': 'runs/guide', 'export_dir': None, 'seed': 1})
+
+# AutoGraph has nothing to convert here, and takes seconds to find that out.
+no_autograph = tf.autograph.experimental.do_not_convert
+
+TRAIN, EVAL = tf.estimator.ModeKeys.TRAIN, tf.estimator.ModeKeys.EVAL
+
+
+class InputPipeline:
+    """The `input_fn` of training and evaluation, in three phases.
+
+    Args:
+      is_training: whether to shuffle, repeat and distort the training records; else every validation record once.
+      config: of the run.
+    """
+
+    def __init__(self, is_training: bool, config: Config):
+        self._is_training = is_training
+        self._config = config
+
+    def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
+        """A data set of (float32 [batch, height, width, 3], int32 [batch])."""
+        config, host, hosts = self._config, 0, 1
+        if 'context' in params:
+            # On a TPU, each host reads its own share of the files.
+            _, host, hosts, _ = params['context'].current_input_fn_deployment()
+
+        # Phase 1, storage: several files at a time, shuffled; then shuffled records.
+        dataset = self._shuffled(host, hosts) if self._is_training else self._in_order(host, hosts)
+
+        # Phase 2, preprocessing: many images at a time.
+        dataset = dataset.map(self._preprocess, config.num_parallel_calls)
+
+        # Phase 3, transfer: whole batches, prepared while a step runs.
+        dataset = dataset.batch(params['batch_size'], drop_remainder=self._is_training)
+        if not self._is_training:
+            dataset = dataset.map(functools.partial(self._padded, params['batch_size']))
+        return dataset.prefetch(2)
+
+    @no_autograph
+    def _shuffled(self, host: int, hosts: int) -> tf.data.Dataset:
+        """The training records of endless epochs, each with the key of its distortion."""
+        config = self._config
+        paths = records.find_shards(config.data_dir, records.TRAIN)
+        files = order.files_of(paths, records.expected_sizes(paths), records.count_each(paths, _count))
+        assert config.seed is not None
+        # Where training resumes: the restored step is read when the pipeline starts.
+        taken = tf.cast(tf.train.get_global_step(), tf.int64) * (config.train_batch_size // hosts)
+        return order.ordered(
+            files[host::hosts],
+            lambda path, size: tf.data.TFRecordDataset(path, buffer_size=config.prefetch_dataset_buffer_size),
+            config.seed,
+            taken,
+            config.initial_shuffle_buffer_size,
+            config.followup_shuffle_buffer_size,
+            config.num_files_infeed,
+        )
+
+    def _in_order(self, host: int, hosts: int) -> tf.data.Dataset:
+        paths = records.find_shards(self._config.data_dir, records.VALIDATION)
+        return tf.data.TFRecordDataset(paths[host::hosts])
+
+    @no_autograph
+    def _preprocess(self, record: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[tf.Tensor, tf.Tensor]:
+        config = self._config
+        encoded, label, boxes = tf_example.parse(record, self._is_training and config.use_annotated_bbox)
+        if self._is_training:
+            image = preprocess_for_train(encoded, boxes, config, seeded_uniform(key))
+        else:
+            image = preprocessing_for(config).finish(resize_for_eval(encoded, config))
+        return image, tf.cast(label, tf.int32)
+
+    @no_autograph
+    def _padded(self, size: int, images: tf.Tensor, labels: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+        """Fills the last batch up; the metrics ignore images with the padding label."""
+        missing = size - tf.shape(labels)[0]
+        images = tf.pad(images, [[0, missing], [0, 0], [0, 0], [0, 0]])
+        labels = tf.pad(labels, [[0, missing]], constant_values=metrics.PADDING_LABEL)
+        return tf.reshape(images, [size, *images.shape[1:]]), tf.reshape(labels, [size])
+
+
+def _count(path: str) -> int:
+    return sum(1 for _ in tf.io.tf_record_iterator(path))
+
+
+def model_fn(
+    features: tf.Tensor, labels: tf.Tensor, mode: str, params: Dict[str, Any]
+) -> tf.estimator.tpu.TPUEstimatorSpec:
+    """The graph of a training or an evaluation step.
+
+    Args:
+      features: float32 [batch, height, width, 3].
+      labels: int32 [batch].
+      mode: TRAIN or EVAL.
+      params: `config` is the run's configuration.
+    """
+    config: Config = params['config']
+    with tf.variable_scope(tf.get_variable_scope(), use_resource=True, custom_getter=seeding.variable_getter(config)):
+        logits, auxiliary_logits = NETWORKS[config.network].build(
+            features,
+            config.num_classes,
+            mode == TRAIN,
+            conv=layers.conv_for(tf.float32, not config.use_tpu),
+            norm=batch_norm_for(config, mode == TRAIN),
+            layout=layers.NHWC,
+            dropout=seeding.dropout_for(config),
+            depth_multiplier=config.depth_multiplier,
+            auxiliary_head=config.has_auxiliary_head,
+        )
+        if mode == EVAL:
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.maximum(labels, 0), logits=logits)
+            )
+            return tf.estimator.tpu.TPUEstimatorSpec(
+                mode, loss=loss, eval_metrics=(metrics.evaluation_metrics, [labels, logits])
+            )
+
+        # Loss: smoothed cross-entropy, 0.4 times that of the auxiliary head, and weight decay.
+        one_hot = tf.one_hot(labels, config.num_classes)
+        smoothing = config.label_smoothing
+        loss = tf.losses.softmax_cross_entropy(one_hot, logits, label_smoothing=smoothing)
+        if auxiliary_logits is not None:
+            loss += 0.4 * tf.losses.softmax_cross_entropy(one_hot, auxiliary_logits, label_smoothing=smoothing)
+        decays = [tf.nn.l2_loss(weight) for weight in tf.get_collection(tf.GraphKeys.WEIGHTS)]
+        loss += config.weight_decay * tf.reduce_sum(tf.stack(decays))
+
+        # RMSProp with the documented decay, momentum and epsilon. On a TPU, gradients are averaged over the cores.
+        global_step = tf.train.get_or_create_global_step()
+        step = tf.cast(global_step, tf.int32)
+        steps_done = step + 1
+        optimizer: tf.train.Optimizer = tf.train.RMSPropOptimizer(learning_rate(step, config), 0.9, 0.9, 1.0)
+        if config.use_tpu:
+            optimizer = tf.tpu.CrossShardOptimizer(optimizer)
+        # The moving statistics of batch normalization are updated with the weights.
+        with tf.control_dependencies([steps_done, *tf.get_collection(tf.GraphKeys.UPDATE_OPS)]):
+            train_op = optimizer.minimize(loss, global_step, aggregation_method=seeding.aggregation_method(config))
+
+        # Averages of the weights, which follow them closely in the first steps.
+        averages = tf.train.ExponentialMovingAverage(config.moving_average_decay, num_updates=steps_done)
+        averaged = collections.OrderedDict.fromkeys([*tf.trainable_variables(), *tf.moving_average_variables()])
+        with tf.control_dependencies([train_op]):
+            return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=loss, train_op=averages.apply([*averaged]))
+
+
+class LoadEMAHook(tf.estimator.SessionRunHook):
+    """Evaluates the averages: replaces the weights by those of the newest checkpoint.
+
+    Args:
+      model_dir: the folder of the checkpoints.
+    """
+
+    def __init__(self, model_dir: str):
+        self._model_dir = model_dir
+
+    def begin(self) -> None:
+        """Adds the restore operations to the graph."""
+        self._saver = tf.train.Saver(tf.train.ExponentialMovingAverage(0.0).variables_to_restore())
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        """Restores the averages, after the session has restored the weights."""
+        self._saver.restore(session, tf.train.latest_checkpoint(self._model_dir))
+
+
+def run(config: Config) -> Dict[str, float]:
+    """Trains and evaluates in cycles, from the newest checkpoint on; returns the metrics of the last evaluation."""
+    tpu = tf.estimator.tpu
+    estimator = tpu.TPUEstimator(
+        model_fn=model_fn,
+        use_tpu=config.use_tpu,
+        train_batch_size=config.train_batch_size,
+        eval_batch_size=config.eval_batch_size,
+        params={'config': config},
+        config=tpu.RunConfig(
+            master=config.master,
+            model_dir=config.model_dir,
+            save_checkpoints_secs=config.save_checkpoints_secs,
+            session_config=seeding.session_config(config),
+            tpu_config=tpu.TPUConfig(
+                iterations_per_loop=config.iterations,
+                per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
+            ),
+        ),
+    )
+    checkpoint = tf.train.latest_checkpoint(config.model_dir)
+    step = int(tf.train.load_variable(checkpoint, 'global_step')) if checkpoint else 0
+    while True:
+        step = min(step + config.train_steps_per_eval, config.train_steps)
+        estimator.train(InputPipeline(True, config), max_steps=step)
+        found = estimator.evaluate(InputPipeline(False, config), hooks=[LoadEMAHook(str(config.model_dir))])
+        print(f'step {step}: top-1 {100 * found["top_1"]:.2f} % of {found["images"]} images')
+        if step == config.train_steps:
+            return found
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs a command line."""
+    parser = argparse.ArgumentParser(prog='python -m examples.guide', description=__doc__)
+    parser.add_argument('--model_dir', default=CONFIG.model_dir, help='folder of the checkpoints (default %(default)s)')
+    parser.add_argument('--train_steps', type=int, default=CONFIG.train_steps, help='steps (default %(default)s)')
+    arguments = parser.parse_args(argv)
+    if not digits.is_built(CONFIG.data_dir):
+        digits.build(CONFIG.data_dir)
+    run(Config(**{**vars(CONFIG), **vars(arguments)}))
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
