@@ -12,8 +12,9 @@ from inception_v3_tpu.__main__ import main
 from inception_v3_tpu.commands import COMMANDS
 from tests.test_house import PACKAGES, ROOT
 
-# Modules that other modules start as processes.
+# Modules that other modules start as processes, and programs to read, which are not installed.
 INTERNAL = {
+    'examples.guide',
     *('benchmarks.measurement', 'data.imagenet.beam', 'studies.revnet_memory.training', 'inception_v3_tpu'),
     *('studies.streaming.object_store', 'inception_v3.provenance.repetition', 'studies.versions.part'),
 }
