@@ -79,6 +79,7 @@ setup(
         **TYPED,
         'inception_v3.evaluate_report': ['page.html'],
         'inception_v3.plan': ['page.html'],
+        'inception_v3.profiling': ['page.html'],
         'inception_v3.predict': ['contact_sheet.html', 'contact_sheet.js'],
         'studies.report': ['page/*'],
     },

@@ -8,12 +8,16 @@ from typing import Any, Dict, NamedTuple, Sequence
 from benchmarks import arguments, charts, comparison, program, tables
 from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError, interleave
 from benchmarks.timeline import HOST, Balance
+from console.messages import shown
 from console.screen import Screen
 from data import records
 from inception_v3.config import ConfigError
+from inception_v3.profiling import profile as profiles
+from inception_v3.profiling.profile import Profile
 from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
+    'profile': OwnFlag(str, None, 'model_dir of a run with --profile_steps, whose profile has all numbers of the run'),
     'step_ms': OwnFlag(float, None, 'time of a training step on the device for this batch, in ms, from a profile'),
     'cores': OwnFlag(int, None, "number of a host's cores; default: this machine's"),
     'hosts': OwnFlag(int, None, 'number of hosts that feed the run; default: one for every 8 of --num_shards'),
@@ -41,24 +45,52 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    _check(own, command_line)
-    cost = _cost(own, command_line, screen)
-    screen.clear()
-    batch_size = command_line.config.train_batch_size
-    hosts = own['hosts'] or command_line.config.hosts
     cores = own['cores'] or len(os.sched_getaffinity(0))
-    balance = Balance(own['step_ms'], batch_size // hosts, cost.cpu_ms_per_image, cores, hosts)
+    if own['profile'] is not None:
+        _check_profiled(own, command_line)
+        profile = profiles.read(own['profile'])
+        cost = _profiled_cost(own['profile'], profile)
+        images = profile.images // profile.hosts
+        balance = Balance(profile.device_ms, images, cost.cpu_ms_per_image, cores, profile.hosts)
+    else:
+        _check(own, command_line)
+        cost = _cost(own, command_line, screen)
+        screen.clear()
+        hosts = own['hosts'] or command_line.config.hosts
+        images = command_line.config.train_batch_size // hosts
+        balance = Balance(own['step_ms'], images, cost.cpu_ms_per_image, cores, hosts)
     print(_json(balance, cost) if own['json'] else _text(balance, cost))
     if own['plot'] is not None:
         charts.timeline(own['plot'], f'{_verdict(balance)}\n{_setting(balance, cost)}', balance.timeline(cost.shares))
     return 0
 
 
+def _check_profiled(own: Dict[str, Any], command_line: CommandLine) -> None:
+    given = [name for name in ('step_ms', 'hosts', 'cpu_ms_per_image') if own[name] is not None]
+    given += sorted(command_line.given)
+    if given or command_line.preset is not None:
+        name = given[0] if given else 'preset'
+        raise ConfigError(f'--{name}: leave it out; --profile={shown(own["profile"])} has the numbers of its run.')
+    if own['plot'] is not None:
+        charts.check('plot', own['plot'])
+
+
+def _profiled_cost(model_dir: str, profile: Profile) -> Cost:
+    if not profile.device_ms or not profile.host_cpu_ms_per_image:
+        idle = 'host' if profile.device_ms else 'device'
+        raise ConfigError(
+            f'--profile={shown(model_dir)}: the profile shows no work of the {idle}. Profile other steps, with '
+            '--profile_steps=A,B.'
+        )
+    where = f'at most; steps {profile.first} to {profile.last} of {shown(model_dir)}, on {profile.device}'
+    return Cost(profile.host_cpu_ms_per_image, profile.shares, where)
+
+
 def _check(own: Dict[str, Any], command_line: CommandLine) -> None:
     if own['step_ms'] is None:
         raise ConfigError(
             '--step_ms: is required: the time of a training step on the device, in ms. The published trace has 815 for '
-            '1,024 images on a v2-8.'
+            '1,024 images on a v2-8. --profile=MODEL_DIR reads it from a profile.'
         )
     hosts, batch_size = own['hosts'] or command_line.config.hosts, command_line.config.train_batch_size
     if batch_size % hosts:

@@ -228,6 +228,11 @@ class Settings:
         'with the mean loss of all cores',
     )
     save_summary_steps: int = _run(100, 'training steps between summaries', lower=1)
+    profile_steps: str = _run(
+        '',
+        'profile the training steps A to B, given as A,B, at most 100: model_dir/profile.html, and a trace for '
+        'TensorBoard; default: none',
+    )
     image_summaries: int = _run(
         0, 'images to write for TensorBoard at the start of training and of each evaluation', lower=0, upper=99
     )
@@ -259,6 +264,12 @@ class Config(Settings):
     def steps_down(self) -> Tuple[int, ...]:
         """`step_epochs` as numbers."""
         return tuple(int(epoch) for epoch in self.step_epochs.split(','))
+
+    @property
+    def profiled_steps(self) -> Tuple[int, int]:
+        """`profile_steps` as numbers, first and last; 0 and 0 for none."""
+        first, last = (self.profile_steps or '0,0').split(',')
+        return int(first), int(last)
 
     @property
     def evaluated_weights(self) -> str:

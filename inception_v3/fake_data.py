@@ -43,4 +43,10 @@ def fake_images(
         return infeed.for_training(pixels, distortion, config), label
 
     numbers = tf.data.Dataset.range(start, tf.int64.max) if is_training else tf.data.Dataset.range(host, count, hosts)
-    return numbers.map(generate, parallel_calls)
+
+    def scoped(number: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
+        # A profile finds the operations of preprocessing by their scope.
+        with tf.name_scope('preprocessing'):
+            return generate(number)
+
+    return numbers.map(scoped, parallel_calls)

@@ -10,6 +10,7 @@ from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.gpu import accelerator
 from inception_v3.hooks.divergence import DivergenceWatcher
+from inception_v3.hooks.profiler import ProfiledSteps, workers_of
 from inception_v3.hooks.progress import StepLines, Throughput, TrainingProgress
 from inception_v3.hooks.recording import FirstStepsRecorder, StartRecorder
 from inception_v3.hooks.recovery import RecoveryLimitHook
@@ -81,6 +82,7 @@ class Training:
         self._summaries = TrainingSummaries(config, data_set.class_names if data_set else ())
         # Without emulation, a TPU's variables are too large to fetch after each step.
         has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
+        self._profiled = [ProfiledSteps(config, workers_of(config, estimator.config))] if config.profile_steps else []
         self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
 
     def prepare(self) -> None:
@@ -143,6 +145,8 @@ class Training:
             raise diverged(DivergedError('The weights are no longer finite', last, done), self._config, self.began_at)
         finally:
             self._termination.steps_to_lose(False)
+            for profiled in self._profiled:
+                profiled.abandon()
             self._summaries.flush()
         self._check_end(until_step)
 
@@ -180,6 +184,8 @@ class Training:
             divergence,
             SkippedSteps(),
             self._summaries,
+            # Last: its pauses, to start and to write a profile, come after the work of the others.
+            *self._profiled,
         ]
         return [
             # Before everything that writes: a checkpoint of another network leaves model_dir as it is.

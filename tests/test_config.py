@@ -37,7 +37,7 @@ NEW: Dict[str, Any] = {
     **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
     **{'rebuild_activations': True, 'schedule': 'exponential', 'step_epochs': '30,60,80'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
-    **{'image_summaries': 0, 'step_lines': False, 'accelerator': 'auto', 'layout': 'auto'},
+    **{'profile_steps': '', 'image_summaries': 0, 'step_lines': False, 'accelerator': 'auto', 'layout': 'auto'},
 }
 
 

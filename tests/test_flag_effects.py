@@ -126,6 +126,9 @@ EFFECTS: Dict[str, Effect] = {
         2, course.start_of_training, {'step lines': False, 'seconds between checkpoints': 1000, 'images': 4}
     ),
     'step_lines': Effect(True, course.start_of_training, {'step lines': True, 'seconds between checkpoints': 1000}),
+    'profile_steps': Effect(
+        '3,5', course.start_of_training, {'step lines': False, 'seconds between checkpoints': 1000, 'profiled': (3, 5)}
+    ),
     'display_tensors': Effect(True, step.prints, 1),
 }
 

@@ -28,7 +28,7 @@ LAYERS = (
     ('estimator', 'memory'),
     ('hooks',),
     ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
-    ('moving_average', 'reporting.failures', 'reporting.slow_averages', 'fake_data'),
+    ('moving_average', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
     ('model_dir',),
     ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
     ('gpu',),

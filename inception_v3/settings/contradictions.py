@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _GLOB_CHARACTERS = '*?['
 # Characters of a name or path that a message shows: all that a setting may have.
 _LONGEST = 4096
+_PROFILE_STEPS = re.compile('([1-9][0-9]{0,9}),([1-9][0-9]{0,9})')
+# A trace holds every operation of every step.
+_MOST_PROFILED_STEPS = 100
 _STEP_EPOCHS = re.compile('[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*')
 
 
@@ -182,6 +185,31 @@ def _image_summaries(config: 'Config') -> Iterable[str]:
         yield f'--image_summaries={config.image_summaries}: needs --use_data=real; fake images are noise.'
 
 
+def _profile_steps(config: 'Config') -> Iterable[str]:
+    if not config.profile_steps:
+        return
+    flag = f'--profile_steps={shown(config.profile_steps)}'
+    if not _PROFILE_STEPS.fullmatch(config.profile_steps):
+        yield f'{flag}: must be the first and the last step, counted from 1, such as 101,110.'
+        return
+    first, last = config.profiled_steps
+    if last < first:
+        yield f'{flag}: the first step must not come after the last.'
+    elif last - first >= _MOST_PROFILED_STEPS:
+        yield f'{flag}: must be at most {_MOST_PROFILED_STEPS} steps; a trace holds every operation of each.'
+    elif config.mode == 'eval':
+        yield f'{flag}: needs training; here --mode=eval.'
+    elif last > config.train_steps:
+        yield f'{flag}: must end by --train_steps={config.train_steps}.'
+    elif config.mode == 'train_and_eval' and (first - 1) // config.train_steps_per_eval != (
+        (last - 1) // config.train_steps_per_eval
+    ):
+        yield (
+            f'{flag}: must not contain an evaluation; there is one after every '
+            f'--train_steps_per_eval={config.train_steps_per_eval} steps.'
+        )
+
+
 def _bad_records(config: 'Config') -> Iterable[str]:
     if config.max_bad_records and not config.model_dir:
         yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
@@ -208,5 +236,6 @@ _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
     _export_folder,
     _bounding_boxes,
     _image_summaries,
+    _profile_steps,
     _bad_records,
 )

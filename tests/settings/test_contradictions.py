@@ -133,6 +133,27 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
     ),
     (TAR_BOXES, '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.', {'data_format': 'tfrecord'}),
     (TAR_BOXES, '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.', {'use_annotated_bbox': False}),
+    *(
+        ({'profile_steps': steps}, f'--profile_steps={steps}: {message}', {'profile_steps': mended})
+        for steps, message, mended in (
+            ('5', 'must be the first and the last step, counted from 1, such as 101,110.', '5,5'),
+            ('0,5', 'must be the first and the last step, counted from 1, such as 101,110.', '1,5'),
+            ('1, 5', 'must be the first and the last step, counted from 1, such as 101,110.', '1,5'),
+            ('5,4', 'the first step must not come after the last.', '4,5'),
+            ('1,101', 'must be at most 100 steps; a trace holds every operation of each.', '2,101'),
+            ('212991,213001', 'must end by --train_steps=213000.', '212991,213000'),
+            (
+                '2000,2001',
+                'must not contain an evaluation; there is one after every --train_steps_per_eval=2000 steps.',
+                '2001,2002',
+            ),
+        )
+    ),
+    (
+        {'profile_steps': '1,5', 'mode': 'eval'},
+        '--profile_steps=1,5: needs training; here --mode=eval.',
+        {'mode': 'train'},
+    ),
     (
         {'image_summaries': 2, 'use_data': 'fake'},
         '--image_summaries=2: needs --use_data=real; fake images are noise.',

@@ -4,6 +4,7 @@ import dataclasses
 import io
 import os
 from typing import Any, Callable, Dict, List
+from unittest import mock
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
@@ -70,10 +71,15 @@ def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
         drawn = image_summaries.draw(config, True, (), step)
         found['images'] = len(drawn.value)
 
+    def profiled(config: Config, workers: Any) -> mock.Mock:
+        found['profiled'] = config.profiled_steps
+        return mock.Mock()
+
     def lines(*unused: Any) -> None:
         found['step lines'] = True
 
     patch.setattr(training, 'CheckpointHook', hook)
+    patch.setattr(training, 'ProfiledSteps', profiled)
     patch.setattr(training, 'StepLines', lines)
     patch.setattr(TrainingSummaries, 'draw_images', draw)
     patch.setattr(tf.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)

@@ -1,0 +1,126 @@
+"""The steps that `--profile_steps` traces: a pipeline and a small step, in a session of their own."""
+
+import pathlib
+import time
+from typing import Any, List, Optional
+
+import pytest
+
+from console import tensorflow_profiler
+from console.tensorflow_versions import tf
+from inception_v3.config import Config
+from inception_v3.hooks.profiler import ProfiledSteps, Workers
+from inception_v3.hooks.step import Step
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.profiling import profile
+from tests.support.runs import make_small_config
+
+
+class Session:
+    """Steps of a product of matrices, on batches of the input pipeline."""
+
+    def __init__(self, config: Config):
+        self._images = tf.data.make_one_shot_iterator(InputPipeline(True, config)({'batch_size': 4})).get_next()[0]
+        self._weights = tf.get_variable('weights', [3, 3], initializer=tf.ones_initializer())
+        shift = tf.reduce_mean(tf.tensordot(tf.cast(self._images, tf.float32), self._weights, 1))
+        self._step = self._weights.assign_add(tf.fill([3, 3], shift))
+        self._session = tf.Session()
+        self._session.run(tf.global_variables_initializer())
+
+    def train(self, watcher: Optional[ProfiledSteps], begin: int, until: int, per_call: int = 1) -> Any:
+        """Runs the steps after `begin`, and returns the last weights."""
+        if watcher:
+            watcher.session_began(self._session, begin, 0.0)
+        weights = None
+        for number in range(begin + per_call, until + per_call, per_call):
+            weights = self._session.run(self._step)
+            if watcher:
+                watcher.step_done(self._session, Step(number, 0.0, time.monotonic()))
+        return weights
+
+
+@pytest.fixture()
+def config(photo_dir: str, tmp_path: pathlib.Path) -> Config:
+    return make_small_config(
+        photo_dir, model_dir=str(tmp_path), train_batch_size=4, train_steps=20, seed=1, profile_steps='4,6'
+    )
+
+
+def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config) -> None:
+    with tf.Graph().as_default():
+        plain = Session(config).train(None, 0, 8)
+    with tf.Graph().as_default():
+        profiled = Session(config).train(ProfiledSteps(config), 0, 8)
+    assert plain.tobytes() == profiled.tobytes()
+    found = profile.read(str(config.model_dir))
+    assert (found.first, found.last, found.images, found.hosts) == (4, 6, 4, 1)
+    assert found.step_ms > found.device_ms > 0 and found.device == 'the CPU, which also prepares the images'
+    # Both versions trace the readers and the decoding of a pipeline that prepares batches meanwhile.
+    assert found.host_ms['storage'] > 0 and found.host_ms['preprocessing'] > 0
+    (run,) = tensorflow_profiler.runs(str(config.model_dir))
+    names = {event.name.rpartition(':')[2] for event in tensorflow_profiler.events(run)}
+    assert {'MatMul', 'TFRecord'} <= names
+
+
+@pytest.mark.parametrize(
+    ('begin', 'until', 'per_call', 'steps', 'words'),
+    [
+        (4, 8, 1, (5, 6), 'the profile begins with step 5, because the run resumes after step 4'),
+        (6, 8, 1, None, 'nothing is profiled; the run is at step 6 already'),
+        (0, 12, 4, (1, 8), ''),
+        (0, 2, 1, None, ''),
+    ],
+)
+def test_profile__of_resumed_runs_and_loops(
+    config: Config, monkeypatch: Any, caplog: Any, begin: int, until: int, per_call: int, steps: Any, words: str
+) -> None:
+    traced: List[Any] = []
+    monkeypatch.setattr(tensorflow_profiler, 'start', lambda folder: traced.append('start'))
+    monkeypatch.setattr(tensorflow_profiler, 'stop', lambda folder, writes=True: traced.append(writes))
+    monkeypatch.setattr(
+        ProfiledSteps, '_write', lambda self, cpu: traced.append((self._calls[0].step + 1, self._calls[-1].step))
+    )
+    watcher = ProfiledSteps(config)
+    watcher._per_call = per_call
+    watcher.session_began(None, begin, 0.0)
+    for number in range(begin + per_call, until + 1, per_call):
+        watcher.step_done(None, Step(number, 0.0, number))
+    watcher.session_ended()
+    watcher.abandon()
+    assert traced == ([] if steps is None else ['start', True, steps])
+    assert words in caplog.text
+
+
+@pytest.mark.parametrize('ends', ['error', 'termination'])
+def test_interrupted_profile__is_discarded_after_an_error_and_kept_after_sigterm(
+    config: Config, monkeypatch: Any, caplog: Any, ends: str
+) -> None:
+    with tf.Graph().as_default():
+        watcher = ProfiledSteps(config)
+        Session(config).train(watcher, 0, 5)
+    watcher.abandon() if ends == 'error' else watcher.session_ended()
+    if ends == 'error':
+        assert 'training ended during the profile, which is discarded' in caplog.text
+        assert not list(pathlib.Path(str(config.model_dir)).iterdir())
+    else:
+        assert profile.read(str(config.model_dir)).last == 5
+    # The profiler is free again.
+    tensorflow_profiler.start(str(config.model_dir))
+    with pytest.raises(tensorflow_profiler.ProfilerError, match='Another profile'):
+        tensorflow_profiler.start(str(config.model_dir))
+    ProfiledSteps(config).session_began(None, 3, 0.0)
+    assert 'the steps cannot be profiled: Another profile' in caplog.text
+    tensorflow_profiler.stop(str(config.model_dir), writes=False)
+
+
+def test_workers__have_their_profilers_at_port_8466() -> None:
+    class Resolved:
+        cluster_spec = tf.train.ClusterSpec({'worker': ['10.0.0.2:8470', '10.0.0.3:8470']})
+        master = 'grpc://10.0.0.2:8470'
+
+    class Named:
+        cluster_spec = None
+        master = 'grpc://10.0.0.9:8470'
+
+    assert Workers.of(Resolved).addresses == ['10.0.0.2:8466', '10.0.0.3:8466']
+    assert Workers.of(Named).addresses == ['10.0.0.9:8466']
