@@ -18,7 +18,7 @@ _ABOUT = {
     PREPROCESSING: 'Records are parsed, decoded, cropped, resized and distorted, many at a time.',
     TRANSFER: (
         'Batches are assembled and handed to the device. TensorFlow copies each image to its place in the batch '
-        'without a record in the trace, so that this copying is missing here.'
+        'without a record in the trace, so that this copying is missing here, and so are the queues of emulated cores.'
     ),
 }
 # Gaps shorter than this fraction of the whole are not drawn.
@@ -65,7 +65,7 @@ def html_of(profile: Profile, works: Sequence[Work], waits: Spans, bounds: Seque
         shares=[
             ('the device computes', profile.device_ms / profile.step_ms, 'good'),
             ('the device waits for a batch', profile.wait_ms / profile.step_ms, 'bad'),
-            ('idle otherwise: Python, hooks, the profiler', profile.other_ms / profile.step_ms, 'faint'),
+            ('neither: Python, hooks, the profiler, what is not traced', profile.other_ms / profile.step_ms, 'faint'),
         ],
         whole=whole,
         marks=[drawing.percent(bound) for bound in bounds[1:-1]],
@@ -80,6 +80,7 @@ def html_of(profile: Profile, works: Sequence[Work], waits: Spans, bounds: Seque
                 'lanes': _lanes(drawing, by_phase[phase]),
                 'more_lanes': max(0, len({work.lane for work in by_phase[phase]}) - _MOST_LANES),
                 'names': _names(by_phase[phase], steps),
+                'waits': whole[1:2] if phase == TRANSFER else [],
             }
             for phase in HOST_PHASES
         ],

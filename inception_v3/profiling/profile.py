@@ -58,7 +58,7 @@ class Profile(NamedTuple):
 
     @property
     def other_ms(self) -> float:
-        """The time in which the device is idle and no batch is waited for: Python, hooks and the profiler."""
+        """The time in which the trace shows neither: Python, hooks, the profiler, and what it does not trace."""
         return max(0.0, self.step_ms - self.device_ms - self.wait_ms)
 
     @property
@@ -84,7 +84,7 @@ class Profile(NamedTuple):
         bound = 'Host-bound' if self.is_host_bound else 'Device-bound'
         wait, busy, other = (time / self.step_ms for time in (self.wait_ms, self.device_ms, self.other_ms))
         text = f'{bound}: the device waits for batches {wait:.1%} of the time, and computes {busy:.1%} of it'
-        return f'{text}; in the other {other:.1%} it is idle for other reasons.' if other > _HOST_BOUND else f'{text}.'
+        return f'{text}; in the other {other:.1%} the trace shows neither.' if other > _HOST_BOUND else f'{text}.'
 
     @property
     def disturbance(self) -> str:

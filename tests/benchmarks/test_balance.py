@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import balance, measurement
 from benchmarks.timeline import HOST, STEP, Balance, Timeline
+from inception_v3.profiling.profile import Profile
 
 HOST_BOUND = Balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
 DEVICE_BOUND = Balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)
@@ -123,6 +124,40 @@ def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: s
     assert result['host_ms'] == pytest.approx(64 * result['cpu_ms_per_image'] / result['cores'])
     assert [*result['shares']] == ['storage', 'preprocessing', 'transfer']
     assert sum(result['shares'].values()) == pytest.approx(1) and min(result['shares'].values()) >= 0
+
+
+PROFILE = Profile(
+    **{'first': 11, 'last': 14, 'step_ms': 120.0, 'device_ms': 100.0, 'wait_ms': 15.0, 'cpu_ms': 1000.0},
+    **{'host_ms': {'storage': 64.0, 'preprocessing': 128.0, 'transfer': 64.0}, 'usual_ms': None, 'images': 128},
+    **{'hosts': 2, 'device': 'the CPU', 'data': 'digits', 'time': '', 'tensorflow': '1.15.5'},
+)
+
+
+def test_command__takes_the_numbers_of_a_profile(capsys: Any, tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'profile.json').write_text(PROFILE.to_json())
+    code, out, err = run(capsys, '--json', f'--profile={tmp_path}', '--cores=2')
+    assert code == 0, err
+    result = json.loads(out)
+    # 64 images for each of two hosts, in 256 ms of threads.
+    assert (result['step_ms'], result['host_images'], result['hosts']) == (100, 64, 2)
+    assert result['cpu_ms_per_image'] == 4 and result['host_ms'] == 128 and result['host_bound']
+    assert result['shares'] == {'storage': 0.25, 'preprocessing': 0.5, 'transfer': 0.25}
+    assert f'steps 11 to 14 of {tmp_path}, on the CPU' in result['cpu_ms_source']
+
+
+def test_command__refuses_a_profile_with_other_numbers_or_without_any(capsys: Any, tmp_path: pathlib.Path) -> None:
+    idle = PROFILE._replace(device_ms=0)
+    for flag, content, message in (
+        ('--step_ms=3', PROFILE.to_json(), '--step_ms: leave it out; --profile='),
+        ('--train_batch_size=64', PROFILE.to_json(), '--train_batch_size: leave it out; --profile='),
+        ('--preset=digits', PROFILE.to_json(), '--preset: leave it out; --profile='),
+        ('--cores=2', '', 'profile.json: there is no profile. Profile some steps of a run with --profile_steps=A,B.'),
+        ('--cores=2', '{"format": 9}', 'has format 9; this version of the program reads format 1.'),
+        ('--cores=2', idle.to_json(), 'the profile shows no work of the device.'),
+    ):
+        (tmp_path / 'profile.json').write_text(content)
+        code, out, err = run(capsys, flag, f'--profile={tmp_path}')
+        assert code == 2 and not out and message in err and 'Traceback' not in err
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The steps that `--profile_steps` traces: a pipeline and a small step, in a session of their own."""
 
+import os
 import pathlib
 import time
 from typing import Any, List, Optional
@@ -16,26 +17,25 @@ from inception_v3.profiling import profile
 from tests.support.runs import make_small_config
 
 
-class Session:
-    """Steps of a product of matrices, on batches of the input pipeline."""
+class Steps:
+    """Eight steps of a product of matrices, on batches of the input pipeline."""
 
     def __init__(self, config: Config):
         self._images = tf.data.make_one_shot_iterator(InputPipeline(True, config)({'batch_size': 4})).get_next()[0]
         self._weights = tf.get_variable('weights', [3, 3], initializer=tf.ones_initializer())
         shift = tf.reduce_mean(tf.tensordot(tf.cast(self._images, tf.float32), self._weights, 1))
         self._step = self._weights.assign_add(tf.fill([3, 3], shift))
-        self._session = tf.Session()
-        self._session.run(tf.global_variables_initializer())
 
-    def train(self, watcher: Optional[ProfiledSteps], begin: int, until: int, per_call: int = 1) -> Any:
-        """Runs the steps after `begin`, and returns the last weights."""
-        if watcher:
-            watcher.session_began(self._session, begin, 0.0)
-        weights = None
-        for number in range(begin + per_call, until + per_call, per_call):
-            weights = self._session.run(self._step)
+    def train(self, watcher: Optional[ProfiledSteps]) -> Any:
+        """Runs the steps in a session of their own, and returns the last weights."""
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
             if watcher:
-                watcher.step_done(self._session, Step(number, 0.0, time.monotonic()))
+                watcher.session_began(session, 0, 0.0)
+            for number in range(1, 9):
+                weights = session.run(self._step)
+                if watcher:
+                    watcher.step_done(session, Step(number, 0.0, time.monotonic()))
         return weights
 
 
@@ -48,9 +48,8 @@ def config(photo_dir: str, tmp_path: pathlib.Path) -> Config:
 
 def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config) -> None:
     with tf.Graph().as_default():
-        plain = Session(config).train(None, 0, 8)
-    with tf.Graph().as_default():
-        profiled = Session(config).train(ProfiledSteps(config), 0, 8)
+        steps = Steps(config)
+        plain, profiled = steps.train(None), steps.train(ProfiledSteps(config))
     assert plain.tobytes() == profiled.tobytes()
     found = profile.read(str(config.model_dir))
     assert (found.first, found.last, found.images, found.hosts) == (4, 6, 4, 1)
@@ -74,6 +73,7 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
 def test_profile__of_resumed_runs_and_loops(
     config: Config, monkeypatch: Any, caplog: Any, begin: int, until: int, per_call: int, steps: Any, words: str
 ) -> None:
+    caplog.set_level('INFO')
     traced: List[Any] = []
     monkeypatch.setattr(tensorflow_profiler, 'start', lambda folder: traced.append('start'))
     monkeypatch.setattr(tensorflow_profiler, 'stop', lambda folder, writes=True: traced.append(writes))
@@ -91,26 +91,28 @@ def test_profile__of_resumed_runs_and_loops(
     assert words in caplog.text
 
 
-@pytest.mark.parametrize('ends', ['error', 'termination'])
+@pytest.mark.parametrize('fails', [True, False])
 def test_interrupted_profile__is_discarded_after_an_error_and_kept_after_sigterm(
-    config: Config, monkeypatch: Any, caplog: Any, ends: str
+    config: Config, caplog: Any, fails: bool
 ) -> None:
-    with tf.Graph().as_default():
-        watcher = ProfiledSteps(config)
-        Session(config).train(watcher, 0, 5)
-    watcher.abandon() if ends == 'error' else watcher.session_ended()
-    if ends == 'error':
-        assert 'training ended during the profile, which is discarded' in caplog.text
-        assert not list(pathlib.Path(str(config.model_dir)).iterdir())
-    else:
-        assert profile.read(str(config.model_dir)).last == 5
-    # The profiler is free again.
-    tensorflow_profiler.start(str(config.model_dir))
-    with pytest.raises(tensorflow_profiler.ProfilerError, match='Another profile'):
-        tensorflow_profiler.start(str(config.model_dir))
+    caplog.set_level('INFO')
+    watcher, folder = ProfiledSteps(config), str(config.model_dir)
+    with tf.Graph().as_default(), tf.Session() as session:
+        watcher.session_began(session, 3, time.monotonic())
+        session.run(tf.matmul(tf.ones([9, 9]), tf.ones([9, 9])))
+        for step in (4, 5):
+            watcher.step_done(session, Step(step, 0.0, time.monotonic()))
+    if not fails:
+        watcher.session_ended()
+        assert profile.read(folder).last == 5
+    watcher.abandon()
+    assert ('training ended during the profile, which is discarded' in caplog.text) is fails
+    assert os.path.exists(os.path.join(folder, 'profile.html')) is not fails
+    # The profiler is free again; a second profile at the same time is not possible.
+    tensorflow_profiler.start(folder)
     ProfiledSteps(config).session_began(None, 3, 0.0)
+    tensorflow_profiler.stop(folder, writes=False)
     assert 'the steps cannot be profiled: Another profile' in caplog.text
-    tensorflow_profiler.stop(str(config.model_dir), writes=False)
 
 
 def test_workers__have_their_profilers_at_port_8466() -> None:

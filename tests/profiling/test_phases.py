@@ -72,7 +72,7 @@ def test_profile__takes_the_work_of_a_device_of_its_own() -> None:
         (
             (100, 90, 4),
             'Device-bound: the device waits for batches 4.0% of the time, and computes 90.0% of it; in the other 6.0% '
-            'it is idle for other reasons.',
+            'the trace shows neither.',
         ),
     ],
 )
@@ -98,6 +98,8 @@ def test_page__shows_the_four_views(tmp_path: pathlib.Path) -> None:
     assert profiled().verdict in text and 'a &lt;device&gt;' in text and 'Profile of steps 5 to 6' in text
     # The device's bars, and the border between the steps.
     assert 'class="step" style="left:5.00%;width:25.00%"' in text and 'class="mark" style="left:50.00%"' in text
+    # The wait for a batch is a part of transfer: 4 ms of each step.
+    assert '4.00 ms per step' in text.partition('<h2>Transfer')[2]
     assert 'http' not in text.partition('<body>')[2]
     assert profile.read(str(tmp_path)) == profiled()
 
