@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from typing import Any, List
+from typing import Any, Dict, List
 
 import matplotlib.image
 import numpy as np
@@ -126,11 +126,12 @@ def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: s
     assert sum(result['shares'].values()) == pytest.approx(1) and min(result['shares'].values()) >= 0
 
 
-PROFILE = Profile(
+NUMBERS: Dict[str, Any] = {
     **{'first': 11, 'last': 14, 'step_ms': 120.0, 'device_ms': 100.0, 'wait_ms': 15.0, 'cpu_ms': 1000.0},
     **{'host_ms': {'storage': 64.0, 'preprocessing': 128.0, 'transfer': 64.0}, 'usual_ms': None, 'images': 128},
     **{'hosts': 2, 'device': 'the CPU', 'data': 'digits', 'time': '', 'tensorflow': '1.15.5'},
-)
+}
+PROFILE = Profile(**NUMBERS)
 
 
 def test_command__takes_the_numbers_of_a_profile(capsys: Any, tmp_path: pathlib.Path) -> None:
