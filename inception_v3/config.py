@@ -228,11 +228,7 @@ class Settings:
         'with the mean loss of all cores',
     )
     save_summary_steps: int = _run(100, 'training steps between summaries', lower=1)
-    profile_steps: str = _run(
-        '',
-        'profile the training steps A to B, given as A,B, at most 100: model_dir/profile.html, and a trace for '
-        'TensorBoard; default: none',
-    )
+    profile_steps: str = _run('', 'A,B: training steps A to B to profile, in model_dir/profile.html and TensorBoard')
     image_summaries: int = _run(
         0, 'images to write for TensorBoard at the start of training and of each evaluation', lower=0, upper=99
     )

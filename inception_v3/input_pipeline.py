@@ -198,13 +198,11 @@ class InputPipeline:
         Returns:
           The data to send for the image (see `infeed`), and its label, an int32 scalar.
         """
-        config = self._config
-        # A profile finds the operations of this phase by their scope.
-        with tf.name_scope('preprocessing'):
+        with tf.name_scope('preprocessing'):  # By which a profile finds the phase.
             encoded, bbox, label = self.parse(serialized)
             if self._is_training:
-                return preprocess_for_train(encoded, bbox, config, seeded_uniform(key)), label
-            return infeed.for_evaluation(resize_for_eval(encoded, config), config), label
+                return preprocess_for_train(encoded, bbox, self._config, seeded_uniform(key)), label
+            return infeed.for_evaluation(resize_for_eval(encoded, self._config), self._config), label
 
     def parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Parses one record to its encoded image, its boxes float32 [1, boxes, 4], and its label, an int32 scalar."""
@@ -391,6 +389,5 @@ def _with_batch_last(features: infeed.Features) -> infeed.Features:
     """Transposes images [batch, ...] to [..., batch]; the numbers of their distortions stay as they are."""
     if isinstance(features, dict):
         return {**features, infeed.IMAGES: _with_batch_last(features[infeed.IMAGES])}
-    # A profile finds the operations of this phase by their scope.
-    with tf.name_scope('transfer'):
+    with tf.name_scope('transfer'):  # By which a profile finds the phase.
         return tf.transpose(features, [*range(1, features.shape.ndims), 0])

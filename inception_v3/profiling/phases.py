@@ -86,7 +86,7 @@ def length(spans: Spans) -> float:
 
 
 def without(spans: Spans, others: Spans) -> List[Tuple[float, float]]:
-    """What `others` leave of `spans`; both sorted and without overlaps."""
+    """The parts of `spans` that are in none of `others`; both are sorted and without overlaps."""
     left = []
     for start, end in spans:
         for other_start, other_end in others:
