@@ -33,6 +33,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'audit': Command('data.audit', 'read every record of a data set, and report all problems'),
         'imagenet': Command('data.imagenet', 'convert ImageNet-2012 to record files'),
         'cifar10': Command('data.cifar10', 'convert CIFAR-10 to tar shards'),
+        'show': Command('preprocessing.show', 'draw photographs under every preprocessing'),
         'digits': Command('data.digits', 'write the data set of handwritten digits'),
         'tar-shards': Command('data.tar_shards', 'convert record files to tar shards and back, or list tar shards'),
     },

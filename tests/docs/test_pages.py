@@ -6,7 +6,7 @@ from typing import List
 
 import pytest
 
-from docs import flags_page, picture, site_hooks
+from docs import flags_page, picture, sample_picture, site_hooks
 from tests.docs.pages import PAGES, ROOT, read
 
 _LINK = re.compile(r'\]\((?P<target>[^)#]+)(?:#(?P<heading>[^)]+))?\)')
@@ -55,6 +55,7 @@ def test_flags_page__is_that_of_config() -> None:
 
 def test_picture__is_small() -> None:
     assert 10_000 < (ROOT / 'docs' / 'digits.png').stat().st_size < 100_000
+    assert 10_000 < sample_picture.PICTURE.stat().st_size < 200_000
 
 
 def test_picture__separates_the_live_line_from_the_log() -> None:

@@ -1,0 +1,122 @@
+"""Tests of the pictures of photographs under every preprocessing."""
+
+import io
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from skimage import data
+
+from preprocessing.show import DRAWS, Preprocessor, main, notes_on
+from tests.support.commands import run
+
+PHOTO = np.ascontiguousarray(data.chelsea()[:64, :96])
+
+
+def encoded(pixels: np.ndarray, kind: str = 'PNG', mode: str = 'RGB', **options: Any) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(content, kind, **options)
+    return content.getvalue()
+
+
+@pytest.fixture(scope='module')
+def preprocessor() -> Preprocessor:
+    return Preprocessor(56, seed=3)
+
+
+def test_preprocessor__shows_crops_and_colours_of_the_photograph(preprocessor: Preprocessor) -> None:
+    shown = preprocessor.show(encoded(PHOTO[:, :64]))
+    np.testing.assert_array_equal(shown.photo, PHOTO[:, :64])
+    panels = {panel.title: panel for panel in [*shown.kinds, *shown.colors]}
+    evaluated = panels['inception, evaluation']
+    # 64 pixels less a sixteenth on each side are 56, so that nothing is resized.
+    assert tuple(evaluated.crop) == (4, 4, 56, 56)
+    np.testing.assert_array_equal(evaluated.pixels, PHOTO[4:60, 4:60])
+    orders = ['brightness, saturation, hue, contrast', 'saturation, brightness, contrast, hue']
+    orders += ['contrast, hue, brightness, saturation', 'hue, saturation, contrast, brightness']
+    assert [*panels][-4:] == orders
+    crops = {tuple(panel.crop) for panel in [panels['inception, training'], *shown.colors]}
+    assert len(crops) == 1, 'one crop for all colours'
+    # Hue and contrast commute, but for rounding.
+    assert len({panel.pixels.tobytes() for panel in panels.values()}) >= len(panels) - 2
+    shift = panels['inception, training'].pixels.astype(int) - panels['the same crop, colours unchanged'].pixels
+    inside = (panels['inception, training'].pixels > 0) & (panels['inception, training'].pixels < 255)
+    assert all(np.ptp(shift[..., c][inside[..., c]]) <= 1 for c in range(3)), 'fast colour is a shift'
+
+
+def test_preprocessor__draws_differ_and_repeat(preprocessor: Preprocessor) -> None:
+    photo = encoded(PHOTO)
+    draws = preprocessor.show(photo).draws
+    assert len({panel.pixels.tobytes() for panel in draws}) == DRAWS == 25
+    for panel in draws:
+        top, left, height, width = panel.crop
+        assert min(top, left) >= 0 and top + height <= 64 and left + width <= 96
+        assert height * width >= 0.05 * 64 * 96 * 0.95 and panel.pixels.shape == (56, 56, 3)
+    again = preprocessor.show(photo).draws
+    assert [panel.pixels.tobytes() for panel in draws] == [panel.pixels.tobytes() for panel in again]
+
+
+@pytest.mark.parametrize(
+    'photo',
+    [
+        encoded(PHOTO[:1, :1]),
+        encoded(PHOTO[:1]),
+        encoded(PHOTO, 'JPEG', 'L'),
+        encoded(PHOTO, 'JPEG', 'CMYK'),
+        encoded(PHOTO, 'PNG', 'RGBA'),
+    ],
+    ids=['1x1', 'one row', 'grey', 'CMYK', 'alpha'],
+)
+def test_preprocessor__takes_unusual_photographs(preprocessor: Preprocessor, photo: bytes) -> None:
+    shown = preprocessor.show(photo)
+    assert all(panel.pixels.shape == (56, 56, 3) for panel in [*shown.kinds, *shown.colors, *shown.draws])
+
+
+def test_show__names_files_and_refuses_bad_ones(
+    preprocessor: Preprocessor, tmp_path: pathlib.Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr('preprocessing.show.DRAWS', 2)
+    monkeypatch.setattr('preprocessing.show._DPI', 20)
+    monkeypatch.setattr(preprocessor, 'close', lambda: None)
+    monkeypatch.setattr('preprocessing.show.Preprocessor', lambda size, seed: preprocessor)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    jpeg = encoded(PHOTO, 'JPEG', exif=turned)
+    for name, content in (('a/cat.jpg', jpeg), ('b/cat.jpg', jpeg), ('cut.jpg', jpeg[:-400]), ('no.jpg', b'text')):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    names = [tmp_path / name for name in ('a/cat.jpg', 'cut.jpg', 'b/cat.jpg', 'no.jpg', 'none.jpg', 'a')]
+    done = run(main, *names, '--size=32', f'--out={tmp_path / "out"}')
+    written = {path.name: path.read_bytes() for path in (tmp_path / 'out').iterdir()}
+    parts = ['-2_draws', '-2_preprocessed', '_draws', '_preprocessed']
+    assert done.returncode == 2 and sorted(written) == [f'cat{part}.png' for part in parts]
+    assert written['cat_draws.png'] == written['cat-2_draws.png'], 'the same photograph, seed and name'
+    lines = done.stderr[done.stderr.index('error: ') :].splitlines()
+    for line, (name, words) in zip(
+        lines, [('cut', 'truncated'), ('no', 'is not a'), ('none', 'No such'), ('a', 'dir')]
+    ):
+        assert f'{name}' in line and words in line
+    assert len(lines) == 8 and 'Traceback' not in done.stderr
+
+
+@pytest.mark.parametrize('flag', ['--seed=-1', '--size=0', '--size=x', '--out='])
+def test_show__refuses_flags(flag: str) -> None:
+    done = run(main, 'photo.jpg', flag)
+    assert done.returncode == 2 and flag.split('=')[0] in done.stderr
+
+
+def test_notes__name_what_training_ignores(tmp_path: pathlib.Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    photos = {
+        'EXIF orientation 6 ignored': encoded(PHOTO, 'JPEG', exif=turned),
+        'transparency ignored': encoded(PHOTO, 'PNG', 'RGBA'),
+        'converted from CMYK': encoded(PHOTO, 'JPEG', 'CMYK'),
+    }
+    for note, photo in photos.items():
+        (tmp_path / 'photo').write_bytes(photo)
+        assert notes_on(str(tmp_path / 'photo')) == [note]
+    (tmp_path / 'photo').write_bytes(encoded(PHOTO))
+    assert notes_on(str(tmp_path / 'photo')) == []
