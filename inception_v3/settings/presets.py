@@ -17,6 +17,15 @@ DESCRIPTIONS: Dict[str, str] = {
         'ResNet-50 on CIFAR-10 streamed from tar files, made by python -m data.cifar10: 10 epochs of 1,280,000 images '
         'in batches of 4,096 on a v3-32.'
     ),
+    'revnet38_cifar': (
+        'RevNet-38 on CIFAR-10, made by python -m data.cifar10: the 80,000 steps of 100 images of Gomez et al., on the '
+        'CPU, or with --accelerator=gpu on a GPU.'
+    ),
+    'revnet110_cifar': 'RevNet-110 on CIFAR-10, otherwise as revnet38_cifar.',
+    'revnet56_imagenet': (
+        'RevNet-56 on ImageNet: the 600,000 steps of 256 images of Gomez et al., about 120 epochs, on a v2-8 or v3-8.'
+    ),
+    'revnet104_imagenet': 'RevNet-104 on ImageNet, otherwise as revnet56_imagenet.',
     'digits': (
         "A small Inception v3 on the CPU: scikit-learn's 1,797 handwritten digits, which the run itself writes to "
         'runs/digits_data. Takes minutes on two cores.'
@@ -38,6 +47,61 @@ def _imagenet_in_batches_of(images: int, **changes: Any) -> Dict[str, Any]:
         **changes,
     }
 
+
+# Gomez et al., "The Reversible Residual Network" (arxiv.org/abs/1707.04585), section 4, with the values that the paper
+# leaves out from the authors' program (github.com/renmengye/revnet-public, resnet/configs) and from the document's
+# TensorFlow program (tensorflow/contrib/eager/python/examples/revnet). The three agree on optimizer, rates, batches,
+# steps and weight decay.
+_REVNET: Dict[str, Any] = {
+    'optimizer': 'momentum',
+    'schedule': 'step',
+    'learning_rate_decay': 0.1,
+    'label_smoothing': 0.0,
+    'moving_average': False,
+    # The default of Keras, which the document's program leaves as it is.
+    'batch_norm_decay': 0.99,
+}
+# Paper and programs: 80,000 steps of 100 images; 0.1, divided by 10 at steps 40,000 and 60,000; weight decay 2e-4.
+_REVNET_CIFAR: Dict[str, Any] = {
+    **_REVNET,
+    # Eight cores cannot share 100 images. On a TPU, the document's program takes 1,024 instead, with the same rates.
+    'use_tpu': False,
+    'num_train_images': 50000,
+    'num_eval_images': 10000,
+    'num_classes': 11,
+    'height': 32,
+    'width': 32,
+    # Chosen here, as in cifar10_stream: paper and programs cut out at random and flip, and change no colours.
+    'crop_area_min': 0.35,
+    'brightness_distortion_range': 0.0,
+    'cb_distortion_range': 0.0,
+    'cr_distortion_range': 0.0,
+    'train_batch_size': 100,
+    # 0.1 for a batch of 100.
+    'learning_rate': 0.256,
+    'step_epochs': '80,120',
+    'weight_decay': 2e-4,
+    'train_steps': 80000,
+    # Both of the document's program, which evaluates every 500 steps.
+    'eval_batch_size': 1000,
+    'train_steps_per_eval': 500,
+}
+# Paper and programs: 600,000 steps of 256 images; 0.1, divided by 10 at steps 160,000, 320,000 and 480,000; weight decay
+# 1e-4. Images are preprocessed as for Inception, colours included: the default here. The document's program has ResNet's
+# preprocessing instead, without colours. Epochs are whole here: the rate falls at the steps 160,146, 320,292 and 480,438.
+_REVNET_IMAGENET: Dict[str, Any] = {
+    **_REVNET,
+    'height': 224,
+    'width': 224,
+    'train_batch_size': 256,
+    'learning_rate': 0.1,
+    'step_epochs': '32,64,96',
+    'weight_decay': 1e-4,
+    'train_steps': 600000,
+    # Of the document's program, and the interval of the authors' program.
+    'eval_batch_size': 256,
+    'train_steps_per_eval': 5000,
+}
 
 PRESETS: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
@@ -103,6 +167,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'keep_best': True,
         'step_lines': True,
     },
+    'revnet38_cifar': {**_REVNET_CIFAR, 'network': 'revnet38'},
+    'revnet110_cifar': {**_REVNET_CIFAR, 'network': 'revnet110'},
+    'revnet56_imagenet': {**_REVNET_IMAGENET, 'network': 'revnet56'},
+    'revnet104_imagenet': {**_REVNET_IMAGENET, 'network': 'revnet104'},
     'digits': {
         'use_tpu': False,
         'data_dir': 'runs/digits_data',

@@ -1,10 +1,11 @@
 """Tests of the presets: the values that each changes."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
 from inception_v3.config import Config
+from inception_v3.learning_rate import learning_rate
 from inception_v3.settings.presets import DEFAULT_PRESET, PRESETS
 
 # Goyal et al., section 5.1: a rate of 0.1 per 256 images after a warm-up, a weight decay of 1e-4, and momentum; images
@@ -13,6 +14,25 @@ GOYAL: Dict[str, Any] = {
     **{'network': 'resnet50', 'zero_init_last_scale': True, 'optimizer': 'momentum', 'weight_decay': 1e-4},
     **{'learning_rate': 0.1, 'use_learning_rate_warmup': True, 'batch_norm_decay': 0.9, 'moving_average': False},
     **{'brightness_distortion_range': 0.0, 'cb_distortion_range': 0.0, 'cr_distortion_range': 0.0},
+}
+# Gomez et al., section 4, and the configuration of the document's TensorFlow program.
+GOMEZ: Dict[str, Any] = {
+    **{'optimizer': 'momentum', 'schedule': 'step', 'learning_rate_decay': 0.1, 'label_smoothing': 0.0},
+    **{'moving_average': False, 'batch_norm_decay': 0.99},
+}
+GOMEZ_CIFAR: Dict[str, Any] = {
+    **GOMEZ,
+    **{'use_tpu': False, 'num_train_images': 50000, 'num_eval_images': 10000, 'num_classes': 11},
+    **{'height': 32, 'width': 32, 'crop_area_min': 0.35, 'train_batch_size': 100, 'learning_rate': 0.256},
+    **{'step_epochs': '80,120', 'weight_decay': 2e-4, 'train_steps': 80000, 'eval_batch_size': 1000},
+    **{'train_steps_per_eval': 500},
+    **{'brightness_distortion_range': 0.0, 'cb_distortion_range': 0.0, 'cr_distortion_range': 0.0},
+}
+GOMEZ_IMAGENET: Dict[str, Any] = {
+    **GOMEZ,
+    **{'height': 224, 'width': 224, 'train_batch_size': 256, 'learning_rate': 0.1},
+    **{'step_epochs': '32,64,96', 'weight_decay': 1e-4, 'train_steps': 600000, 'eval_batch_size': 256},
+    **{'train_steps_per_eval': 5000},
 }
 CHANGES: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
@@ -39,6 +59,10 @@ CHANGES: Dict[str, Dict[str, Any]] = {
         **{'crop_area_min': 0.35, 'schedule': 'cosine', 'warmup_epochs': 1, 'train_steps': 3125},
         **{'train_steps_per_eval': 313, 'keep_best': True, 'step_lines': True},
     },
+    'revnet38_cifar': {**GOMEZ_CIFAR, 'network': 'revnet38'},
+    'revnet110_cifar': {**GOMEZ_CIFAR, 'network': 'revnet110'},
+    'revnet56_imagenet': {**GOMEZ_IMAGENET, 'network': 'revnet56'},
+    'revnet104_imagenet': {**GOMEZ_IMAGENET, 'network': 'revnet104'},
     'digits': {
         **{'use_tpu': False, 'data_dir': 'runs/digits_data', 'model_dir': 'runs/digits'},
         **{'export_dir': 'runs/digits/export', 'num_train_images': 1438, 'num_eval_images': 359, 'num_classes': 11},
@@ -81,3 +105,22 @@ def test_preset__trains_for_the_described_epochs(preset: str, epochs: int) -> No
     config = Config(**PRESETS[preset])
     images = config.train_steps * config.train_batch_size
     assert images / config.num_train_images == pytest.approx(epochs, abs=0.3)
+
+
+# The steps at which the rate falls, in the paper.
+@pytest.mark.parametrize(
+    ('preset', 'falls', 'late_by'),
+    [
+        ('revnet38_cifar', [40000, 60000], 0),
+        ('revnet110_cifar', [40000, 60000], 0),
+        ('revnet56_imagenet', [160000, 320000, 480000], 0.001),
+        ('revnet104_imagenet', [160000, 320000, 480000], 0.001),
+    ],
+)
+def test_preset_revnet__has_the_published_rates(preset: str, falls: List[int], late_by: float) -> None:
+    config = Config(**PRESETS[preset])
+    assert learning_rate(0, config) == pytest.approx(0.1)
+    for number, step in enumerate(falls):
+        assert learning_rate(step - 1, config) == pytest.approx(0.1 / 10**number)
+        assert learning_rate(int(step * (1 + late_by)), config) == pytest.approx(0.01 / 10**number)
+    assert learning_rate(config.train_steps - 1, config) == pytest.approx(0.1 / 10 ** len(falls))
