@@ -86,9 +86,10 @@ _REVNET_CIFAR: Dict[str, Any] = {
     'eval_batch_size': 1000,
     'train_steps_per_eval': 500,
 }
-# Paper and programs: 600,000 steps of 256 images; 0.1, divided by 10 at steps 160,000, 320,000 and 480,000; weight decay
-# 1e-4. Images are preprocessed as for Inception, colours included: the default here. The document's program has ResNet's
-# preprocessing instead, without colours. Epochs are whole here: the rate falls at the steps 160,146, 320,292 and 480,438.
+# Paper and programs: 600,000 steps of 256 images; 0.1, divided by 10 at steps 160,000, 320,000 and 480,000; weight
+# decay 1e-4. Images are preprocessed as for Inception, colours included: the default here, and the paper's choice. The
+# document's program has ResNet's preprocessing instead, without colours. Epochs are whole here: the rate falls at the
+# steps 160,146, 320,292 and 480,438.
 _REVNET_IMAGENET: Dict[str, Any] = {
     **_REVNET,
     'height': 224,
