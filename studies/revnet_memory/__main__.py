@@ -3,6 +3,10 @@
 Each training runs in a process of its own; its memory and CPU time are those that the kernel counts. Plain and
 reversible training take turns. Then the study searches for the largest batch that fits a memory limit. It writes all
 measurements as JSON, tables as Markdown, and a figure. The same command resumes: it keeps earlier measurements.
+
+--architecture=published measures a network as published instead: the memory of each of 100 iterations of RevNet-104 at
+224 pixels, with the largest batch up to 128 that fits the memory of this machine.
+
 studies/README.md discusses the results.
 """
 
@@ -25,7 +29,7 @@ from studies import command_line, extras
 from studies.command_line import number_of, numbers_of
 from studies.files import write_json, write_picture
 from studies.report import sections
-from studies.revnet_memory import report
+from studies.revnet_memory import published, report
 from studies.revnet_memory.measurement import largest_batch, measure, peak_within
 from studies.revnet_memory.process import ENVIRONMENT
 from studies.revnet_memory.results import Results, Search, from_json, to_dict
@@ -36,6 +40,10 @@ JSON_FILE = 'revnet_memory.json'
 MARKDOWN_FILE = 'revnet_memory.md'
 FIGURE_FILE = 'revnet_memory.png'
 
+# The flags of stages of varied depth.
+_OF_VARIED = ('units', 'batch_sizes', 'repeats', 'steps', 'memory_gb', 'memory_units')
+# As in the document's plot.
+_ITERATIONS = 100
 # The first batch that a search tries.
 _FIRST_BATCH = 8
 
@@ -138,12 +146,19 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
     add('--out', type=command_line.folder, default=OUT, help=f'folder for {files} (default {OUT})')
-    add('--network', default='revnet38', choices=[*PUBLISHED], help='network whose depth is varied (default revnet38)')
+    architecture_help = 'stages of varied depth, or the network as published (default varied)'
+    add('--architecture', default='varied', choices=['varied', 'published'], help=architecture_help)
+    network_help = 'the network (default revnet38; published: revnet104)'
+    add('--network', choices=[*PUBLISHED], help=network_help)
     size_help = "height and width of the images, in pixels (default: the paper's)"
     add('--size', type=number_of(int, 1), help=size_help)
     units_help = 'blocks in each stage (default 1,2,4,8,16,32)'
     add('--units', type=numbers_of(int, 1), default='1,2,4,8,16,32', help=units_help)
     add('--batch_sizes', type=numbers_of(int, 1), default='16,32', help='images in a step (default 16,32)')
+    batch_help = 'images in a step of the published network (default: the largest up to 128 that fits)'
+    add('--batch_size', type=number_of(int, 1), help=batch_help)
+    iterations_help = 'iterations of the published network (default 100)'
+    add('--iterations', type=number_of(int, 1), help=iterations_help)
     add('--repeats', type=number_of(int, 1), default=3, help='rounds of time (default 3)')
     add('--steps', type=number_of(int, 1), default=1, help='minimum number of steps in a round (default 1)')
     memory_help = 'memory limit in GB of the search for the largest batch; 0: no search (default 1)'
@@ -174,9 +189,28 @@ def _plan(arguments: argparse.Namespace, size: int) -> Plan:
     return Plan(trainings, arguments.repeats, arguments.steps, searches)
 
 
+def _check_effect(arguments: argparse.Namespace, is_published: bool) -> None:
+    """Refuses the flags that have no effect with the chosen architecture."""
+    unused = _OF_VARIED if is_published else ('batch_size', 'iterations')
+    defaults = _parser().parse_args([])
+    for name in unused:
+        if getattr(arguments, name) != getattr(defaults, name):
+            relation = 'not' if is_published else 'only'
+            advice = 'Leave one of the two out' if is_published else 'Add it, or leave this flag out'
+            raise ConfigError(f'--{name}: {relation} with --architecture=published. {advice}.')
+
+
 def _measure_and_report(arguments: argparse.Namespace, screen: Screen) -> int:
     extras.require('studies')
+    is_published = arguments.architecture == 'published'
+    _check_effect(arguments, is_published)
+    arguments.network = arguments.network or ('revnet104' if is_published else 'revnet38')
     out, size = arguments.out, arguments.size or PUBLISHED[arguments.network].size
+    if is_published:
+        config_of(Training(arguments.network, 1, arguments.batch_size or 1, size, is_reversible=False), out)
+        check_writable('out', out)
+        iterations = arguments.iterations or _ITERATIONS
+        return published.run(arguments.network, size, arguments.batch_size, iterations, out, screen)
     plan = _plan(arguments, size)
     config_of(plan.trainings[0], out)
     check_writable('out', out)

@@ -110,6 +110,28 @@ class _Measuring:
         )
 
 
+def memory_of_iterations(
+    training: Training, iterations: int, limit: Optional[int]
+) -> Tuple[List[float], List[float], List[float]]:
+    """The peak and the resident memory in MB, and the seconds, of each iteration of a training in a new process.
+
+    Raises:
+      OutOfMemoryError: the process needs more than `limit` bytes.
+      MeasurementError: the process failed for another reason.
+    """
+    peaks, held, seconds = [], [], []
+    with _started(training, limit) as process:
+        process.wait()
+        for _ in range(iterations):
+            process.reset_peak()
+            before = time.monotonic()
+            usage = process.until_mark('1')
+            peaks.append(usage.peak / 1e6)
+            held.append(usage.resident / 1e6)
+            seconds.append(usage.clock - before)
+    return peaks, held, seconds
+
+
 def peak_within(training: Training, limit_mb: float) -> Optional[float]:
     """The peak memory of a process that trains for two steps, in MB; None if it exceeds the limit.
 

@@ -48,12 +48,15 @@ PUBLISHED = {
 }
 
 
+AS_PUBLISHED = 0
+
+
 class Training(NamedTuple):
     """A training to measure.
 
     Attributes:
       network: name of a RevNet.
-      units: blocks in each stage.
+      units: blocks in each stage; `AS_PUBLISHED`: as many as in the paper's network.
       batch_size: images in a step.
       size: height and width of the images, in pixels.
       is_reversible: whether activations are rebuilt in the backward pass (reversible) or kept (plain).
@@ -67,7 +70,8 @@ class Training(NamedTuple):
 
     def __str__(self) -> str:
         way = 'reversible' if self.is_reversible else 'plain'
-        return f'{way}, {self.units} blocks a stage, batches of {self.batch_size}'
+        units = f'{self.units} blocks a stage' if self.units else f'{self.network} as published'
+        return f'{way}, {units}, batches of {self.batch_size}'
 
 
 def config_of(training: Training, model_dir: str) -> Config:
@@ -95,10 +99,11 @@ def config_of(training: Training, model_dir: str) -> Config:
 
 def train(training: Training, model_dir: str) -> None:
     """Trains until standard input ends; see `_Marks`."""
-    architecture = PUBLISHED[training.network].architecture
-    architecture = architecture._replace(units=(training.units,) * len(architecture.units))
-    build = functools.partial(revnet.revnet, architecture)
-    NETWORKS[training.network] = NETWORKS[training.network]._replace(build=build)
+    if training.units != AS_PUBLISHED:
+        architecture = PUBLISHED[training.network].architecture
+        architecture = architecture._replace(units=(training.units,) * len(architecture.units))
+        build = functools.partial(revnet.revnet, architecture)
+        NETWORKS[training.network] = NETWORKS[training.network]._replace(build=build)
     config = config_of(training, model_dir)
     # Checkpoints would add memory and time that belong to no step.
     estimator = make_estimator(config, writes=False)
