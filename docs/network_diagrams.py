@@ -1,0 +1,132 @@
+"""Draws docs/networks/NAME.svg, a diagram of each network, from its graph: blocks, shapes and parameters.
+
+./run python -m docs.network_diagrams
+"""
+
+import itertools
+import pathlib
+from typing import Dict, List, NamedTuple
+
+from console.tensorflow_versions import tf
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+
+FOLDER = pathlib.Path(__file__).with_name('networks')
+CLASSES = 1001
+# Height and width of the images: those of the networks' papers.
+SIZES = {'inception_v3': 299, 'resnet50': 224, 'revnet56': 224, 'revnet104': 224, 'revnet38': 32, 'revnet110': 32}
+_POOLS = ('MaxPool', 'AvgPool')
+# The value of a variable; its shape is not that of an activation.
+_READS = ('Identity', 'ReadVariableOp')
+_WIDTH, _ROW, _HEAD = 720, 30, 74
+_BAR = 150
+_STYLE = (
+    'text{font:13px system-ui,sans-serif;fill:#1b1f24}.t{font-size:17px;font-weight:600}.f{fill:#5c6570}'
+    '.n{text-anchor:end}rect{fill:#f6f7f9;stroke:#8a939d}.b{fill:#0072b2;stroke:none}path{stroke:#8a939d;fill:none}'
+    '@media(prefers-color-scheme:dark){text{fill:#e6e9ed}.f{fill:#9aa4b0}rect{fill:#1d2127;stroke:#7b8590}'
+    '.b{fill:#56b4e9}path{stroke:#7b8590}}'
+)
+
+
+class Block(NamedTuple):
+    """A part of a network.
+
+    Attributes:
+      name: its variable scope below the network's, or the kind of a pooling.
+      shape: of its output, without the batch; that of a half in the stages of a RevNet.
+      parameters: the number of trainable values.
+    """
+
+    name: str
+    shape: List[int]
+    parameters: int
+
+
+def blocks_of(name: str) -> List[Block]:
+    """The blocks of a network for evaluation, in the order of its graph, with all of its trainable parameters."""
+    shapes: Dict[str, List[int]] = {}
+    parameters: Dict[str, int] = {}
+    with tf.Graph().as_default() as graph:
+        images = tf.placeholder(tf.float32, [1, SIZES[name], SIZES[name], 3])
+        options = {'rebuild_activations': False} if 'rebuild_activations' in NETWORKS[name].options else {}
+        NETWORKS[name].build(images, CLASSES, False, conv=layers.conv2d, norm=BatchNorm(False, 0.9), **options)
+        for variable in tf.trainable_variables():
+            block = _block(variable.op.name)
+            parameters[block] = parameters.get(block, 0) + int(variable.shape.num_elements())
+        for operation in graph.get_operations():
+            # A pooling between the blocks; those of shortcuts are in a stage.
+            is_pool = operation.type in _POOLS and operation.name.count('/') == 1
+            block = operation.name.partition('/')[2] if is_pool else _block(operation.name)
+            outputs = [output for output in operation.outputs[:1] if output.shape.ndims == 4 and output.shape[0] == 1]
+            if outputs and (is_pool or block in parameters) and operation.type not in _READS:
+                shapes[block] = outputs[0].shape.as_list()[1:]
+    return [Block(block, shape, parameters.get(block, 0)) for block, shape in shapes.items()]
+
+
+def _block(name: str) -> str:
+    """The block that a variable or an operation belongs to: its scope below the network's, and a unit in its stage."""
+    scopes = name.split('/')[1:-1]
+    return '/'.join(scopes[: 2 if scopes and scopes[0].startswith('stage_') else 1])
+
+
+def svg_of(name: str) -> str:
+    """The diagram of a network. Equal blocks in a row are one line."""
+    blocks = blocks_of(name)
+    total = sum(block.parameters for block in blocks)
+    groups = [[*group] for _, group in itertools.groupby(blocks, _likeness)]
+    largest = max(sum(block.parameters for block in group) for group in groups)
+    height = _HEAD + _ROW * len(groups) + 10
+    size = SIZES[name]
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'role="img" aria-label="{name}: {len(blocks)} blocks, {total:,} parameters">',
+        f'<style>{_STYLE}</style>',
+        f'<text class="t" x="10" y="24">{name}: {total:,} parameters</text>',
+        f'<text class="f" x="10" y="44">images of {size} × {size} × 3, {CLASSES:,} classes</text>',
+        '<text class="f" x="10" y="66">block</text><text class="f n" x="420" y="66">output</text>'
+        '<text class="f n" x="540" y="66">parameters</text>',
+    ]
+    for row, group in enumerate(groups):
+        lines += _row(group, _HEAD + row * _ROW, largest, row + 1 < len(groups))
+    return '\n'.join([*lines, '</svg>\n'])
+
+
+def _likeness(block: Block) -> object:
+    """Blocks are drawn as one if they are in the same stage, and equal in shape and parameters."""
+    stage, _, unit = block.name.partition('/')
+    return (stage, tuple(block.shape), block.parameters) if unit else block.name
+
+
+def _row(group: List[Block], top: int, largest: int, has_next: bool) -> List[str]:
+    first, last = group[0], group[-1]
+    times = f' to {last.name.split("/")[-1]} (× {len(group)})' if len(group) > 1 else ''
+    parameters = sum(block.parameters for block in group)
+    shape = ' × '.join(f'{size:,}' for size in first.shape)
+    # A unit of a RevNet has two outputs, the halves of the channels.
+    shape = f'2 × ({shape})' if '/unit_' in first.name else shape
+    text = top + 17
+    lines = [
+        f'<rect x="10" y="{top}" width="690" height="24" rx="4"/>',
+        f'<text x="20" y="{text}">{first.name}{times}</text><text class="n" x="420" y="{text}">{shape}</text>'
+        f'<text class="n" x="540" y="{text}">{parameters:,}</text>',
+    ]
+    if parameters:
+        width = max(1, round(_BAR * parameters / largest))
+        lines.append(f'<rect class="b" x="548" y="{top + 7}" width="{width - 2 if width > 2 else 1}" height="10"/>')
+    if has_next:
+        lines.append(f'<path d="M 30 {top + 24} v 6"/>')
+    return lines
+
+
+def main() -> None:
+    """Writes all diagrams."""
+    FOLDER.mkdir(exist_ok=True)
+    for name in NETWORKS:
+        path = FOLDER / f'{name}.svg'
+        path.write_text(svg_of(name), encoding='utf-8')
+        print(path)
+
+
+if __name__ == '__main__':
+    main()
