@@ -12,7 +12,7 @@ from console.tensorflow_versions import tf
 _HOST = '/host:CPU'
 # The folder in which TensorBoard looks for profiles.
 _PROFILES = os.path.join('plugins', 'profile')
-_TRACE, _XSPACE = '.trace', '.xplane.pb'
+_TRACE, _XSPACE = 'trace', '.xplane.pb'
 
 
 class Event(NamedTuple):
