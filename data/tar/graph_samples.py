@@ -163,7 +163,7 @@ def _samples(raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Ten
 
 
 def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]:
-    """Finds the members of a window; see `find` for the arguments. A member that goes on after it is left out."""
+    """Finds the members of a window; see `find` for the arguments. The last one may go on after the window."""
     count = byte_tensors.size(raw) // BLOCK
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
     candidates = graph_headers.find_candidates(blocks)
@@ -188,9 +188,6 @@ def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]
     starts = tf.gather(begins, headers) * BLOCK
     is_truncated = starts + tf.gather(sizes, headers) > remaining
     end = _end(raw, stop_place, has_end, tf.reduce_any(is_truncated), remaining)
-    # Only the last member can go on after the window.
-    is_whole = tf.logical_or(end.is_last, stop_place <= count)
-    headers = headers[: byte_tensors.size(headers) - tf.cast(tf.logical_not(is_whole), tf.int64)]
 
     places, begins, sizes, types, is_extension = (
         tf.gather(each, headers) for each in (candidates.place, begins, sizes, candidates.type, is_extension)
