@@ -210,6 +210,12 @@ class Settings:
     export_dir: Optional[str] = _run(None, 'folder for a SavedModel of the last checkpoint; default: no export')
     train_steps: int = _run(213000, 'training steps in total', lower=1)
     train_steps_per_eval: int = _run(2000, 'training steps between evaluations (train_and_eval)', lower=1)
+    train_epochs: Optional[float] = _run(
+        None, 'epochs to train in total, rounded up to whole steps; replaces --train_steps', above=0
+    )
+    epochs_per_eval: Optional[float] = _run(
+        None, 'epochs between evaluations, rounded up to whole steps; replaces --train_steps_per_eval', above=0
+    )
     min_eval_interval: int = _run(180, 'minimum time between evaluations, in seconds (eval)', lower=0)
     eval_timeout: Optional[int] = _run(
         None, 'maximum wait for a new checkpoint, in seconds (eval); default: no limit', lower=0
@@ -232,10 +238,11 @@ class Settings:
     image_summaries: int = _run(
         0, 'images to write for TensorBoard at the start of training and of each evaluation', lower=0, upper=99
     )
-    step_lines: bool = _run(
-        False,
-        'log a line with Rate and GlobalRate per step (on a TPU per --iterations steps), a line per epoch, and at the '
-        'end Max Accuracy; False: one progress line',
+    log_steps: int = _run(
+        0,
+        'training steps between log lines with Rate and GlobalRate per core (on a TPU, at the next end of --iterations '
+        'steps); also logs a line per epoch, and at the end Max Accuracy; 0: one progress line',
+        lower=0,
     )
     display_tensors: bool = _run(False, 'print the label, predictions and probabilities of each evaluated image')
 
@@ -315,6 +322,9 @@ class Config(Settings):
             raise ConfigError(f'The configuration is not JSON: {error}.')
         if not isinstance(values, dict):
             raise ConfigError('The configuration is not a JSON object.')
+        if 'step_lines' in values:
+            # Written by versions whose --step_lines had a line for each step.
+            values['log_steps'] = int(bool(values.pop('step_lines')))
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise ConfigError(f'The configuration has unknown fields: {shown(", ".join(unknown))}.')

@@ -92,8 +92,8 @@ class Run:
             self._training.throughput.images_per_second,
             export,
             best.evaluation if best else None,
-            time.monotonic() - self._made_at if config.step_lines else None,
-            most_accurate(self._model_dir, evaluation) if config.step_lines and evaluation else None,
+            time.monotonic() - self._made_at if config.log_steps else None,
+            most_accurate(self._model_dir, evaluation) if config.log_steps and evaluation else None,
         )
 
     def _protect(self, protection: contextlib.ExitStack) -> None:

@@ -155,13 +155,14 @@ class Training:
         self.began_at = latest_step(self._model_dir)
         if config.image_summaries:
             self._summaries.draw_images(self.began_at)
-        if config.step_lines:
+        if config.log_steps:
             self._step_lines = StepLines(
                 'TPU:0' if config.use_tpu else 'GPU:0' if accelerator.on_gpu(config) else 'CPU:0',
                 config.replicas,
                 config.train_batch_size,
                 config.num_train_images,
                 self.began_at,
+                config.log_steps,
             )
 
     def _hooks(self, divergence: DivergenceWatcher, writes_graph: bool) -> List[tf.estimator.SessionRunHook]:

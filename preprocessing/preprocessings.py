@@ -8,7 +8,7 @@ import abc
 from typing import Any, Dict, Generic, NamedTuple, Optional, Type, TypeVar, Union
 
 from console.tensorflow_versions import tf
-from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing import cifar_preprocessing, inception_preprocessing, vgg_preprocessing
 from preprocessing.color import FastColor, apply_color, scale_to_network
 from preprocessing.decoding import Crop
 from preprocessing.geometry import BILINEAR, apply_flip, apply_resize
@@ -225,8 +225,65 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
         return images + vgg_preprocessing.CHANNEL_MEANS
 
 
+class _CifarWindow(NamedTuple):
+    """The whole image, and the position of the crop in the padded image."""
+
+    crop: Crop
+    top: tf.Tensor
+    left: tf.Tensor
+
+
+class CifarPreprocessing(Preprocessing[cifar_preprocessing.Distortion, _CifarWindow]):
+    """The CIFAR preprocessing; finished images are in [-1, 1]."""
+
+    Settings = cifar_preprocessing.Settings
+
+    def __init__(self, settings: cifar_preprocessing.Settings):
+        self._settings = settings
+
+    def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> cifar_preprocessing.Distortion:
+        """Draws the position of the crop and the flip."""
+        return cifar_preprocessing.draw_distortion(self._settings.random_flip, uniform)
+
+    def crop(self, image_shape: tf.Tensor, distortion: Optional[cifar_preprocessing.Distortion] = None) -> _CifarWindow:
+        """Returns the whole image, with the drawn shift, or with none."""
+        whole = Crop(tf.constant(0), tf.constant(0), image_shape[0], image_shape[1])
+        if distortion is None:
+            unshifted = tf.constant(cifar_preprocessing.PADDING)
+            return _CifarWindow(whole, unshifted, unshifted)
+        return _CifarWindow(whole, distortion.top, distortion.left)
+
+    def resize(self, pixels: tf.Tensor, window: _CifarWindow) -> tf.Tensor:
+        """Resizes the image bilinearly, and shifts it."""
+        size = (self._settings.height, self._settings.width)
+        return cifar_preprocessing.resize_and_shift(pixels, window.top, window.left, *size)
+
+    def finish(self, image: tf.Tensor, distortion: Optional[cifar_preprocessing.Distortion] = None) -> tf.Tensor:
+        """Flips and scales to [-1, 1]; only scales in evaluation."""
+        if distortion is not None:
+            image = apply_flip(image, distortion.flip)
+        return scale_to_network(image, _WHITE)
+
+    def pack(self, distortion: cifar_preprocessing.Distortion) -> tf.Tensor:
+        """Returns the flip."""
+        return tf.stack([tf.cast(distortion.flip, tf.float32)])
+
+    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+        """Flips and scales to [-1, 1]."""
+        (flip,) = tf.unstack(numbers, axis=1)
+        return scale_to_network(apply_flip(images, flip > 0.5), _WHITE)
+
+    def unscaled(self, images: tf.Tensor) -> tf.Tensor:
+        """Maps [-1, 1] to [0, 255]."""
+        return (images + 1.0) * (_WHITE / 2)
+
+
 # The objects, by the value of --preprocessing.
-PREPROCESSINGS: Dict[str, Type[Any]] = {'inception': InceptionPreprocessing, 'vgg': VggPreprocessing}
+PREPROCESSINGS: Dict[str, Type[Any]] = {
+    'inception': InceptionPreprocessing,
+    'vgg': VggPreprocessing,
+    'cifar': CifarPreprocessing,
+}
 
 
 def preprocessing_for(flags: Any) -> Preprocessing:

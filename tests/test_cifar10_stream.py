@@ -25,7 +25,10 @@ from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute
 
 STEP = re.compile(r'device \S+, epoch \d+, step .* GlobalRate .* images/s')
-EPOCH = re.compile(r'epoch (\d+): time ([\d.]+) s, (\d+) images, GlobalRate ([\d,.]+) images/s, over (\d) replicas? .*')
+EPOCH = re.compile(
+    r'epoch (\d+): time ([\d.]+) s, (\d+) images \((\d+) per replica\), '
+    r'GlobalRate ([\d,.]+) images/s over (\d) replicas? .*'
+)
 
 
 @pytest.fixture(scope='module')
@@ -48,6 +51,7 @@ def small(data_dir: str, model_dir: pathlib.Path, **changes: Any) -> Config:
         'zero_init_last_scale': False,
         **{'data_dir': data_dir, 'model_dir': str(model_dir), 'num_train_images': 20, 'num_eval_images': 10},
         **{'train_batch_size': 8, 'eval_batch_size': 8, 'train_steps': 5, 'train_steps_per_eval': 3},
+        **{'log_steps': 1, 'precision': 'float32'},
         # At the preset's rate, the cross-entropy is infinite after so few steps.
         **{'learning_rate': 0.01, 'batch_norm_decay': 0.1},
     }
@@ -61,7 +65,9 @@ def lines(caplog: Any) -> List[str]:
 def test_preset__has_the_published_values() -> None:
     config = Config(**PRESETS['cifar10_stream'])
     assert (config.replicas, config.hosts) == (32, 4)
-    assert config.train_batch_size == 128 * 32
+    assert (config.train_batch_size, config.eval_batch_size) == (128 * 32, 64 * 32)
+    assert (config.precision, config.preprocessing, config.followup_shuffle_buffer_size) == ('bfloat16', 'cifar', 10000)
+    assert (config.train_epochs, config.epochs_per_eval, config.log_steps, config.num_files_infeed) == (10, 1, 10, 8)
     assert config.train_steps * config.train_batch_size == 10 * config.num_train_images == 10 * 1280000
     assert config.num_eval_images == cifar10.IMAGES[records.VALIDATION]
     assert config.num_classes == cifar10_source.CLASSES + 1
@@ -87,8 +93,8 @@ def test_log__has_a_line_for_each_step_and_epoch(
     # The first step of a cycle has no earlier time for a rate.
     assert found == [(1, 1, 'CPU:0', False), (2, 1, 'CPU:0', True), (3, 1, 'CPU:0', True)]
     (epoch,) = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
-    assert (epoch[1], epoch[3], epoch[5]) == ('1', '24', '1')
-    seconds, rate = float(epoch[2]), float(epoch[4].replace(',', ''))
+    assert (epoch[1], epoch[3], epoch[4], epoch[6]) == ('1', '24', '24', '1')
+    seconds, rate = float(epoch[2]), float(epoch[5].replace(',', ''))
     assert statuses[2] and rate == statuses[2].global_rate
     # Both are rounded to a tenth.
     assert 24 / (seconds + 0.05) - 0.06 <= rate <= 24 / (seconds - 0.05) + 0.06
@@ -130,5 +136,5 @@ def test_log_on_a_tpu__has_a_line_for_each_loop(
         *((2, 1, 'TPU:0'), (3, 1, 'TPU:0'), (5, 2, 'TPU:0')),
     ]
     epochs = [match for match in map(EPOCH.fullmatch, lines(caplog)) if match]
-    assert [(match[1], match[3], match[5]) for match in epochs] == [('1', '24', '2'), ('2', '16', '2')]
+    assert [match.group(1, 3, 4, 6) for match in epochs] == [('1', '24', '12', '2'), ('2', '16', '8', '2')]
     assert [evaluation.step for evaluation in read_evaluations(str(tmp_path))] == [3, 5]

@@ -37,7 +37,15 @@ NEW: Dict[str, Any] = {
     **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
     **{'rebuild_activations': True, 'schedule': 'exponential', 'step_epochs': '30,60,80'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
-    **{'profile_steps': '', 'image_summaries': 0, 'step_lines': False, 'accelerator': 'auto', 'layout': 'auto'},
+    **{
+        'profile_steps': '',
+        'image_summaries': 0,
+        'log_steps': 0,
+        'train_epochs': None,
+        'epochs_per_eval': None,
+        'accelerator': 'auto',
+        'layout': 'auto',
+    },
 }
 
 
@@ -62,7 +70,7 @@ def test_defaults__equal_the_documented_ones() -> None:
         ('optimizer', 'adam', '--optimizer=adam: must be sgd, momentum or RMS.'),
         ('optimizer', None, '--optimizer=None: must be a string.'),
         ('precision', 'float64', '--precision=float64: must be float32, bfloat16 or float16.'),
-        ('preprocessing', 'resnet', '--preprocessing=resnet: must be inception or vgg.'),
+        ('preprocessing', 'resnet', '--preprocessing=resnet: must be inception, vgg or cifar.'),
         ('use_tpu', 1, '--use_tpu=1: must be True or False.'),
         ('learning_rate', 10**400, '--learning_rate=inf: must be a number.'),
         ('learning_rate', 1e-300, '--learning_rate=1e-300: must be a 32-bit number, 1.2e-38 to 1.7e+38.'),

@@ -110,6 +110,8 @@ EFFECTS: Dict[str, Effect] = {
     'train_steps_per_eval': Effect(
         1500, course.parts, ['train until 1500', 'evaluate', 'train until 2000', 'evaluate']
     ),
+    'train_epochs': Effect(2.5, course.fitted_steps, (13, 2000)),
+    'epochs_per_eval': Effect(2.5, course.fitted_steps, (2000, 13)),
     'min_eval_interval': Effect(7, course.following, ['follow every 7 s, give up after None s', 'evaluate']),
     'eval_timeout': Effect(9, course.following, ['follow every 180 s, give up after 9 s', 'evaluate']),
     'save_checkpoints_secs': Effect(
@@ -125,7 +127,7 @@ EFFECTS: Dict[str, Effect] = {
     'image_summaries': Effect(
         2, course.start_of_training, {'step lines': False, 'seconds between checkpoints': 1000, 'images': 4}
     ),
-    'step_lines': Effect(True, course.start_of_training, {'step lines': True, 'seconds between checkpoints': 1000}),
+    'log_steps': Effect(1, course.start_of_training, {'step lines': True, 'seconds between checkpoints': 1000}),
     'profile_steps': Effect(
         '3,5', course.start_of_training, {'step lines': False, 'seconds between checkpoints': 1000, 'profiled': (3, 5)}
     ),

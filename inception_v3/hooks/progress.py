@@ -63,11 +63,13 @@ class Status(NamedTuple):
       step: the number of steps done.
       steps: the number of steps of the whole run.
       loss: the training loss of the last step.
-      images_per_second: None before it is known.
+      images_per_second: of all cores, smoothed; None before it is known.
       seconds_left: None before it is known.
-      device: the device whose loss is shown; None outside of the lines of `--step_lines`.
+      device: the device whose loss is shown; None outside of the lines of `--log_steps`.
       epoch: the current epoch, counted from 1; None if `device` is None.
-      global_rate: images per second since the epoch began, as `StepLines` counts them; None if `device` is None.
+      rate: smoothed images per second of one core; None before it is known, or if `device` is None.
+      global_rate: images per second of one core since the epoch began, as `StepLines` counts them; None if `device` is
+        None.
     """
 
     step: int
@@ -77,6 +79,7 @@ class Status(NamedTuple):
     seconds_left: Optional[float]
     device: Optional[str] = None
     epoch: Optional[int] = None
+    rate: Optional[float] = None
     global_rate: Optional[float] = None
 
     def __str__(self) -> str:
@@ -85,8 +88,9 @@ class Status(NamedTuple):
         left = '' if self.seconds_left is None else f', {duration(self.seconds_left)} left'
         if self.device is None:
             return f'{text}, {rate} images/s{left}' if rate else text
-        rates = f'Rate {rate}, ' * bool(rate) + f'GlobalRate {self.global_rate:,.1f} images/s'
-        return f'device {self.device}, epoch {self.epoch}, {text}, {rates}{left}'
+        own = '' if self.rate is None else f'Rate {self.rate:,.1f}, '
+        rates = f'{own}GlobalRate {self.global_rate:,.1f} images/s per core'
+        return f'device {self.device}, epoch {self.epoch}, {text}, {rates}' + f', {rate} images/s' * bool(rate) + left
 
     @classmethod
     def parse(cls, line: str) -> Optional['Status']:
@@ -94,23 +98,24 @@ class Status(NamedTuple):
         match = _STATUS.search(line)
         if not match:
             return None
-        rate, left, epoch, global_rate = match.group('rate', 'left', 'epoch', 'global_rate')
+        images, left, epoch, rate, global_rate = match.group('images', 'left', 'epoch', 'rate', 'global_rate')
         return cls(
             step=int(match['step']),
             steps=int(match['steps']),
             loss=float(match['loss']),
-            images_per_second=_number(rate) if rate else None,
+            images_per_second=_number(images) if images else None,
             seconds_left=_seconds_of(left) if left else None,
             device=match['device'],
             epoch=int(epoch) if epoch else None,
+            rate=_number(rate) if rate else None,
             global_rate=_number(global_rate) if global_rate else None,
         )
 
 
 _STATUS = re.compile(
     r'(?:\bdevice (?P<device>\S+), epoch (?P<epoch>\d+), )?\bstep (?P<step>\d+) of (?P<steps>\d+), loss (?P<loss>\S+?)'
-    r'(?:(?:, (?:Rate )?(?P<rate>[\d,.]+))?(?:, GlobalRate (?P<global_rate>[\d,.]+))? images/s)?'
-    r'(?:, (?P<left>[\d:]+) left)?$'
+    r'(?:(?:, Rate (?P<rate>[\d,.]+))?, GlobalRate (?P<global_rate>[\d,.]+) images/s per core)?'
+    r'(?:, (?P<images>[\d,.]+) images/s)?(?:, (?P<left>[\d:]+) left)?$'
 )
 
 
@@ -119,9 +124,10 @@ def _number(text: str) -> float:
 
 
 class StepLines:
-    """Logs the lines of `--step_lines`: one for each session call, and one for each epoch.
+    """Logs the lines of `--log_steps`: one at the first session call that reaches a multiple, and one for each epoch.
 
-    A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU. Both rates count all cores:
+    A session call is one step on a CPU, and one loop of `--iterations` steps on a TPU. Both rates are those of a core;
+    the smoothed rate of all cores together follows them:
 
     - Rate is smoothed: the latest call has a weight of 1/20. It starts again with each cycle of training; the first
       call of a cycle does not count.
@@ -137,14 +143,16 @@ class StepLines:
       batch_size: images per step, over all cores.
       epoch_images: images per epoch.
       step: the number of steps done before this command.
+      log_steps: the number of steps between lines.
     """
 
-    def __init__(self, device: str, replicas: int, batch_size: int, epoch_images: int, step: int):
+    def __init__(self, device: str, replicas: int, batch_size: int, epoch_images: int, step: int, log_steps: int = 1):
         self._device = device
         self._replicas = replicas
         self._batch_size = batch_size
         self._epoch_images = epoch_images
         self._step = step
+        self._log_steps = log_steps
         self._images = 0
         self._seconds = self._time = 0.0
 
@@ -158,15 +166,20 @@ class StepLines:
         self._images += max(0, status.step - self._step) * self._batch_size
         self._seconds += now - self._time
         ended_before, ended = (step * self._batch_size // self._epoch_images for step in (self._step, status.step))
+        is_due = status.step // self._log_steps > self._step // self._log_steps or status.step == status.steps
         self._step, self._time = status.step, now
         epoch, global_rate = ended_before + 1, self._images / self._seconds
-        logger.info(str(status._replace(device=self._device, epoch=epoch, global_rate=global_rate)))
+        if is_due:
+            rate = status.images_per_second and status.images_per_second / self._replicas
+            own = {'rate': rate, 'global_rate': global_rate / self._replicas}
+            logger.info(str(status._replace(device=self._device, epoch=epoch, **own)))
         if ended > ended_before:
             name = f'epoch {epoch}' if ended == epoch else f'epochs {epoch} to {ended}'
+            replicas = f'{self._replicas} replica' + 's' * (self._replicas > 1)
             logger.info(
-                '%s: time %.1f s, %s images, GlobalRate %s images/s, over %d replica%s together',
-                *(name, self._seconds, f'{self._images:,}', f'{global_rate:,.1f}'),
-                *(self._replicas, '' if self._replicas == 1 else 's'),
+                '%s: time %.1f s, %s images (%s per replica), GlobalRate %s images/s over %s together',
+                *(name, self._seconds, f'{self._images:,}', f'{self._images // self._replicas:,}'),
+                *(f'{global_rate:,.1f}', replicas),
             )
             self._images, self._seconds = 0, 0.0
 
@@ -181,7 +194,7 @@ class TrainingProgress(Watcher):
       throughput: counts the images and seconds of the steps.
       train_steps: the number of steps of the whole run.
       batch_size: images per step, over all cores.
-      step_lines: logs a line for each session call, in place of the screen; None for none.
+      step_lines: logs the lines of `--log_steps`, in place of the screen; None for none.
       steps_per_eval: steps between evaluations; 0 for a run that is not evaluated.
       exports: whether the run ends with an export.
     """

@@ -10,6 +10,7 @@ from data import dataset_info, digits, records
 from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
+from inception_v3.settings.epochs import with_steps_of_epochs
 from inception_v3.settings.flags import CommandLine
 from inception_v3.settings.given import contradictions_of_data_set, without_effect
 from inception_v3.settings.own_images import own_images
@@ -114,6 +115,8 @@ def description_of(config: Config) -> Optional[DatasetInfo]:
 def fit_to_data_set(command_line: CommandLine) -> Config:
     """The configuration of a command line, with the sizes and the classes of its data set's description.
 
+    With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes.
+
     The digits preset makes its data set first, unless `--data_dir` names another. The own_images preset needs a
     description, from which more of its values follow. Flags that were given and have no effect are logged.
 
@@ -121,7 +124,7 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
       ConfigError: no data set is named, it lacks the description, or flags contradict the description.
       DataError: the description cannot be read, or the digits cannot be made.
     """
-    config, given = _described(command_line), command_line.given
+    config, given = with_steps_of_epochs(_described(command_line)), command_line.given
     problems = [*contradictions_of_data_set(given, config)]
     if problems:
         raise ConfigError('\n'.join(problems))

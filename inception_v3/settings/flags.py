@@ -200,13 +200,16 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
 def with_preset(given: Given) -> Dict[str, Any]:
     """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
 
-    A preset's options that the chosen network does not take are left out. A preset that exports does so into the given
-    model_dir, beside no other run's models.
+    A preset's options that the chosen network does not take are left out, and its epochs if steps are given.
+    A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset = PRESETS[given.preset or DEFAULT_PRESET]
     network = NETWORKS.get(given.fields.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
+    for steps, epochs in (('train_steps', 'train_epochs'), ('train_steps_per_eval', 'epochs_per_eval')):
+        if steps in given.fields:
+            fields.pop(epochs, None)
     return {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}
 
 

@@ -24,7 +24,15 @@ _OF_RECORDS = (
     'crop_aspect_ratio_max',
 )
 _OF_EVALUATION = (
-    *('train_steps_per_eval', 'eval_batch_size', 'eval_total_size', 'num_eval_images', 'keep_best', 'display_tensors'),
+    *(
+        'train_steps_per_eval',
+        'epochs_per_eval',
+        'eval_batch_size',
+        'eval_total_size',
+        'num_eval_images',
+        'keep_best',
+        'display_tensors',
+    ),
 )
 _OF_FOLLOWING = ('min_eval_interval', 'eval_timeout')
 _OF_TRAINING = (
@@ -33,7 +41,15 @@ _OF_TRAINING = (
     *('batch_norm_decay', 'batch_norm_group_size', 'clear_update_collections', 'optimizer', 'label_smoothing'),
     *('weight_decay', 'moving_average_decay', 'learning_rate', 'schedule', 'learning_rate_decay'),
     *('learning_rate_decay_epochs', 'step_epochs', 'use_learning_rate_warmup', 'cold_epochs', 'warmup_epochs'),
-    *('train_steps_per_eval', 'save_checkpoints_secs', 'seed', 'skip_host_call', 'save_summary_steps'),
+    *(
+        'train_steps_per_eval',
+        'epochs_per_eval',
+        'log_steps',
+        'save_checkpoints_secs',
+        'seed',
+        'skip_host_call',
+        'save_summary_steps',
+    ),
 )
 
 
@@ -100,6 +116,8 @@ _IDLE = (
     _Idle(_OF_FOLLOWING, 'mode', lambda c: c.mode != 'eval', '--mode=eval'),
 )
 
+# Two flags for one thing.
+_EITHER = (('train_steps', 'train_epochs'), ('train_steps_per_eval', 'epochs_per_eval'))
 _WARM_UP = ('warmup_epochs', 'cold_epochs', 'use_learning_rate_warmup')
 # Values that make a setting meaningless, by flag: the value, and its consequence.
 _MEANINGLESS = {
@@ -119,6 +137,12 @@ def contradictions_of(given: Given, config: 'Config') -> Iterator[str]:
     for rule, name in _idle(given, config):
         if rule.is_refused and rule.cause in given:
             yield f'{_idle_text(rule, name, config)} Leave out one of the two.'
+    for steps, epochs in _EITHER:
+        if {steps, epochs} <= given and getattr(config, epochs):
+            yield (
+                f'{_flag(epochs, config)}: replaces --{steps}, which follows from the number of training images; here '
+                f'{_flag(steps, config)}. Leave out one of the two.'
+            )
     yield from _options_of_another_network(given, config, refused=True)
     for name, (value, consequence) in _MEANINGLESS.items():
         # The decay of averages that are off is named as a flag without effect.
@@ -152,7 +176,7 @@ def contradictions_of_data_set(given: Given, config: 'Config') -> Iterator[str]:
             '(--num_eval_images), and each is evaluated once. Give at most as many, or 0 for all.'
         )
     warm_up = [name for name in _WARM_UP if name in given]
-    if warm_up and 'train_steps' in given and _warm_up_is_too_long(config):
+    if warm_up and {'train_steps', 'train_epochs'} & given and _warm_up_is_too_long(config):
         yield f'{_flag(warm_up[0], config)}: {_warm_up_text(config)} Shorten the warm-up, or raise --train_steps.'
 
 
@@ -219,7 +243,7 @@ def _never_reached(given: Given, config: 'Config') -> Iterator[str]:
     decays_late = config.schedule == 'exponential' and config.learning_rate_decay_epochs >= epochs
     if decays_late and 'learning_rate_decay_epochs' in given:
         yield f'--learning_rate_decay_epochs={config.learning_rate_decay_epochs}: {run}: the rate never decays'
-    if _warm_up_is_too_long(config) and {*_WARM_UP, 'train_steps', 'train_batch_size'} & given:
+    if _warm_up_is_too_long(config) and {*_WARM_UP, 'train_steps', 'train_epochs', 'train_batch_size'} & given:
         yield _warm_up_text(config)
     if 'train_batch_size' in given and config.train_batch_size > config.num_train_images:
         yield (
@@ -232,6 +256,8 @@ def _never_reached(given: Given, config: 'Config') -> Iterator[str]:
 def _steps_apart(given: Given, config: 'Config') -> Iterator[str]:
     """Events of training that come less often than their flags say."""
     events = {'save_summary_steps': 'a summary is written'}
+    if config.log_steps:
+        events['log_steps'] = 'a line is logged'
     if config.mode == 'train_and_eval':
         events['train_steps_per_eval'] = 'the run is evaluated'
     if config.use_tpu:

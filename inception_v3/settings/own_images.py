@@ -3,6 +3,7 @@
 from typing import Any, Dict, FrozenSet
 
 from inception_v3.config import Config
+from inception_v3.settings.epochs import steps_of
 
 # Training images below a limit: the factor on the channels, and the height and width in pixels.
 _SIZES = ((5_000, 0.25, 96), (50_000, 0.5, 160), (float('inf'), 1.0, 224))
@@ -36,7 +37,8 @@ def own_images(config: Config, given: FrozenSet[str]) -> Dict[str, Any]:
     # A power of 2, at most the number of images.
     batch = settle('train_batch_size', min(_BATCH, 1 << max(1, images.bit_length() - 1)))
     settle('eval_batch_size', min(_EVAL_BATCH, config.eval_images))
-    steps = settle('train_steps', -(-max(_IMAGES_SEEN, _EPOCHS * images) // batch))
+    epochs = config.train_epochs or max(_EPOCHS, _IMAGES_SEEN / images)
+    steps = settle('train_steps', steps_of(epochs, images, batch))
     settle('train_steps_per_eval', -(-steps // _EVALUATIONS))
     settle('batch_norm_decay', round(max(0.0, 1 - max(batch / _STATISTICS_IMAGES, 10 / steps)), 4))
     settle('moving_average_decay', round(max(0.0, 1 - 10 / steps), 4))

@@ -138,12 +138,13 @@ def test_duration__is_minutes_or_hours(seconds: float, text: str) -> None:
         ('step 0 of 213000, loss 12.3456, 1,234.5 images/s, 10:01:01 left', Status(0, 213000, 12.3456, 1234.5, 36061)),
         ('step 9 of 10, loss 0.0000, 0.1 images/s, 0:09 left', Status(9, 10, 0, 0.1, 9)),
         (
-            'device CPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 2.0 images/s',
-            Status(1, 10, 1.5, None, None, 'CPU:0', 1, 2.0),
+            'device CPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 2.0 images/s per core',
+            Status(1, 10, 1.5, None, None, 'CPU:0', 1, None, 2.0),
         ),
         (
-            'device TPU:0, epoch 3, step 9 of 10, loss 1.5000, Rate 48,718.0, GlobalRate 3,456.7 images/s, 0:01 left',
-            Status(9, 10, 1.5, 48718, 1, 'TPU:0', 3, 3456.7),
+            'device TPU:0, epoch 3, step 9 of 10, loss 1.5000, Rate 1,522.4, GlobalRate 1,427.4 images/s per core, '
+            '48,718.0 images/s, 0:01 left',
+            Status(9, 10, 1.5, 48718, 1, 'TPU:0', 3, 1522.4, 1427.4),
         ),
     ],
 )
@@ -190,36 +191,49 @@ class Clock:
 
 def test_step_lines__show_the_rates_computed_by_hand(monkeypatch: Any, caplog: Any) -> None:
     clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 2, batch_size=64, epoch_images=160, step=0))
-    # 64 images per step. The last Rate is 0.95 * 64 + 0.05 * 32. Step 3 completes the epoch of 160 images.
+    # 64 images per step on 2 cores. The last rate of both is 0.95 * 64 + 0.05 * 32. Step 3 completes the epoch of 160
+    # images.
     assert clock.train(10, [(12, 1), (13, 2), (15, 3)]) == [
-        'device TPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 32.0 images/s',
-        'device TPU:0, epoch 1, step 2 of 10, loss 1.5000, Rate 64.0, GlobalRate 42.7 images/s, 0:08 left',
-        'device TPU:0, epoch 1, step 3 of 10, loss 1.5000, Rate 62.4, GlobalRate 38.4 images/s, 0:07 left',
-        'epoch 1: time 5.0 s, 192 images, GlobalRate 38.4 images/s, over 2 replicas together',
+        'device TPU:0, epoch 1, step 1 of 10, loss 1.5000, GlobalRate 16.0 images/s per core',
+        'device TPU:0, epoch 1, step 2 of 10, loss 1.5000, Rate 32.0, GlobalRate 21.3 images/s per core, '
+        '64.0 images/s, 0:08 left',
+        'device TPU:0, epoch 1, step 3 of 10, loss 1.5000, Rate 31.2, GlobalRate 19.2 images/s per core, '
+        '62.4 images/s, 0:07 left',
+        'epoch 1: time 5.0 s, 192 images (96 per replica), GlobalRate 38.4 images/s over 2 replicas together',
     ]
     # After an evaluation of 85 seconds. Step 5 ends the second epoch: 320 images.
     assert clock.train(100, [(101, 4), (101.5, 5)]) == [
-        'device TPU:0, epoch 2, step 4 of 10, loss 1.5000, GlobalRate 64.0 images/s',
-        'device TPU:0, epoch 2, step 5 of 10, loss 1.5000, Rate 128.0, GlobalRate 85.3 images/s, 0:03 left',
-        'epoch 2: time 1.5 s, 128 images, GlobalRate 85.3 images/s, over 2 replicas together',
+        'device TPU:0, epoch 2, step 4 of 10, loss 1.5000, GlobalRate 32.0 images/s per core',
+        'device TPU:0, epoch 2, step 5 of 10, loss 1.5000, Rate 64.0, GlobalRate 42.7 images/s per core, '
+        '128.0 images/s, 0:03 left',
+        'epoch 2: time 1.5 s, 128 images (64 per replica), GlobalRate 85.3 images/s over 2 replicas together',
     ]
 
 
 def test_step_lines__continue_an_epoch_after_an_evaluation(monkeypatch: Any, caplog: Any) -> None:
     # A command that resumes from step 4, in the second epoch; an epoch has 192 images, or 3 steps.
     clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=192, step=4))
-    assert clock.train(0, [(2, 5)]) == ['device CPU:0, epoch 2, step 5 of 10, loss 1.5000, GlobalRate 32.0 images/s']
+    assert clock.train(0, [(2, 5)]) == [
+        'device CPU:0, epoch 2, step 5 of 10, loss 1.5000, GlobalRate 32.0 images/s per core'
+    ]
     assert clock.train(50, [(51, 6)]) == [
-        'device CPU:0, epoch 2, step 6 of 10, loss 1.5000, GlobalRate 42.7 images/s',
-        'epoch 2: time 3.0 s, 128 images, GlobalRate 42.7 images/s, over 1 replica together',
+        'device CPU:0, epoch 2, step 6 of 10, loss 1.5000, GlobalRate 42.7 images/s per core',
+        'epoch 2: time 3.0 s, 128 images (128 per replica), GlobalRate 42.7 images/s over 1 replica together',
     ]
 
 
 def test_step_lines__name_all_epochs_that_end_in_a_loop(monkeypatch: Any, caplog: Any) -> None:
     clock = Clock(monkeypatch, caplog, StepLines('TPU:0', 8, batch_size=64, epoch_images=60, step=0))
     assert clock.train(0, [(2, 3)])[-1] == (
-        'epochs 1 to 3: time 2.0 s, 192 images, GlobalRate 96.0 images/s, over 8 replicas together'
+        'epochs 1 to 3: time 2.0 s, 192 images (24 per replica), GlobalRate 96.0 images/s over 8 replicas together'
     )
+
+
+def test_step_lines__come_at_multiples_and_at_the_end(monkeypatch: Any, caplog: Any) -> None:
+    clock = Clock(monkeypatch, caplog, StepLines('CPU:0', 1, batch_size=64, epoch_images=6400, step=0, log_steps=4))
+    # 4 is a multiple, 9 is the first step read after the multiple 8, and 10 is the last.
+    lines = clock.train(0, [(step, step) for step in (1, 3, 4, 5, 7, 9, 10)])
+    assert [status.step for status in map(Status.parse, lines) if status] == [4, 9, 10]
 
 
 def test_throughput__does_not_count_the_steps_that_a_lost_session_repeats_twice() -> None:

@@ -27,7 +27,7 @@ def test_visible__inverts_finish(kind: str) -> None:
     np.testing.assert_array_equal(evaluate(preprocessing.visible(finished)), CAT)
 
 
-@pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}], ids=str)
+@pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str)
 def test_finish_packed__equals_finish(changes: Any) -> None:
     tf.set_random_seed(3)
     height, width, _ = CAT.shape

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from console.tensorflow_versions import tf
-from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing import cifar_preprocessing, inception_preprocessing, vgg_preprocessing
 from preprocessing.inception_preprocessing import Settings
 from preprocessing.stateless import StatelessUniform
 from tests.support.graphs import evaluate
@@ -61,8 +61,9 @@ def test_stateless_uniform__keeps_its_numbers_between_versions() -> None:
             uniform,
         ),
         lambda uniform: vgg_preprocessing.draw_distortion(300, 600, uniform=uniform),
+        lambda uniform: cifar_preprocessing.draw_distortion(uniform=uniform),
     ],
-    ids=['inception', 'inception, full', 'vgg'],
+    ids=['inception', 'inception, full', 'vgg', 'cifar'],
 )
 def test_draw_distortion__depends_on_the_seed_alone(build: Callable[[StatelessUniform], Any]) -> None:
     """Not on parallelism, the order of images, the graph's seed or earlier draws."""

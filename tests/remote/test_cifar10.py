@@ -41,9 +41,11 @@ def test_cifar10_stream__trains_and_keeps_the_best_checkpoint_in_the_store(s3: S
     flags += [f'--data_dir={data_dir}', f'--model_dir={model_dir}', '--train_batch_size=8', '--learning_rate=0.01']
     done = s3.quick_main(*flags, '--train_steps=5', '--train_steps_per_eval=3')
     assert done.returncode == 0, done.stderr
-    steps = re.findall(r'device CPU:0, epoch (\d), step (\d) of 5, .*GlobalRate [\d.,]+ images/s', done.stderr)
+    steps = re.findall(r'device CPU:0, epoch (\d), step (\d) of 5, .*GlobalRate [\d.,]+ images/s per core', done.stderr)
     assert steps == [('1', '1'), ('1', '2'), ('1', '3'), ('2', '4'), ('2', '5')]
-    epochs = re.findall(r'epoch (\d): time [\d.]+ s, (\d+) images, GlobalRate [\d.]+ images/s', done.stderr)
+    epochs = re.findall(
+        r'epoch (\d): time [\d.]+ s, (\d+) images \(\d+ per replica\), GlobalRate [\d.]+ images/s', done.stderr
+    )
     assert epochs == [('1', '24'), ('2', '16')]
     recorded = [json.loads(line) for line in s3.objects()['run/results.jsonl'].decode().splitlines()]
     assert [line['step'] for line in recorded] == [3, 5]

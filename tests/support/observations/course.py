@@ -3,7 +3,7 @@
 import dataclasses
 import io
 import os
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 from unittest import mock
 
 from console.screen import Screen
@@ -17,6 +17,7 @@ from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.model_dir import checkpoints
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
+from inception_v3.settings.epochs import with_steps_of_epochs
 from inception_v3.training import Training
 from tests.support.evaluations import EVALUATION
 
@@ -87,6 +88,12 @@ def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
     patch.setattr(checkpoints, 'latest_step', lambda model_dir: 1)
     cycles.Run(dataclasses.replace(config, mode='train'), Screen(io.StringIO())).execute()
     return found
+
+
+def fitted_steps(config: Config, patch: Any) -> Tuple[int, int]:
+    """The training steps in total and between evaluations."""
+    fitted = with_steps_of_epochs(config)
+    return fitted.train_steps, fitted.train_steps_per_eval
 
 
 def written_to(config: Config, patch: Any) -> bool:

@@ -1,0 +1,28 @@
+"""The training steps of `--train_epochs` and `--epochs_per_eval`, from the number of images in the data set."""
+
+import dataclasses
+import math
+
+from inception_v3.config import Config
+
+
+def steps_of(epochs: float, images: int, batch_size: int) -> int:
+    """The steps that take a number of epochs, rounded up to whole steps.
+
+    Args:
+      epochs: the number of epochs, which may be a fraction.
+      images: training images per epoch.
+      batch_size: images per step, over all cores.
+    """
+    # Without the rounding, 0.1 epochs of 1,000 images in batches of 10 would take 11 steps.
+    return max(1, math.ceil(round(epochs * images / batch_size, 6)))
+
+
+def with_steps_of_epochs(config: Config) -> Config:
+    """The configuration with `train_steps` and `train_steps_per_eval` that follow from its epochs, if it has any."""
+    steps = {
+        name: steps_of(epochs, config.num_train_images, config.train_batch_size)
+        for name, epochs in (('train_steps', config.train_epochs), ('train_steps_per_eval', config.epochs_per_eval))
+        if epochs
+    }
+    return dataclasses.replace(config, **steps) if steps else config
