@@ -210,16 +210,10 @@ class Settings:
     export_dir: Optional[str] = _run(None, 'folder for a SavedModel of the last checkpoint; default: no export')
     train_steps: int = _run(213000, 'training steps in total', lower=1)
     train_steps_per_eval: int = _run(2000, 'training steps between evaluations (train_and_eval)', lower=1)
-    train_epochs: Optional[float] = _run(
-        None, 'epochs to train in total, rounded up to whole steps; replaces --train_steps', above=0
-    )
-    epochs_per_eval: Optional[float] = _run(
-        None, 'epochs between evaluations, rounded up to whole steps; replaces --train_steps_per_eval', above=0
-    )
+    train_epochs: Optional[float] = _run(None, 'epochs to train in total; replaces --train_steps', above=0)
+    epochs_per_eval: Optional[float] = _run(None, 'epochs per evaluation; replaces --train_steps_per_eval', above=0)
     min_eval_interval: int = _run(180, 'minimum time between evaluations, in seconds (eval)', lower=0)
-    eval_timeout: Optional[int] = _run(
-        None, 'maximum wait for a new checkpoint, in seconds (eval); default: no limit', lower=0
-    )
+    eval_timeout: Optional[int] = _run(None, 'maximum wait for a checkpoint, in seconds (eval); default: none', lower=0)
     save_checkpoints_secs: int = _run(1000, 'seconds between checkpoints', lower=1)
     keep_best: bool = _run(False, 'keep the checkpoint with the best top-1 in model_dir/best (eval, train_and_eval)')
     skip_damaged_checkpoints: bool = _run(
@@ -240,8 +234,7 @@ class Settings:
     )
     log_steps: int = _run(
         0,
-        'training steps between log lines with Rate and GlobalRate per core (on a TPU, at the next end of --iterations '
-        'steps); also logs a line per epoch, and at the end Max Accuracy; 0: one progress line',
+        'steps between log lines with Rate and GlobalRate per core, and a line per epoch; 0: one progress line',
         lower=0,
     )
     display_tensors: bool = _run(False, 'print the label, predictions and probabilities of each evaluated image')

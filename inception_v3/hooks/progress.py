@@ -171,8 +171,9 @@ class StepLines:
         epoch, global_rate = ended_before + 1, self._images / self._seconds
         if is_due:
             rate = status.images_per_second and status.images_per_second / self._replicas
-            own = {'rate': rate, 'global_rate': global_rate / self._replicas}
-            logger.info(str(status._replace(device=self._device, epoch=epoch, **own)))
+            of_core = global_rate / self._replicas
+            line = status._replace(device=self._device, epoch=epoch, rate=rate, global_rate=of_core)
+            logger.info(str(line))
         if ended > ended_before:
             name = f'epoch {epoch}' if ended == epoch else f'epochs {epoch} to {ended}'
             replicas = f'{self._replicas} replica' + 's' * (self._replicas > 1)

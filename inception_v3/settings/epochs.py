@@ -1,9 +1,6 @@
 """The training steps of `--train_epochs` and `--epochs_per_eval`, from the number of images in the data set."""
 
-import dataclasses
 import math
-
-from inception_v3.config import Config
 
 
 def steps_of(epochs: float, images: int, batch_size: int) -> int:
@@ -16,13 +13,3 @@ def steps_of(epochs: float, images: int, batch_size: int) -> int:
     """
     # Without the rounding, 0.1 epochs of 1,000 images in batches of 10 would take 11 steps.
     return max(1, math.ceil(round(epochs * images / batch_size, 6)))
-
-
-def with_steps_of_epochs(config: Config) -> Config:
-    """The configuration with `train_steps` and `train_steps_per_eval` that follow from its epochs, if it has any."""
-    steps = {
-        name: steps_of(epochs, config.num_train_images, config.train_batch_size)
-        for name, epochs in (('train_steps', config.train_epochs), ('train_steps_per_eval', config.epochs_per_eval))
-        if epochs
-    }
-    return dataclasses.replace(config, **steps) if steps else config

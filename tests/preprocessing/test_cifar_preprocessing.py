@@ -1,6 +1,6 @@
 """Tests of the CIFAR preprocessing against NumPy: padding, crops, flips, and evaluation."""
 
-from typing import Tuple
+from typing import Any, Tuple
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tests.support.images import CAT, WHOLE, resize_bilinear
 PHOTO = CAT[:32, 100:132]
 
 
-def config(height: int = 32, width: int = 32, **changes: bool) -> Config:
+def config(height: int = 32, width: int = 32, **changes: Any) -> Config:
     return Config(preprocessing='cifar', network='resnet50', height=height, width=width, **changes)
 
 

@@ -39,8 +39,8 @@ def test_preprocessor__shows_crops_and_colours_of_the_photograph(preprocessor: P
     assert [*panels][-4:] == orders
     crops = {tuple(panel.crop) for panel in [panels['inception, training'], *shown.colors]}
     assert len(crops) == 1, 'one crop for all colours'
-    # Hue and contrast commute, but for rounding.
-    assert len({panel.pixels.tobytes() for panel in panels.values()}) >= len(panels) - 2
+    # Hue and contrast commute, but for rounding; and at this size, vgg's and cifar's evaluations resize alike.
+    assert len({panel.pixels.tobytes() for panel in panels.values()}) >= len(panels) - 3
     shift = panels['inception, training'].pixels.astype(int) - panels['the same crop, colours unchanged'].pixels
     inside = (panels['inception, training'].pixels > 0) & (panels['inception, training'].pixels < 255)
     assert all(np.ptp(shift[..., c][inside[..., c]]) <= 1 for c in range(3)), 'fast colour is a shift'

@@ -17,7 +17,7 @@ from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.model_dir import checkpoints
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
-from inception_v3.settings.epochs import with_steps_of_epochs
+from inception_v3.settings.data_set import with_steps_of_epochs
 from inception_v3.training import Training
 from tests.support.evaluations import EVALUATION
 
