@@ -61,12 +61,19 @@ def _published(equal: Comparison) -> Section:
         ['  synchronized', *_of(equal.modes[SYNCHRONIZED])],
         ['published: same weights', '-', number(PUBLISHED.same_weights), '-', '-'],
         ['  same weights', '-', number(equal.same_weights), '-', '-'],
+        *(
+            [f'  device {device} alone', '-', '-', number(mean), number(variance)]
+            for device, (mean, variance) in enumerate(equal.own)
+        ),
+        ['  mean of the eight', '-', '-', *map(number, equal.mean_of_own)],
     ]
     notes = (
         'biased: the moving variance without the correction n / (n - 1), which the published experiment probably lacks',
         '  (table 2). In the published outputs, each replica uses its own statistics: compare them with',
         '  "local, biased". The published moving statistics are means over the replicas: compare them with',
         '  "averaged, biased".',
+        'device r alone: a device with the rows of replica r, and statistics of its own. The mean of the eight differs',
+        f'  by {number(equal.mean_and_kept)} from what "averaged" keeps (published: {PUBLISHED.mean_and_kept}).',
     )
     return Section('1. The published experiment: standard-normal rows', ['', *_KINDS], rows, notes=notes)
 

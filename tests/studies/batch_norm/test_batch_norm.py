@@ -80,6 +80,17 @@ def test_compare__agrees_with_the_equations() -> None:
         ]
         np.testing.assert_allclose(differences, by_the_equations, rtol=1e-3, atol=1e-5, err_msg=mode)
     assert compared.same_weights < 1e-5
+    # Eight devices alone, each with its own rows; and the mean of their statistics, which `averaged` keeps.
+    rows = shares(BATCHES[:-1], 8)
+    mean, variance = np.zeros([8, 64]), np.ones([8, 64])
+    for step in rows:
+        mean = DECAY * mean + (1 - DECAY) * step.mean(1)
+        variance = DECAY * variance + (1 - DECAY) * step.var(1, ddof=1)
+    own = [[np.abs(mean[r] - one_device.mean).max(), np.abs(variance[r] - one_device.variance).max()] for r in range(8)]
+    np.testing.assert_allclose(compared.own, own, rtol=1e-3, atol=1e-5)
+    of_mean = [np.abs(mean.mean(0) - one_device.mean).max(), np.abs(variance.mean(0) - one_device.variance).max()]
+    np.testing.assert_allclose(compared.mean_of_own, of_mean, rtol=1e-3, atol=1e-5)
+    assert compared.mean_and_kept < 1e-6
     # The mean of the variances lacks the variance of the means 0 … 7: 5.25.
     assert compared.modes[AVERAGED].moving_variance > (1 - DECAY**3) * 4
 
