@@ -107,9 +107,9 @@ _REVNET_IMAGENET: Dict[str, Any] = {
 PRESETS: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
     'imagenet_large_batch': _imagenet_in_batches_of(4096),
-    # The cycles between evaluations have as many images as those of batches of 4,096.
+    # Fewer steps between evaluations would leave initial values in the averages of the first one.
     'imagenet_batch_8192': _imagenet_in_batches_of(8192, train_steps_per_eval=1000),
-    'imagenet_batch_16384': _imagenet_in_batches_of(16384, train_steps_per_eval=500),
+    'imagenet_batch_16384': _imagenet_in_batches_of(16384, train_steps_per_eval=1000),
     # Goyal et al., "Accurate, Large Minibatch SGD", section 5.1, plus label smoothing. Their training images are
     # cropped at random and flipped; their colours are not distorted.
     'resnet50_imagenet': {

@@ -45,7 +45,7 @@ CHANGES: Dict[str, Dict[str, Any]] = {
     },
     'imagenet_batch_16384': {
         **{'num_shards': 128, 'train_batch_size': 16384, 'use_learning_rate_warmup': True, 'train_steps': 13312},
-        **{'train_steps_per_eval': 500},
+        **{'train_steps_per_eval': 1000},
     },
     'resnet50_imagenet': {
         **GOYAL,

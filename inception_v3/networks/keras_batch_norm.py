@@ -1,0 +1,43 @@
+"""Keras' batch normalization with the moments of all cores of a TPU, for networks that are written with Keras."""
+
+from typing import Any, Tuple
+
+from tensorflow.python.tpu import tpu_function
+from tensorflow.python.tpu.ops import tpu_ops
+
+from console.tensorflow_versions import tf
+
+
+class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):
+    """Takes the place of `tf.keras.layers.BatchNormalization`, with the same arguments, variables and defaults.
+
+        outputs = SynchronizedBatchNormalization()(inputs, training=True)
+
+    In training on several cores of a TPU, the moments are over the rows of all cores: one all-reduce of Σx and Σx². On
+    one device, and in inference, it computes what the class that it replaces does. The moving variance is that of
+    Keras without its fused operation: without Bessel's correction.
+
+    Args:
+      **options: of `tf.keras.layers.BatchNormalization`, except for `fused`, whose moments are those of one core.
+    """
+
+    def __init__(self, **options: Any):
+        if options.pop('fused', False):
+            raise ValueError('fused=True: the fused operation has the moments of one core only. Leave it out.')
+        super().__init__(fused=False, **options)
+
+    def get_config(self) -> Any:
+        """The arguments, for `from_config`."""
+        return {name: value for name, value in super().get_config().items() if name != 'fused'}
+
+    def _moments(
+        self, inputs: tf.Tensor, reduction_axes: Any, keep_dims: bool, **options: Any
+    ) -> Tuple[tf.Tensor, tf.Tensor]:
+        cores = tpu_function.get_tpu_context().number_of_shards or 1
+        if cores == 1:
+            return super()._moments(inputs, reduction_axes, keep_dims, **options)
+        mean = tf.reduce_mean(inputs, reduction_axes, keepdims=keep_dims)
+        mean_square = tf.reduce_mean(tf.square(inputs), reduction_axes, keepdims=keep_dims)
+        mean, mean_square = tf.unstack(tpu_ops.cross_replica_sum(tf.stack([mean, mean_square])) / cores)
+        # Rounding can make the variance of a constant channel slightly negative.
+        return mean, tf.maximum(mean_square - tf.square(mean), 0.0)

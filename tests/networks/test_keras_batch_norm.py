@@ -1,0 +1,92 @@
+"""The Keras layer with the moments of all cores, against Keras' own on one device."""
+
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3.networks.keras_batch_norm import SynchronizedBatchNormalization
+from inception_v3.tpu import topology
+from inception_v3.tpu.emulation.cores import EmulatedCores
+
+CORES = 4
+ROWS = (3 * np.random.RandomState(0).standard_normal([32, 5]) + np.repeat(np.arange(CORES), 8)[:, None]).astype('f4')
+FACTORS = np.random.RandomState(1).standard_normal(ROWS.shape).astype('f4')
+
+
+def outputs_and_gradient(layer: Any, rows: tf.Tensor, factors: tf.Tensor) -> List[tf.Tensor]:
+    outputs = layer(rows, training=True)
+    return [outputs, tf.gradients(tf.reduce_sum(outputs * factors), rows)[0]]
+
+
+def step_of_core(rows: tf.Tensor, factors: tf.Tensor) -> List[tf.Tensor]:
+    layer = SynchronizedBatchNormalization()
+    tensors = outputs_and_gradient(layer, rows, factors)
+    with tf.control_dependencies(layer.updates):
+        return [*map(tf.identity, tensors), layer.moving_mean.read_value(), layer.moving_variance.read_value()]
+
+
+@pytest.fixture(scope='module')
+def of_one_device() -> List[np.ndarray]:
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = tf.keras.layers.BatchNormalization(fused=False)
+        tensors = outputs_and_gradient(layer, tf.constant(ROWS), tf.constant(FACTORS))
+        session.run(tf.global_variables_initializer())
+        session.run(layer.updates)
+        return session.run([*tensors, layer.moving_mean, layer.moving_variance])
+
+
+def test_cores__compute_what_keras_computes_on_one_device(of_one_device: List[np.ndarray]) -> None:
+    cores = EmulatedCores(topology.emulated(f'emulated:{CORES}'))
+    with tf.Graph().as_default():
+        rows, factors = (tf.split(tf.constant(values), CORES) for values in (ROWS, FACTORS))
+        with cores.in_place_of_a_tpu():
+            steps = cores.replicate(lambda core: step_of_core(rows[core], factors[core]))
+        with tf.Session(config=tf.ConfigProto(device_count={'CPU': CORES + 1})) as session:
+            session.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+            found = session.run(steps)
+    outputs, gradient, *statistics = of_one_device
+    np.testing.assert_allclose(np.concatenate([of_core[0] for of_core in found]), outputs, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate([of_core[1] for of_core in found]), gradient, atol=1e-5)
+    for of_core in found:
+        np.testing.assert_allclose(of_core[2:], statistics, atol=1e-6)
+
+
+def test_one_device__is_the_layer_that_it_replaces(of_one_device: List[np.ndarray]) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        step = step_of_core(tf.constant(ROWS), tf.constant(FACTORS))
+        session.run(tf.global_variables_initializer())
+        for value, expected in zip(session.run(step), of_one_device):
+            np.testing.assert_array_equal(value, expected)
+
+
+def model_of(layer: Any) -> tf.keras.Model:
+    return tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(5,), kernel_initializer='ones'), layer])
+
+
+def evaluated(session: tf.Session, model: tf.keras.Model) -> np.ndarray:
+    return session.run(model(tf.constant(ROWS), training=False))
+
+
+def test_model__keeps_arguments_names_and_weights() -> None:
+    names, outputs = [], []
+    for kind in (tf.keras.layers.BatchNormalization, SynchronizedBatchNormalization):
+        with tf.Graph().as_default(), tf.Session() as session:
+            tf.keras.backend.set_session(session)
+            model = model_of(kind(momentum=0.9, epsilon=0.01, name='norm'))
+            again = model_of(kind.from_config(model.layers[1].get_config()))
+            assert (again.layers[1].momentum, again.layers[1].epsilon) == (0.9, 0.01)
+            weights = [np.full(each.shape, 0.5 + place) for place, each in enumerate(model.get_weights())]
+            for each in (model, again):
+                each.set_weights(weights)
+                outputs.append(evaluated(session, each))
+            names.append([each.name for each in model.weights])
+    assert names[0] == names[1] and len(names[0]) == 6
+    for each in outputs[1:]:
+        np.testing.assert_allclose(each, outputs[0], rtol=1e-6)
+
+
+def test_fused__is_refused() -> None:
+    with pytest.raises(ValueError, match='of one core only'):
+        SynchronizedBatchNormalization(fused=True)
