@@ -69,11 +69,16 @@ def _pieces(path: tf.Tensor, size: tf.Tensor, buffer_size: int) -> tf.data.Datas
     the first one.
     """
     buffer_size = min(buffer_size, PIECE)
-    first, others = (size - 1) % PIECE + 1, tf.maximum(size - 1, 0) // PIECE
-    head = tf.data.FixedLengthRecordDataset(path, first, 0, size - first, buffer_size)
-    body = tf.data.FixedLengthRecordDataset(path, PIECE, first, 0, buffer_size)
-    # An empty data set does not open its file.
-    return head.take(tf.cast(size > 0, tf.int64)).concatenate(body.take(others))
+    first = (size - 1) % PIECE + 1
+
+    def if_any(count: tf.Tensor, piece: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.data.Dataset:
+        # Not `take`: with a count computed here, 1.15 crashes on a CPU that is not the process's first.
+        once = tf.data.Dataset.range(tf.cast(count > 0, tf.int64))
+        return once.flat_map(lambda _: tf.data.FixedLengthRecordDataset(path, piece, before, after, buffer_size))
+
+    none = tf.zeros_like(size)
+    head = if_any(size, first, none, size - first)
+    return head.concatenate(if_any(size - first, none + PIECE, first, none))
 
 
 def _one_piece(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
@@ -134,9 +139,8 @@ def _serialize(content: tf.Tensor, samples: Samples) -> tf.data.Dataset:
     labels = tf.strings.as_string(samples.label, width=_LABEL_DIGITS, fill='0')
     reasons = tf.gather([str(problem) for problem in Problem], samples.problem)
     labels = select(tf.equal(samples.problem, int(Problem.NONE)), labels, reasons)
-    return mapped_by_the_requesting_thread(
-        tf.data.Dataset.from_tensor_slices((labels, samples.start, samples.size)),
-        lambda label, start, size: tf.strings.join([label, tf.strings.substr(content, start, size)]),
+    return tf.data.Dataset.from_tensor_slices((labels, samples.start, samples.size)).map(
+        lambda label, start, size: tf.strings.join([label, tf.strings.substr(content, start, size)])
     )
 
 
