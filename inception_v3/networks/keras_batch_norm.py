@@ -18,12 +18,15 @@ class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):
     Keras without its fused operation: without Bessel's correction.
 
     Args:
-      **options: of `tf.keras.layers.BatchNormalization`, except for `fused`, whose moments are those of one core.
+      **options: of `tf.keras.layers.BatchNormalization`, except for `fused` and `virtual_batch_size`, whose moments are
+        those of one core or of a part of its rows.
     """
 
     def __init__(self, **options: Any):
         if options.pop('fused', False):
             raise ValueError('fused=True: the fused operation has the moments of one core only. Leave it out.')
+        if options.get('virtual_batch_size') is not None:
+            raise ValueError('virtual_batch_size: the moments are over all rows of all cores. Leave it out.')
         super().__init__(fused=False, **options)
 
     def get_config(self) -> Any:
@@ -36,6 +39,8 @@ class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):
         cores = tpu_function.get_tpu_context().number_of_shards or 1
         if cores == 1:
             return super()._moments(inputs, reduction_axes, keep_dims, **options)
+        if any(value is not None for value in options.values()):
+            raise ValueError(f'{", ".join(options)}: not possible on several cores, where all rows count.')
         mean = tf.reduce_mean(inputs, reduction_axes, keepdims=keep_dims)
         mean_square = tf.reduce_mean(tf.square(inputs), reduction_axes, keepdims=keep_dims)
         mean, mean_square = tf.unstack(tpu_ops.cross_replica_sum(tf.stack([mean, mean_square])) / cores)

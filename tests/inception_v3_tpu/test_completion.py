@@ -55,7 +55,7 @@ def test_bash__completes_the_flags_of_each_command(scripts: Any) -> None:
     assert completed(scripts, 'inception-v3', 'from_folder', '--data') == []
     for name in COMMANDS:
         assert {'--help', '--help='} & {*completed(scripts, 'inception-v3', name, '--h')} or name in (
-            *('train', 'preflight', 'balance'),
+            *('train', 'preflight', 'plan', 'balance'),
             *(command for command in COMMANDS if command.startswith('benchmark')),
         )
 

@@ -90,3 +90,5 @@ def test_model__keeps_arguments_names_and_weights() -> None:
 def test_fused__is_refused() -> None:
     with pytest.raises(ValueError, match='of one core only'):
         SynchronizedBatchNormalization(fused=True)
+    with pytest.raises(ValueError, match='over all rows of all cores'):
+        SynchronizedBatchNormalization(virtual_batch_size=2)

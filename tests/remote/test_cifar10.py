@@ -37,6 +37,9 @@ def test_cifar10_stream__trains_and_keeps_the_best_checkpoint_in_the_store(s3: S
         *SMALL,
         '--eval_batch_size=8',
         '--batch_norm_decay=0.1',
+        '--log_steps=1',
+        # The network of the test has an operation without a kernel for bfloat16 on a CPU.
+        '--precision=float32',
     ]
     flags += [f'--data_dir={data_dir}', f'--model_dir={model_dir}', '--train_batch_size=8', '--learning_rate=0.01']
     done = s3.quick_main(*flags, '--train_steps=5', '--train_steps_per_eval=3')
