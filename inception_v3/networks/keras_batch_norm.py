@@ -13,9 +13,9 @@ class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):
 
         outputs = SynchronizedBatchNormalization()(inputs, training=True)
 
-    In training on several cores of a TPU, the moments are over the rows of all cores: one all-reduce of Σx and Σx². On
-    one device, and in inference, it computes what the class that it replaces does. The moving variance is that of
-    Keras without its fused operation: without Bessel's correction.
+    In training on several cores of a TPU, the moments are over the rows of all cores: an all-reduce for the mean, and
+    one for the variance. On one device, and in inference, it computes what the class that it replaces does. The moving
+    variance is that of Keras without its fused operation: without Bessel's correction.
 
     Args:
       **options: of `tf.keras.layers.BatchNormalization`, except for `fused` and `virtual_batch_size`, whose moments are
@@ -41,8 +41,13 @@ class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):
             return super()._moments(inputs, reduction_axes, keep_dims, **options)
         if any(value is not None for value in options.values()):
             raise ValueError(f'{", ".join(options)}: not possible on several cores, where all rows count.')
-        mean = tf.reduce_mean(inputs, reduction_axes, keepdims=keep_dims)
-        mean_square = tf.reduce_mean(tf.square(inputs), reduction_axes, keepdims=keep_dims)
-        mean, mean_square = tf.unstack(tpu_ops.cross_replica_sum(tf.stack([mean, mean_square])) / cores)
-        # Rounding can make the variance of a constant channel slightly negative.
-        return mean, tf.maximum(mean_square - tf.square(mean), 0.0)
+
+        def over_all_cores(values: tf.Tensor) -> tf.Tensor:
+            return tpu_ops.cross_replica_sum(tf.reduce_mean(values, reduction_axes, keepdims=True)) / cores
+
+        # As Keras does, the variance from the distances to the mean: exact also for means far from 0.
+        mean = over_all_cores(inputs)
+        variance = over_all_cores(tf.math.squared_difference(inputs, mean))
+        return (
+            (mean, variance) if keep_dims else (tf.squeeze(mean, reduction_axes), tf.squeeze(variance, reduction_axes))
+        )
