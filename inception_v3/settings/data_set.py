@@ -10,7 +10,7 @@ from data import dataset_info, digits, records
 from data.dataset_info import DatasetInfo
 from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings.epochs import steps_of
+from inception_v3.settings.epochs import steps_of_epochs
 from inception_v3.settings.flags import CommandLine
 from inception_v3.settings.given import contradictions_of_data_set, without_effect
 from inception_v3.settings.own_images import own_images
@@ -124,7 +124,8 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
       ConfigError: no data set is named, it lacks the description, or flags contradict the description.
       DataError: the description cannot be read, or the digits cannot be made.
     """
-    config, given = with_steps_of_epochs(_described(command_line)), command_line.given
+    config, given = _described(command_line), command_line.given
+    config = dataclasses.replace(config, **steps_of_epochs(vars(config)))
     problems = [*contradictions_of_data_set(given, config)]
     if problems:
         raise ConfigError('\n'.join(problems))
@@ -178,13 +179,3 @@ def _described(command_line: CommandLine) -> Config:
     if command_line.preset == 'own_images':
         config = dataclasses.replace(config, **own_images(config, given))
     return config
-
-
-def with_steps_of_epochs(config: Config) -> Config:
-    """Returns the configuration with the `train_steps` and `train_steps_per_eval` that follow from its epochs."""
-    steps = {
-        name: steps_of(epochs, config.num_train_images, config.train_batch_size)
-        for name, epochs in (('train_steps', config.train_epochs), ('train_steps_per_eval', config.epochs_per_eval))
-        if epochs
-    }
-    return dataclasses.replace(config, **steps) if steps else config

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 import textwrap
 import types
@@ -15,6 +16,7 @@ from console.messages import shown
 from console.paths import expanded
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, OPTIONS
+from inception_v3.settings.epochs import EPOCHS, steps_of_epochs
 from inception_v3.settings.given import contradictions_of
 from inception_v3.settings.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
 from inception_v3.settings.setting import TYPE_NAMES, plain_type, setting_of
@@ -200,17 +202,28 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
 def with_preset(given: Given) -> Dict[str, Any]:
     """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
 
-    A preset's options that the chosen network does not take are left out, and its epochs if steps are given.
+    A preset's options that the chosen network does not take are left out, and its epochs if steps are given. Steps that
+    follow from epochs are those for the number of images that is known so far.
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset = PRESETS[given.preset or DEFAULT_PRESET]
     network = NETWORKS.get(given.fields.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
-    for steps, epochs in (('train_steps', 'train_epochs'), ('train_steps_per_eval', 'epochs_per_eval')):
+    for steps, epochs in EPOCHS.items():
         if steps in given.fields:
             fields.pop(epochs, None)
-    return {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}
+    fields = {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}
+    return {**fields, **_counted(fields, given.fields)}
+
+
+def _counted(fields: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, int]:
+    """The steps of the epochs, for as many images as are known before the data set's description is read."""
+    numbers = ('num_train_images', 'train_batch_size', *EPOCHS.values())
+    values = {name: fields.get(name, getattr(Config, name)) for name in numbers}
+    if not all(value is None or 0 < value < math.inf for value in values.values()):
+        return {}  # Config refuses the value.
+    return {name: steps for name, steps in steps_of_epochs(values).items() if name not in given}
 
 
 def _own_export_dir(preset: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:

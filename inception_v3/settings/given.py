@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, AbstractSet, Callable, Dict, Iterator, List, N
 
 from console.messages import shown
 from inception_v3.networks.registry import NETWORKS, OPTIONS
+from inception_v3.settings.epochs import EPOCHS
 from inception_v3.tpu import topology
 
 if TYPE_CHECKING:
@@ -116,8 +117,6 @@ _IDLE = (
     _Idle(_OF_FOLLOWING, 'mode', lambda c: c.mode != 'eval', '--mode=eval'),
 )
 
-# Two flags for one thing.
-_EITHER = (('train_steps', 'train_epochs'), ('train_steps_per_eval', 'epochs_per_eval'))
 _WARM_UP = ('warmup_epochs', 'cold_epochs', 'use_learning_rate_warmup')
 # Values that make a setting meaningless, by flag: the value, and its consequence.
 _MEANINGLESS = {
@@ -137,7 +136,7 @@ def contradictions_of(given: Given, config: 'Config') -> Iterator[str]:
     for rule, name in _idle(given, config):
         if rule.is_refused and rule.cause in given:
             yield f'{_idle_text(rule, name, config)} Leave out one of the two.'
-    for steps, epochs in _EITHER:
+    for steps, epochs in EPOCHS.items():
         if {steps, epochs} <= given and getattr(config, epochs):
             yield (
                 f'{_flag(epochs, config)}: replaces --{steps}, which follows from the number of training images; here '

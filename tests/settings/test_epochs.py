@@ -42,6 +42,21 @@ def test_fit_to_data_set__takes_the_number_of_images_from_the_data_set(digits_di
     assert (config.train_steps, config.train_steps_per_eval) == (90, 23)
 
 
+def test_parse__counts_the_steps_of_the_images_that_are_known() -> None:
+    # Of ImageNet, in the batches of the preset, before any data set is named: what plan and preflight begin with.
+    config = flags.parse(['main', '--preset=imagenet_large_batch', '--train_epochs=10']).config
+    assert (config.train_steps, config.train_steps_per_eval) == (-(-10 * 1281167 // 4096), 2000)
+    # A profile after the preset's 1,500 steps, within the 2,247 of 50 epochs.
+    config = flags.parse(['main', '--preset=digits', '--train_epochs=50', '--profile_steps=2001,2010']).config
+    assert config.train_steps == 2247
+
+
+@pytest.mark.parametrize('wrong', ['--train_epochs=inf', '--train_epochs=nan', '--epochs_per_eval=-1'])
+def test_parse__refuses_epochs_that_are_no_number_above_0(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=wrong.split('=')[0]):
+        flags.parse(['main', '--use_tpu=False', wrong])
+
+
 @pytest.mark.parametrize(
     ('steps', 'epochs'), [('train_steps', 'train_epochs'), ('train_steps_per_eval', 'epochs_per_eval')]
 )

@@ -17,7 +17,7 @@ from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.model_dir import checkpoints
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
-from inception_v3.settings.data_set import with_steps_of_epochs
+from inception_v3.settings import epochs
 from inception_v3.training import Training
 from tests.support.evaluations import EVALUATION
 
@@ -92,8 +92,9 @@ def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
 
 def fitted_steps(config: Config, patch: Any) -> Tuple[int, int]:
     """The training steps in total and between evaluations."""
-    fitted = with_steps_of_epochs(config)
-    return fitted.train_steps, fitted.train_steps_per_eval
+    steps = {'train_steps': config.train_steps, 'train_steps_per_eval': config.train_steps_per_eval}
+    steps.update(epochs.steps_of_epochs(vars(config)))
+    return steps['train_steps'], steps['train_steps_per_eval']
 
 
 def written_to(config: Config, patch: Any) -> bool:
