@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.model_dir.checkpoints import check_holds_averages, newest_checkpoint
+from inception_v3.model_dir.checkpoints import CheckpointError, check_holds_averages, is_complete, newest_checkpoint
 
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
@@ -48,7 +48,8 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
         """Adds the restore operations to the graph.
 
         Raises:
-          CheckpointError: the checkpoint holds no averages, or the model_dir no checkpoint.
+          CheckpointError: the path is neither of a checkpoint nor of a folder; the checkpoint holds no averages, or the
+            model_dir no checkpoint.
         """
         check_holds_averages(self._checkpoint())
         self._saver = averaging_saver()
@@ -59,4 +60,8 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
         self._saver.restore(session, self._checkpoint())
 
     def _checkpoint(self) -> str:
-        return newest_checkpoint(self._path) if tf.io.gfile.isdir(self._path) else self._path
+        if tf.io.gfile.isdir(self._path):
+            return newest_checkpoint(self._path)
+        if not is_complete(self._path):
+            raise CheckpointError(f'{self._path}: is neither a checkpoint nor a folder of checkpoints.')
+        return self._path
