@@ -75,7 +75,9 @@ def test_lost_vm__is_replaced_until_a_creation_succeeds(world: World) -> None:
 
 
 def test_missing_vm__needs_no_deletion(world: World) -> None:
-    world.script(main=[{'node': 'gone'}])
+    # It is lost when its program's end is known: before, the program would be started again.
+    gone = {'node': 'gone', 'code': 1, 'says': 'ERROR: NOT_FOUND: Resource node was not found\n'}
+    world.script(describe=[{}, {}, gone])
     done = world.call('--create')
     assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN])
     assert 'COULD NOT' not in done.stderr
