@@ -7,6 +7,7 @@ from tensorflow.python.tpu.ops import tpu_ops
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.networks.layers import NHWC, Layout
+from inception_v3.weights.patterns import NOTHING, Patterns
 
 EPSILON = 1e-3
 # The documented decay per step of one device, and the number of cores that the default of --batch_norm_decay is for.
@@ -27,6 +28,7 @@ def batch_norm_for(config: Config, is_training: bool, layout: Layout = NHWC) -> 
         synchronized_over=_groups(config) if config.batch_norm == 'synchronized' else None,
         averaged_over=_groups(config) if config.batch_norm == 'averaged' else None,
         layout=layout,
+        frozen=Patterns(config.freeze if config.freeze_batch_norm and is_training else ''),
     )
 
 
@@ -101,6 +103,7 @@ class BatchNorm:
       averaged_over: groups of TPU cores; each core normalizes with its own moments, but the moving statistics are
         means over the group. The mean of the variances lacks the variance of the means. None: each core's own.
       layout: the order of the inputs' axes. Synchronized moments and float64 need NHWC.
+      frozen: layers whose moving mean matches normalize as in evaluation, and leave their moving statistics.
     """
 
     def __init__(
@@ -111,6 +114,7 @@ class BatchNorm:
         synchronized_over: Optional[Sequence[Sequence[int]]] = None,
         averaged_over: Optional[Sequence[Sequence[int]]] = None,
         layout: Layout = NHWC,
+        frozen: Patterns = NOTHING,
     ):
         self._is_training = is_training
         self._decay = decay
@@ -118,6 +122,7 @@ class BatchNorm:
         self._synchronized_over = synchronized_over
         self._averaged_over = averaged_over
         self._layout = layout
+        self._frozen = frozen
 
     def __call__(
         self,
@@ -148,7 +153,7 @@ class BatchNorm:
             mean = tf.get_variable('moving_mean', depth, initializer=tf.zeros_initializer(), trainable=False)
             variance = tf.get_variable('moving_variance', depth, initializer=tf.ones_initializer(), trainable=False)
             gamma, beta, shift, spread = (tf.cast(each, x.dtype) for each in (gamma, beta, mean, variance))
-            if not self._is_training:
+            if not self._is_training or self._frozen.match(f'{tf.get_variable_scope().name}/moving_mean'):
                 return tf.cast(self._normalize_with(shift, spread, x, gamma, beta, epsilon), inputs.dtype)
             outputs, batch_mean, batch_variance = self._normalize(x, gamma, beta, shift, epsilon)
             if not moves_statistics:

@@ -36,6 +36,7 @@ _network = functools.partial(_setting, 'network')
 _optimizer = functools.partial(_setting, 'optimizer')
 _schedule = functools.partial(_setting, 'schedule')
 _run = functools.partial(_setting, 'run')
+_weights = functools.partial(_setting, 'weights')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +242,37 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class WeightSettings(Settings):
+    """The fields about the weights that a run begins from, and those that it trains."""
+
+    init_from: str = _weights(
+        '',
+        'weights to begin from at step 0: a checkpoint, the model_dir of a run, a SavedModel or an .npz file; a '
+        '--model_dir with a checkpoint resumes from that instead',
+    )
+    init_except: str = _weights(
+        '',
+        'names or shell patterns of scopes whose variables begin anew, such as Logits,AuxLogits; default: the '
+        'classifiers, if they have another number of classes',
+    )
+    init_averages: bool = _weights(
+        True, 'begin from the averages of the weights, where the source has them; False: from the weights themselves'
+    )
+    freeze: str = _weights(
+        '', 'names or shell patterns of scopes whose variables do not train, such as Conv2d_*,Mixed_5*'
+    )
+    freeze_batch_norm: bool = _weights(
+        True,
+        'batch normalization of frozen layers uses and keeps its moving statistics; False: it uses the moments of the '
+        'batch, and moves its statistics',
+    )
+    head_learning_rate: Optional[float] = _weights(
+        None, 'learning rate of the classifiers per 256 images in a batch; default: that of all layers', above=0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(WeightSettings):
     """The configuration of a run. `Config()` is the documented default.
 
     Make variants with `dataclasses.replace(config, field=value)`.

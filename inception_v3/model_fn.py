@@ -12,6 +12,7 @@ from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.optimizers import make_optimizer
+from inception_v3.weights.selection import Selection, without_frozen
 
 # Szegedy et al., section 4.
 AUXILIARY_WEIGHT = 0.4
@@ -42,11 +43,17 @@ def inception_model_fn(
     device = accelerator.placement(config, is_exported=mode == _PREDICT)
     with device, tf.variable_scope(scope, use_resource=True, custom_getter=getter):
         images = infeed.received(features, config.transpose_enabled and mode != _PREDICT, config)
-        logits, auxiliary_logits = _network(images, mode, config)
+        if mode == _TRAIN:
+            selection = Selection(config)
+            # The current scope, which has the getter above.
+            current = tf.get_variable_scope()
+            with tf.variable_scope(current, custom_getter=selection.get, auxiliary_name_scope=False):
+                outputs = _network(images, mode, config)
+            selection.check()
+            return _training(*outputs, labels, config)
+        logits, _ = _network(images, mode, config)
         if mode == _PREDICT:
             return _prediction(logits, config, class_names)
-        if mode == _TRAIN:
-            return _training(logits, auxiliary_logits, labels, config)
         return _evaluation(logits, labels, config, class_names)
 
 
@@ -93,7 +100,7 @@ def total_loss(
 
     Mean softmax cross-entropy with labels smoothed by `label_smoothing` (0.1), plus 0.4 times the same for the
     auxiliary logits, plus `weight_decay` (4e-5) times half the sum of squares of the weights in the collection WEIGHTS:
-    those of convolutions and dense layers, without biases and batch normalization.
+    those of convolutions and dense layers, without biases and batch normalization, and without frozen ones.
 
     Args:
       logits: float32 [batch, num_classes].
@@ -109,7 +116,9 @@ def total_loss(
     loss = cross_entropy(logits)
     if auxiliary_logits is not None:
         loss += AUXILIARY_WEIGHT * cross_entropy(auxiliary_logits)
-    weights = tf.get_collection(tf.GraphKeys.WEIGHTS)
+    weights = without_frozen(tf.get_collection(tf.GraphKeys.WEIGHTS))
+    if not weights:
+        return loss
     # Not add_n: its order of additions varies, and with it the last bits of the sum.
     return loss + config.weight_decay * tf.reduce_sum(tf.stack([tf.nn.l2_loss(weight) for weight in weights]))
 

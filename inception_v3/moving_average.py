@@ -3,9 +3,12 @@
 import collections
 from typing import Any, Optional
 
+from tensorflow.python.training import slot_creator
+
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError, check_holds_averages, is_complete, newest_checkpoint
+from inception_v3.weights.selection import FROZEN
 
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
@@ -14,7 +17,7 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
     d is min(moving_average_decay, (1 + step) / (10 + step)), so that averages follow the fast changes of early
     training. The trainable variables and the collection MOVING_AVERAGE_VARIABLES have averages. The moving mean and
     variance of batch normalization have none, because they are averages already. An average is stored under the
-    variable's name plus `/ExponentialMovingAverage`.
+    variable's name plus `/ExponentialMovingAverage`. That of a frozen variable is stored, too, but not updated.
 
     Args:
       config: of the run.
@@ -22,7 +25,17 @@ def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
     """
     averages = tf.train.ExponentialMovingAverage(config.moving_average_decay, num_updates=global_step)
     variables = [*tf.trainable_variables(), *tf.moving_average_variables()]
+    for variable in tf.get_collection(FROZEN):
+        _create_average(variable, averages.name)
     return averages.apply(list(collections.OrderedDict.fromkeys(variables)))
+
+
+def _create_average(variable: tf.Variable, name: str) -> None:
+    """Creates the average of a frozen variable, with the value of the variable."""
+    with tf.init_scope():
+        # The initial value alone would be drawn a second time.
+        first = tf.cond(tf.is_variable_initialized(variable), variable.read_value, lambda: variable.initial_value)
+        slot_creator.create_slot(variable, first, name)
 
 
 def averaging_saver() -> tf.train.Saver:

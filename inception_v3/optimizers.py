@@ -4,6 +4,7 @@ from typing import Any
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.weights.two_rates import TwoRates
 
 MOMENTUM = 0.9
 RMSPROP_DECAY = 0.9
@@ -17,8 +18,16 @@ def make_optimizer(learning_rate: Any, config: Config) -> tf.train.Optimizer:
 
     Args:
       learning_rate: a float or a scalar tensor.
-      config: names the optimizer.
+      config: names the optimizer, and the learning rate of the classifiers if they have their own.
     """
+    if config.head_learning_rate is None:
+        return _with_rate(learning_rate, config)
+    # All factors of the schedule are the same for both.
+    head_rate = learning_rate * (config.head_learning_rate / config.learning_rate)
+    return TwoRates(_with_rate(learning_rate, config), _with_rate(head_rate, config))
+
+
+def _with_rate(learning_rate: Any, config: Config) -> tf.train.Optimizer:
     optimizer = {
         'sgd': lambda: tf.train.GradientDescentOptimizer(learning_rate),
         'momentum': lambda: tf.train.MomentumOptimizer(learning_rate, MOMENTUM),

@@ -38,6 +38,8 @@ from inception_v3.reporting.failures import (
     diverged,
     refusals_explained,
 )
+from inception_v3.weights import sources
+from inception_v3.weights.beginning import BeginHook, origin_of
 
 # The message of TPUEstimator's own check of the weights, after each loop.
 _NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
@@ -78,6 +80,8 @@ class Training:
         self.began_at: Optional[int] = None
         # These watchers keep their state over all cycles; the other hooks are created for each cycle.
         self._step_lines: Optional[StepLines] = None
+        # The weights to begin from, until they are assigned.
+        self._source: Optional[sources.Source] = None
         self._start = StartRecorder(config, data_set)
         self._summaries = TrainingSummaries(config, data_set.class_names if data_set else ())
         # Without emulation, a TPU's variables are too large to fetch after each step.
@@ -88,16 +92,23 @@ class Training:
     def prepare(self) -> None:
         """Removes the leftovers of a killed run from model_dir, and checks that the newest checkpoint is undamaged.
 
+        Without a checkpoint, it reads the weights that `--init_from` names.
+
         Raises:
-          CheckpointError: the newest checkpoint is damaged; with `--skip_damaged_checkpoints`, all of them are.
+          CheckpointError: the newest checkpoint is damaged; with `--skip_damaged_checkpoints`, all of them are; or the
+            weights to begin from cannot be read.
         """
         remove_leftovers(self._model_dir)
         if self._config.skip_damaged_checkpoints:
             skip_damaged(self._model_dir)
-            return
         checkpoint = latest_checkpoint(self._model_dir)
-        if checkpoint:
+        if checkpoint and not self._config.skip_damaged_checkpoints:
             check_undamaged(checkpoint)
+        if self._config.init_from and checkpoint:
+            logger.info('--init_from=%s: is not read, because the run has %s', self._config.init_from, checkpoint)
+        elif self._config.init_from:
+            self._source = sources.read(self._config.init_from)
+            self._start.begins_from(origin_of(self._source, self._config))
 
     def is_finished(self) -> bool:
         """Whether the newest checkpoint has all steps.
@@ -144,6 +155,7 @@ class Training:
             last = min(done + self._config.iterations, until_step) - 1
             raise diverged(DivergedError('The weights are no longer finite', last, done), self._config, self.began_at)
         finally:
+            self._source = None
             self._termination.steps_to_lose(False)
             for profiled in self._profiled:
                 profiled.abandon()
@@ -193,6 +205,8 @@ class Training:
             *([CheckpointFitsHook(checkpoint)] if checkpoint else []),
             # Before everything that writes: model_dir may belong to another trainer by now.
             self._lock.hook(),
+            # Before the watchers and the first checkpoint.
+            *self._beginning(),
             RecoveryLimitHook(lambda: check_reachable(config)),
             StepHook(watchers),
             # After the divergence watcher: a step that it refuses is not saved. Each cycle has the same graph.
@@ -205,6 +219,11 @@ class Training:
             # Last: there are steps to lose only after all hooks above have begun.
             self._termination.hook(),
         ]
+
+    def _beginning(self) -> List[tf.estimator.SessionRunHook]:
+        if not self._source:
+            return []
+        return [BeginHook(self._config, self._source, lambda: bool(latest_checkpoint(self._model_dir)))]
 
     def _check_end(self, until_step: int) -> None:
         step = latest_step(self._model_dir)

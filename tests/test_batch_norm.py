@@ -222,4 +222,5 @@ def test_batch_norm_for__takes_the_cores_of_a_run(values: Any, groups: Any, monk
     monkeypatch.setattr(batch_norm, 'BatchNorm', lambda *positional, **named: made.update(named, given=positional))
     batch_norm.batch_norm_for(config, True)
     averaged = {'averaged_over': groups[1], 'layout': NHWC}
+    assert made.pop('frozen').names == []
     assert made == {'given': (True, 0.25, False), 'synchronized_over': groups[0], **averaged}

@@ -36,6 +36,8 @@ NEW: Dict[str, Any] = {
     **{'brightness_distortion_range': 32 / 255},
     **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
     **{'rebuild_activations': True, 'schedule': 'exponential', 'step_epochs': '30,60,80'},
+    **{'init_from': '', 'init_except': '', 'init_averages': True, 'freeze': '', 'freeze_batch_norm': True},
+    **{'head_learning_rate': None},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
     **{
         'profile_steps': '',
@@ -209,7 +211,7 @@ def test_differences__have_both_values() -> None:
 
 def test_settings__have_a_group_and_a_help_text() -> None:
     settings = [setting_of(field) for field in dataclasses.fields(Config)]
-    groups = ['cluster', 'data', 'preprocessing', 'network', 'optimizer', 'schedule', 'run']
+    groups = ['cluster', 'data', 'preprocessing', 'network', 'optimizer', 'schedule', 'run', 'weights']
     assert list(dict.fromkeys(setting.group for setting in settings)) == groups
     assert all(len(setting.help) > 8 for setting in settings)
 

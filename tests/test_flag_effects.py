@@ -10,7 +10,8 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS
-from tests.support.observations import course, device, inputs, rate, step
+from inception_v3.weights.sources import AVERAGE
+from tests.support.observations import course, device, inputs, rate, step, weights
 from tests.support.runs import ONE_LAYER
 
 # Stands for any observation that differs from the default's, where it has no round number.
@@ -89,6 +90,14 @@ EFFECTS: Dict[str, Effect] = {
     'clear_update_collections': Effect(False, step.update_ops, 2),
     'precision': Effect('bfloat16', inputs.training_batch_layout, ((3, 75, 75, 3), tf.bfloat16.as_numpy_dtype)),
     'layout': Effect('NHWC', device.chosen_layout, 2),
+    'init_from': Effect('source', weights.read, 'source'),
+    'init_except': Effect('Layer', weights.begun, {'Logits': 2.0, f'Logits{AVERAGE}': 2.0}, {'init_from': 'source'}),
+    'init_averages': Effect(
+        False, weights.begun, {'Layer': 1.0, 'Logits': 1.0, f'Logits{AVERAGE}': 1.0}, {'init_from': 'source'}
+    ),
+    'freeze': Effect('Layer', weights.trained, ['Logits/biases', 'Logits/weights']),
+    'freeze_batch_norm': Effect(False, step.kept_of_the_variance, 0.9976, {'freeze': 'Layer'}),
+    'head_learning_rate': Effect(0.33, weights.step_of_biases, 0.0055),
     'optimizer': Effect('momentum', step.variable_kinds, {'ExponentialMovingAverage', 'Momentum'}),
     # The cross-entropy is log(1 + e^-1) = 0.3133 for the right label and 1.3133 for the wrong one.
     'label_smoothing': Effect(0.5, step.loss, 0.5633),

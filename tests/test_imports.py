@@ -28,14 +28,15 @@ LAYERS = (
     ('estimator', 'memory'),
     ('hooks',),
     ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
-    ('moving_average', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
+    ('moving_average', 'weights', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
     ('model_dir',),
     ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
-    ('gpu',),
+    ('gpu', 'weights.two_rates'),
+    ('weights.selection',),
     ('settings.flags', 'settings.own_images'),
     ('config',),
     ('settings',),
-    ('networks', 'tpu', 'metrics', 'reporting.drawing'),
+    ('networks', 'tpu', 'metrics', 'reporting.drawing', 'weights.patterns'),
 )
 
 # The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.

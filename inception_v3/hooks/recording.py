@@ -1,6 +1,6 @@
 """Records each start of training, and the first steps of a run with a seed."""
 
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 from console.tensorflow_versions import tf
 from data.dataset_info import DatasetInfo
@@ -24,11 +24,16 @@ class StartRecorder(Watcher):
         self._config = config
         self._data_set = data_set
         self._recorded = False
+        self._weights: Optional[Dict[str, Any]] = None
+
+    def begins_from(self, weights: Dict[str, Any]) -> None:
+        """Sets the origin of the weights that the run begins from."""
+        self._weights = weights
 
     def graph_built(self) -> None:
         """Writes both files, unless an earlier cycle has."""
         if not self._recorded:
-            starts.record(self._config, self._data_set)
+            starts.record(self._config, self._data_set, self._weights)
         self._recorded = True
 
 

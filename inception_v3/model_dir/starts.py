@@ -30,6 +30,8 @@ class Start(NamedTuple):
       fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
       versions: the versions of everything that a result depends on (`source.versions`).
       host: the `name` of the machine, its `processor`, and the number of `cores` that this process may use.
+      weights: with `--init_from` at step 0, the weights that the run begins from: their `path`, `kind` and `step`, the
+        `values` (average or raw), and the `digest` of all variables there; else None.
     """
 
     step: int
@@ -42,6 +44,7 @@ class Start(NamedTuple):
     fingerprint: str
     versions: Dict[str, Any]
     host: Dict[str, Any]
+    weights: Optional[Dict[str, Any]] = None
 
 
 def with_settled_threads(config: Config) -> Config:
@@ -56,8 +59,8 @@ def with_settled_threads(config: Config) -> Config:
     return dataclasses.replace(config, intra_op_threads=threads or len(os.sched_getaffinity(0)))
 
 
-def this_start(config: Config, data_set: Optional[DatasetInfo]) -> Start:
-    """The record of a start of training now, on this machine."""
+def this_start(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> Start:
+    """The record of a start of training now, on this machine; the arguments are those of `record`."""
     model_dir = str(config.model_dir)
     checkpoint = latest_checkpoint(model_dir)
     versions = source.versions()
@@ -73,6 +76,7 @@ def this_start(config: Config, data_set: Optional[DatasetInfo]) -> Start:
         fingerprint=data_set.fingerprint if data_set else '',
         versions=versions,
         host=this_host(),
+        weights=weights,
     )
 
 
@@ -106,7 +110,7 @@ def read(model_dir: str) -> List[Start]:
     return read_lines(os.path.join(model_dir, STARTS_FILE), lambda values: Start(**values))
 
 
-def record(config: Config, data_set: Optional[DatasetInfo]) -> None:
+def record(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> None:
     """Writes `config.json` into model_dir, and adds a line to `starts.jsonl`.
 
     If `config.json` exists, it is replaced, and the differences are logged: users may resume with more steps, for
@@ -115,6 +119,7 @@ def record(config: Config, data_set: Optional[DatasetInfo]) -> None:
     Args:
       config: the configuration of the run.
       data_set: the description of the data set, if it has one.
+      weights: the origin of the weights that the run begins from, as in `Start`; None without them.
     """
     model_dir = str(config.model_dir)
     path = os.path.join(model_dir, CONFIG_FILE)
@@ -126,4 +131,4 @@ def record(config: Config, data_set: Optional[DatasetInfo]) -> None:
     except ConfigError as error:
         logger.info('replacing a damaged file: %s', error)
     write_whole(path, config.to_json())
-    append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set)._asdict())
+    append_line(os.path.join(model_dir, STARTS_FILE), this_start(config, data_set, weights)._asdict())

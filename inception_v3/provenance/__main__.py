@@ -132,6 +132,7 @@ def _rows_of_start(start: Start) -> _Rows:
         data_set = 'synthetic images'
     return [
         *([('from', start.checkpoint)] if start.checkpoint else []),
+        *([('weights', _text_of_weights(start.weights))] if start.weights else []),
         ('command', ' '.join(start.command)),
         ('in', start.directory),
         ('host', f'{start.host.get("name")}: {start.host.get("cores")} cores, {start.host.get("processor")}'),
@@ -139,6 +140,11 @@ def _rows_of_start(start: Start) -> _Rows:
         ('inception_v3', program),
         *((name, str(version)) for name, version in versions.items()),
     ]
+
+
+def _text_of_weights(weights: Dict[str, Any]) -> str:
+    step = '' if weights.get('step') is None else f', step {weights["step"]:,}'
+    return f'{weights.get("path")}{step}, {weights.get("values")}, digest {weights.get("digest")}'
 
 
 def _row_of_evaluation(evaluation: Evaluation, num_classes: int) -> Tuple[str, str]:

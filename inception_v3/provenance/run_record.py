@@ -143,9 +143,8 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
 
 
 def data_differences(old: Start, new: Start) -> List[Difference]:
-    """Compares the data sets of two starts."""
-    names = ('data_set', 'fingerprint')
-    return _of_values(*({name: getattr(start, name) for name in names} for start in (old, new)))
+    """Compares the data sets of two starts, and the weights that they begin from."""
+    return _of_values(*(_of_data(start) for start in (old, new)))
 
 
 def surrounding_differences(old: Start, new: Start) -> List[Difference]:
@@ -159,6 +158,11 @@ def common(old: RunRecord, new: RunRecord) -> Tuple[int, int]:
         len(_evaluations(old).keys() & _evaluations(new).keys()),
         len(_digests(old).keys() & _digests(new).keys()),
     )
+
+
+def _of_data(start: Start) -> Dict[str, Any]:
+    weights = start.weights and [start.weights.get(name) for name in ('digest', 'values')]
+    return {'data_set': start.data_set, 'fingerprint': start.fingerprint, 'weights': weights}
 
 
 def _of_host(start: Start) -> Dict[str, Any]:

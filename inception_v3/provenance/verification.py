@@ -102,13 +102,15 @@ def _last_step(recorded: List[Step], steps: Optional[int]) -> int:
 
 def _repetition_of(config: Config, directory: str, model_dir: str, last: int) -> Config:
     """Returns the configuration that trains the same steps up to `last`, and does nothing else."""
-    data_dir = config.data_dir
-    if data_dir and not remote.is_remote(data_dir):
-        data_dir = os.path.join(directory, data_dir)
+
+    def found(path: str) -> str:
+        return os.path.join(directory, path) if path and not remote.is_remote(path) else path
+
     return dataclasses.replace(
         config,
         mode='train',
-        data_dir=data_dir,
+        data_dir=found(config.data_dir),
+        init_from=found(config.init_from),
         model_dir=model_dir,
         export_dir=None,
         train_steps=last,

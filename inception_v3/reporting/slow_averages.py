@@ -38,6 +38,9 @@ def warnings_of(config: Config) -> Iterator[str]:
         decay = getattr(config, flag)
         if flag == 'moving_average_decay' and not config.moving_average:
             continue
+        if flag == 'batch_norm_decay' and config.init_from:
+            # The initial values are those of a trained network.
+            continue
         for steps, when in ((last, 'at the end'), (first, 'at the first evaluation')):
             share = share_after(decay, steps)
             if share > _TOO_MUCH:

@@ -210,6 +210,21 @@ def _profile_steps(config: 'Config') -> Iterable[str]:
         )
 
 
+def _weights(config: 'Config') -> Iterable[str]:
+    if config.init_except and not config.init_from:
+        yield f'--init_except={_text(config.init_except)}: needs --init_from, the weights to begin from.'
+    own = os.path.normpath(config.model_dir or '')
+    if config.init_from and config.mode != 'eval' and os.path.normpath(config.init_from) == own:
+        yield (
+            f'--init_from={_text(config.init_from)}: must not be --model_dir, which the run resumes from anyway. '
+            'Leave the flag out, or name a new --model_dir.'
+        )
+    for name in ('init_except', 'freeze'):
+        value = getattr(config, name)
+        if value and not all(part.strip(' /') for part in value.split(',')):
+            yield f'--{name}={_text(value)}: must be names of scopes, separated by commas, such as Logits,AuxLogits.'
+
+
 def _bad_records(config: 'Config') -> Iterable[str]:
     if config.max_bad_records and not config.model_dir:
         yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
@@ -237,5 +252,6 @@ _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
     _bounding_boxes,
     _image_summaries,
     _profile_steps,
+    _weights,
     _bad_records,
 )

@@ -127,6 +127,8 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     config, given = _described(command_line), command_line.given
     config = dataclasses.replace(config, **steps_of_epochs(vars(config)))
     problems = [*contradictions_of_data_set(given, config)]
+    if command_line.preset == 'finetune' and not config.init_from and config.mode != 'eval':
+        problems.append('--preset=finetune: needs --init_from, the weights to begin from.')
     if problems:
         raise ConfigError('\n'.join(problems))
     for note in without_effect(given, config):

@@ -42,6 +42,7 @@ _OF_TRAINING = (
     *('batch_norm_decay', 'batch_norm_group_size', 'clear_update_collections', 'optimizer', 'label_smoothing'),
     *('weight_decay', 'moving_average_decay', 'learning_rate', 'schedule', 'learning_rate_decay'),
     *('learning_rate_decay_epochs', 'step_epochs', 'use_learning_rate_warmup', 'cold_epochs', 'warmup_epochs'),
+    *('init_from', 'init_except', 'init_averages', 'freeze', 'freeze_batch_norm', 'head_learning_rate'),
     *(
         'train_steps_per_eval',
         'epochs_per_eval',
@@ -111,6 +112,8 @@ _IDLE = (
         lambda c: c.schedule != 'cosine' and c.learning_rate_decay == 1,
         'a value below 1',
     ),
+    _Idle(('init_averages',), 'init_from', lambda c: not c.init_from, 'weights to begin from'),
+    _Idle(('freeze_batch_norm',), 'freeze', lambda c: not c.freeze, 'scopes to freeze'),
     # Two commands of one run, a trainer and an evaluator, may be given the same flags.
     _Idle(_OF_EVALUATION, 'mode', lambda c: c.mode == 'train', '--mode=train_and_eval', False),
     _Idle(_OF_TRAINING, 'mode', lambda c: c.mode == 'eval', '--mode=train_and_eval', False),

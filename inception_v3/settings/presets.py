@@ -34,6 +34,10 @@ DESCRIPTIONS: Dict[str, str] = {
         'Inception v3 on the CPU for a data set of python -m data.from_folder. The size of the network and of the '
         'images, the batches, the steps and the decays follow from the number of images, unless flags set them.'
     ),
+    'finetune': (
+        'Trains on from the weights that --init_from names, on the CPU: 1,000 steps of 32 images, the classifier at '
+        'ten times the learning rate of the other layers. --freeze leaves layers as they are.'
+    ),
 }
 
 
@@ -219,6 +223,25 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         'learning_rate': 0.12,
         # It ends at 0 for any number of epochs.
         'schedule': 'cosine',
+        'train_steps': 1000,
+        'train_steps_per_eval': 250,
+        'save_summary_steps': 10,
+    },
+    # The network must be that of the weights: the default, or what other flags say. A classifier that starts from
+    # nothing learns at a tenth of the default rate; layers that are trained already change by a tenth of that.
+    'finetune': {
+        'use_tpu': False,
+        'train_batch_size': 32,
+        'eval_batch_size': 64,
+        'crop_area_min': 0.5,
+        # It regularizes long trainings, and a SavedModel has no weights for it.
+        'auxiliary_head': False,
+        'batch_norm_decay': 0.99,
+        'moving_average_decay': 0.99,
+        'optimizer': 'momentum',
+        'schedule': 'cosine',
+        'learning_rate': 0.04,
+        'head_learning_rate': 0.4,
         'train_steps': 1000,
         'train_steps_per_eval': 250,
         'save_summary_steps': 10,

@@ -359,3 +359,10 @@ def test_verify__repeats_the_steps_in_a_new_process(photo_dir: str, tmp_path: An
     rewrite_start(str(config.model_dir), lambda start: start['config'].update(data_dir='nowhere'))
     code, _, err = run_provenance(capsys, str(config.model_dir), '--verify')
     assert code == 2 and 'the program ended with exit code 2' in err
+
+
+@pytest.mark.parametrize(('path', 'found'), [('w', '/start/w'), ('/w', '/w'), ('s3://b/w', 's3://b/w'), ('', '')])
+def test_verify__finds_data_and_weights_from_the_folder_of_the_start(path: str, found: str) -> None:
+    config = Config(use_tpu=False, data_dir=path, init_from=path)
+    repetition = verification._repetition_of(config, '/start', 'm', 3)
+    assert (repetition.data_dir, repetition.init_from) == (found, found)

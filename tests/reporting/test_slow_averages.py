@@ -74,3 +74,11 @@ def test_warnings__suggest_a_decay_that_forgets(steps: int) -> None:
 @pytest.mark.parametrize('preset', sorted(PRESETS))
 def test_warnings__none_for_presets(preset: str) -> None:
     assert not [*warnings_of(Config(**PRESETS[preset]))]
+
+
+def test_warnings__are_not_about_statistics_of_a_trained_network() -> None:
+    config = Config(train_steps=10, train_steps_per_eval=10)
+    about_statistics = [text for text in warnings_of(config) if '--batch_norm_decay' in text]
+    assert about_statistics
+    begun = dataclasses.replace(config, init_from='run')
+    assert not [text for text in warnings_of(begun) if '--batch_norm_decay' in text]

@@ -70,6 +70,15 @@ def test_fit_to_data_set__needs_a_folder_unless_the_images_are_fake(tmp_path: An
     assert data_set.fit_to_data_set(undescribed) == undescribed.config
 
 
+def test_fit_to_data_set__fine_tuning_needs_weights(folder: str) -> None:
+    preset = ['--preset=finetune', f'--data_dir={folder}']
+    with pytest.raises(ConfigError, match='--preset=finetune: needs --init_from'):
+        data_set.fit_to_data_set(command_line(*preset))
+    assert data_set.fit_to_data_set(command_line(*preset, '--init_from=run')).init_from == 'run'
+    # A second command evaluates the checkpoints.
+    assert data_set.fit_to_data_set(command_line(*preset, '--mode=eval')).head_learning_rate == 0.4
+
+
 def test_description_of__is_none_for_fake_images(folder: str) -> None:
     config = Config(data_dir=folder)
     assert data_set.description_of(config) == MINE

@@ -51,6 +51,12 @@ def named(text: str) -> List[str]:
         ('--learning_rate_decay=1 --learning_rate_decay_epochs=4', '--learning_rate_decay_epochs=4', 'decay=1.0'),
         ('--mode=train --eval_timeout=5', '--eval_timeout=5', '--mode=train'),
         ('--export_dir=m', '--export_dir=m', '--model_dir'),
+        ('--init_from=m/', '--init_from=m/', '--model_dir'),
+        ('--init_except=Logits', '--init_except=Logits', '--init_from'),
+        ('--init_from=w --init_except=a,,b', '--init_except=a,,b', 'names of scopes'),
+        ('--freeze=/', '--freeze=/', 'names of scopes'),
+        ('--freeze= --freeze_batch_norm=False', '--freeze_batch_norm=False', '--freeze='),
+        ('--init_from= --init_averages=False', '--init_averages=False', '--init_from='),
         ('--export_dir=d --data_dir=d/', '--export_dir=d', '--data_dir'),
     ],
 )

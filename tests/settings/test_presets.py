@@ -78,6 +78,12 @@ CHANGES: Dict[str, Dict[str, Any]] = {
         **{'moving_average_decay': 0.99, 'learning_rate': 0.12, 'schedule': 'cosine', 'train_steps': 1000},
         **{'train_steps_per_eval': 250, 'save_summary_steps': 10},
     },
+    'finetune': {
+        **{'use_tpu': False, 'train_batch_size': 32, 'eval_batch_size': 64, 'crop_area_min': 0.5},
+        **{'auxiliary_head': False, 'batch_norm_decay': 0.99, 'moving_average_decay': 0.99, 'optimizer': 'momentum'},
+        **{'schedule': 'cosine', 'learning_rate': 0.04, 'head_learning_rate': 0.4, 'train_steps': 1000},
+        **{'train_steps_per_eval': 250, 'save_summary_steps': 10},
+    },
 }
 
 

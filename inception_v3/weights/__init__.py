@@ -1,0 +1,1 @@
+"""Weights of other runs and programs: reading them, beginning a run from them, and freezing them."""

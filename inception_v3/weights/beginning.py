@@ -1,0 +1,258 @@
+"""Begins a run from weights: decides about every variable, and assigns the values before step 0."""
+
+import os
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from console.log import logger
+from console.messages import shown
+from console.tensorflow_versions import tf
+from data.files import write_whole
+from inception_v3.config import Config
+from inception_v3.model_dir.origin import absolute
+from inception_v3.weights.patterns import HEAD, Patterns, scopes_of
+from inception_v3.weights.sources import AVERAGE, Source, WeightsError
+
+TABLE_FILE = 'init_from.tsv'
+LOADED, NEW, UNUSED = 'loaded', 'left new', 'unused'
+# The reason of slots of the optimizer and of the step.
+_OF_RUN = 'not of the network'
+_NAMED_AT_MOST = 3
+# Settings of the source's run that decide about the variables of its network, and those that decide about its images.
+_OF_NETWORK = ('network', 'depth_multiplier', 'height', 'width', 'auxiliary_head')
+_OF_IMAGES = ('preprocessing', 'height', 'width', 'batch_norm', 'precision')
+
+
+class Row(NamedTuple):
+    """The fate of a variable of the run or of the source.
+
+    Attributes:
+      fate: `LOADED`, `NEW` or `UNUSED`.
+      name: of the variable.
+      source: the name of the source's variable; empty for a variable left new.
+      reason: for a variable left new or unused.
+    """
+
+    fate: str
+    name: str
+    source: str = ''
+    reason: str = ''
+
+
+class Beginning(NamedTuple):
+    """The values with which a run begins, and a row for every variable of run and source."""
+
+    values: Dict[str, np.ndarray]
+    rows: List[Row]
+
+    def of(self, fate: str) -> List[Row]:
+        """The rows of a fate."""
+        return [row for row in self.rows if row.fate == fate]
+
+
+class _Problems:
+    """Variables that cannot be loaded and are not excepted, and the advice about them."""
+
+    def __init__(self) -> None:
+        self.missing: List[str] = []
+        self.others: List[str] = []
+        self.heads = Patterns('')
+
+    def message(self, source: Source, config: Config, wanted: Iterable[str]) -> str:
+        """A message that names some of the variables, both shapes, and what to change."""
+        listed = [*self.others, *(f'{name} is missing' for name in self.missing)]
+        more = len(listed) - _NAMED_AT_MOST
+        named = '; '.join(listed[:_NAMED_AT_MOST]) + (f'; and {more} more' if more > 0 else '')
+        return f'--init_from={config.init_from}: does not fit this run: {named}. {self._advice(source, config, wanted)}'
+
+    def _advice(self, source: Source, config: Config, wanted: Iterable[str]) -> str:
+        names = [name for name in sorted(source.values) if not name.endswith(AVERAGE) and '/' in name]
+        if not {*names} & {*wanted}:
+            has = shown(', '.join(scopes_of(names)[:_NAMED_AT_MOST]) or 'no variable with a scope')
+            return f'These are the weights of another network: they have {has}.'
+        if source.config:
+            different = _different(source.config, config, _OF_NETWORK)
+            if different:
+                flags = ' '.join(f'--{name}={getattr(source.config, name)}' for name in different)
+                return f'The run that wrote the weights had {flags}.'
+        scopes = [head for head in HEAD.split(',') if any(Patterns(head).match(name) for name in self._names())]
+        if all(Patterns(HEAD).match(name) for name in self._names()):
+            # Also those that are left new without the flag.
+            old = Patterns(config.init_except).names
+            begin_anew = ','.join([*old, *(scope for scope in scopes if scope not in old)])
+            return f'To begin with new values there, give --init_except={begin_anew}.'
+        return 'Give the flags of the network that has these weights, or name scopes to begin anew in --init_except.'
+
+    def _names(self) -> List[str]:
+        return [*self.missing, *(text.partition(' ')[0] for text in self.others)]
+
+
+def _different(old: Config, new: Config, names: Iterable[str]) -> List[str]:
+    return [name for name in names if getattr(old, name) != getattr(new, name)]
+
+
+def plan(network: Dict[str, List[int]], others: Iterable[str], source: Source, config: Config) -> Beginning:
+    """Decides which of the source's values each variable of a run begins with.
+
+    A weight begins from the source's average of it, if the source has one and `init_averages` is set, or else from the
+    weight, if the source has that. The run's own average of a weight begins with the same value.
+
+    Args:
+      network: the shapes of the network's variables by name, moving statistics included.
+      others: the names of the run's other variables: averages, slots of the optimizer, the step.
+      source: the weights.
+      config: of the run, with `init_except` and `init_averages`.
+
+    Raises:
+      WeightsError: a variable of the network is missing in the source or has another shape there, without being
+        excepted; or a value is no finite number.
+    """
+    excepted, head = Patterns(config.init_except), Patterns(HEAD)
+    values: Dict[str, np.ndarray] = {}
+    rows: List[Row] = []
+    problems = _Problems()
+    for name, shape in sorted(network.items()):
+        origin = _origin(name, source, config)
+        value = source.values.get(origin)
+        if excepted.match(name):
+            rows.append(Row(NEW, name, '', 'excepted'))
+        elif value is None:
+            problems.missing.append(name)
+        elif [*value.shape] != shape:
+            text = f'{name} has the shape {_listed(value.shape)}, not {_listed(shape)}'
+            is_class_count = head.match(name) and [*value.shape[:-1]] == shape[:-1]
+            if excepted.names or not is_class_count:
+                problems.others.append(text)
+            else:
+                rows.append(Row(NEW, name, '', f'{_listed(value.shape)} in the source, {_listed(shape)} here'))
+        elif value.dtype.kind != 'f':
+            problems.others.append(f'{name} is of the type {value.dtype}, not float32')
+        else:
+            values[name] = _finite(value, origin, config)
+            rows.append(Row(LOADED, name, origin))
+    if problems.missing or problems.others:
+        raise WeightsError(problems.message(source, config, network))
+    for name in sorted(others):
+        weight = name[: -len(AVERAGE)] if name.endswith(AVERAGE) else ''
+        if weight in values:
+            values[name] = values[weight]
+            rows.append(Row(LOADED, name, next(row.source for row in rows if row.name == weight)))
+        else:
+            rows.append(Row(NEW, name, '', 'average of a new variable' if weight else _OF_RUN))
+    used = {row.source for row in rows}
+    rows += [Row(UNUSED, name, name, '') for name in sorted(source.values) if name not in used]
+    return Beginning(values, rows)
+
+
+def _origin(name: str, source: Source, config: Config) -> str:
+    """The name of the source's variable for one of the run. A SavedModel may have the averages alone."""
+    has_average = name + AVERAGE in source.values
+    return name + AVERAGE if has_average and (config.init_averages or name not in source.values) else name
+
+
+def _finite(value: np.ndarray, name: str, config: Config) -> np.ndarray:
+    with np.errstate(over='ignore'):
+        value = value.astype(np.float32, copy=False)
+    if not np.isfinite(value).all():
+        raise WeightsError(
+            f'--init_from={config.init_from}: {name} has values that are not finite. Name weights from before the '
+            'training diverged.'
+        )
+    return value
+
+
+def _listed(shape: Iterable[int]) -> str:
+    return str([*shape])
+
+
+def origin_of(source: Source, config: Config) -> Dict[str, Any]:
+    """The origin of the weights that a run begins from, for the record of its start."""
+    weights = [name[: -len(AVERAGE)] for name in source.values if name.endswith(AVERAGE)]
+    from_averages = any(_origin(name, source, config) != name for name in weights)
+    return {
+        'path': absolute(source.path),
+        'kind': source.kind,
+        'step': source.step,
+        'values': 'average' if from_averages else 'raw',
+        'digest': source.digest,
+    }
+
+
+def description(beginning: Beginning, source: Source, config: Config) -> List[str]:
+    """Lines for the screen: numbers of variables by fate, and the variables of the network that are left new."""
+    averages = 'averages of the weights' if _from_averages(beginning) else 'weights, not averages'
+    if config.init_averages and not source.has_averages:
+        averages = 'weights; it has no averages of them'
+    loaded, new = beginning.of(LOADED), beginning.of(NEW)
+    count = sum(beginning.values[row.name].size for row in loaded if not row.name.endswith(AVERAGE))
+    own = [row for row in loaded if not row.name.endswith(AVERAGE)]
+    lines = [
+        f'beginning from {source}: {averages}',
+        f'  loaded    {len(own)} variables of the network with {count:,} values, and {len(loaded) - len(own)} averages',
+    ]
+    layers = [f'{row.name} ({row.reason})' for row in new if row.reason != _OF_RUN and not row.name.endswith(AVERAGE)]
+    rest = f'{len(new) - len(layers)} variables of optimizer, averages and step'
+    lines.append(f'  left new  {", ".join([*layers, rest])}')
+    lines.append(f'  unused    {len(beginning.of(UNUSED))} variables of the source')
+    unmatched = Patterns(config.init_except).unmatched([row.name for row in beginning.rows])
+    if unmatched:
+        lines.append(f'warning: --init_except: no variable matches {shown(", ".join(unmatched))}')
+    if source.config:
+        names = _different(source.config, config, _OF_IMAGES)
+        if names:
+            changed = (f'{name}: {getattr(source.config, name)} -> {getattr(config, name)}' for name in names)
+            lines.append(f'  the run that wrote the weights had other settings: {"; ".join(changed)}')
+    return lines
+
+
+def _from_averages(beginning: Beginning) -> bool:
+    return any(row.source.endswith(AVERAGE) for row in beginning.of(LOADED))
+
+
+class BeginHook(tf.estimator.SessionRunHook):
+    """Assigns a source's values to the variables of a session that has restored no checkpoint.
+
+    This process sends the values, so that a TPU's worker need not reach the source. A run that is killed before its
+    first checkpoint begins in the same way again.
+
+    Args:
+      config: of the run.
+      source: the weights.
+      has_checkpoint: whether the run has a checkpoint by now, which the session has restored.
+    """
+
+    def __init__(self, config: Config, source: Source, has_checkpoint: Callable[[], bool]):
+        self._config = config
+        self._source = source
+        self._has_checkpoint = has_checkpoint
+        self._beginning: Optional[Beginning] = None
+        self._assignments: List[Tuple[tf.Variable, np.ndarray]] = []
+
+    def begin(self) -> None:
+        """Decides about every variable of the complete graph.
+
+        Raises:
+          WeightsError: as `plan`.
+        """
+        network = {v.op.name: v.shape.as_list() for v in tf.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
+        variables = {variable.op.name: variable for variable in tf.global_variables()}
+        beginning = plan(network, variables.keys() - network.keys(), self._source, self._config)
+        self._assignments = [(variables[name], value) for name, value in beginning.values.items()]
+        for line in description(beginning, self._source, self._config):
+            logger.info(line)
+        self._beginning = beginning
+
+    def after_create_session(self, session: tf.Session, coord: Any) -> None:
+        """Assigns the values, and writes the table of all variables into model_dir."""
+        assert self._beginning is not None, 'begin() comes first'
+        if self._has_checkpoint():
+            return
+        # The initializers exist already; new operations would belong on the devices of the variables. One call for all,
+        # because a session prepares its graph anew for each.
+        feeds = {variable.initializer.inputs[1]: value for variable, value in self._assignments}
+        session.run([variable.initializer for variable, _ in self._assignments], feeds)
+        path = os.path.join(str(self._config.model_dir), TABLE_FILE)
+        lines = ['\t'.join(Row._fields), *('\t'.join(row) for row in self._beginning.rows)]
+        write_whole(path, '\n'.join(lines) + '\n')
+        logger.info('  each variable: %s', path)

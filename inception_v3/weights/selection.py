@@ -1,0 +1,77 @@
+"""Marks the variables of a network when they are created: those that `--freeze` names, and those of its classifiers."""
+
+from typing import Any, Callable, Dict, List
+
+from console.messages import shown
+from console.tensorflow_versions import tf
+from inception_v3.config import Config, ConfigError
+from inception_v3.weights.patterns import HEAD, Patterns, scopes_of
+
+# Collections of the graph of a training step: the weights that would train without `--freeze`, and the classifiers'.
+FROZEN = 'frozen_variables'
+_HEAD = 'head_variables'
+
+
+class Selection:
+    """Marks the variables that a network creates, by collections of the graph.
+
+    It goes by the names that the network gives to them: in the graph, those of a second emulated core are others. All
+    of the network's variables are put into the collection MODEL_VARIABLES, and frozen ones are made not trainable.
+
+    Args:
+      config: of the run.
+    """
+
+    def __init__(self, config: Config):
+        self._text = config.freeze
+        self._frozen, self._head = Patterns(config.freeze), Patterns(HEAD)
+        self._names: List[str] = []
+
+    def get(self, getter: Callable, name: str, *arguments: Any, **options: Any) -> tf.Variable:
+        """Creates or finds a variable; the custom getter of the network's `tf.variable_scope`."""
+        is_weight = options.get('trainable') is not False
+        if is_weight and self._frozen.match(name):
+            options['trainable'] = False
+        variable = getter(name, *arguments, **options)
+        # Dropout with a seed reads the global step. A reversible block gets its variables again.
+        if name in self._names or name == tf.GraphKeys.GLOBAL_STEP:
+            return variable
+        self._names.append(name)
+        tf.add_to_collection(tf.GraphKeys.MODEL_VARIABLES, variable)
+        if is_weight and self._frozen.match(name):
+            tf.add_to_collection(FROZEN, variable)
+        if self._head.match(name):
+            tf.add_to_collection(_HEAD, variable)
+        return variable
+
+    def check(self) -> None:
+        """Checks the patterns of `--freeze`, when the network is built.
+
+        Raises:
+          ConfigError: a pattern matches no variable of the network, or nothing is left to train.
+        """
+        flag = f'--freeze={shown(self._text)}'
+        unmatched = self._frozen.unmatched(self._names)
+        if unmatched:
+            raise ConfigError(
+                f'{flag}: no variable of the network matches {shown(", ".join(unmatched))}. There are '
+                f'{", ".join(scopes_of(self._names))}. Names and shell patterns of these are allowed, separated '
+                'by commas.'
+            )
+        if self._frozen.names and not tf.trainable_variables():
+            raise ConfigError(f'{flag}: matches all weights of the network; none is left to train.')
+
+
+def without_frozen(variables: List[tf.Variable]) -> List[tf.Variable]:
+    """The variables that are not frozen."""
+    frozen = _by_name(FROZEN)
+    return [variable for variable in variables if variable.name not in frozen]
+
+
+def is_head(variable: tf.Variable) -> bool:
+    """Whether a variable of the current graph belongs to a classifier of its network."""
+    return variable.name in _by_name(_HEAD)
+
+
+def _by_name(collection: str) -> Dict[str, tf.Variable]:
+    return {variable.name: variable for variable in tf.get_collection(collection)}

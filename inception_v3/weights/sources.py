@@ -1,0 +1,139 @@
+"""Reads weights to begin from: a checkpoint, the newest one of a model_dir, a SavedModel, or an .npz file."""
+
+import io
+import os
+import re
+import zipfile
+import zlib
+from typing import Any, Dict, NamedTuple, Optional
+
+import numpy as np
+
+from console.tensorflow_versions import checkpoint_errors, tf
+from data import remote
+from inception_v3.config import Config
+from inception_v3.model_dir import digests
+from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint
+from inception_v3.model_dir.files import recorded_config
+
+AVERAGE = '/ExponentialMovingAverage'
+_KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
+# The files of a checkpoint; its name has none of these endings.
+_ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
+_LIST_OF_CHECKPOINTS = 'checkpoint'
+
+
+class WeightsError(CheckpointError):
+    """Weights cannot be read, or do not fit the run."""
+
+
+class Source(NamedTuple):
+    """Weights to begin from.
+
+    Attributes:
+      path: the path of the checkpoint, SavedModel or .npz file.
+      kind: 'checkpoint', 'SavedModel' or 'npz'.
+      values: all variables by name, those of optimizers and averages included.
+      digest: SHA-256 of the values; for a checkpoint, the digest that `inception_v3.provenance` shows.
+      config: the configuration of the run that wrote a checkpoint; None if it is not beside it.
+    """
+
+    path: str
+    kind: str
+    values: Dict[str, np.ndarray]
+    digest: str
+    config: Optional[Config]
+
+    @property
+    def step(self) -> Optional[int]:
+        """The global step, None if there is none."""
+        step = self.values.get(tf.GraphKeys.GLOBAL_STEP)
+        return None if step is None or step.size != 1 else int(step.reshape(()))
+
+    @property
+    def has_averages(self) -> bool:
+        """Whether there are moving averages of weights."""
+        return any(name.endswith(AVERAGE) for name in self.values)
+
+    def __str__(self) -> str:
+        step = '' if self.step is None else f', step {self.step:,}'
+        return f'{self.path} ({self.kind}{step})'
+
+
+def read(path: str) -> Source:
+    """Reads all weights of a source.
+
+    Args:
+      path: as `--init_from` has it, local or remote.
+
+    Raises:
+      WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
+      CheckpointError: the newest checkpoint of a model_dir is incomplete.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    flag = f'--init_from={path}'
+    if path.endswith('.npz'):
+        return _of_values(path, 'npz', _arrays(path))
+    if tf.saved_model.loader.maybe_saved_model_directory(path):
+        return _of_values(path, 'SavedModel', _variables(os.path.join(path, 'variables', 'variables'), flag))
+    if remote.exists(os.path.join(path, _LIST_OF_CHECKPOINTS)):
+        checkpoint = latest_checkpoint(path)
+        assert checkpoint, 'there is a list'
+        return _of_values(checkpoint, 'checkpoint', _variables(checkpoint, flag))
+    if is_complete(path) or (remote.exists(path) and not tf.io.gfile.isdir(path) and not _ENDING.search(path)):
+        # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
+        return _of_values(path, 'checkpoint', _variables(path, flag))
+    raise WeightsError(f'{flag}: {_why_not(path)}')
+
+
+def _why_not(path: str) -> str:
+    """The reason why a path names no weights."""
+    if _ENDING.search(path):
+        return f'is a file of a checkpoint. Give the name without its ending: {_ENDING.sub("", path)}.'
+    names = remote.names_in(path) if tf.io.gfile.isdir(path) else None
+    if names is not None:
+        models = [name.rstrip('/') for name in names if name.rstrip('/').isdigit()]
+        if models:
+            return f'has SavedModels in folders. Name one of them, such as {os.path.join(path, max(models, key=int))}.'
+        return f'the folder has no checkpoint and no SavedModel. Name {_KINDS}.'
+    if remote.exists(f'{path}.index'):
+        return 'the checkpoint has an index, but no data files. Restore them.'
+    return f'does not exist. Name {_KINDS}.'
+
+
+def _of_values(path: str, kind: str, values: Dict[str, np.ndarray]) -> Source:
+    config = recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
+    return Source(path, kind, values, digests.of_values(values), config)
+
+
+def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
+    def damaged(reason: Any) -> WeightsError:
+        return WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {_KINDS}.')
+
+    try:
+        with remote.explained(checkpoint, remote.READ), checkpoint_errors():
+            reader = tf.train.load_checkpoint(checkpoint)
+            return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    except tf.errors.OpError as error:
+        raise damaged(error.message.partition('\n')[0])
+    except (ValueError, RuntimeError) as error:
+        raise damaged(str(error).partition('\n')[0])
+
+
+def _arrays(path: str) -> Dict[str, np.ndarray]:
+    flag = f'--init_from={path}'
+    content = None if tf.io.gfile.isdir(path) else remote.read(path)
+    if content is None:
+        raise WeightsError(f'{flag}: no such file.')
+    # Not by np.load, which prints a traceback about a damaged archive.
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            # Names of variables may end with the number of their output, as in `variable.name`.
+            return {re.sub(r'(:0)?\.npy$', '', name): _array(archive, name) for name in archive.namelist()}
+    except (EOFError, OSError, ValueError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({str(error).partition(chr(10))[0]}).')
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    with archive.open(name) as file:
+        return np.lib.format.read_array(file, allow_pickle=False)

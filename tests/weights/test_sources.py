@@ -1,0 +1,113 @@
+"""Tests of reading weights: the four kinds of sources, and files that are none of them."""
+
+import io
+import os
+import shutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from console.errors import FIX
+from console.tensorflow_versions import tf
+from inception_v3.model_dir import digests
+from inception_v3.model_dir.checkpoints import CheckpointError
+from inception_v3.weights import sources
+from inception_v3.weights.sources import WeightsError
+from tests.support.checkpoints import save_step, saved_variables
+from tests.support.runs import FinishedRun
+
+
+def test_read__takes_a_model_dir_or_a_checkpoint(finished_run: FinishedRun) -> None:
+    model_dir = str(finished_run.config.model_dir)
+    newest = sources.read(model_dir)
+    assert (newest.path, newest.kind, newest.step) == (os.path.join(model_dir, 'model.ckpt-5'), 'checkpoint', 5)
+    assert newest.has_averages and newest.config == finished_run.config
+    np.testing.assert_equal(newest.values, saved_variables(model_dir))
+    # The digest that provenance shows.
+    assert newest.digest == digests.of_checkpoint(newest.path)
+    older = sources.read(os.path.join(model_dir, 'model.ckpt-2'))
+    assert older.step == 2 and older.digest != newest.digest
+
+
+def test_read__takes_a_saved_model_and_names_those_of_an_export_dir(finished_run: FinishedRun) -> None:
+    export_dir = str(finished_run.config.export_dir)
+    (name,) = (each for each in os.listdir(export_dir) if each.isdigit())
+    exported = sources.read(os.path.join(export_dir, name))
+    run = saved_variables(str(finished_run.config.model_dir))
+    # An export has the averages alone, under their names.
+    np.testing.assert_equal(exported.values, {name: run[name] for name in exported.values})
+    assert exported.kind == 'SavedModel' and exported.has_averages and 'Layer/weights' not in exported.values
+    with pytest.raises(WeightsError, match=f'such as {os.path.join(export_dir, name)}'):
+        sources.read(export_dir)
+
+
+def test_read__takes_npz_files_with_names_of_variables_or_tensors(tmp_path: Any) -> None:
+    path = str(tmp_path / 'weights.npz')
+    np.savez(path, **{'Layer/weights': np.ones(2), 'Logits/biases:0': np.zeros(3)})
+    read = sources.read(path)
+    assert {name: value.shape for name, value in read.values.items()} == {'Layer/weights': (2,), 'Logits/biases': (3,)}
+    assert (read.kind, read.step, read.config) == ('npz', None, None)
+
+
+def test_read__takes_a_checkpoint_of_the_first_format(tmp_path: Any) -> None:
+    path = str(tmp_path / 'inception_v3.ckpt')
+    tf.get_variable('weights', initializer=[1.0, 2.0])
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        tf.train.Saver(write_version=tf.train.SaverDef.V1).save(session, path, write_meta_graph=False)
+    os.remove(tmp_path / 'checkpoint')
+    assert os.listdir(tmp_path) == ['inception_v3.ckpt']
+    np.testing.assert_array_equal(sources.read(path).values['weights'], [1.0, 2.0])
+
+
+def _an_object() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, weights=np.array([{'a': 1}], dtype=object))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ('name', 'content', 'reason'),
+    [
+        ('nothing', None, 'does not exist. Name a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'),
+        ('nothing.npz', None, 'no such file'),
+        ('text.ckpt', b'not a checkpoint', 'is no checkpoint, or is damaged'),
+        ('empty.ckpt', b'', 'is no checkpoint, or is damaged'),
+        ('text.npz', b'not an archive', 'is no .npz file of arrays'),
+        ('empty.npz', b'', 'is no .npz file of arrays'),
+        ('cut.npz', _an_object()[:60], 'is no .npz file of arrays'),
+        ('object.npz', _an_object(), 'is no .npz file of arrays'),
+        ('model.ckpt-3.index', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
+        ('model.ckpt-3.data-00000-of-00001', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
+        ('folder', 'folder', 'the folder has no checkpoint and no SavedModel'),
+        ('folder.npz', 'folder', 'no such file'),
+    ],
+)
+def test_read__refuses_other_files_with_a_reason(name: str, content: Any, reason: str, tmp_path: Any) -> None:
+    path = tmp_path / name
+    if content == 'folder':
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    with pytest.raises(WeightsError, match=reason) as error:
+        sources.read(str(path))
+    assert str(error.value).startswith(f'--init_from={path}: ') and error.value.exit_code == FIX
+
+
+def test_read__refuses_damaged_and_incomplete_checkpoints(tmp_path: Any) -> None:
+    save_step(str(tmp_path), 3, a=1.0)
+    data = tmp_path / 'model.ckpt-3.data-00000-of-00001'
+    whole = data.read_bytes()
+    data.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(WeightsError, match=r'model\.ckpt-3 is no checkpoint, or is damaged'):
+        sources.read(str(tmp_path))
+    data.write_bytes(whole[:-4])
+    with pytest.raises(WeightsError, match='is damaged'):
+        sources.read(str(tmp_path / 'model.ckpt-3'))
+    data.unlink()
+    with pytest.raises(CheckpointError, match='files of it are missing'):
+        sources.read(str(tmp_path))
+    with pytest.raises(WeightsError, match='has an index, but no data files'):
+        sources.read(str(tmp_path / 'model.ckpt-3'))
+    shutil.rmtree(str(tmp_path))
