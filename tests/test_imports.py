@@ -22,6 +22,7 @@ PACKAGES = (
 
 # The modules and rooms of the package inception_v3.
 LAYERS = (
+    ('scores',),
     ('main', 'plan', 'predict', 'evaluate_report', 'preflight', 'provenance'),
     ('cycles',),
     ('training', 'evaluation', 'export', 'reporting.summary'),

@@ -1,0 +1,160 @@
+"""Fréchet Inception Distance, Kernel Inception Distance and Inception Score, from features and logits, in float64."""
+
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+# Features are converted to float64 in chunks of this many images.
+_CHUNK = 1024
+# Bińkowski et al., "Demystifying MMD GANs", section 4: the kernel (x·y / d + 1)³ on d features.
+_DEGREE, _OFFSET = 3, 1.0
+
+
+class ScoreError(ValueError):
+    """A score is not defined for these images; the message gives the reason."""
+
+
+class Spread(NamedTuple):
+    """The mean and the standard deviation of a score over subsets or splits."""
+
+    mean: float
+    deviation: float
+
+
+class Statistics(NamedTuple):
+    """The moments of features.
+
+    Attributes:
+      mean: float64 [features].
+      covariance: float64 [features, features], with the number of images minus 1 as the divisor.
+      images: number of images; None if it is not known.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    images: Optional[int] = None
+
+
+def statistics_of(features: np.ndarray) -> Statistics:
+    """Computes the moments of features [images, features].
+
+    Raises:
+      ScoreError: there are fewer than two images, or values that are not finite.
+    """
+    images, size = features.shape
+    if images < 2:
+        raise ScoreError(f'the covariance of {images} image is not defined; at least 2 are needed')
+    chunks = [features[begin : begin + _CHUNK] for begin in range(0, images, _CHUNK)]
+    mean = np.zeros(size)
+    for chunk in chunks:
+        mean += chunk.sum(axis=0, dtype=np.float64)
+    mean /= images
+    covariance = np.zeros([size, size])
+    for chunk in chunks:
+        distances = chunk - mean
+        covariance += distances.T @ distances
+    if not np.isfinite(covariance).all():
+        raise ScoreError('the features have values that are not finite')
+    return Statistics(mean, covariance / (images - 1), images)
+
+
+def frechet_distance(one: Statistics, other: Statistics) -> float:
+    """The squared Fréchet distance of two normal distributions, |m - n|² + tr(C + D - 2 (C D)^½).
+
+    Heusel et al., "GANs Trained by a Two Time-Scale Update Rule Converge to a Local Nash Equilibrium", equation 6. With
+    C = F Fᵀ and D = G Gᵀ, the trace of (C D)^½ is the sum of the singular values of Fᵀ G. This is exact up to rounding
+    for singular covariances too: no multiple of the identity is added, and no imaginary part is dropped.
+
+    Raises:
+      ScoreError: the numbers of features differ, or a covariance has negative eigenvalues.
+    """
+    if one.mean.shape != other.mean.shape:
+        raise ScoreError(f'the features have different sizes, {one.mean.size} and {other.mean.size}')
+    difference = one.mean - other.mean
+    mixed = np.linalg.svd(_factor(one.covariance).T @ _factor(other.covariance), compute_uv=False).sum()
+    traces = np.trace(one.covariance) + np.trace(other.covariance)
+    # Rounding can leave a distance of 0 slightly negative.
+    return max(float(difference @ difference + traces - 2 * mixed), 0.0)
+
+
+def _factor(covariance: np.ndarray) -> np.ndarray:
+    """A matrix F with covariance = F Fᵀ, with as many columns as the covariance's numerical rank, and at least one."""
+    values, vectors = np.linalg.eigh(covariance)
+    # Eigenvalues below this bound are rounding (that of numpy.linalg.matrix_rank). Their square roots would not be.
+    rounding = max(values.max(), 0.0) * len(values) * np.finfo(np.float64).eps
+    # A covariance that was stored in float32 has larger ones.
+    if values.min() < -1e-5 * max(values.max(), np.finfo(np.float64).tiny):
+        raise ScoreError(f'a matrix with the eigenvalue {values.min():.3g} is no covariance')
+    kept = values > rounding
+    kept[-1] = True
+    return vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0.0))
+
+
+def kernel_distance(one: np.ndarray, other: np.ndarray, subsets: int, subset_size: int, seed: int) -> Spread:
+    """The unbiased squared maximum mean discrepancy with the kernel (x·y / d + 1)³, over random subsets.
+
+    Bińkowski et al., "Demystifying MMD GANs", section 4. Subsets are drawn without replacement within each, from
+    `one` and then from `other`, by NumPy's `RandomState`, in the order in which torch-fidelity draws them.
+
+    Args:
+      one: features [images, features].
+      other: features of other images.
+      subsets: number of subsets.
+      subset_size: images per subset.
+      seed: of the draw.
+
+    Raises:
+      ScoreError: there are fewer images than `subset_size`, or the numbers of features differ.
+    """
+    if one.shape[1] != other.shape[1]:
+        raise ScoreError(f'the features have different sizes, {one.shape[1]} and {other.shape[1]}')
+    if min(len(one), len(other)) < subset_size:
+        raise ScoreError(f'{min(len(one), len(other)):,} images are fewer than a subset of {subset_size:,}')
+    random = np.random.RandomState(seed)
+    found = []
+    for _ in range(subsets):
+        x = one[random.choice(len(one), subset_size, replace=False)].astype(np.float64)
+        y = other[random.choice(len(other), subset_size, replace=False)].astype(np.float64)
+        found.append(_within(x) + _within(y) - 2 * _kernel(x, y).mean())
+    return Spread(float(np.mean(found)), float(np.std(found)))
+
+
+def _kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return (x @ y.T / x.shape[1] + _OFFSET) ** _DEGREE
+
+
+def _within(x: np.ndarray) -> float:
+    """The mean kernel of different images of one set."""
+    values = _kernel(x, x)
+    return (values.sum() - np.trace(values)) / (len(x) * (len(x) - 1))
+
+
+def inception_score(logits: np.ndarray, splits: int, seed: int) -> Spread:
+    """The exponential of the mean Kullback-Leibler divergence of images' classes from those of their split.
+
+    Salimans et al., "Improved Techniques for Training GANs", section 4. The images are shuffled by `seed`, as
+    torch-fidelity does; the splits are equal to within one image.
+
+    Args:
+      logits: [images, classes].
+      splits: number of splits.
+      seed: of the shuffling.
+
+    Raises:
+      ScoreError: there are fewer images than splits, or logits that are not finite.
+    """
+    images = len(logits)
+    if images < splits:
+        raise ScoreError(f'{images:,} images are fewer than {splits} splits')
+    if not np.isfinite(logits).all():
+        raise ScoreError('the logits have values that are not finite')
+    order = np.random.RandomState(seed).permutation(images)
+    scores = []
+    for split in range(splits):
+        chosen = logits[order[split * images // splits : (split + 1) * images // splits]].astype(np.float64)
+        shifted = chosen - chosen.max(axis=1, keepdims=True)
+        logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        probabilities = np.exp(logs)
+        mean = np.maximum(probabilities.mean(axis=0), np.finfo(np.float64).tiny)
+        scores.append(np.exp((probabilities * (logs - np.log(mean))).sum(axis=1).mean()))
+    return Spread(float(np.mean(scores)), float(np.std(scores)))
