@@ -42,6 +42,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'compare': Command('studies.compare', 'compare any runs, and write their report'),
         'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
         'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
+        'fine-tuning': Command('studies.fine_tuning', 'measure what weights of another task are worth'),
         'versions': Command('studies.versions', 'compare TensorFlow 1.15 and 2.15'),
         'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
     },

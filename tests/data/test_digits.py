@@ -43,6 +43,10 @@ class Stored(NamedTuple):
 
 @pytest.fixture(scope='module')
 def stored(digits_dir: str) -> Dict[str, List[Stored]]:
+    return records_of(digits_dir)
+
+
+def records_of(digits_dir: str) -> Dict[str, List[Stored]]:
     """All records with their decoded images, by split."""
     found: Dict[str, List[Stored]] = {}
     with tf.Graph().as_default(), tf.Session() as session:
@@ -146,6 +150,44 @@ def test_the_central_crop_of_evaluation_keeps_the_whole_digit(stored: Dict[str, 
         outside[5:75, 5:75] = 0
         assert outside.max() <= 3  # black, to JPEG's precision
         assert image.pixels.max() > 150
+
+
+def test_some_digits__are_the_first_of_the_whole_data_set(
+    stored: Dict[str, List[Stored]], tmp_path: pathlib.Path
+) -> None:
+    info = digits.build(str(tmp_path / 'some'), (7, 3), images_per_digit=2)
+    assert (info.name, info.num_classes, info.class_names) == ('digits 7 3', 3, ['background', '7', '3'])
+    found = records_of(str(tmp_path / 'some'))
+    assert info.train_images == len(found[records.TRAIN]) == 4
+    label_of = {8: 1, 4: 2}  # by the label in the whole data set, which is the digit plus 1
+
+    def listed(split: str, images: List[Stored]) -> List[Any]:
+        return [(image.number(), label_of[image.label()]) for image in images if image.label() in label_of]
+
+    train = listed(records.TRAIN, stored[records.TRAIN])
+    first = {number for label in (1, 2) for number in [n for n, own in train if own == label][:2]}
+    own = {split: [(image.number(), image.label()) for image in found[split]] for split in SPLITS}
+    assert own[records.TRAIN] == [pair for pair in train if pair[0] in first]
+    assert own[records.VALIDATION] == listed(records.VALIDATION, stored[records.VALIDATION])
+    for image in found[records.TRAIN]:
+        assert image.feature['image/class/text'].bytes_list.value[0] == {1: b'7', 2: b'3'}[image.label()]
+    # Fewer images than files.
+    assert len(records.find_shards(str(tmp_path / 'some'), records.TRAIN)) == 4
+
+
+def test_more_images_than_there_are__name_the_digit(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(records.DataError, match='--images_per_digit=140: there are 139 training images of the digit 8'):
+        digits.build(str(tmp_path / 'some'), (8,), images_per_digit=140)
+    assert not digits.is_built(str(tmp_path / 'some'))
+
+
+@pytest.mark.parametrize('flag', ['--digits=55', '--digits=x', '--digits=', '--images_per_digit=0'])
+def test_command__refuses_digits_that_are_none(flag: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, 'argv', ['digits', 'folder', flag])
+    with pytest.raises(SystemExit) as ended:
+        digits.main()
+    assert ended.value.code == 2
+    assert flag.split('=')[0] in capsys.readouterr().err
 
 
 def test_new_folder__has_parents_and_is_readable_by_all(tmp_path: pathlib.Path) -> None:

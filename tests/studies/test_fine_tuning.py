@@ -1,0 +1,115 @@
+"""The study of fine-tuning: its trials, and the table and figure of their results."""
+
+import io
+import os
+import pathlib
+import types
+from typing import Any, Dict, List
+
+import numpy as np
+import PIL.Image
+import pytest
+import yaml
+
+from inception_v3.weights.patterns import Patterns
+from studies import fine_tuning
+from studies.study import Study
+from studies.sweep import study_file, trials
+from studies.sweep.trials import Trial
+
+WAYS = ['classifier', 'last-blocks', 'all-layers', 'from-nothing']
+
+
+def loaded(folder: pathlib.Path, content: Dict[str, Any]) -> Study:
+    """The study of a file's content."""
+    path = folder / 'a.yaml'
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return study_file.load(str(path))
+
+
+def of_way(found: List[Trial], way: str) -> Trial:
+    return next(trial for trial in found if trial.case == f'{way},20')
+
+
+@pytest.fixture
+def planned(tmp_path: pathlib.Path) -> List[Trial]:
+    study = loaded(tmp_path, fine_tuning.study('OUT', [5, 20], seeds=2, steps=7))
+    return trials.trials_of(study, 'OUT/fine_tuning')
+
+
+def test_study__has_a_trial_for_each_way_number_of_images_and_seed(planned: List[Trial]) -> None:
+    assert [trial.name for trial in planned] == [
+        f'{way},{images}/seed-{seed}' for way in WAYS for images in (5, 20) for seed in (1, 2)
+    ]
+    for trial in planned:
+        assert trial.config.data_dir == f'OUT/data/new-{trial.case.split(",")[1]}'
+        assert trial.config.train_steps == trial.config.train_steps_per_eval == 7
+
+
+def test_study__begins_from_the_run_of_the_source(planned: List[Trial], tmp_path: pathlib.Path) -> None:
+    (source,) = trials.trials_of(loaded(tmp_path, fine_tuning.source_study('OUT')), 'OUT/source')
+    assert source.config.data_dir == 'OUT/data/old'
+    assert {trial.config.init_from for trial in planned if not trial.case.startswith('from-nothing')} == {
+        source.model_dir
+    }
+    scratch = of_way(planned, 'from-nothing').config
+    assert (scratch.init_from, scratch.freeze, scratch.optimizer) == ('', '', 'RMS')
+    # The same network, so that the weights fit.
+    names = ('network', 'depth_multiplier', 'height', 'width', 'auxiliary_head', 'num_classes')
+    for trial in planned:
+        assert [getattr(trial.config, name) for name in names] == [getattr(source.config, name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ('way', 'trained'),
+    [
+        ('classifier', ['Logits']),
+        ('last-blocks', ['Mixed_7a', 'Mixed_7c', 'Logits']),
+        ('all-layers', ['Conv2d_1a_3x3', 'Mixed_5b', 'Mixed_6e', 'Mixed_7a', 'Mixed_7c', 'Logits']),
+    ],
+)
+def test_study__freezes_what_is_not_trained(planned: List[Trial], way: str, trained: List[str]) -> None:
+    frozen = Patterns(of_way(planned, way).config.freeze)
+    scopes = ['Conv2d_1a_3x3', 'Mixed_5b', 'Mixed_6e', 'Mixed_7a', 'Mixed_7c', 'Logits']
+    assert [scope for scope in scopes if not frozen.match(f'InceptionV3/{scope}/weights')] == trained
+    # Digits of other classes, though of the same number.
+    assert of_way(planned, way).config.init_except == 'Logits'
+
+
+def test_results__are_those_of_the_last_step_by_case(
+    planned: List[Trial], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / 'fine_tuning.yaml').write_text(
+        yaml.safe_dump(fine_tuning.study(str(tmp_path), [5, 20], seeds=2, steps=7), sort_keys=False)
+    )
+
+    def evaluation(trial: Trial) -> Any:
+        if trial.name == 'last-blocks,20/seed-2':
+            return types.SimpleNamespace(step=6, top_1=0.1)
+        if trial.case == 'from-nothing,20':
+            return None
+        return types.SimpleNamespace(step=7, top_1=0.5 + 0.01 * trial.seed + (0.2 if trial.case.endswith('20') else 0))
+
+    monkeypatch.setattr(trials, 'last_evaluation', evaluation)
+    rows = fine_tuning.results(str(tmp_path), [5, 20])
+    both, one = pytest.approx([71.0, 72.0]), pytest.approx([71.0])
+    assert [row.images for row in rows] == [5, 20]
+    assert rows[0].top_1 == dict.fromkeys(WAYS, pytest.approx([51.0, 52.0]))
+    assert rows[1].top_1 == {'classifier': both, 'last-blocks': one, 'all-layers': both, 'from-nothing': []}
+    assert fine_tuning.table(rows).splitlines() == [
+        '| images of each digit | classifier | last blocks | all layers | from nothing |',
+        '| --: | --: | --: | --: | --: |',
+        # The standard deviation of two values that differ by 1 is √½.
+        '| 5 | 51.5 ± 0.7 | 51.5 ± 0.7 | 51.5 ± 0.7 | 51.5 ± 0.7 |',
+        '| 20 | 71.5 ± 0.7 | 71.0 | 71.5 ± 0.7 | – |',
+    ]
+    picture = np.asarray(PIL.Image.open(io.BytesIO(fine_tuning.figure(rows))).convert('L'))
+    assert picture.shape[0] > 500 and (picture < 200).any()
+
+
+def test_command__refuses_more_images_than_there_are(tmp_path: pathlib.Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        fine_tuning.main([f'--out={tmp_path}/out', '--images=5,140'])
+    assert ended.value.code == 2
+    assert 'from 1 to 139' in capsys.readouterr().err
+    assert not os.path.exists(str(tmp_path / 'out'))
