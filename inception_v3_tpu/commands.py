@@ -26,6 +26,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'predict': Command('inception_v3.predict', 'classify image files with a trained model'),
         'plan': Command('inception_v3.plan', 'draw the schedules and sizes of a run before it starts'),
         'preflight': Command('inception_v3.preflight', 'check without a TPU whether a run can start on one'),
+        'weights': Command('inception_v3.weights', 'convert and compare weights of other frameworks'),
         'provenance': Command('inception_v3.provenance', 'show, verify and compare the origin of runs'),
     },
     'data sets': {

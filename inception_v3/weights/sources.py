@@ -60,20 +60,21 @@ class Source(NamedTuple):
         return f'{self.path} ({self.kind}{step})'
 
 
-def read(path: str) -> Source:
+def read(path: str, named: str = '') -> Source:
     """Reads all weights of a source.
 
     Args:
       path: as `--init_from` has it, local or remote.
+      named: begins the messages of errors; by default, the flag with the path.
 
     Raises:
       WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
       CheckpointError: the newest checkpoint of a model_dir is incomplete.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    flag = f'--init_from={path}'
+    flag = named or f'--init_from={path}'
     if path.endswith('.npz'):
-        return _of_values(path, 'npz', _arrays(path))
+        return _of_values(path, 'npz', _arrays(path, flag))
     if tf.saved_model.loader.maybe_saved_model_directory(path):
         return _of_values(path, 'SavedModel', _variables(os.path.join(path, 'variables', 'variables'), flag))
     if remote.exists(os.path.join(path, _LIST_OF_CHECKPOINTS)):
@@ -120,8 +121,7 @@ def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
         raise damaged(str(error).partition('\n')[0])
 
 
-def _arrays(path: str) -> Dict[str, np.ndarray]:
-    flag = f'--init_from={path}'
+def _arrays(path: str, flag: str) -> Dict[str, np.ndarray]:
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')

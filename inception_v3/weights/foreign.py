@@ -1,0 +1,231 @@
+"""Reads the weights of a network from a file of any kind, as variables with the names of this program."""
+
+import io
+import re
+import zipfile
+from typing import Any, Iterable, List, NamedTuple, Optional, Sequence
+
+from console.messages import shown
+from console.tensorflow_versions import tf
+from data import remote
+from inception_v3.config import Config
+from inception_v3.weights import keras_files, naming, safetensors_files, sources, torch_files
+from inception_v3.weights.architecture import AUXILIARY_KERNEL, Architecture, Layer, inception, resnet50
+from inception_v3.weights.changes import fold_scales, without
+from inception_v3.weights.naming import Values
+from inception_v3.weights.sources import AVERAGE, WeightsError
+
+# The kinds of files, as messages name them.
+OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
+_AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
+# Names of PyTorch that tell the networks apart.
+_OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
+_COUNTER = '.num_batches_tracked'
+_KINDS = (
+    'a checkpoint, a model_dir, a SavedModel or an .npz file of this program or TF-Slim; the .h5 or .keras file of '
+    "keras.applications' InceptionV3; or the .pth or .safetensors file of a state dict of torchvision or timm"
+)
+# The errors of libraries about damaged files.
+_DAMAGE = (*torch_files.DAMAGE, OSError)
+
+
+class Weights(NamedTuple):
+    """The weights of a network.
+
+    Attributes:
+      path: of their file.
+      origin: the kind of file, of `OURS`, `KERAS` and `TORCH`.
+      architecture: the network.
+      values: float32 variables by our names; no scales in Inception v3.
+      images: the range of the images that they are for: a name in `changes.IMAGES`.
+      folded: the scopes of layers whose scales were folded.
+      config: of the run that wrote them; None if there is none.
+      depth_multiplier: of the network.
+    """
+
+    path: str
+    origin: str
+    architecture: Architecture
+    values: Values
+    images: str
+    folded: Sequence[str] = ()
+    config: Optional[Config] = None
+    depth_multiplier: float = 1.0
+
+    @property
+    def has_auxiliary_head(self) -> bool:
+        """Whether there are weights of the auxiliary head."""
+        return any(name.startswith(self.architecture.auxiliary) for name in self.values)
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes; 0 without a classifier."""
+        biases = self.values.get(f'{self.architecture.classifier}/biases')
+        return 0 if biases is None else len(biases)
+
+    @property
+    def layers(self) -> List[Layer]:
+        """The layers that have weights."""
+        return self.architecture.of(self.has_auxiliary_head, self.num_classes > 0)
+
+    def __str__(self) -> str:
+        parameters = sum(value.size for name, value in self.values.items() if '/moving_' not in name)
+        head = 'with' if self.has_auxiliary_head else 'without'
+        auxiliary = '' if self.architecture.name == 'resnet50' else f', {head} auxiliary head'
+        classes = f'{self.num_classes:,} classes' if self.num_classes else 'no classifier'
+        return (
+            f'{self.path}: {self.architecture.name} of {self.origin}, {classes}{auxiliary}, {parameters:,} parameters'
+        )
+
+
+def read(
+    path: str,
+    averages: bool = True,
+    auxiliary_head: bool = True,
+    images: str = '',
+    depth_multiplier: float = 0.0,
+) -> Weights:
+    """Reads weights of Inception v3 or ResNet-50.
+
+    Args:
+      path: of the file or folder, local or remote.
+      averages: take the moving averages of a run's weights, if there are any.
+      auxiliary_head: read the auxiliary head, if there is one.
+      images: the range of the images that weights of another framework are for, of `changes.IMAGES`; empty for that of
+        the published weights.
+      depth_multiplier: of the network; 0 for that of the run that wrote the weights, or 1.
+
+    Raises:
+      WeightsError: there is no such file, it is damaged, or its weights are those of another network.
+      PickleError, KerasError, ShapeError: as `torch_files`, `keras_files` and `naming` say.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    content = None if tf.io.gfile.isdir(path) else remote.read(path)
+    try:
+        found = _contained(content, path) if content is not None else None
+    except _DAMAGE as error:
+        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 200)
+        raise WeightsError(f'{path}: cannot be read, or is damaged ({reason}). Name {_KINDS}.')
+    if isinstance(found, keras_files.Found):
+        return _of_keras(found, path, auxiliary_head, images)
+    if found is not None and not any('/' in name for name in found):
+        return _of_torch(found, path, auxiliary_head, images, depth_multiplier or 1.0)
+    source = sources.read(path, shown(path))
+    return _of_ours(source, averages, auxiliary_head, depth_multiplier)
+
+
+def _contained(content: bytes, path: str) -> Any:
+    """The weights in a file of Keras or PyTorch; None if it is of another kind."""
+    if content.startswith(keras_files.HDF5):
+        return keras_files.read(content)
+    if path.endswith('.safetensors'):
+        return safetensors_files.read(content)
+    if content.startswith(torch_files.OLD) or path.endswith(('.pth', '.pt', '.bin', '.tar')):
+        return torch_files.read(content, path)
+    if path.endswith(('.h5', '.hdf5', '.keras')) and not content.startswith(torch_files.ARCHIVE):
+        raise ValueError('it does not begin as a file of Keras does')
+    if content.startswith(torch_files.ARCHIVE):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = archive.namelist()
+        if keras_files.ARCHIVE_MEMBER in names:
+            return keras_files.read(content)
+        if any(name.endswith('/data.pkl') for name in names):
+            return torch_files.read(content, path)
+    return None
+
+
+def _of_keras(found: keras_files.Found, path: str, auxiliary_head: bool, images: str) -> Weights:
+    architecture = inception()
+    try:
+        keras_files.check_network(found, architecture.of(auxiliary_head=False))
+    except keras_files.KerasError as error:
+        raise WeightsError(f'{path}: {error}')
+    arrays = {
+        f'{kind}_{number}/{name}': array
+        for kind, layers in (('conv2d', found.convs), ('batch_normalization', found.norms))
+        for number, layer in enumerate(layers)
+        for name, array in layer.items()
+    }
+    arrays.update({f'dense/{name}': array for layer in found.dense for name, array in layer.items()})
+    layers = architecture.of(auxiliary_head=False, classifier=bool(found.dense))
+    entries = naming.of_keras(layers, found.is_by_order)
+    values = naming.to_ours(arrays, entries, path)
+    _check_all_used(arrays, entries, path)
+    return _finished(path, KERAS, architecture, values, images or 'inception')
+
+
+def _of_torch(arrays: Values, path: str, auxiliary_head: bool, images: str, depth_multiplier: float) -> Weights:
+    marks = [(name, mark) for name in arrays for mark in (_OF_INCEPTION, _OF_RESNET) if f'.{name}'.endswith(f'.{mark}')]
+    if len(marks) != 1:
+        raise WeightsError(f'{path}: has the weights of another network: it has {_some(arrays)}. Name {_KINDS}.')
+    name, mark = marks[0]
+    # A wrapper such as DataParallel puts `module.` before all names.
+    prefix = name[: -len(mark)]
+    own = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
+    own = {name: array for name, array in own.items() if not name.endswith(_COUNTER)}
+    architecture = inception(depth_multiplier) if mark == _OF_INCEPTION else resnet50(depth_multiplier)
+    if not auxiliary_head:
+        own = without(own, ['AuxLogits.'])
+    has_auxiliary_head = any(name.startswith('AuxLogits.') for name in own)
+    layers = architecture.of(has_auxiliary_head, classifier=any(name.startswith('fc.') for name in own))
+    entries = naming.of_torch(layers, architecture.has_scales)
+    values = naming.to_ours(own, entries, path)
+    _check_all_used(own, entries, path)
+    default = 'inception' if mark == _OF_INCEPTION else 'imagenet'
+    return _finished(path, TORCH, architecture, values, images or default)._replace(depth_multiplier=depth_multiplier)
+
+
+def _of_ours(source: sources.Source, averages: bool, auxiliary_head: bool, depth_multiplier: float) -> Weights:
+    names = {name[: -len(AVERAGE)] if name.endswith(AVERAGE) else name for name in source.values}
+    multiplier = depth_multiplier or (source.config.depth_multiplier if source.config else 1.0)
+    if any(name.startswith('InceptionV3/') for name in names):
+        kernels = [match for match in map(_AUXILIARY_KERNEL.fullmatch, names) if match]
+        kernel = (int(kernels[0].group(1)), int(kernels[0].group(2))) if kernels else AUXILIARY_KERNEL
+        architecture = inception(multiplier, kernel)
+    elif any(name.startswith('ResNet50/') for name in names):
+        architecture = resnet50(multiplier)
+    else:
+        raise WeightsError(f'{source.path}: has the weights of another network: it has {_some(names)}. Name {_KINDS}.')
+    values = {
+        name: source.values[name + AVERAGE if name + AVERAGE in source.values and averages else name]
+        for name in names
+        if name.startswith(f'{architecture.scope}/') and (name in source.values or averages)
+    }
+    if not auxiliary_head:
+        values = without(values, [architecture.auxiliary])
+    has_auxiliary_head = any(name.startswith(architecture.auxiliary) for name in values)
+    has_classifier = any(name.startswith(f'{architecture.classifier}/') for name in values)
+    entries = naming.of_ours(architecture.of(has_auxiliary_head, has_classifier), architecture.has_scales)
+    try:
+        values = naming.to_ours(values, entries, source.path)
+    except naming.ShapeError as error:
+        if multiplier != 1 or depth_multiplier:
+            raise
+        raise WeightsError(f'{error} If the network is narrower than the paper, give its --depth_multiplier.')
+    images = source.config.preprocessing if source.config else 'inception'
+    weights = _finished(source.path, OURS, architecture, values, images)
+    return weights._replace(config=source.config, depth_multiplier=multiplier)
+
+
+def _finished(path: str, origin: str, architecture: Architecture, values: Values, images: str) -> Weights:
+    folded: List[str] = []
+    if not architecture.has_scales:
+        values, folded = fold_scales(values, architecture)
+    counts = {len(value) for name, value in values.items() if name.endswith('/biases')}
+    counts |= {value.shape[-1] for name, value in values.items() if f'{name[:-7]}biases' in values and value.ndim == 4}
+    if len(counts) > 1:
+        raise WeightsError(
+            f'{path}: its classifiers have different numbers of classes, {" and ".join(map(str, sorted(counts)))}. If '
+            'the auxiliary head is that of other classes, leave it out with --no_auxiliary_head.'
+        )
+    return Weights(path, origin, architecture, values, images, folded)
+
+
+def _check_all_used(arrays: Iterable[str], entries: Iterable[naming.Entry], path: str) -> None:
+    unknown = sorted({*arrays} - {entry.theirs for entry in entries})
+    if unknown:
+        raise WeightsError(f'{path}: has the weights of another network: {naming.listed(unknown)} have no counterpart.')
+
+
+def _some(names: Iterable[str]) -> str:
+    return naming.listed(sorted(names)) or 'no variables'

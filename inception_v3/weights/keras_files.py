@@ -1,0 +1,179 @@
+"""Reads and writes the weights of Inception v3 in the HDF5 files of `keras.applications`.
+
+Keras numbers the layers of a kind in the order of their creation, which is the order of our table: the first
+convolution is `conv2d` or `conv2d_1`, whatever the program created before. Files of `save_weights('….weights.h5')` and
+`save('….keras')` number them in the order in which Keras lists the layers of a model instead: `Layer.order`.
+"""
+
+import importlib
+import io
+import re
+import zipfile
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from console.errors import CommandError
+from inception_v3.weights.architecture import Layer, variables_of
+
+HDF5 = b'\x89HDF\r\n\x1a\n'
+# The member of a .keras archive that has the weights, and the groups of layers in it.
+ARCHIVE_MEMBER = 'model.weights.h5'
+_LAYERS = ('_layer_checkpoint_dependencies', 'layers')
+_LAST_NUMBER = re.compile(r'_(\d+)$')
+_CLASSIFIER = 'predictions'
+# The version whose layout is written. Keras reads other layouts of earlier versions.
+_VERSION = b'2.2.4-tf'
+
+Values = Dict[str, np.ndarray]
+
+
+class KerasError(CommandError):
+    """A file of Keras holds weights of another network."""
+
+
+class Found(NamedTuple):
+    """The layers with weights in a file, each with its values by name, in the order in which Keras numbers them.
+
+    Attributes:
+      convs: convolutions: `kernel`, and perhaps `bias`.
+      norms: normalizations: `beta`, `moving_mean`, `moving_variance`, and perhaps `gamma`.
+      dense: classifiers: `kernel` and `bias`.
+      names: the names of all layers.
+      is_by_order: whether layers are numbered by `Layer.order`, not in the order of our table.
+    """
+
+    convs: List[Values]
+    norms: List[Values]
+    dense: List[Values]
+    names: List[str]
+    is_by_order: bool
+
+
+def _h5py() -> Any:
+    try:
+        return importlib.import_module('h5py')
+    except ImportError:
+        raise CommandError('h5py is missing, which TensorFlow brings: pip install h5py')
+
+
+def read(content: bytes) -> Found:
+    """Finds the layers of a file of weights, or of a whole model.
+
+    Raises:
+      OSError, ValueError, KeyError, RuntimeError or zipfile.BadZipFile: the file is damaged.
+    """
+    if not content.startswith(HDF5):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            content = archive.read(ARCHIVE_MEMBER)
+    with _h5py().File(io.BytesIO(content), 'r') as file:
+        root = next((file[name] for name in _LAYERS if name in file), None)
+        by_layer = _by_position(root) if root is not None else _by_name(file.get('model_weights', file))
+    kinds: Tuple[List[Values], List[Values], List[Values]] = ([], [], [])
+    for name in sorted(by_layer, key=number_of):
+        values = by_layer[name]
+        if 'moving_mean' in values:
+            kinds[1].append(values)
+        elif 'kernel' in values and values['kernel'].ndim in (2, 4):
+            kinds[0 if values['kernel'].ndim == 4 else 2].append(values)
+        elif values:
+            raise ValueError(f'the layer {name} is neither convolution nor normalization nor classifier')
+    return Found(*kinds, names=[*by_layer], is_by_order=root is not None)
+
+
+def number_of(name: str) -> int:
+    """The number at the end of the name of a layer of Keras; 0 if there is none."""
+    match = _LAST_NUMBER.search(name)
+    return int(match.group(1)) if match else 0
+
+
+def _by_name(root: Any) -> Dict[str, Values]:
+    """The values of each layer of a file that names every weight, such as `conv2d_3/kernel:0`."""
+    by_layer: Dict[str, Values] = {}
+    if 'layer_names' not in root.attrs:
+        raise ValueError('it has no list of layers, `layer_names`')
+    for group in _texts(root.attrs['layer_names']):
+        for weight in _texts(root[group].attrs['weight_names']):
+            # A model inside a model is one group, with the names of all its layers.
+            layer, _, name = weight.rpartition('/')
+            by_layer.setdefault(layer.rpartition('/')[2], {})[name.partition(':')[0]] = np.array(root[group][weight])
+    return by_layer
+
+
+def _texts(values: Any) -> List[str]:
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+
+
+def _by_position(root: Any) -> Dict[str, Values]:
+    """The values of each layer of a file that numbers the weights of a layer."""
+    by_layer: Dict[str, Values] = {}
+    for layer in root:
+        weights = root[layer].get('vars', {})
+        arrays = [np.array(weights[number]) for number in sorted(weights, key=int)]
+        if not arrays:
+            continue
+        names = ['kernel', 'bias']
+        if arrays[0].ndim == 1:
+            names = ['beta', 'moving_mean', 'moving_variance']
+            names = names if len(arrays) == len(names) else ['gamma', *names]
+        by_layer[layer] = dict(zip(names, arrays))
+    return by_layer
+
+
+def check_network(found: Found, layers: Sequence[Layer]) -> None:
+    """Checks that a file has the numbers of layers of Inception v3.
+
+    Args:
+      found: the layers of the file.
+      layers: those of Inception v3 without its auxiliary head.
+
+    Raises:
+      KerasError: it has others.
+    """
+    if {'conv1_conv', 'conv1'} & {*found.names}:
+        raise KerasError(
+            "has the weights of Keras' ResNet. Its first version strides in the first 1 x 1 convolution of a stage, "
+            'and has biases; the second normalizes before it convolves. --network=resnet50 strides in the 3 x 3 '
+            'convolution (version 1.5), so the weights would compute something else. Those of torchvision fit.'
+        )
+    convs = sum(not layer.is_classifier for layer in layers)
+    if (len(found.convs), len(found.norms)) != (convs, convs) or len(found.dense) > 1:
+        raise KerasError(
+            f'is not Inception v3 of keras.applications: it has {len(found.convs)} convolutions, {len(found.norms)} '
+            f'normalizations and {len(found.dense)} dense layers, not {convs}, {convs} and one.'
+        )
+
+
+def write(layers: Sequence[Layer], values: Mapping[str, np.ndarray]) -> bytes:
+    """A file for `load_weights` of `keras.applications.InceptionV3`, by the order of its layers or by their names.
+
+    Args:
+      layers: those of Inception v3 without its auxiliary head, perhaps without its classifier.
+      values: their variables by our names.
+    """
+    groups: List[Tuple[Tuple[int, ...], str, Values]] = []
+    convs = [layer for layer in layers if not layer.is_classifier]
+    for number, layer in enumerate(convs):
+        suffix = f'_{number}' if number else ''
+        place, distance, branch = (*layer.order, 0, 0)[:3]
+        own = {name.rpartition('/')[2]: values[name] for name in variables_of(layer, has_scales=False)}
+        kernel = own.pop('weights')
+        groups.append(((place, distance, branch, number), f'conv2d{suffix}', {'kernel': kernel}))
+        # Keras lists the normalizations of a distance after the convolutions of the same distance from them.
+        groups.append(((place, distance + 1, branch, number), f'batch_normalization{suffix}', own))
+    last: List[Tuple[str, Values]] = []
+    for layer in layers:
+        if layer.is_classifier:
+            kernel, bias = values[f'{layer.scope}/weights'], values[f'{layer.scope}/biases']
+            last.append((_CLASSIFIER, {'kernel': kernel[0, 0], 'bias': bias}))
+    content = io.BytesIO()
+    with _h5py().File(content, 'w') as file:
+        file.attrs['backend'], file.attrs['keras_version'] = b'tensorflow', _VERSION
+        ordered = [*((name, own) for _, name, own in sorted(groups, key=lambda group: group[0])), *last]
+        file.attrs['layer_names'] = [name.encode() for name, _ in ordered]
+        for layer_name, own in ordered:
+            group = file.create_group(layer_name)
+            group.attrs['weight_names'] = [f'{layer_name}/{name}:0'.encode() for name in own]
+            for name, value in own.items():
+                group.create_dataset(f'{layer_name}/{name}:0', data=value)
+    return content.getvalue()

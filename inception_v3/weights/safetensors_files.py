@@ -1,0 +1,70 @@
+"""Reads and writes safetensors files: a JSON header with the place of each tensor, and the bytes of all tensors.
+
+The format: https://github.com/huggingface/safetensors#format.
+"""
+
+import json
+import struct
+from typing import Any, Dict, Mapping
+
+import numpy as np
+
+from inception_v3.weights.torch_files import BFLOAT16, decoded
+
+_DTYPES: Mapping[str, str] = {
+    'F64': '<f8',
+    'F32': '<f4',
+    'F16': '<f2',
+    'BF16': BFLOAT16,
+    'I64': '<i8',
+    'I32': '<i4',
+    'I16': '<i2',
+    'I8': '|i1',
+    'U8': '|u1',
+    'BOOL': '|b1',
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_METADATA = '__metadata__'
+_LENGTH = struct.Struct('<Q')
+# PyTorch and timm mark their files with it.
+_WRITTEN_FOR = {_METADATA: {'format': 'pt'}}
+# The header is padded with spaces, so that the values begin at a multiple of this.
+_ALIGNMENT = 8
+
+
+def read(content: bytes) -> Dict[str, np.ndarray]:
+    """The arrays of a file, by name.
+
+    Raises:
+      ValueError, KeyError, TypeError or struct.error: the file is damaged or no safetensors file.
+    """
+    (length,) = _LENGTH.unpack_from(content)
+    begin = _LENGTH.size + length
+    if begin > len(content):
+        raise ValueError('it is shorter than its header')
+    header = json.loads(content[_LENGTH.size : begin].decode())
+    arrays = {}
+    for name, entry in header.items():
+        if name == _METADATA:
+            continue
+        first, last = entry['data_offsets']
+        if not 0 <= first <= last <= len(content) - begin:
+            raise ValueError(f'it ends before the values of {name}')
+        values = decoded(content[begin + first : begin + last], _DTYPES[entry['dtype']])
+        arrays[name] = values.reshape(entry['shape'])
+    return arrays
+
+
+def write(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A file of arrays, in their order."""
+    header: Dict[str, Any] = dict(_WRITTEN_FOR)
+    parts, offset = [], 0
+    for name, array in arrays.items():
+        part = np.ascontiguousarray(array).tobytes()
+        places = [offset, offset + len(part)]
+        header[name] = {'dtype': _NAMES[array.dtype.str], 'shape': [*array.shape], 'data_offsets': places}
+        parts.append(part)
+        offset += len(part)
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % _ALIGNMENT)
+    return b''.join([_LENGTH.pack(len(text)), text, *parts])
