@@ -2,14 +2,16 @@
 
 import io
 import re
+import struct
 import zipfile
+import zlib
 from typing import Any, Iterable, List, NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.weights import keras_files, naming, safetensors_files, sources, torch_files
+from inception_v3.weights import keras_files, naming, safetensors_files, sources, state_dicts
 from inception_v3.weights.architecture import AUXILIARY_KERNEL, Architecture, Layer, inception, resnet50
 from inception_v3.weights.changes import fold_scales, without
 from inception_v3.weights.naming import Values
@@ -20,13 +22,20 @@ OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
 # Names of PyTorch that tell the networks apart.
 _OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
+_TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.tar')
 _COUNTER = '.num_batches_tracked'
 _KINDS = (
     'a checkpoint, a model_dir, a SavedModel or an .npz file of this program or TF-Slim; the .h5 or .keras file of '
     "keras.applications' InceptionV3; or the .pth or .safetensors file of a state dict of torchvision or timm"
 )
 # The errors of libraries about damaged files.
-_DAMAGE = (*torch_files.DAMAGE, OSError)
+_DAMAGE = (
+    *(AttributeError, IndexError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError, RecursionError),
+    *(RuntimeError, TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error),
+)
+_ARCHIVE = b'PK\x03\x04'
+# The beginning of a file of PyTorch before version 1.6: a pickle of protocol 2 of a number.
+_OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 
 
 class Weights(NamedTuple):
@@ -97,7 +106,7 @@ def read(
 
     Raises:
       WeightsError: there is no such file, it is damaged, or its weights are those of another network.
-      PickleError, KerasError, ShapeError: as `torch_files`, `keras_files` and `naming` say.
+      ShapeError: they do not fit the network.
       RemoteError: access is denied, or the store cannot be reached.
     """
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
@@ -120,17 +129,17 @@ def _contained(content: bytes, path: str) -> Any:
         return keras_files.read(content)
     if path.endswith('.safetensors'):
         return safetensors_files.read(content)
-    if content.startswith(torch_files.OLD) or path.endswith(('.pth', '.pt', '.bin', '.tar')):
-        return torch_files.read(content, path)
-    if path.endswith(('.h5', '.hdf5', '.keras')) and not content.startswith(torch_files.ARCHIVE):
-        raise ValueError('it does not begin as a file of Keras does')
-    if content.startswith(torch_files.ARCHIVE):
+    names: List[str] = []
+    if content.startswith(_ARCHIVE) and not path.endswith(_TORCH_ENDINGS):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = archive.namelist()
-        if keras_files.ARCHIVE_MEMBER in names:
-            return keras_files.read(content)
-        if any(name.endswith('/data.pkl') for name in names):
-            return torch_files.read(content, path)
+    if keras_files.ARCHIVE_MEMBER in names:
+        return keras_files.read(content)
+    is_torch = content.startswith(_OLD_TORCH) or any(name.endswith('/data.pkl') for name in names)
+    if is_torch or path.endswith(_TORCH_ENDINGS):
+        return state_dicts.read(path, path)
+    if path.endswith(('.h5', '.hdf5', '.keras')):
+        raise ValueError('it does not begin as a file of Keras does')
     return None
 
 

@@ -9,13 +9,13 @@ from typing import Any, Dict, Mapping
 
 import numpy as np
 
-from inception_v3.weights.torch_files import BFLOAT16, decoded
-
+# NumPy has no bfloat16, whose bits are the upper half of a float32.
+_BFLOAT16 = 'BF16'
 _DTYPES: Mapping[str, str] = {
     'F64': '<f8',
     'F32': '<f4',
     'F16': '<f2',
-    'BF16': BFLOAT16,
+    _BFLOAT16: '<u2',
     'I64': '<i8',
     'I32': '<i4',
     'I16': '<i2',
@@ -50,7 +50,9 @@ def read(content: bytes) -> Dict[str, np.ndarray]:
         first, last = entry['data_offsets']
         if not 0 <= first <= last <= len(content) - begin:
             raise ValueError(f'it ends before the values of {name}')
-        values = decoded(content[begin + first : begin + last], _DTYPES[entry['dtype']])
+        values = np.frombuffer(content[begin + first : begin + last], _DTYPES[entry['dtype']])
+        if entry['dtype'] == _BFLOAT16:
+            values = (values.astype('<u4') << 16).view('<f4')
         arrays[name] = values.reshape(entry['shape'])
     return arrays
 

@@ -1,4 +1,4 @@
-"""Reads PyTorch's state dicts without PyTorch: the tensors of a `.pth` or `.pt` file, and nothing that could run code.
+"""Reads and writes PyTorch's state dicts without PyTorch: the tensors of a `.pth` file, and nothing that runs code.
 
 Both layouts of `torch.save` are read: the ZIP archive since PyTorch 1.6, and the pickles in a row before it.
 (https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.)
@@ -9,7 +9,7 @@ import io
 import pickle
 import struct
 import zipfile
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
@@ -34,8 +34,9 @@ _DTYPES = {
     'ByteStorage': 'u1',
     'BoolStorage': '?',
 }
-# A file with training state has its weights under this key.
-_WEIGHTS = 'state_dict'
+_STORAGES = {np.dtype(dtype).str: kind for kind, dtype in _DTYPES.items()}
+# The folder in the archives that this program writes, and the version of the layout.
+_FOLDER, _VERSION = 'archive', '3'
 _PROBLEMS = (
     *(AttributeError, EOFError, ImportError, IndexError, KeyError, OSError, TypeError, UnicodeDecodeError, ValueError),
     *(MemoryError, NotImplementedError, RecursionError, RuntimeError, struct.error),
@@ -121,8 +122,9 @@ def _parameter(data: _Pending, *_: Any) -> _Pending:
 def _tensors(found: Tuple[Any, Callable[[str, str], _Storage]]) -> Dict[str, np.ndarray]:
     """The tensors of a dict, as arrays of their own."""
     content, storage_of = found
-    if isinstance(content, dict) and isinstance(content.get(_WEIGHTS), dict):
-        content = content[_WEIGHTS]
+    if isinstance(content, dict):
+        # A file with training state has its weights under a key such as `state_dict` or `model`.
+        content = max([content, *(value for value in content.values() if isinstance(value, dict))], key=_named_tensors)
     if not isinstance(content, dict) or not any(isinstance(value, _Pending) for value in content.values()):
         raise ValueError('it holds no dict of tensors by name')
     storages: Dict[str, _Storage] = {}
@@ -133,6 +135,11 @@ def _tensors(found: Tuple[Any, Callable[[str, str], _Storage]]) -> Dict[str, np.
                 storages[value.key] = storage_of(value.kind, value.key)
             tensors[str(name)] = _view(storages[value.key], value, str(name))
     return tensors
+
+
+def _named_tensors(content: Dict[Any, Any]) -> int:
+    """The number of tensors under names; an optimizer has its own under numbers."""
+    return sum(isinstance(value, _Pending) and isinstance(name, str) for name, value in content.items())
 
 
 def _view(storage: _Storage, tensor: _Pending, name: str) -> np.ndarray:
@@ -191,3 +198,46 @@ def _from_pickles(content: bytes) -> Tuple[Any, Callable[[str, str], _Storage]]:
             raise EOFError('the file ends early')
         storages[key] = _Storage(kind, np.frombuffer(values, _DTYPES[kind]))
     return tensors, lambda kind, key: storages[key]
+
+
+def write(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A file for `torch.load` with a state dict: contiguous tensors, each with its own storage."""
+    content = io.BytesIO()
+    # PyTorch reads only members that are not compressed.
+    with zipfile.ZipFile(content, 'w', zipfile.ZIP_STORED) as archive:
+        archive.writestr(_member('data.pkl'), _pickled(arrays))
+        for number, array in enumerate(arrays.values()):
+            archive.writestr(_member(f'data/{number}'), np.ascontiguousarray(array).tobytes())
+        archive.writestr(_member('version'), f'{_VERSION}\n')
+    return content.getvalue()
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    # Without the time, so that the same weights give the same file.
+    return zipfile.ZipInfo(f'{_FOLDER}/{name}')
+
+
+def _pickled(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The pickle of an OrderedDict of tensors. The module pickle itself writes no names of modules that are missing."""
+
+    def name(module: str, attribute: str) -> bytes:
+        return pickle.GLOBAL + f'{module}\n{attribute}\n'.encode()
+
+    def text(value: str) -> bytes:
+        return pickle.BINUNICODE + struct.pack('<I', len(value.encode())) + value.encode()
+
+    def numbers(values: Tuple[int, ...]) -> bytes:
+        return pickle.MARK + b''.join(pickle.BININT + struct.pack('<i', value) for value in values) + pickle.TUPLE
+
+    empty_dict = name('collections', 'OrderedDict') + pickle.EMPTY_TUPLE + pickle.REDUCE
+    parts: List[bytes] = [pickle.PROTO + b'\x02', empty_dict, pickle.MARK]
+    for number, (key, array) in enumerate(arrays.items()):
+        storage_type = name('torch', _STORAGES[array.dtype.str])
+        count = pickle.BININT + struct.pack('<i', array.size)
+        parts += [text(key), name('torch._utils', '_rebuild_tensor_v2'), pickle.MARK]
+        parts += [pickle.MARK, text('storage'), storage_type, text(str(number)), text('cpu'), count, pickle.TUPLE]
+        strides = tuple(stride // array.itemsize for stride in np.ascontiguousarray(array).reshape(array.shape).strides)
+        # Offset, shape, strides, whether it needs a gradient, and hooks.
+        parts += [pickle.BINPERSID, pickle.BININT + struct.pack('<i', 0), numbers(array.shape), numbers(strides)]
+        parts += [pickle.NEWFALSE, empty_dict, pickle.TUPLE, pickle.REDUCE]
+    return b''.join([*parts, pickle.SETITEMS, pickle.STOP])

@@ -14,7 +14,7 @@ from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import PREFIX, latest_checkpoint
 from inception_v3.model_dir.files import CONFIG_FILE
-from inception_v3.weights import keras_files, naming, safetensors_files, torch_files
+from inception_v3.weights import keras_files, naming, safetensors_files, state_dicts
 from inception_v3.weights.architecture import inception, resnet50
 from inception_v3.weights.changes import change_images, without
 from inception_v3.weights.foreign import Weights
@@ -107,7 +107,7 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
         _write(path, content.getvalue())
     else:
         arrays = _torch_arrays(naming.of_torch(layers, architecture.has_scales), values)
-        _write(path, safetensors_files.write(arrays) if path.endswith('.safetensors') else torch_files.write(arrays))
+        _write(path, safetensors_files.write(arrays) if path.endswith('.safetensors') else state_dicts.write(arrays))
     options = '' if weights.has_auxiliary_head or architecture.name == 'resnet50' else ', aux_logits=False'
     model = _TIMM_NAMES[architecture.name] if kind == 'timm' else architecture.name
     loaded = f'safetensors.torch.load_file({path!r})' if path.endswith('.safetensors') else f'torch.load({path!r})'
@@ -215,7 +215,8 @@ def import_into(model_dir: str, weights: Weights, averages: bool, data_dir: str 
     return [
         f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values)} variables and {len(trained)} '
         'averages',
-        f'  to evaluate it: --mode=eval --model_dir={shown(model_dir)} --data_dir=DATA {" ".join(flags)}',
+        f'  to evaluate it: --mode=eval --eval_timeout=0 --model_dir={shown(model_dir)} --data_dir=DATA '
+        + ' '.join(flags),
     ]
 
 

@@ -1,0 +1,146 @@
+"""Tests with the frameworks themselves: Keras of this TensorFlow, and torchvision and timm in `.venv-frameworks`."""
+
+import subprocess
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3.weights import foreign, forward, writing
+from inception_v3.weights.forward import FEATURES, LOGITS, TORCH_PYTHON
+
+CLASSES = 7
+# Images are small to save time; the networks have their published widths.
+IMAGES = np.random.RandomState(0).uniform(-1, 1, [2, 107, 107, 3]).astype(np.float32)
+# Writes torchvision's and timm's networks with random weights, whose scales are 1 but for a layer; all of their values
+# are also in arrays.npz, with torchvision's names.
+WRITE = f"""
+import sys, numpy, timm, torch, torchvision
+from safetensors.torch import save_file
+random = torch.Generator().manual_seed(1)
+
+def with_values(model):
+    for name, value in model.state_dict().items():
+        if name.endswith('running_var'):
+            value.copy_(torch.rand(value.shape, generator=random) + 0.5)
+        elif value.dim() == 4 or name.endswith('fc.weight'):
+            value.copy_(torch.randn(value.shape, generator=random) * (1.6 / value[0].numel()) ** 0.5)
+        elif value.dtype == torch.float32 and not name.endswith(('n.weight', '1.weight', '2.weight', '3.weight')):
+            value.copy_(torch.randn(value.shape, generator=random) * 0.1)
+    return model.state_dict()
+
+own = with_values(torchvision.models.inception_v3(num_classes={CLASSES}, init_weights=False))
+torch.save(own, 'new.pth')
+torch.save({{'epoch': 3, 'state_dict': own}}, 'old.pth', _use_new_zipfile_serialization=False)
+numpy.savez('arrays.npz', **{{name: value.numpy() for name, value in own.items()}})
+own['Mixed_5b.branch1x1.bn.weight'] *= -1.5
+torch.save(own, 'scales.pth')
+save_file(with_values(timm.create_model('tf_inception_v3', num_classes={CLASSES})), 'timm.safetensors')
+torch.save(with_values(torchvision.models.resnet50(num_classes={CLASSES})), 'resnet50.pth')
+"""
+with_torch = pytest.mark.skipif(not TORCH_PYTHON.exists(), reason='./run --frameworks true makes .venv-frameworks')
+
+
+@pytest.fixture(scope='module')
+def torch_files(tmp_path_factory: Any) -> Any:
+    folder = tmp_path_factory.mktemp('torch')
+    subprocess.run([str(TORCH_PYTHON), '-W', 'ignore', '-c', WRITE], cwd=str(folder), check=True)
+    return folder
+
+
+def check_close(one: np.ndarray, other: np.ndarray) -> None:
+    """Other kernels sum in other orders: in float32, differences are below 1e-5 of the largest value."""
+    assert np.abs(one - other).max() <= 1e-5 * max(1, np.abs(other).max())
+
+
+@with_torch
+@pytest.mark.program
+@pytest.mark.parametrize(
+    ('library', 'name', 'kind'),
+    [
+        ('torchvision', 'new.pth', 'torchvision'),
+        ('torchvision', 'old.pth', 'torchvision'),
+        ('timm', 'timm.safetensors', 'timm'),
+        ('torchvision', 'scales.pth', 'torchvision'),
+        ('torchvision', 'resnet50.pth', 'torchvision'),
+    ],
+)
+def test_torch__computes_the_same_logits_with_files_in_both_directions(
+    library: str, name: str, kind: str, torch_files: Any, tmp_path: Any
+) -> None:
+    path = str(torch_files / name)
+    weights = foreign.read(path)
+    assert weights.num_classes == CLASSES and len(weights.folded) == (name == 'scales.pth')
+    ours = forward.in_this_program(weights, IMAGES)
+    written = str(tmp_path / f'weights{path[path.rindex(".") :]}')
+    writing.export(weights, written, kind)
+    theirs = forward.in_torch(library, weights, written, IMAGES, count_padding=False)
+    assert ours.keys() == theirs.keys()
+    for row in ours:
+        check_close(ours[row], theirs[row])
+    if name == 'old.pth':
+        # The file that PyTorch wrote, without the state of a training around the weights.
+        np.testing.assert_equal(weights.values, foreign.read(str(torch_files / 'new.pth')).values)
+    elif name != 'resnet50.pth':
+        # Also from the file that the framework wrote itself.
+        original = forward.in_torch(library, weights, path, IMAGES, count_padding=False)
+        check_close(ours[LOGITS], original[LOGITS])
+    if name == 'new.pth':
+        # Average pools that count the padding are no rounding.
+        counted = forward.in_torch(library, weights, path, IMAGES)
+        assert np.abs(counted[FEATURES] - ours[FEATURES]).max() > 1e-2
+        np.testing.assert_allclose(counted['Conv2d_4a_3x3'], ours['Conv2d_4a_3x3'], atol=1e-4)
+
+
+@with_torch
+@pytest.mark.program
+def test_export__gives_torch_the_values_that_it_had(torch_files: Any, tmp_path: Any) -> None:
+    weights = foreign.read(str(torch_files / 'new.pth'))
+    writing.export(weights, str(tmp_path / 'again.pth'), 'torchvision')
+    code = "import numpy, torch; numpy.savez('again.npz', **{n: v.numpy() for n, v in torch.load('again.pth').items()})"
+    subprocess.run([str(TORCH_PYTHON), '-c', code], cwd=str(tmp_path), check=True)
+    with np.load(str(tmp_path / 'again.npz')) as again, np.load(str(torch_files / 'arrays.npz')) as arrays:
+        assert list(again) == list(arrays)
+        np.testing.assert_equal(dict(again), dict(arrays))
+
+
+def keras_model() -> Any:
+    """Keras' network with random weights."""
+    model = tf.keras.applications.InceptionV3(weights=None, classes=CLASSES, input_shape=IMAGES.shape[1:])
+    random = np.random.RandomState(0)
+    values: List[np.ndarray] = []
+    for variable in model.weights:
+        shape = variable.shape.as_list()
+        if len(shape) > 1:
+            values.append(random.normal(0, np.sqrt(1.6 / np.prod(shape[:-1])), shape))
+        else:
+            is_variance = 'moving_variance' in variable.name
+            values.append(random.uniform(0.5, 1.5, shape) if is_variance else random.normal(0, 0.1, shape))
+    model.set_weights(values)
+    return model
+
+
+@pytest.mark.program
+@pytest.mark.both
+def test_keras__computes_the_same_logits_with_files_in_both_directions(tmp_path: Any) -> None:
+    # `.weights.h5` and `.keras` are another layout since Keras 2.12; before, an ending of a user's own.
+    names = ['weights.h5', 'own.weights.h5', 'model.keras']
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.keras.backend.set_session(session)
+        model = keras_model()
+        for name in names:
+            (model.save_weights if 'weights' in name else model.save)(str(tmp_path / name))
+        logits = session.run(model.layers[-1].output.op.inputs[0], {model.input: IMAGES})
+    first = foreign.read(str(tmp_path / 'weights.h5'))
+    for name in names:
+        weights = foreign.read(str(tmp_path / name))
+        assert (weights.origin, weights.num_classes, weights.has_auxiliary_head) == (foreign.KERAS, CLASSES, False)
+        np.testing.assert_equal(weights.values, first.values)
+    ours = forward.in_this_program(first, IMAGES)
+    np.testing.assert_allclose(ours[LOGITS], logits, atol=1e-5)
+    writing.export(first, str(tmp_path / 'again.h5'), 'keras')
+    theirs = forward.in_keras(str(tmp_path / 'again.h5'), CLASSES, IMAGES)
+    assert ours.keys() == theirs.keys()
+    for row in ours:
+        np.testing.assert_allclose(theirs[row], ours[row], atol=1e-5)

@@ -1,0 +1,117 @@
+"""Tests of the names and shapes of variables in PyTorch and Keras, at the width of the paper and without values."""
+
+from typing import Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3.batch_norm import BatchNorm
+from inception_v3.networks import layers
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.weights import architecture, naming
+from inception_v3.weights.architecture import Architecture, variables_of
+from inception_v3.weights.naming import Entry
+from tests.support.weights import NARROW
+
+
+def shapes_of(entries: List[Entry], classes: int) -> Dict[str, Tuple[int, ...]]:
+    """The shapes of variables in another framework."""
+    arrays = {
+        entry.theirs: np.broadcast_to(np.bool_(0), [size or classes for size in entry.shape]) for entry in entries
+    }
+    by_name = {entry.theirs: entry for entry in entries}
+    return {name: by_name[name].order.from_ours(array).shape for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize('name', ['inception_v3', 'resnet50'])
+def test_architecture__has_the_variables_of_the_network(name: str) -> None:
+    network = architecture.inception(NARROW) if name == 'inception_v3' else architecture.resnet50(NARROW)
+    norm = BatchNorm(True, 0.9, update_in_place=False)
+    # The least size whose auxiliary head has the kernel of 299 pixels.
+    images = tf.zeros([1, 299, 299, 3])
+    NETWORKS[name].build(images, 7, True, conv=layers.conv2d, norm=norm, depth_multiplier=NARROW)
+    expected = {variable.op.name: tuple(variable.shape.as_list()) for variable in tf.global_variables()}
+    found: Dict[str, Tuple[int, ...]] = {}
+    for layer in network.layers:
+        own = layer._replace(shape=(*layer.shape[:3], layer.shape[3] or 7))
+        found.update(variables_of(own, network.has_scales))
+    assert found == expected
+
+
+def parameters(network: Architecture, classes: int) -> int:
+    shapes = shapes_of(naming.of_torch(network.layers, network.has_scales), classes)
+    return sum(int(np.prod(shape)) for name, shape in shapes.items() if '.running_' not in name)
+
+
+def test_of_torch__has_the_published_numbers_of_parameters() -> None:
+    # torchvision's documentation: 27,161,264 and 25,557,032. Ours are 18,112 scales of 1 less, and 2,818 of a class 0
+    # more: 2,048 + 1 and 768 + 1.
+    inception = architecture.inception()
+    assert parameters(inception, 1000) == 27161264 == 27145970 + 18112 - 2818
+    assert parameters(architecture.resnet50(), 1000) == 25557032
+
+
+def test_of_torch__has_the_names_and_shapes_of_torchvision() -> None:
+    # Of each rule one, written down from the state dicts of torchvision 0.13.1.
+    expected = {
+        'Conv2d_1a_3x3.conv.weight': (32, 3, 3, 3),
+        'Mixed_5b.branch5x5_2.conv.weight': (64, 48, 5, 5),
+        'Mixed_5c.branch_pool.bn.running_var': (64,),
+        'Mixed_6a.branch3x3.conv.weight': (384, 288, 3, 3),
+        'Mixed_6a.branch3x3dbl_3.bn.weight': (96,),
+        'Mixed_6c.branch7x7_2.conv.weight': (160, 160, 1, 7),
+        'Mixed_6c.branch7x7dbl_2.conv.weight': (160, 160, 7, 1),
+        'Mixed_7a.branch3x3_2.conv.weight': (320, 192, 3, 3),
+        'Mixed_7a.branch7x7x3_4.bn.running_mean': (192,),
+        'Mixed_7b.branch3x3_2a.conv.weight': (384, 384, 1, 3),
+        'Mixed_7b.branch3x3_2b.conv.weight': (384, 384, 3, 1),
+        'Mixed_7c.branch3x3dbl_3b.bn.bias': (384,),
+        'AuxLogits.conv1.conv.weight': (768, 128, 5, 5),
+        'AuxLogits.fc.weight': (10, 768),
+        'fc.weight': (10, 2048),
+        'fc.bias': (10,),
+    }
+    shapes = shapes_of(naming.of_torch(architecture.inception().layers, False), 10)
+    assert {name: shapes[name] for name in expected} == expected
+    resnet = shapes_of(naming.of_torch(architecture.resnet50().layers, True), 10)
+    assert resnet['layer3.0.downsample.0.weight'] == (1024, 512, 1, 1)
+    assert resnet['layer3.0.downsample.1.running_mean'] == (1024,)
+    assert resnet['layer4.2.bn3.weight'] == (2048,) and resnet['bn1.bias'] == (64,)
+
+
+@pytest.mark.parametrize(
+    ('by_order', 'kernels'),
+    [
+        # Mixed_5b: 1x1, 5x5 after 1x1, two 3x3 after 1x1, and 1x1 after pooling. By creation: a branch after the other.
+        (False, [(1, 192, 64), (1, 192, 48), (5, 48, 64), (1, 192, 64), (3, 64, 96), (3, 96, 96), (1, 192, 32)]),
+        # By the distance to the end of the block: the longest branch begins.
+        (True, [(1, 192, 64), (1, 192, 48), (3, 64, 96), (1, 192, 64), (5, 48, 64), (3, 96, 96), (1, 192, 32)]),
+    ],
+)
+def test_of_keras__numbers_layers_as_keras_does(by_order: bool, kernels: List[Tuple[int, int, int]]) -> None:
+    shapes = shapes_of(naming.of_keras(architecture.inception().of(auxiliary_head=False), by_order), 10)
+    # Five convolutions come before.
+    found = [shapes[f'conv2d_{5 + number}/kernel'] for number in range(7)]
+    assert [(height, inputs, outputs) for height, _, inputs, outputs in found] == kernels
+    assert shapes['dense/kernel'] == (2048, 10)
+
+
+def test_to_ours__is_the_inverse_of_from_ours_to_the_bit() -> None:
+    network = architecture.inception(NARROW)
+    random = np.random.RandomState(0)
+    for entries in (naming.of_torch(network.layers, False), naming.of_ours(network.layers, False)):
+        chosen = [entry for entry in entries if 'Mixed_7b' in entry.ours or 'Logits' in entry.ours]
+        values = {e.ours: random.normal(size=[size or 3 for size in e.shape]).astype(np.float32) for e in chosen}
+        there = naming.from_ours(values, chosen)
+        assert all(array.flags.c_contiguous for array in there.values())
+        np.testing.assert_equal(naming.to_ours(there, chosen, 'file'), values)
+
+
+def test_to_ours__puts_each_weight_of_pytorch_in_its_place() -> None:
+    layer = architecture.Layer('Net/Layer', (2, 1, 3, 4), 'layer.conv', 'layer.bn')
+    (kernel, *_) = naming.of_torch([layer], False)
+    array = np.arange(24, dtype=np.float32).reshape(4, 3, 2, 1)
+    ours = kernel.order.to_ours(array)
+    assert ours.shape == (2, 1, 3, 4)
+    assert all(ours[h, 0, i, o] == array[o, i, h, 0] for h in range(2) for i in range(3) for o in range(4))
