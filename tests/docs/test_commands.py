@@ -42,7 +42,7 @@ def module_of(words: Sequence[str]) -> str:
 
 
 # Commands that make a file of the documentation again, and take no argument.
-_WITHOUT_HELP = {'', 'docs.flags_page', 'docs.network_diagrams', 'docs.sample_picture'}
+_WITHOUT_HELP = {'', 'docs.flags_page', 'docs.network_diagrams', 'docs.sample_picture', 'docs.weights_table'}
 MODULES = sorted({module_of(words_of(command)) for command in COMMANDS} - _WITHOUT_HELP)
 # Commands that take all flags of a run beside their own.
 TAKES_FLAGS_OF_A_RUN = {'inception_v3.main', 'inception_v3.preflight', *(m for m in MODULES if 'benchmarks.' in m)}
