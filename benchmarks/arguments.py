@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from benchmarks import photographs
 from console.messages import shown
-from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
 from inception_v3.settings import flags
 from inception_v3.settings.data_set import fit_to_data_set
@@ -79,7 +78,7 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
     config = command_line.config
     if config.use_data == 'fake':
         raise ConfigError('--use_data=fake: this benchmark measures reading records. Omit the flag.')
-    if not config.data_dir:
+    if not config.source.is_named(splits):
         if config.data_format == 'tar':
             raise ConfigError(
                 '--data_format=tar: the generated photographs are TFRecord files. Set --data_dir to tar shards.'
@@ -88,7 +87,7 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
     config = fit_to_data_set(command_line._replace(config=config))
     for split in splits:
-        FORMATS[config.data_format].find_shards(config.data_dir, split)
+        config.source.find(split)
     return dataclasses.replace(
         config,
         train_batch_size=config.train_batch_size // config.replicas,

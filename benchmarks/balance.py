@@ -114,7 +114,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
-    where = f'measured here with {config.data_dir}, on {tables.machine()}'
+    where = f'measured here with {config.source}, on {tables.machine()}'
     return Cost(row.cpu_ms.median, shares, where)
 
 

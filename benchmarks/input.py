@@ -96,12 +96,12 @@ def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
 
     Remote storage has no links, so a remote data set is used unchanged.
     """
-    if own['sweep'] != 'files' or remote.is_remote(config.data_dir):
+    if own['sweep'] != 'files' or remote.is_remote(config.source.place(records.TRAIN)):
         yield config
         return
     with tempfile.TemporaryDirectory() as folder:
-        photographs.spread(config.data_dir, config.data_format, max(_values(own)), folder)
-        yield dataclasses.replace(config, data_dir=folder)
+        photographs.spread(config.source, max(_values(own)), folder)
+        yield dataclasses.replace(config, data_dir=folder, train_files='', eval_files='')
 
 
 def _subjects(own: Dict[str, Any], config: Config) -> List[Subject]:
@@ -117,7 +117,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
     batches = ', '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
     names = f', linked as {max(_values(own)):,} files' if own['sweep'] == 'files' else ''
     where = (
-        f'{config.data_dir}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
+        f'{config.source}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
         f'repeats: {repeats}; on {tables.machine()}' + f', beside {own["busy"]} busy processes' * bool(own['busy'])
     )
     if own['json']:

@@ -36,11 +36,11 @@ class NaivePipeline:
         """Phase 1: serialized records, string scalars.
 
         Raises:
-          DataError: `data_dir` has no usable files of the split.
+          DataError: there are no usable files of the split.
         """
         config = self._config
         split = records.TRAIN if self._is_training else records.VALIDATION
-        files = tf.data.Dataset.from_tensor_slices(records.find_shards(config.data_dir, split))
+        files = tf.data.Dataset.from_tensor_slices(config.source.find(split))
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
         interleave = tf.data.experimental.parallel_interleave(
@@ -53,13 +53,13 @@ class NaivePipeline:
 
     def parsing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Records to (encoded image, label): the first step of `preprocessing`."""
-        return dataset.map(lambda serialized: _parse(serialized)[:2], self._config.num_parallel_calls)
+        return dataset.map(lambda serialized: self._parse(serialized)[:2], self._config.num_parallel_calls)
 
     def decoding(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Records to (pixels, label), uint8 [height, width, 3]: the first two steps of `preprocessing`."""
 
         def decode(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-            encoded, label, _ = _parse(serialized)
+            encoded, label, _ = self._parse(serialized)
             return tf.image.decode_jpeg(encoded, channels=3), label
 
         return dataset.map(decode, self._config.num_parallel_calls)
@@ -68,7 +68,7 @@ class NaivePipeline:
         """Phase 2: records to (image, label)."""
 
         def preprocess(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
-            encoded, label, bbox = _parse(serialized)
+            encoded, label, bbox = self._parse(serialized)
             decoded = tf.image.decode_jpeg(encoded, channels=3)
             prepare = {'inception': self._inception, 'vgg': self._vgg}[self._config.preprocessing]
             image = prepare(decoded, bbox)
@@ -81,6 +81,19 @@ class NaivePipeline:
         """Phase 3: batches, prefetched."""
         dataset = dataset.batch(batch_size, drop_remainder=self._is_training)
         return dataset.prefetch(tf.data.experimental.AUTOTUNE) if self._config.prefetch_enabled else dataset
+
+    def _parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The encoded image, label and boxes [1, boxes, 4] of a record."""
+        fields = self._config.source.fields
+        corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
+        features = {
+            fields.image: tf.io.FixedLenFeature([], tf.string),
+            fields.label: tf.io.FixedLenFeature([], tf.int64),
+            **{corner: tf.io.VarLenFeature(tf.float32) for corner in corners},
+        }
+        parsed = tf.io.parse_single_example(serialized, features)
+        boxes = tf.stack([parsed[corner].values for corner in corners], axis=-1)
+        return parsed[fields.image], parsed[fields.label] + fields.label_offset, boxes[tf.newaxis]
 
     def _inception(self, decoded: tf.Tensor, bbox: tf.Tensor) -> tf.Tensor:
         whole = tf.image.convert_image_dtype(decoded, tf.float32)
@@ -147,19 +160,6 @@ class NaivePipeline:
             top, left = tf.unstack((size - [config.height, config.width]) // 2)
             image = tf.image.crop_to_bounding_box(image, top, left, config.height, config.width)
         return image - _CHANNEL_MEANS
-
-
-def _parse(serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The encoded image, label and boxes [1, boxes, 4] of a record."""
-    corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
-    features = {
-        'image/encoded': tf.io.FixedLenFeature([], tf.string),
-        'image/class/label': tf.io.FixedLenFeature([], tf.int64),
-        **{corner: tf.io.VarLenFeature(tf.float32) for corner in corners},
-    }
-    parsed = tf.io.parse_single_example(serialized, features)
-    boxes = tf.stack([parsed[corner].values for corner in corners], axis=-1)
-    return parsed['image/encoded'], parsed['image/class/label'], boxes[tf.newaxis]
 
 
 def _full_color(image: tf.Tensor, ordering: str) -> tf.Tensor:

@@ -16,7 +16,7 @@ from console import extras
 from console.tensorflow_versions import tf
 from data import records, tf_example, writing
 from data.dataset_info import FILE_NAME, DatasetInfo
-from data.formats import FORMATS
+from data.sources import Source
 
 DATA_DIR = os.path.join('runs', 'benchmarks', 'photographs')
 TRAIN_IMAGES = 1024
@@ -62,12 +62,11 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
         ).write(unfinished)
 
 
-def spread(data_dir: str, data_format: str, files: int, folder: str) -> None:
+def spread(source: Source, files: int, folder: str) -> None:
     """Fills `folder` with `files` training files: links to those of a local data set, repeated as needed."""
-    of_format = FORMATS[data_format]
-    paths = of_format.find_shards(data_dir, records.TRAIN)
+    paths = source.find(records.TRAIN)
     for index in range(files):
-        link = of_format.shard_path(folder, records.TRAIN, index, files)
+        link = source.format.shard_path(folder, records.TRAIN, index, files)
         os.symlink(os.path.abspath(paths[index % len(paths)]), link)
 
 

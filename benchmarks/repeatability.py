@@ -89,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
     if list(argv[1:]) == ['--child']:
         print(json.dumps(measure_here(Config.from_json(sys.stdin.read()))._asdict()))
         return 0
-    if not any(argument.startswith(('--preset', '--data_dir', '--use_data')) for argument in argv):
+    if not any(argument.startswith(('--preset', '--data_dir', '--train_files', '--use_data')) for argument in argv):
         argv = [*argv, '--preset=digits']
     return program.run(
         argv, 'benchmarks.repeatability', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform

@@ -33,6 +33,8 @@ def main(argv: Sequence[str]) -> int:
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     if command_line.config.data_format == 'tar':
         raise ConfigError('--data_format=tar: name the TFRecord files with --data_dir, the tar shards with --tar_dir.')
+    if command_line.config.train_files:
+        raise ConfigError('--train_files: name the folder of the TFRecord files with --data_dir.')
     screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, [records.TRAIN])
     tar_dir = own['tar_dir'] or f'{config.data_dir.rstrip("/")}-tar'

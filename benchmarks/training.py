@@ -33,7 +33,7 @@ from inception_v3.hooks.step import Step, StepHook, Watcher
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.memory.estimate import check_fits
 from inception_v3.model_dir import source
-from inception_v3.settings.data_set import fit_to_data_set
+from inception_v3.settings.data_set import fit_to_data_set, splits_of
 from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
@@ -48,7 +48,9 @@ REAL, REPEATED = 'real', 'repeated'
 _WARM_UP_CALLS, _WARM_UP_LOOPS = 3, 1
 _LEAST_CALLS = 2
 # Settings of a run's surroundings, which the result leaves out.
-_PRIVATE = ('tpu', 'gcp_project', 'tpu_zone', 'master', 'data_dir', 'model_dir', 'export_dir')
+_PRIVATE = (
+    *('tpu', 'gcp_project', 'tpu_zone', 'master', 'data_dir', 'train_files', 'eval_files', 'model_dir', 'export_dir'),
+)
 
 
 class Training(NamedTuple):
@@ -135,7 +137,7 @@ def main(argv: Sequence[str]) -> int:
     if list(argv[1:2]) == ['--child']:
         print(json.dumps(measure_here(Config.from_json(sys.stdin.read()), argv[2])._asdict()))
         return 0
-    if not any(argument.startswith(('--preset', '--data_dir', '--use_data')) for argument in argv):
+    if not any(argument.startswith(('--preset', '--data_dir', '--train_files', '--use_data')) for argument in argv):
         argv = [*argv, '--preset=digits']
     return program.run(argv, 'benchmarks.training', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
 
@@ -143,7 +145,7 @@ def main(argv: Sequence[str]) -> int:
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     screen.update('reading the data set, or generating it')
     config = command_line.config
-    if config.use_data == 'real' and not config.data_dir:
+    if config.use_data == 'real' and not config.source.is_named(splits_of(config)):
         photographs.make(photographs.DATA_DIR)
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
     config = with_steps(fit_to_data_set(command_line._replace(config=config)), own['steps'])

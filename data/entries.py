@@ -11,7 +11,7 @@ from data.records import DataError, irregular_kind
 from data.tar.files import size_problem
 from data.tar.layout import IMAGE_EXTENSIONS, Sample
 from data.tar.shard import Shard
-from data.tf_example import CORNERS
+from data.tf_example import CORNERS, DOCUMENTED_FIELDS, Fields
 
 _NO_BOXES = np.zeros([0, 4], np.float32)
 # The field name of a tar shard's images, whatever their extension.
@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     Attributes:
       position: its position in the file, from 0.
       encoded: the image file's bytes; None if there are none.
-      label: the label, valid or not; None if there is none.
+      label: the label with its offset, valid or not; None if there is none.
       boxes: float32 [boxes, 4], each ymin, xmin, ymax, xmax, not clipped; empty if they are invalid.
       fields: the names of its fields.
       claimed: the `format`, `height` and `width` that it claims for its image.
@@ -48,8 +48,8 @@ class Entry(NamedTuple):
         return record_checker.BadRecord(path, self.position, f'{self.prefix}{problem}')
 
 
-def of_records(path: str, num_classes: int) -> Iterator[Entry]:
-    """Yields the records of a TFRecord file, and verifies their checksums.
+def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
+    """Yields the records of a TFRecord file, whose images and labels have these keys, and verifies their checksums.
 
     Raises:
       DataError: the file cannot be read to its end.
@@ -63,7 +63,7 @@ def of_records(path: str, num_classes: int) -> Iterator[Entry]:
         with remote.explained(path, remote.READ):
             for position, serialized in enumerate(tfrecord.serialized_in(path)):
                 read_bytes += tfrecord.FRAME_BYTES + len(serialized)
-                yield _of_record(position, serialized, num_classes)
+                yield _of_record(position, serialized, num_classes, fields)
         if read_bytes != size:
             raise DataError(f'{remote.ENDED_EARLY} {read_bytes:,} of {size:,}.')
     except tf.errors.DataLossError as error:
@@ -74,26 +74,26 @@ def of_records(path: str, num_classes: int) -> Iterator[Entry]:
         raise DataError(f'cannot be read: {getattr(error, "message", error)}')
 
 
-def _of_record(position: int, serialized: bytes, num_classes: int) -> Entry:
+def _of_record(position: int, serialized: bytes, num_classes: int, fields: Fields) -> Entry:
     example = record_checker.parse_example(serialized)
     # Listed first: reading a missing field adds an empty one.
-    fields = tuple(example.features.feature) if example else ()
-    problem = record_checker.field_problem(example, num_classes)
+    keys = tuple(example.features.feature) if example else ()
+    problem = record_checker.field_problem(example, num_classes, fields)
     if example is None:
         return Entry(position, None, None, _NO_BOXES, (), {}, problem)
     feature = example.features.feature
-    encoded = feature['image/encoded'].bytes_list.value
-    label = feature['image/class/label'].int64_list.value
+    encoded = feature[fields.image].bytes_list.value
+    label = feature[fields.label].int64_list.value
     box_problem = None if problem else record_checker.box_problem(example)
     boxes = _NO_BOXES
-    if problem is None and box_problem is None and 'image/object/bbox/ymin' in fields:
+    if problem is None and box_problem is None and 'image/object/bbox/ymin' in keys:
         boxes = np.array([feature[f'image/object/bbox/{corner}'].float_list.value for corner in CORNERS], np.float32).T
     return Entry(
         position,
         encoded[0] if len(encoded) == 1 and encoded[0] else None,
-        label[0] if len(label) == 1 else None,
+        label[0] + fields.label_offset if len(label) == 1 else None,
         boxes,
-        fields,
+        keys,
         _claimed(feature),
         problem,
         box_problem,
@@ -112,8 +112,10 @@ def _claimed(feature: Any) -> Dict[str, Union[int, str]]:
     return claimed
 
 
-def of_tar(path: str, num_classes: int) -> Iterator[Entry]:
+def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
     """Yields the samples of a tar shard. The fields of a sample are its extensions; it has no boxes.
+
+    Of `fields`, only the number that is added to the labels is used.
 
     Raises:
       DataError: the shard cannot be read to its end, or is too large for the input pipeline.
@@ -127,23 +129,23 @@ def of_tar(path: str, num_classes: int) -> Iterator[Entry]:
             for position, sample in enumerate(shard.samples()):
                 if sample.problem.is_last:
                     raise DataError(f'{sample.prefix}{sample.problem!s}')
-                yield _of_sample(position, shard, sample, num_classes)
+                yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
     except (tf.errors.OpError, remote.RemoteError) as error:
         raise DataError(f'cannot be read: {getattr(error, "message", error)}')
 
 
-def _of_sample(position: int, shard: Shard, sample: Sample, num_classes: int) -> Entry:
+def _of_sample(position: int, shard: Shard, sample: Sample, num_classes: int, offset: int) -> Entry:
     extensions = [member.extension for member in sample.members if member.key is not None]
-    fields = tuple({_IMAGE if each in IMAGE_EXTENSIONS else shown(each) for each in extensions})
+    keys = tuple({_IMAGE if each in IMAGE_EXTENSIONS else shown(each) for each in extensions})
     problem = str(sample.problem) or None
-    entry = Entry(position, None, None, _NO_BOXES, fields, {}, problem, prefix=sample.prefix)
+    entry = Entry(position, None, None, _NO_BOXES, keys, {}, problem, prefix=sample.prefix)
     if not sample.image:
         return entry
     return entry._replace(
         encoded=shard.read(sample.image.start, sample.image.size),
-        label=sample.label,
+        label=sample.label + offset,
         claimed={'format': sample.image.extension},
-        problem=record_checker.label_problem(sample.label, num_classes),
+        problem=record_checker.label_problem(sample.label + offset, num_classes, offset),
     )
 
 

@@ -4,10 +4,11 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 from console.tensorflow_versions import tf
 from data import entries, ppm, records, tf_example, tfrecord
-from data.record_checker import RecordChecker
+from data.record_checker import RecordChecker, check_keys
 from data.tar import files as tar_files
 from data.tar import reader as tar_reader
 from data.tar.shard import SampleChecker
+from data.tf_example import Fields
 
 
 class Format(NamedTuple):
@@ -18,26 +19,29 @@ class Format(NamedTuple):
       find_shards: (folder, split) → the paths of the files.
       missing_shards: (folder, split, paths) → the names of the missing files.
       check_not_empty: (paths, number) → None; raises DataError unless the files have more records than the number.
+      check_keys: (path, fields) → None; raises DataError if the first record has no image or label under its key.
       count_records: paths → the number of records in each.
-      is_read_whole: folder → whether the pipeline loads its files into memory as a whole.
+      is_read_whole: a file or folder → whether the pipeline loads such files into memory as a whole.
       sizes_for_reader: paths → the size in bytes of each, for `reader`.
-      reader: (folder, read-ahead bytes) → a function (path, size) → serialized records.
-      parse: (serialized record, whether to parse its boxes) → a `tf_example.ParsedRecord`.
-      checker: (number of classes, function that decodes an image, whether to check boxes) → a checker of records.
-      entries: (path, number of classes) → the records for the audit.
+      reader: (a file or folder, read-ahead bytes) → a function (path, size) → serialized records.
+      parse: (serialized record, whether to parse its boxes, fields) → a `tf_example.ParsedRecord`.
+      checker: (number of classes, function that decodes an image, whether to check boxes, fields) → a checker of
+        records.
+      entries: (path, number of classes, fields) → the records for the audit.
     """
 
     shard_path: Callable[[str, str, int, int], str]
     find_shards: Callable[[str, str], List[str]]
     missing_shards: Callable[[str, str, Sequence[str]], List[str]]
     check_not_empty: Callable[[Sequence[str], int], None]
+    check_keys: Callable[[str, Fields], None]
     count_records: Callable[[Sequence[str]], List[int]]
     is_read_whole: Callable[[str], bool]
     sizes_for_reader: Callable[[Sequence[str]], List[int]]
     reader: Callable[[str, int], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
-    parse: Callable[[tf.Tensor, bool], tf_example.ParsedRecord]
-    checker: Callable[[int, Callable[[tf.Tensor], tf.Tensor], bool], RecordChecker]
-    entries: Callable[[str, int], Iterator[entries.Entry]]
+    parse: Callable[[tf.Tensor, bool, Fields], tf_example.ParsedRecord]
+    checker: Callable[[int, Callable[[tf.Tensor], tf.Tensor], bool, Fields], RecordChecker]
+    entries: Callable[[str, int, Fields], Iterator[entries.Entry]]
 
 
 # By the values of --data_format.
@@ -47,8 +51,9 @@ FORMATS: Dict[str, Format] = {
         records.find_shards,
         records.missing_shards,
         tfrecord.check_not_empty,
+        check_keys,
         tfrecord.count_records,
-        lambda data_dir: False,
+        lambda path: False,
         records.expected_sizes,
         tfrecord.reader,
         tf_example.parse,
@@ -60,13 +65,14 @@ FORMATS: Dict[str, Format] = {
         tar_files.find_shards,
         tar_files.missing_shards,
         tar_files.check_not_empty,
+        lambda path, fields: None,
         tar_files.count_samples,
         tar_reader.is_read_whole,
         records.sizes_of,
         tar_reader.reader,
-        lambda serialized, with_boxes: tar_reader.parse(serialized),
-        lambda num_classes, decode, with_boxes: SampleChecker(
-            num_classes, lambda image: decode(ppm.as_png(image)), with_boxes
+        lambda serialized, with_boxes, fields: tar_reader.parse(serialized, fields.label_offset),
+        lambda num_classes, decode, with_boxes, fields: SampleChecker(
+            num_classes, lambda image: decode(ppm.as_png(image)), with_boxes, fields
         ),
         entries.of_tar,
     ),

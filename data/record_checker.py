@@ -9,12 +9,13 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Optional
 import numpy as np
 
 from console.tensorflow_versions import tf
-from data import tf_example, tfrecord
+from data import record_keys, tf_example, tfrecord
+from data.records import DataError
+from data.tf_example import DOCUMENTED_FIELDS, Fields
 from preprocessing.decoding import MAX_PIXELS
 
 # The problem of a record that Python's protocol buffers can parse, and TensorFlow cannot.
 UNREADABLE = 'damaged: its fields cannot be read.'
-_NO_IMAGE = 'no image: image/encoded must hold the bytes of one.'
 _NAN_BOXES = 'bounding boxes with NaN: image/object/bbox/* must be fractions of the image.'
 # Records between two progress messages of a search.
 _PROGRESS_EVERY = 10000
@@ -44,23 +45,56 @@ def parse_example(serialized: bytes) -> Optional[tf.train.Example]:
     return example if parsed == len(serialized) else None
 
 
-def field_problem(example: Optional[tf.train.Example], num_classes: int) -> Optional[str]:
+def field_problem(
+    example: Optional[tf.train.Example], num_classes: int, fields: Fields = DOCUMENTED_FIELDS
+) -> Optional[str]:
     """The problem of a record's image field or label; None if there is none. The image itself is not decoded.
 
     Args:
       example: the result of `parse_example`.
       num_classes: labels must be below it.
+      fields: of the record.
     """
     if example is None:
         return 'not a tf.train.Example.'
-    feature = example.features.feature
-    encoded = feature['image/encoded'].bytes_list.value
-    if len(encoded) != 1 or not encoded[0]:
-        return _NO_IMAGE
-    label = feature['image/class/label'].int64_list.value
-    if len(label) != 1:
-        return 'no label: image/class/label must hold one whole number.'
-    return label_problem(label[0], num_classes)
+    problem = _key_problem(example, fields)
+    if problem:
+        return problem
+    label = example.features.feature[fields.label].int64_list.value[0] + fields.label_offset
+    return label_problem(label, num_classes, fields.label_offset)
+
+
+def check_keys(path: str, fields: Fields) -> None:
+    """Checks that the first record of a file has an image and a label under their keys, if it can be parsed.
+
+    Raises:
+      DataError: it has not.
+      tf.errors.OpError: the file cannot be read.
+    """
+    example = parse_example(next(tfrecord.serialized_in(path), b''))
+    problem = _key_problem(example, fields) if example and example.features.feature else None
+    if problem:
+        raise DataError(str(BadRecord(path, 0, problem)))
+
+
+def _key_problem(example: tf.train.Example, fields: Fields) -> Optional[str]:
+    """The reason why a record lacks an image or a label; None if it has both."""
+    # Looked up without adding an empty feature for a key that is missing.
+    image, label = (
+        example.features.feature[key] if key in example.features.feature else tf.train.Feature() for key in fields[:2]
+    )
+    encoded, labels = image.bytes_list.value, label.int64_list.value
+    if len(encoded) != 1:
+        return f'{_no_image(fields)} {record_keys.described(example)}'
+    if not encoded[0]:
+        return _no_image(fields)
+    if len(labels) != 1:
+        return f'no label: {fields.label} must hold one whole number. {record_keys.described(example)}'
+    return None
+
+
+def _no_image(fields: Fields) -> str:
+    return f'no image: {fields.image} must hold the bytes of one.'
 
 
 def box_problem(example: tf.train.Example) -> Optional[str]:
@@ -76,11 +110,20 @@ def box_problem(example: tf.train.Example) -> Optional[str]:
     return None
 
 
-def label_problem(label: int, num_classes: int) -> Optional[str]:
-    """The problem of a label; None if there is none."""
+def label_problem(label: int, num_classes: int, offset: int = 0) -> Optional[str]:
+    """The problem of a label; None if there is none.
+
+    Args:
+      label: after the addition of the offset.
+      num_classes: it must be below this.
+      offset: `Fields.label_offset`.
+    """
     if 0 <= label < num_classes:
         return None
-    return f'label {label} is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
+    allowed = f'is not in 0 to {num_classes - 1} (--num_classes={num_classes}).'
+    if offset:
+        return f'label {label} ({label - offset} in the record, and --label_offset={offset}) {allowed}'
+    return f'label {label} {allowed} Labels that begin at another number need --label_offset=N, which is added to each.'
 
 
 class RecordChecker:
@@ -90,14 +133,21 @@ class RecordChecker:
       num_classes: labels must be below it.
       decode: a function from an encoded image (a string scalar) to its pixels, in TensorFlow operations.
       with_boxes: check the bounding boxes, too, as for training with --use_annotated_bbox.
+      fields: of the records.
     """
 
-    def __init__(self, num_classes: int, decode: Callable[[tf.Tensor], tf.Tensor], with_boxes: bool = True):
-        self.num_classes = num_classes
+    def __init__(
+        self,
+        num_classes: int,
+        decode: Callable[[tf.Tensor], tf.Tensor],
+        with_boxes: bool = True,
+        fields: Fields = DOCUMENTED_FIELDS,
+    ):
+        self.num_classes, self.fields = num_classes, fields
         self._with_boxes = with_boxes
         with tf.Graph().as_default() as graph:
             self._serialized = self._encoded = tf.placeholder(tf.string, [])
-            self._parsed = tf_example.parse(self._serialized, with_boxes)
+            self._parsed = tf_example.parse(self._serialized, with_boxes, fields)
             self._decoded = tf.shape(decode(self._encoded))
         self._session = tf.Session(graph=graph)
 
@@ -112,15 +162,16 @@ class RecordChecker:
             parsed = self._session.run(self._parsed, {self._serialized: serialized})
         except tf.errors.InvalidArgumentError:
             example = parse_example(serialized)
-            problem = field_problem(example, self.num_classes)
+            problem = field_problem(example, self.num_classes, self.fields)
             if example and not problem and self._with_boxes:
                 problem = box_problem(example)
             return problem or UNREADABLE
         if not parsed.encoded:
-            return _NO_IMAGE
+            return _no_image(self.fields)
         if np.isnan(parsed.bbox).any():
             return _NAN_BOXES
-        return label_problem(int(parsed.label), self.num_classes) or self.image_problem(parsed.encoded)
+        offset = self.fields.label_offset
+        return label_problem(int(parsed.label), self.num_classes, offset) or self.image_problem(parsed.encoded)
 
     def image_problem(self, encoded: bytes) -> Optional[str]:
         """The problem of an encoded image; None if there is none."""

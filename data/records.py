@@ -95,15 +95,15 @@ def unused_files(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
     return [n for n in sorted(remote.names_in(data_dir) or ()) if n.startswith(f'{split}-') and n not in names]
 
 
-def check_enough_for(hosts: int, data_dir: Optional[str], split: str, files: int) -> None:
-    """Checks that each host has at least one file of a split to read.
+def check_enough_for(hosts: int, flag: str, split: str, files: int) -> None:
+    """Checks that each host has at least one file of a split to read; `flag` with its value leads to them.
 
     Raises:
       DataError: there are fewer files than hosts.
     """
     if files < hosts:
         raise DataError(
-            f'--data_dir={data_dir}: {files} {split} files for {hosts} TPU hosts. Each host reads its own files: '
+            f'{flag}: {files} {split} files for {hosts} TPU hosts. Each host reads its own files: '
             f'write the data set to at least {hosts} {split} files.'
         )
 

@@ -23,13 +23,30 @@ class ParsedRecord(NamedTuple):
 
     Attributes:
       encoded: string scalar, the image file's bytes.
-      label: int64 scalar; 0 is the background.
+      label: int64 scalar, after the addition of `Fields.label_offset`; 0 is the background.
       bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1].
     """
 
     encoded: tf.Tensor
     label: tf.Tensor
     bbox: tf.Tensor
+
+
+class Fields(NamedTuple):
+    """The fields of a record that are read besides its boxes.
+
+    Attributes:
+      image: the key of the image file's bytes.
+      label: the key of the label, a whole number.
+      label_offset: a number that is added to the label: 1 if labels begin at 0, and 0 is not the background.
+    """
+
+    image: str = 'image/encoded'
+    label: str = 'image/class/label'
+    label_offset: int = 0
+
+
+DOCUMENTED_FIELDS = Fields()
 
 
 class Box(NamedTuple):
@@ -41,7 +58,7 @@ class Box(NamedTuple):
     ymax: float
 
 
-def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
+def parse(serialized: tf.Tensor, with_boxes: bool = True, fields: Fields = DOCUMENTED_FIELDS) -> ParsedRecord:
     """Parses a serialized `tf.train.Example` with TensorFlow operations.
 
     TensorFlow crashes on a list of floats that claims to be longer than its record. Checksums exclude such damage, so
@@ -50,13 +67,14 @@ def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
     Args:
       serialized: a string scalar, the record.
       with_boxes: parse the bounding boxes, which takes longer than everything else. If False, `bbox` is empty.
+      fields: of the record.
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, for a record that is not an Example, or has no image or no label.
     """
     features = {
-        'image/encoded': tf.io.FixedLenFeature([], tf.string),
-        'image/class/label': tf.io.FixedLenFeature([], tf.int64),
+        fields.image: tf.io.FixedLenFeature([], tf.string),
+        fields.label: tf.io.FixedLenFeature([], tf.int64),
     }
     if with_boxes:
         features.update({f'image/object/bbox/{c}': tf.io.VarLenFeature(tf.float32) for c in CORNERS})
@@ -65,8 +83,8 @@ def parse(serialized: tf.Tensor, with_boxes: bool = True) -> ParsedRecord:
     if with_boxes:
         bbox = tf.stack([parsed[f'image/object/bbox/{c}'].values for c in CORNERS], axis=-1)
     return ParsedRecord(
-        parsed['image/encoded'],
-        parsed['image/class/label'],
+        parsed[fields.image],
+        parsed[fields.label] + fields.label_offset,
         tf.clip_by_value(bbox, 0.0, 1.0)[tf.newaxis],
     )
 

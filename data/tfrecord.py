@@ -149,17 +149,17 @@ def _count(path: str) -> int:
     return count
 
 
-def reader(data_dir: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+def reader(any_path: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
     """A function from a path and its size, of `records.expected_sizes`, to a data set of serialized records.
 
     Args:
-      data_dir: the folder of the files.
+      any_path: one of the files, or their folder.
       buffer_size: the read-ahead buffer, in bytes.
     """
 
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         serialized = tf.data.TFRecordDataset(path, buffer_size=buffer_size)
-        return read_to_the_end(serialized, path, size) if remote.hides_refusals(data_dir) else serialized
+        return read_to_the_end(serialized, path, size) if remote.hides_refusals(any_path) else serialized
 
     return read
 

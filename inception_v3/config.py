@@ -11,6 +11,8 @@ from typing import Any, List, Optional, Tuple
 
 from console.errors import CommandError
 from console.messages import shown
+from data.sources import Source, source_of
+from data.tf_example import Fields
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.settings.contradictions import contradictions
 from inception_v3.settings.setting import Setting, wrong_values
@@ -19,6 +21,7 @@ from preprocessing.preprocessings import PREPROCESSINGS
 
 # More threads slow every machine down, and many more cannot be started.
 _MOST_THREADS = 1024
+_LARGEST_OFFSET = 2**31 - 1
 
 
 class ConfigError(CommandError, ValueError):
@@ -71,18 +74,19 @@ class Settings:
         'source of the images: the records in --data_dir (real) or random pixels (fake)',
         choices=('real', 'fake'),
     )
-    data_dir: str = _data('', 'folder of the record files train-* and validation-*')
+    data_dir: str = _data('', 'folder of the record files train-* and validation-*, or of folders train/ and val/')
     data_format: str = _data(
         'tfrecord',
         'format of the record files: TFRecord, or tar in the WebDataset layout',
         choices=('tfrecord', 'tar'),
     )
     num_train_images: int = _data(
-        1281167, "training images per epoch; default: from dataset.json in --data_dir, else ImageNet's", lower=1
+        1281167,
+        'training images per epoch; default: from dataset.json in --data_dir; else counted in --train_files or the '
+        "folder train/; else ImageNet's",
+        lower=1,
     )
-    num_eval_images: int = _data(
-        50000, "validation images; default: from dataset.json in --data_dir, else ImageNet's", lower=1
-    )
+    num_eval_images: int = _data(50000, 'validation images; default: as --num_train_images', lower=1)
     num_classes: int = _data(
         1001, "classes, including the background; default: from dataset.json in --data_dir, else ImageNet's", lower=2
     )
@@ -242,7 +246,27 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class WeightSettings(Settings):
+class RecordSettings(Settings):
+    """The fields about data sets of other files, keys and labels than the documented ones."""
+
+    train_files: str = _data(
+        '',
+        'training files, instead of those in --data_dir: patterns such as train-{000..639}.tar or train*.tfrecord, '
+        'separated by commas, relative to --data_dir',
+    )
+    eval_files: str = _data('', 'validation files; as --train_files')
+    image_key: str = _data(Fields().image, 'key of the encoded image in the records (tfrecord)')
+    label_key: str = _data(Fields().label, 'key of the label, a whole number, in the records (tfrecord)')
+    label_offset: int = _data(
+        0,
+        'number to add to each label: 1 for labels from 0 in a data set without a background class',
+        lower=-_LARGEST_OFFSET,
+        upper=_LARGEST_OFFSET,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightSettings(RecordSettings):
     """The fields about the weights that a run begins from, and those that it trains."""
 
     init_from: str = _weights(
@@ -286,6 +310,11 @@ class Config(WeightSettings):
         problems = [*wrong_values(self)] or [*contradictions(self)]
         if problems:
             raise ConfigError('\n'.join(problems))
+
+    @property
+    def source(self) -> Source:
+        """The source of the records."""
+        return source_of(self)
 
     @property
     def steps_down(self) -> Tuple[int, ...]:

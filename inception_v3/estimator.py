@@ -8,6 +8,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.gpu import accelerator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import refusals_explained
+from inception_v3.settings.data_set import splits_of
 from inception_v3.tpu import addresses, slices, topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
@@ -34,8 +35,8 @@ def make_estimator(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
     accelerator.check(config)
-    data_dir = config.data_dir if config.use_data == 'real' else None
-    problems = topology.unreachable_folders(config.tpu, config.master, data_dir=data_dir, model_dir=config.model_dir)
+    places = config.source.places(splits_of(config)) if config.use_data == 'real' else {}
+    problems = topology.unreachable_folders(config.tpu, config.master, **places, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))
     cluster = None

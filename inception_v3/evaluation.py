@@ -137,7 +137,7 @@ class Evaluating:
     def _check(self, evaluation: Evaluation, checkpoint: str, began_at: Optional[int]) -> None:
         config = self._config
         if not evaluation.images:
-            raise records.DataError(f'--data_dir={config.data_dir}: no validation image can be used.')
+            raise records.DataError(f'{config.source.flag(records.VALIDATION)}: no validation image can be used.')
         if math.isfinite(evaluation.cross_entropy):
             return
         if config.mode == 'eval':

@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 from console.tensorflow_versions import tf, threads_of
 from data import order, records
-from data.formats import FORMATS
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
@@ -53,7 +52,7 @@ class InputPipeline:
         self._config = config = config or Config()
         self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
-        self._format = FORMATS[config.data_format]
+        self._format = config.source.format
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
         """Builds the data set.
@@ -77,7 +76,7 @@ class InputPipeline:
           for all hosts.
 
         Raises:
-          records.DataError: `data_dir` has no usable files of this split.
+          records.DataError: there are no usable files of this split.
         """
         if not self._is_configured and 'config' in params:
             return InputPipeline(self._is_training, params['config'], self._with_places)(params)
@@ -122,14 +121,14 @@ class InputPipeline:
           record) instead. In training with a seed, of (record, key): the key seeds the record's distortion.
 
         Raises:
-          records.DataError: `data_dir` has no usable files of this split.
+          records.DataError: there are no usable files of this split.
         """
         config = self._config
-        paths = self._format.find_shards(config.data_dir, self._split)
+        paths = config.source.find(self._split)
         sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
-            records.check_enough_for(hosts, config.data_dir, self._split, len(paths))
+            records.check_enough_for(hosts, config.source.flag(self._split), self._split, len(paths))
         if self._is_training and config.seed is not None:
             return order.ordered(
                 order.files_of(paths, sizes, self._format.count_records(paths))[host::hosts],
@@ -138,7 +137,7 @@ class InputPipeline:
                 _records_taken(config, hosts),
                 config.initial_shuffle_buffer_size,
                 config.followup_shuffle_buffer_size,
-                _files_at_a_time(config, sizes),
+                _files_at_a_time(config, paths, sizes),
             )
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         if host >= len(paths):
@@ -151,7 +150,7 @@ class InputPipeline:
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
         interleave = tf.data.experimental.parallel_interleave(
             self._read_file,
-            cycle_length=_files_at_a_time(config, sizes),
+            cycle_length=_files_at_a_time(config, paths, sizes),
             # Without a buffer that shuffles them, records keep the order of the files that are read in turn.
             sloppy=self._is_training and bool(config.followup_shuffle_buffer_size),
             prefetch_input_elements=1,
@@ -166,7 +165,7 @@ class InputPipeline:
 
     def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         ahead = min(self._config.prefetch_dataset_buffer_size, _READ_AHEAD_LIMIT // self._config.num_files_infeed)
-        read = self._format.reader(self._config.data_dir, ahead)
+        read = self._format.reader(self._config.source.place(self._split), ahead)
         if not self._config.max_bad_records and not self._with_places:
             return read(path, size)
         return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))
@@ -207,7 +206,8 @@ class InputPipeline:
     def parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Parses one record to its encoded image, its boxes float32 [1, boxes, 4], and its label, an int32 scalar."""
         config = self._config
-        record = self._format.parse(serialized, self._is_training and config.use_annotated_bbox)
+        with_boxes = self._is_training and config.use_annotated_bbox
+        record = self._format.parse(serialized, with_boxes, config.source.fields)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
             return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
@@ -243,9 +243,9 @@ class InputPipeline:
 # ---- Functions of phase 1
 
 
-def _files_at_a_time(config: Config, sizes: Sequence[int]) -> int:
+def _files_at_a_time(config: Config, paths: Sequence[str], sizes: Sequence[int]) -> int:
     """Returns `num_files_infeed`, or fewer if files are loaded whole and would exceed `_READ_AHEAD_LIMIT`."""
-    if not FORMATS[config.data_format].is_read_whole(config.data_dir):
+    if not config.source.format.is_read_whole(paths[0]):
         return config.num_files_infeed
     return max(1, min(config.num_files_infeed, _READ_AHEAD_LIMIT // max(1, *sizes)))
 

@@ -37,7 +37,8 @@ NEW: Dict[str, Any] = {
     **{'network': 'inception_v3', 'zero_init_last_scale': False, 'label_smoothing': 0.1, 'weight_decay': 4e-5},
     **{'rebuild_activations': True, 'schedule': 'exponential', 'step_epochs': '30,60,80'},
     **{'init_from': '', 'init_except': '', 'init_averages': True, 'freeze': '', 'freeze_batch_norm': True},
-    **{'head_learning_rate': None},
+    **{'head_learning_rate': None, 'train_files': '', 'eval_files': '', 'label_offset': 0},
+    **{'image_key': 'image/encoded', 'label_key': 'image/class/label'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
     **{
         'profile_steps': '',

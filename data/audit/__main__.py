@@ -2,7 +2,8 @@
 
 Every image is decoded whole, which is the way to find damage inside images. With --nodecode, only the headers of images
 and the checksums of PNGs are read, and an image is decoded if its header is unusual or its end is missing.
---data_format=tar audits tar shards. Exit code 2 means that training would fail, or that there is no data set.
+--data_format=tar audits tar shards. --train_files, --eval_files, --image_key, --label_key and --label_offset are those
+of the run. Exit code 2 means that training would fail, or that there is no data set.
 """
 
 import argparse
@@ -18,15 +19,31 @@ from console.paths import expanded
 from console.screen import Screen
 from data import conversion, dataset_info, records
 from data.audit.report import DOCUMENTED_CLASSES, audit
+from data.file_patterns import check_given_once
 from data.formats import FORMATS
+from data.sources import FILE_FLAGS, Source, source_of
+from data.tf_example import Fields
 
 
-def _expected_records(data_dir: str) -> Optional[int]:
+def _expected_records(source: Source) -> Optional[int]:
     """The number of records according to the data set's description. The audit itself reports an invalid one."""
     with contextlib.suppress(records.DataError):
-        info = dataset_info.read(data_dir)
+        has_patterns = source.train_files or source.eval_files
+        info = None if has_patterns else dataset_info.read(source.data_dir)
         return info.train_images + info.validation_images if info else None
     return None
+
+
+def _add_source(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that describe a source, with the names and the defaults of a run's flags."""
+    add, fields = parser.add_argument, Fields()
+    add('data_dir', nargs='?', default='', help='the folder of the data set; local, gs:// or s3://')
+    add('--data_format', choices=[*FORMATS], default='tfrecord', help='format of the files (default: tfrecord)')
+    for flag, kind in (('train_files', 'training'), ('eval_files', 'validation')):
+        add(f'--{flag}', default='', metavar='PATTERNS', help=f'the {kind} files, such as NAME-{{000..639}}.tar')
+    add('--image_key', default=fields.image, help=f'key of the encoded image in TFRecords (default: {fields.image})')
+    add('--label_key', default=fields.label, help=f'key of the label in TFRecords (default: {fields.label})')
+    add('--label_offset', type=int, default=0, help='number to add to each label (default: 0)')
 
 
 def _arguments() -> argparse.Namespace:
@@ -37,10 +54,7 @@ def _arguments() -> argparse.Namespace:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument('data_dir', help='the folder of the data set; local, gs:// or s3://')
-    parser.add_argument(
-        '--data_format', choices=[*FORMATS], default='tfrecord', help='format of the files (default: tfrecord)'
-    )
+    _add_source(parser)
     parser.add_argument('--json', action='store_true', help='print the complete report as JSON')
     decoding = parser.add_mutually_exclusive_group()
     decoding.add_argument(
@@ -58,6 +72,8 @@ def _arguments() -> argparse.Namespace:
         '--processes', type=int, default=cores, help=f'processes that read files (default: one per core, {cores} here)'
     )
     arguments = parser.parse_args(expanded())
+    if not (arguments.data_dir or arguments.train_files or arguments.eval_files):
+        parser.error('name the folder of the data set, or its files with --train_files and --eval_files.')
     if arguments.num_classes is not None and arguments.num_classes < 2:
         parser.error(f'--num_classes={arguments.num_classes}: must be at least 2, the background and a class.')
     if arguments.processes < 1:
@@ -70,6 +86,7 @@ def main() -> int:
     arguments = _arguments()
 
     def command(screen: Screen) -> int:
+        check_given_once(sys.argv[1:], [*FILE_FLAGS.values()])
         if not arguments.json:
             try:
                 from data.audit.table import print_report
@@ -77,14 +94,14 @@ def main() -> int:
                 raise records.DataError(
                     f'the table needs rich: {extras.command("data")}, or print the report with --json.'
                 )
+        source = source_of(arguments)
         with conversion.progress() as progress:
             report = audit(
-                arguments.data_dir,
+                source,
                 arguments.num_classes,
                 arguments.decode,
                 arguments.processes,
-                progress('reading records', _expected_records(arguments.data_dir)),
-                arguments.data_format,
+                progress('reading records', _expected_records(source)),
             )
         if arguments.json:
             print(json.dumps(report, indent=2))

@@ -109,6 +109,12 @@ def _about_identity(report: Report) -> List[str]:
     prints = report['fingerprint']
     if prints['agree'] is False:
         return [f'{FILE_NAME} has the fingerprint of other data: {prints["dataset_json"]}.']
+    if report['name'] is None and report['is_counted']:
+        largest = max((c['label'] for c in report['classes'] if c[records.TRAIN] or c[records.VALIDATION]), default=0)
+        return [
+            f"no readable {FILE_NAME}: a run counts the images, and assumes ImageNet's 1,001 classes. "
+            f'The largest label is {largest}: pass --num_classes={max(largest, 1) + 1}.'
+        ]
     if report['name'] is None:
         flags = {'--num_train_images': records.TRAIN, '--num_eval_images': records.VALIDATION}
         counts = {flag: report['splits'][split]['records'] for flag, split in flags.items()}
@@ -125,6 +131,13 @@ def _about_classes(report: Report) -> List[str]:
     # Label 0 is the background, which most data sets have no images of.
     classes = [c for c in report['classes'] if 1 <= c['label'] < report['num_classes']]
     kinds: Dict[str, List[str]] = {}
+    named = {split: c[split] for c in report['classes'] if c['label'] == 0 for split in report['splits']}
+    findings = []
+    if report['name'] is None and not report['label_offset'] and any(named.values()):
+        findings.append(
+            f'images with label 0, which is the background: {sum(named.values()):,}. If it is a class, and the network '
+            'should have a background, too, give --label_offset=1.'
+        )
     for c in classes:
         trained, validated = bool(c[records.TRAIN]), bool(c[records.VALIDATION])
         what = {
@@ -135,7 +148,7 @@ def _about_classes(report: Report) -> List[str]:
         # A missing split is a finding of its own.
         if what and (trained or validated or report['splits'][records.TRAIN]['records']):
             kinds.setdefault(what, []).append(f'{c["label"]}' + (f' ({c["name"]})' if c['name'] else ''))
-    return [f'{what}: {len(found):,}: {_listed(found)}' for what, found in kinds.items()]
+    return [*findings, *(f'{what}: {len(found):,}: {_listed(found)}' for what, found in kinds.items())]
 
 
 def _about_duplicates(report: Report) -> List[str]:

@@ -17,7 +17,8 @@ from data.audit.findings import judge
 from data.audit.shard import Listed, ShardAudit
 from data.dataset_info import DatasetInfo
 from data.fingerprint import fingerprint
-from data.formats import FORMATS, Format
+from data.sources import Source, common_folder
+from data.tf_example import Fields
 
 SPLITS = (records.TRAIN, records.VALIDATION)
 
@@ -35,50 +36,49 @@ class Split(NamedTuple):
 
 
 def audit(
-    data_dir: str,
+    source: Source,
     num_classes: Optional[int],
     decode: bool,
     processes: int,
     progress: Callable[[int], None],
-    data_format: str = 'tfrecord',
 ) -> Dict[str, Any]:
     """Reads every record of a data set, in several processes.
 
     Args:
-      data_dir: the local or remote folder of the files.
+      source: of the records.
       num_classes: the number of classes; labels must be lower; None: as in `dataset.json`, or 1001.
       decode: decode every image.
       processes: the largest number of processes.
       progress: called repeatedly with the number of records that have been read.
-      data_format: the format of the files, of `data.formats.FORMATS`.
 
     Returns:
       The report, as `--json` prints it.
 
     Raises:
-      DataError: there is no data set in the folder, or a process was killed.
+      DataError: the source has no files, or a process was killed.
       RemoteError: access to the folder is denied, or the store cannot be reached.
     """
     start = time.monotonic()
-    files = FORMATS[data_format]
-    paths, errors = _find(data_dir, files)
+    paths, errors = _find(source)
     info = None
     try:
-        info = dataset_info.read(data_dir)
+        info = dataset_info.read(source.data_dir) if source.data_dir else None
     except records.DataError as error:
         errors.append(str(error))
     if num_classes is None:
         num_classes = info.num_classes if info else DOCUMENTED_CLASSES
-    arguments = (data_format, num_classes, decode)
-    contents = _read([path for split in SPLITS for path in paths[split]], arguments, processes, progress)
-    splits = {split: _split(data_dir, split, paths[split], files, contents) for split in SPLITS}
+    arguments = (source.data_format, source.fields, num_classes, decode)
+    contents = _read([*{path: 0 for split in SPLITS for path in paths[split]}], arguments, processes, progress)
+    splits = {split: _split(source, split, paths[split], contents) for split in SPLITS}
     report: Dict[str, Any] = {
-        'data_dir': data_dir,
-        'data_format': data_format,
+        'data_dir': str(source),
+        'data_format': source.data_format,
+        'is_counted': any(source.patterns(split) or (paths[split] and source.folder(split)) for split in SPLITS),
+        'label_offset': source.fields.label_offset,
         'name': info.name if info else None,
         'num_classes': num_classes,
         **_content(splits, num_classes, info),
-        'other_files': _other_files(data_dir, paths),
+        'other_files': _other_files(source, paths),
         'decoded': decode,
     }
     found, warnings = judge(report)
@@ -95,7 +95,7 @@ def audit(
     }
 
 
-def _find(data_dir: str, files: Format) -> Tuple[Dict[str, List[str]], List[str]]:
+def _find(source: Source) -> Tuple[Dict[str, List[str]], List[str]]:
     """The files of each split, and an error message for a split without files.
 
     Raises:
@@ -105,7 +105,7 @@ def _find(data_dir: str, files: Format) -> Tuple[Dict[str, List[str]], List[str]
     problems = []
     for split in SPLITS:
         try:
-            paths[split] = files.find_shards(data_dir, split)
+            paths[split] = source.find(split) if source.is_named([split]) else []
         except records.DataError as error:
             paths[split] = []
             problems.append(str(error))
@@ -114,20 +114,28 @@ def _find(data_dir: str, files: Format) -> Tuple[Dict[str, List[str]], List[str]
     return paths, problems
 
 
-def _split(data_dir: str, split: str, paths: List[str], files: Format, contents: Dict[str, ShardAudit]) -> Split:
-    missing = files.missing_shards(data_dir, split, paths) if paths else []
+def _split(source: Source, split: str, paths: List[str], contents: Dict[str, ShardAudit]) -> Split:
+    missing = source.missing(split, paths) if paths else []
     return Split(paths, missing, sum((contents[path] for path in paths), shard_audit.NOTHING))
 
 
-def _other_files(data_dir: str, paths: Dict[str, List[str]]) -> List[str]:
-    """The names in the folder that are not part of the data set."""
-    known = {os.path.basename(path) for split in SPLITS for path in paths[split]}
-    known |= {dataset_info.FILE_NAME, conversion.REPORT_NAME}
-    return [name for name in remote.names_in(data_dir) or () if name.rstrip('/') not in known]
+def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
+    """The names in the folders of the files that are not part of the data set; with patterns, none."""
+    if source.train_files or source.eval_files:
+        return []
+    known = {path for split in SPLITS for path in paths[split]}
+    known |= {os.path.join(source.data_dir, name) for name in (dataset_info.FILE_NAME, conversion.REPORT_NAME)}
+    folders = {os.path.dirname(path) for path in known}
+    return [
+        path[len(common_folder([*known])) :]
+        for folder in sorted(folders)
+        for path in (os.path.join(folder, name.rstrip('/')) for name in remote.names_in(folder) or ())
+        if path not in known | folders
+    ]
 
 
 def _read(
-    paths: Sequence[str], arguments: Tuple[str, int, bool], processes: int, progress: Callable[[int], None]
+    paths: Sequence[str], arguments: Tuple[str, Fields, int, bool], processes: int, progress: Callable[[int], None]
 ) -> Dict[str, ShardAudit]:
     """The content of each file; `arguments` are the first arguments of `ShardAuditor`."""
     # TensorFlow does not survive a fork once it has threads, and takes seconds to load in each process. The fork server

@@ -15,6 +15,7 @@ from data.formats import FORMATS
 from data.image_header import ImageHeader, read_header
 from data.intake import damage_in
 from data.split import digest
+from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 
 # The largest number of bad records listed for each kind of problem; the others are only counted.
@@ -123,17 +124,19 @@ class ShardAuditor:
 
     Args:
       data_format: the format of the files, of `data.formats.FORMATS`.
+      fields: of the records.
       num_classes: the number of classes; labels must be lower.
       decode: decode every image, instead of only those with an unusual header or without an end.
       progress: a number shared by the processes, incremented by the records that have been read.
     """
 
-    def __init__(self, data_format: str, num_classes: int, decode: bool, progress: Any):
+    def __init__(self, data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any):
         self._entries = FORMATS[data_format].entries
+        self._fields = fields
         self._num_classes = num_classes
         self._decode = decode
         self._progress = progress
-        self._checker = FORMATS[data_format].checker(num_classes, decode_image, False)
+        self._checker = FORMATS[data_format].checker(num_classes, decode_image, False, fields)
 
     def audit(self, path: str) -> ShardAudit:
         """Reads one file; its problems are part of the result."""
@@ -150,7 +153,7 @@ class ShardAuditor:
         bad_files: List[record_checker.BadRecord] = []
         reached = 0
         try:
-            for entry in self._entries(path, self._num_classes):
+            for entry in self._entries(path, self._num_classes, self._fields):
                 reached += 1
                 if not reached % _PROGRESS_EVERY:
                     self._advance(_PROGRESS_EVERY)
@@ -243,14 +246,14 @@ _until_the_end = contextlib.ExitStack()
 _auditor: Optional[ShardAuditor] = None
 
 
-def start_process(data_format: str, num_classes: int, decode: bool, progress: Any) -> None:
+def start_process(data_format: str, fields: Fields, num_classes: int, decode: bool, progress: Any) -> None:
     """Prepares a worker process for `audit_in_process`; the arguments are those of `ShardAuditor`."""
     global _auditor
     # Ctrl-C also interrupts the parent process, which ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # TensorFlow and libjpeg report every damaged image on standard error, without its name.
     _until_the_end.enter_context(native_messages.captured())
-    _auditor = ShardAuditor(data_format, num_classes, decode, progress)
+    _auditor = ShardAuditor(data_format, fields, num_classes, decode, progress)
 
 
 def audit_in_process(path: str) -> ShardAudit:

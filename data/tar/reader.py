@@ -28,17 +28,17 @@ _SAMPLES, _ZEROS, _NOTHING = range(3)
 _State = Tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-def reader(data_dir: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+def reader(any_path: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
     """A function from a shard's path and size in bytes to its samples in order, string scalars for `parse`.
 
     Among the samples are unusable ones. A shard is in memory by pieces of `PIECE` bytes, and as many more as its
     largest sample has; or as a whole, twice at first, where `is_read_whole`.
 
     Args:
-      data_dir: the folder of the shards.
+      any_path: one of the shards, or their folder.
       buffer_size: the read-ahead buffer, in bytes.
     """
-    is_whole = is_read_whole(data_dir)
+    is_whole = is_read_whole(any_path)
 
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         size = tf.cast(size, tf.int64)
@@ -53,13 +53,13 @@ def reader(data_dir: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], 
     return read
 
 
-def is_read_whole(data_dir: str) -> bool:
-    """Whether the shards of a folder are loaded into memory as a whole.
+def is_read_whole(any_path: str) -> bool:
+    """Whether shards that are stored as this one, or in this folder, are loaded into memory as a whole.
 
     On s3://, TensorFlow takes a denied or failed read for the end of the file, and the error of a data set names no
     file. `tf.io.read_file` can be followed by a check that does.
     """
-    return remote.hides_refusals(data_dir)
+    return remote.hides_refusals(any_path)
 
 
 def _pieces(path: tf.Tensor, size: tf.Tensor, buffer_size: int) -> tf.data.Dataset:
@@ -144,8 +144,10 @@ def _serialize(content: tf.Tensor, samples: Samples) -> tf.data.Dataset:
     )
 
 
-def parse(serialized: tf.Tensor) -> ParsedRecord:
+def parse(serialized: tf.Tensor, label_offset: int = 0) -> ParsedRecord:
     """Parses a sample of `reader`, a string scalar, with TensorFlow operations. It has no bounding boxes.
+
+    `label_offset` is added to its label.
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, for a sample that cannot be used.
@@ -154,4 +156,4 @@ def parse(serialized: tf.Tensor) -> ParsedRecord:
     label = tf.strings.to_number(tf.strings.substr(serialized, 0, _LABEL_DIGITS), tf.int64)
     with tf.control_dependencies([label]):
         encoded = tf.strings.substr(serialized, _LABEL_DIGITS, tf.strings.length(serialized))
-    return ParsedRecord(ppm.as_png(encoded), label, tf.zeros([1, 0, 4]))
+    return ParsedRecord(ppm.as_png(encoded), label + label_offset, tf.zeros([1, 0, 4]))

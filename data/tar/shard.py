@@ -285,5 +285,7 @@ class SampleChecker(RecordChecker):
         problem = str(sample.problem)
         if sample.image:
             encoded = shard.read(sample.image.start, sample.image.size)
-            problem = label_problem(sample.label, self.num_classes) or self.image_problem(encoded) or ''
+            offset = self.fields.label_offset
+            label = sample.label + offset
+            problem = label_problem(label, self.num_classes, offset) or self.image_problem(encoded) or ''
         return f'{sample.prefix}{problem}' if problem else None

@@ -20,10 +20,11 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import record_checker, records, remote
 from data.dataset_info import DatasetInfo
+from data.file_patterns import check_given_once
 from data.files import write_whole
 from data.formats import FORMATS
 from inception_v3 import infeed
-from inception_v3.config import ConfigError
+from inception_v3.config import Config, ConfigError
 from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport
 from inception_v3.evaluation import evaluation_of
@@ -36,7 +37,7 @@ from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import TrainingError, bad_records_explained
-from inception_v3.settings.data_set import check_files, description_of
+from inception_v3.settings.data_set import check_files, description_of, is_counted
 from preprocessing.preprocessings import preprocessing_for
 
 FOLDER = 'evaluation_report'
@@ -92,6 +93,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = _parse(argv)
 
     def command(screen: Screen) -> None:
+        check_given_once(expanded(argv), ['eval_files'])
         print(_report(arguments, screen))
 
     return program.run(command, on_interrupt='interrupted; nothing was written')
@@ -112,6 +114,12 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument('--out', metavar='DIR', help=f'folder for the report (default: {FOLDER} in model_dir)')
     parser.add_argument('--data_dir', metavar='DIR', help="folder of the records (default: the run's)")
+    parser.add_argument(
+        '--eval_files', metavar='PATTERNS', help="the files to evaluate (default: the run's, or those in --data_dir)"
+    )
+    for key in ('image_key', 'label_key'):
+        parser.add_argument(f'--{key}', metavar='KEY', help=f"{key[:5]}'s key in TFRecords (default: the run's)")
+    parser.add_argument('--label_offset', type=int, metavar='N', help="number to add to labels (default: the run's)")
     parser.add_argument('--data_format', choices=sorted(FORMATS), help="format of the records (default: the run's)")
     parser.add_argument(
         '--batch_size', type=int, metavar='N', help=f"images per batch (default: the run's, at most {_BATCH_AT_MOST})"
@@ -125,6 +133,7 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     for name, given in (
         ('MODEL_DIR', arguments.model_dir),
         ('--data_dir', arguments.data_dir),
+        ('--eval_files', arguments.eval_files),
         ('--out', arguments.out),
     ):
         if given == '':
@@ -157,7 +166,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
         skipped = [*bad_records.skipped()]
     screen.update('writing the report')
     if not analysis.images:
-        raise records.DataError(f'{model.config.data_dir}: contains no usable validation image.')
+        raise records.DataError(f'{model.config.source}: contains no usable validation image.')
     if not math.isfinite(metrics['cross_entropy']):
         raise TrainingError(
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
@@ -186,12 +195,21 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
 def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tuple[Optional[DatasetInfo], TrainedModel]:
     """Returns the description of the data set, and the model with the configuration of its evaluation."""
     config = model.config
+    names = ('data_dir', 'eval_files', 'data_format', 'image_key', 'label_key', 'label_offset')
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    if 'data_dir' in given:
+        # The run's patterns belong to its own folder.
+        given.setdefault('eval_files', '')
+    elif 'eval_files' in given:
+        given['data_dir'] = ''
+    if given.get('data_format') == 'tar':
+        # Tar shards have no keys.
+        given.update(image_key=Config.image_key, label_key=Config.label_key)
     config = dataclasses.replace(
         config,
         # A run that was trained on synthetic images may be evaluated on real ones.
-        use_data='real' if arguments.data_dir or arguments.data_format else config.use_data,
-        data_dir=arguments.data_dir or config.data_dir,
-        data_format=arguments.data_format or config.data_format,
+        use_data='real' if given else config.use_data,
+        **given,
         eval_batch_size=arguments.batch_size or min(config.eval_batch_size, _BATCH_AT_MOST),
         display_tensors=False,
     )
@@ -201,12 +219,14 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
             f'--data_dir={config.data_dir}: has {info.num_classes} classes, including the background; the network has '
             f'{config.num_classes}.'
         )
-    if info and arguments.data_dir:
-        config = dataclasses.replace(config, num_eval_images=info.validation_images)
     if config.use_data == 'real':
-        paths = FORMATS[config.data_format].find_shards(config.data_dir, records.VALIDATION)
+        paths = config.source.find(records.VALIDATION)
         check_files(config, records.VALIDATION, paths)
-    return info, model._replace(config=config)
+        if given and is_counted(config, records.VALIDATION):
+            config = dataclasses.replace(config, num_eval_images=sum(config.source.format.count_records(paths)))
+        elif info and arguments.data_dir:
+            config = dataclasses.replace(config, num_eval_images=info.validation_images)
+    return description_of(config) if given else info, model._replace(config=config)
 
 
 def _notes(model: TrainedModel, evaluation: Evaluation, skipped: Sequence[record_checker.BadRecord]) -> List[str]:

@@ -181,7 +181,7 @@ class ProfiledSteps(Watcher):
             'images': config.train_batch_size,
             'hosts': config.hosts,
             'device': _device_of(config, any(not work.on_host for work in works)),
-            'data': 'fake images' if config.use_data == 'fake' else config.data_dir,
+            'data': 'fake images' if config.use_data == 'fake' else str(config.source),
             'time': now(),
             'tensorflow': tf.__version__,
         }

@@ -7,7 +7,6 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import records, remote
-from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
 from inception_v3.gpu import accelerator
 from inception_v3.memory.machine import available_memory
@@ -137,9 +136,8 @@ def _buffer_problems(config: Config, available: int) -> Iterator[str]:
     if config.use_data == 'fake':
         return
     record = 0
-    if not remote.is_remote(config.data_dir):
-        paths = FORMATS[config.data_format].find_shards(config.data_dir, records.TRAIN)
-        record = sum(records.sizes_of(paths)) // config.num_train_images
+    if not remote.is_remote(config.source.place(records.TRAIN)):
+        record = sum(records.sizes_of(config.source.find(records.TRAIN))) // config.num_train_images
     seeded = config.seed is not None
     # A seeded buffer holds a group of files, at most all records.
     held = config.num_train_images if seeded else config.followup_shuffle_buffer_size

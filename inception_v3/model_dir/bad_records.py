@@ -7,13 +7,15 @@ from typing import Iterator, List, Sequence
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import record_checker, records, remote
-from data.formats import FORMATS
+from data.sources import common_folder
 from inception_v3.config import Config
 from preprocessing.decoding import decode_image
 
 # In model_dir, a folder per split: an empty file for each skipped record, named FILE@POSITION.
 _FOLDER = 'bad_records'
 _SEPARATOR = '@'
+# More bytes than a path can have.
+_LONGEST_PATH = 1 << 20
 
 
 def _folder(config: Config, split: str) -> str:
@@ -37,7 +39,11 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
       are too many.
     """
     folder = _folder(config, split)
-    file_names = tf.strings.regex_replace(paths, f'^.*{os.sep}', '')
+    begin = len(os.fsencode(common_folder(config.source.find(split))))
+    # As in `Source.name_of`.
+    file_names = tf.strings.substr(paths, begin, _LONGEST_PATH)
+    for character, code in (('%', '%25'), ('/', '%2F')):
+        file_names = tf.strings.regex_replace(file_names, character, code)
     names = tf.strings.join([folder, os.sep, file_names, _SEPARATOR, tf.as_string(positions)])
 
     def write(index: tf.Tensor) -> tf.Tensor:
@@ -55,7 +61,7 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
 def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
     """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
     with_boxes = config.use_annotated_bbox and split == records.TRAIN
-    return FORMATS[config.data_format].checker(config.num_classes, decode_image, with_boxes)
+    return config.source.format.checker(config.num_classes, decode_image, with_boxes, config.source.fields)
 
 
 class BadRecords:
@@ -83,10 +89,15 @@ class BadRecords:
     def skipped(self) -> Iterator[record_checker.BadRecord]:
         """Yields the skipped records, each with its problem."""
         for split in self._splits:
+            names, source = self._names(split), self._config.source
+            if not names:
+                continue
+            files = source.find(split)
+            path_of = {source.name_of(path, files): path for path in files}
             with contextlib.closing(checker_of(self._config, split)) as checker:
-                for name in self._names(split):
+                for name in names:
                     file_name, _, position = name.rpartition(_SEPARATOR)
-                    yield checker.problem_at(os.path.join(self._config.data_dir, file_name), int(position))
+                    yield checker.problem_at(path_of[file_name], int(position))
 
     def log(self) -> None:
         """Logs the skipped records."""

@@ -82,7 +82,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         intra_op_threads=0,
         mode='eval',
         model_dir=model_dir,
-        data_dir=_from_here(config.data_dir, model_dir),
+        data_dir=_from_here(config, model_dir),
     )
     return TrainedModel(path, step_of(path), here)
 
@@ -97,8 +97,13 @@ def _named(model_dir: str, checkpoint: str) -> str:
     )
 
 
-def _from_here(data_dir: str, model_dir: str) -> str:
+def _from_here(config: Config, model_dir: str) -> str:
     """Returns the path of the run's data set. A relative path is tried in the folders where the run was started."""
+    data_dir = config.data_dir
+    if not data_dir and config.eval_files:
+        # Patterns are relative to the folder where the run was started.
+        directories = [start.directory for start in starts.read(model_dir)]
+        return '' if not directories or os.getcwd() in directories else directories[-1]
     if not data_dir or remote.is_remote(data_dir) or os.path.isabs(data_dir) or os.path.exists(data_dir):
         return data_dir
     candidates = [os.path.join(start.directory, data_dir) for start in starts.read(model_dir)]

@@ -220,7 +220,7 @@ def _names_of(model: TrainedModel) -> List[str]:
     config = model.config
     info = None
     with contextlib.suppress(remote.RemoteError):
-        info = description_of(config) if config.data_dir else None
+        info = description_of(config)
     if not info:
         logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
     names = info.class_names if info else []

@@ -121,7 +121,7 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
         stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
     with storage.stand_in(config.data_format, stand_ins) as (data_dir, model_dir):
-        built = dataclasses.replace(config, data_dir=data_dir, model_dir=model_dir)
+        built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
             graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
@@ -134,17 +134,18 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
 
 def _unchecked_folders(config: Config, report: Report) -> List[str]:
     """Returns the flags of folders that cannot or need not be checked; reports remote folders that do not answer."""
-    used = _folders(config.use_data)
-    unchecked = [flag for flag in ('data_dir',) if flag not in used]
+    places = _places(config)
+    used = {**places, 'model_dir': config.model_dir}
     # `_configuration` has reported folders that the TPU cannot reach.
-    unchecked += [
+    unchecked = [
         flag
-        for flag in used
-        if topology.unreachable_folders(config.tpu, config.master, **{flag: getattr(config, flag)})
+        for flag, folder in used.items()
+        if topology.unreachable_folders(config.tpu, config.master, **{flag: folder})
         # The description and the files of a data set on this machine are read; the same files belong in a bucket.
-        and not (flag == 'data_dir' and os.path.isdir(config.data_dir))
+        and not (os.path.isdir(str(folder)) if flag == 'data_dir' else flag in places and '://' not in str(folder))
     ]
-    unchecked += storage.unanswered(config, unchecked, report)
+    remaining = {flag: folder for flag, folder in used.items() if flag not in unchecked}
+    unchecked += storage.unanswered({**remaining, 'export_dir': config.export_dir}, report)
     if not config.model_dir:
         report.need('--model_dir', _NOT_GIVEN.format('model_dir'))
     if not config.tpu and not config.master:
@@ -180,9 +181,14 @@ def _describe_software(tpu: Topology, report: Report) -> None:
     report.add('software', 'command', command, f'{where}: {command}')
 
 
-def _folders(use_data: str) -> List[str]:
-    """Returns the flags of the folders that the TPU's hosts read and write."""
-    return [*(['data_dir'] if use_data == 'real' else []), 'model_dir']
+def _places(config: Config) -> Dict[str, str]:
+    """Returns the folders and patterns that lead to the records of a run, by flag."""
+    return config.source.places(splits_of(config)) if config.use_data == 'real' else {}
+
+
+def _are_checked(config: Config, unchecked: Container[str]) -> bool:
+    """Whether the records are named, and none of their places is skipped."""
+    return config.source.is_named(splits_of(config)) and not any(flag in unchecked for flag in _places(config))
 
 
 def _configuration(tpu: Topology, given: flags.Given, report: Report) -> Optional[Config]:
@@ -197,11 +203,16 @@ def _configuration(tpu: Topology, given: flags.Given, report: Report) -> Optiona
     if topology.is_emulated(fields.get('tpu')) and fields['tpu'] != tpu.name:
         report.error(f'--tpu={fields["tpu"]}: contradicts --topology={tpu.name}. Give one of them.')
         fields['tpu'] = None
-    folders = {flag: fields.get(flag) for flag in _folders(fields.get('use_data', Config.use_data))}
+    is_fake = fields.get('use_data', Config.use_data) == 'fake'
+    are_named = is_fake or fields.get('train_files') or fields.get('eval_files')
+    folders = {flag: fields.get(flag) for flag in (*(() if are_named else ('data_dir',)), 'model_dir')}
     for problem in topology.unreachable_folders(fields.get('tpu'), fields.get('master', ''), **folders):
         report.error(problem)
     try:
         config = Config(**fields)
+        if are_named:
+            for problem in topology.unreachable_folders(config.tpu, config.master, **_places(config)):
+                report.error(problem)
         # A wrong number of cores has been reported.
         problems = [*contradictions_of({*given.fields} - {'use_tpu', 'num_shards'}, config)]
         for problem in problems:
@@ -223,12 +234,12 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
     if makes_digits(command_line):
         report.add('storage', 'data_dir', config.data_dir, f'{config.data_dir}: the run creates the digits there')
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
-    if not config.data_dir or 'data_dir' in unchecked:
-        if not config.data_dir:
+    if not _are_checked(config, unchecked):
+        if not config.source.is_named(splits_of(config)):
             report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
-        report.add('storage', 'data_dir', None, f'{config.data_dir or "not given"}: {words}')
+        report.add('storage', 'data_dir', None, f'{config.source if _places(config) else "not given"}: {words}')
         return config, records.DOCUMENTED_SHARDS
     try:
         config = fit_to_data_set(command_line)
@@ -239,7 +250,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         _describe_data(command_line, config, described, report)
     counts = storage.count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
-    report.add('storage', 'data_dir', config.data_dir, f'{config.data_dir}: {found}')
+    report.add('storage', 'data_dir', str(config.source), f'{config.source}: {found}')
     return config, counts
 
 
@@ -251,13 +262,14 @@ def _describe_data(
         words = f'{described.name}: {sizes}, {config.num_classes:,} classes'
         report.add('storage', 'data_set', described.name, words)
         return
-    assumed = [
-        name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in command_line.given
-    ]
     report.add('storage', 'data_set', None, f'no {FILE_NAME}; {sizes}, {config.num_classes:,} classes')
+    counted = [data_set.SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
+    names = [name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in counted]
+    assumed = [name for name in names if name not in command_line.given]
     if assumed:
+        what = f'{sizes} of {config.num_classes:,} classes' if len(names) > 1 else f'{config.num_classes:,} classes'
         report.warn(
-            f'--data_dir={config.data_dir}: no {FILE_NAME}, so {sizes} of {config.num_classes:,} classes are assumed. '
+            f'{config.source.flag(records.TRAIN)}: no {FILE_NAME}, so {what} are assumed. '
             f'Give --{", --".join(assumed)} if that is wrong.'
         )
 
@@ -266,7 +278,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
     """Returns the validation images of each host; if the records cannot be counted, as if all files were equal."""
     if config.mode == 'train':
         return []
-    if config.use_data == 'fake' or (config.data_dir and 'data_dir' not in unchecked):
+    if config.use_data == 'fake' or _are_checked(config, unchecked):
         try:
             if _counts_are_near(config):
                 counted = data_set.images_of_hosts(config, hosts)
@@ -286,7 +298,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
 
 def _counts_are_near(config: Config) -> bool:
     """Whether the records of the validation files can be counted without reading all of a remote data set."""
-    if config.use_data == 'fake' or not remote.is_remote(config.data_dir):
+    if config.use_data == 'fake' or not remote.is_remote(config.source.place(records.VALIDATION)):
         return True
     described = data_set.description_of(config)
     return bool(described and described.validation_records_per_file)

@@ -130,18 +130,18 @@ def _check_files(section: str, split: str, config: Config, files: int, hosts: in
     if split != records.TRAIN:
         if not fewest:
             report.warn(
-                f'--data_dir={config.data_dir}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have no '
+                f'{config.source.flag(split)}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have no '
                 'images to evaluate, and feed padding.'
             )
         return
     try:
-        records.check_enough_for(hosts, config.data_dir, split, files)
+        records.check_enough_for(hosts, config.source.flag(split), split, files)
     except app.UsageError as error:
         report.error(str(error))
         return
     if fewest != most:
         report.warn(
-            f'--data_dir={config.data_dir}: {files} {split} files cannot be divided equally among {hosts} hosts; the '
+            f'{config.source.flag(split)}: {files} {split} files cannot be divided equally among {hosts} hosts; the '
             'images of hosts with fewer files are used more often.'
         )
 

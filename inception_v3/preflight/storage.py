@@ -5,7 +5,7 @@ import itertools
 import multiprocessing.connection
 import tempfile
 import time
-from typing import Container, Dict, Iterator, Optional, Set, Tuple
+from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 from absl import app
 
@@ -25,20 +25,18 @@ _ANSWER_SECONDS = 20
 _START_SECONDS = 120
 
 
-def unanswered(config: Config, unchecked: Container[str], report: Report) -> Set[str]:
+def unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]:
     """Reports remote folders that do not answer in time, not even with an error, and returns their flags.
 
     Args:
-      config: configuration of the run.
-      unchecked: flags whose folders are skipped.
+      folders: by flag.
       report: the report to add to.
     """
     processes, connections = {}, []
     # The only way to cancel a request of TensorFlow is to end its process.
     context = multiprocessing.get_context('spawn')
-    for flag in ('data_dir', 'model_dir', 'export_dir'):
-        folder = getattr(config, flag)
-        if folder and '://' in folder and flag not in unchecked:
+    for flag, folder in folders.items():
+        if folder and '://' in folder:
             receiver, sender = context.Pipe(duplex=False)
             processes[flag] = context.Process(target=_request, args=(folder, sender), daemon=True)
             processes[flag].start()
@@ -57,7 +55,7 @@ def unanswered(config: Config, unchecked: Container[str], report: Report) -> Set
             process.terminate()
             silent.add(flag)
             report.error(
-                f'--{flag}={getattr(config, flag)}: no answer within {_ANSWER_SECONDS} seconds. Check the network '
+                f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network '
                 'and the credentials.'
             )
     return silent
@@ -77,10 +75,9 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
       The number of files per split; splits that cannot be listed are left out.
     """
     counts = {}
-    files = FORMATS[config.data_format]
     for split in splits_of(config):
         try:
-            paths = files.find_shards(config.data_dir, split)
+            paths = config.source.find(split)
             counts[split] = len(paths)
             for note in notes_on_files(config, split, paths):
                 report.warn(note)

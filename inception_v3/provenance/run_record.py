@@ -132,7 +132,7 @@ def differences(old: RunRecord, new: RunRecord) -> Dict[str, List[Difference]]:
         surroundings += _of_values({'command': old_start.command}, {'command': new_start.command})
     # Fingerprints identify data sets; without fingerprints, their paths do.
     fingerprinted = all(start.fingerprint for start in (*old_starts, *new_starts))
-    ignored = (*_WITHOUT_EFFECT, 'data_dir') if fingerprinted else _WITHOUT_EFFECT
+    ignored = (*_WITHOUT_EFFECT, 'data_dir', 'train_files', 'eval_files') if fingerprinted else _WITHOUT_EFFECT
     configuration = _of_values(dataclasses.asdict(old.config), dataclasses.asdict(new.config))
     return {
         'configuration': [difference for difference in configuration if difference.name not in ignored],

@@ -109,7 +109,8 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
     return dataclasses.replace(
         config,
         mode='train',
-        data_dir=found(config.data_dir),
+        # Without a folder, patterns are relative to the one where the run was started.
+        data_dir=found(config.data_dir) or (directory if config.train_files else ''),
         init_from=found(config.init_from),
         model_dir=model_dir,
         export_dir=None,

@@ -15,7 +15,6 @@ from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import record_checker, records, remote, tf_example
-from data.formats import FORMATS
 from inception_v3.config import Config, ConfigError
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.bad_records import checker_of
@@ -197,7 +196,7 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
 
 def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
     for split in splits:
-        paths = FORMATS[config.data_format].find_shards(config.data_dir, split)
+        paths = config.source.find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
             yield from checker.search(paths, screen.update)
 
@@ -210,7 +209,7 @@ def check_reachable(config: Config) -> None:
     """
     if config.use_data == 'real':
         for split in splits_of(config):
-            remote.check_readable(FORMATS[config.data_format].find_shards(config.data_dir, split)[0])
+            remote.check_readable(config.source.find(split)[0])
     check_writable('model_dir', str(config.model_dir))
 
 

@@ -85,7 +85,8 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         ('device', f'{device}, {config.precision}'),
         (
             'folders',
-            f'data {config.data_dir or "none"}, results {config.model_dir}, export {config.export_dir or "none"}',
+            f'data {config.source if config.use_data == "real" else "none"}, results {config.model_dir}, '
+            f'export {config.export_dir or "none"}',
         ),
     ]
     return '\n'.join(f'{name:<8}  {value}' for name, value in rows)
@@ -141,5 +142,5 @@ def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
     if config.use_data == 'fake':
         return 'random images'
     if not data_set:
-        return config.data_dir
+        return str(config.source)
     return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name

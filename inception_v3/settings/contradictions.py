@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Callable, Iterable, Tuple
 
 from console.messages import shown
+from data.file_patterns import PatternError, expand
 from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.tpu import topology
 from preprocessing.preprocessings import preprocessing_for
@@ -180,6 +181,23 @@ def _bounding_boxes(config: 'Config') -> Iterable[str]:
         yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
 
 
+def _records(config: 'Config') -> Iterable[str]:
+    for flag in ('train_files', 'eval_files'):
+        try:
+            expand(getattr(config, flag) or '-', flag)
+        except PatternError as error:
+            yield str(error)
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for flag in ('image_key', 'label_key'):
+        value = getattr(config, flag)
+        if not value:
+            yield f'--{flag}=: must be a key of the records, such as {defaults[flag]}.'
+        elif value != defaults[flag] and config.data_format == 'tar':
+            yield f'--{flag}={_text(value)}: is for TFRecord files; the files of a tar shard are KEY.jpg and KEY.cls.'
+    if config.image_key and config.image_key == config.label_key:
+        yield f'--label_key={_text(config.label_key)}: must not be --image_key.'
+
+
 def _image_summaries(config: 'Config') -> Iterable[str]:
     if config.image_summaries and config.use_data == 'fake':
         yield f'--image_summaries={config.image_summaries}: needs --use_data=real; fake images are noise.'
@@ -250,6 +268,7 @@ _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
     _folders,
     _export_folder,
     _bounding_boxes,
+    _records,
     _image_summaries,
     _profile_steps,
     _weights,

@@ -2,13 +2,14 @@
 
 import dataclasses
 import os
-from typing import Iterator, List, Optional, Sequence
+from typing import AbstractSet, Iterator, List, Optional, Sequence
 
 from console.log import logger
 from console.messages import shown
 from data import dataset_info, digits, records
 from data.dataset_info import DatasetInfo
-from data.formats import FORMATS
+from data.records import DataError
+from data.sources import FILE_FLAGS
 from inception_v3.config import Config, ConfigError
 from inception_v3.settings.epochs import steps_of_epochs
 from inception_v3.settings.flags import CommandLine
@@ -18,11 +19,13 @@ from inception_v3.tpu import slices
 
 # The largest number of files in one message.
 _NAMED_AT_MOST = 10
+# The flag of the size of each split, and the name of its images.
+SIZES = {records.TRAIN: ('num_train_images', 'training'), records.VALIDATION: ('num_eval_images', 'validation')}
 
 
 def makes_digits(command_line: CommandLine) -> bool:
     """Whether the run makes its data set first: the digits preset does, unless `--data_dir` names another."""
-    is_own = command_line.preset == 'digits' and 'data_dir' not in command_line.given
+    is_own = command_line.preset == 'digits' and not {'data_dir', *FILE_FLAGS.values()} & command_line.given
     return is_own and command_line.config.use_data == 'real' and not digits.is_built(command_line.config.data_dir)
 
 
@@ -44,7 +47,7 @@ def check_data(config: Config) -> None:
     if config.use_data == 'fake':
         return
     for split in splits_of(config):
-        paths = FORMATS[config.data_format].find_shards(config.data_dir, split)
+        paths = config.source.find(split)
         check_files(config, split, paths)
         for note in notes_on_files(config, split, paths):
             logger.info('%s', note)
@@ -54,31 +57,37 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
     """Checks that each host has usable images of a split: without one, training would wait forever.
 
     Raises:
-      DataError: a host has no image, or only as many as may be skipped; or a file cannot be read.
+      DataError: a host has no image, or only as many as may be skipped; its first record has no image or label; or a
+        file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
     # In evaluation, the hosts that have images are enough.
     hosts, skipped = (config.hosts, config.max_bad_records) if split == records.TRAIN else (1, 0)
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
-        FORMATS[config.data_format].check_not_empty(paths[host::hosts], skipped)
+        config.source.check(paths[host::hosts], skipped)
 
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
     """Sentences about the files of a split: missing ones, and files that are not read because of their names."""
-    missing = FORMATS[config.data_format].missing_shards(str(config.data_dir), split, paths)
+    source = config.source
+    missing = source.missing(split, paths)
     if missing:
         yield (
-            f'--data_dir={config.data_dir}: the data set is incomplete: {len(missing)} of {len(missing) + len(paths)} '
+            f'{source.flag(split)}: the data set is incomplete: {len(missing)} of {len(missing) + len(paths)} '
             f'{split} files are missing, the first is {missing[0]}. The others are read.'
         )
-    others = records.unused_files(str(config.data_dir), split, paths)
+    others = source.unused(split, paths)
     if others:
         more = ', …' if len(others) > _NAMED_AT_MOST else ''
         yield (
-            f'--data_dir={config.data_dir}: not read, because not named like {os.path.basename(paths[0])}: '
+            f'{source.flag(split)}: not read, because not named like {os.path.basename(paths[0])}: '
             f'{", ".join(map(shown, others[:_NAMED_AT_MOST]))}{more}'
         )
+    if split == records.TRAIN and config.mode == 'train_and_eval' and config.eval_files:
+        both = {*paths} & {*source.find(records.VALIDATION)}
+        if both:
+            yield f'{source.flag(records.VALIDATION)}: {len(both)} of these files are also training files'
 
 
 def images_of_hosts(config: Config, hosts: int) -> List[int]:
@@ -93,23 +102,34 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     """
     if config.use_data == 'fake':
         return slices.images_of_hosts([1] * config.eval_images, hosts)
-    files = FORMATS[config.data_format]
-    paths = files.find_shards(config.data_dir, records.VALIDATION)
-    info = dataset_info.read(config.data_dir)
+    source = config.source
+    paths = source.find(records.VALIDATION)
+    info = None if config.eval_files else dataset_info.read(config.data_dir)
     counts = info.validation_records_per_file if info else []
     if len(counts) != len(paths):
-        logger.info('--data_dir=%s: counting the records of %d validation files', config.data_dir, len(paths))
-        counts = files.count_records(paths)
+        logger.info('%s: counting the records of %d validation files', source.flag(records.VALIDATION), len(paths))
+        counts = source.format.count_records(paths)
     return slices.images_of_hosts(counts, hosts, config.eval_total_size)
 
 
 def description_of(config: Config) -> Optional[DatasetInfo]:
     """The description of a run's data set, its `dataset.json`; None if there is none, or the images are fake.
 
+    If the run reads other files than it describes, its classes are kept, and its sizes are the run's.
+
     Raises:
       DataError: it cannot be read.
     """
-    return None if config.use_data == 'fake' else dataset_info.read(config.data_dir)
+    if config.use_data == 'fake' or not config.data_dir:
+        return None
+    info = dataset_info.read(config.data_dir)
+    sizes = config.num_train_images, config.num_eval_images
+    has_patterns = config.train_files or config.eval_files
+    if not info or not has_patterns or sizes == (info.train_images, info.validation_images):
+        return info
+    return dataclasses.replace(
+        info, train_images=sizes[0], validation_images=sizes[1], fingerprint='', validation_records_per_file=[]
+    )
 
 
 def fit_to_data_set(command_line: CommandLine) -> Config:
@@ -122,7 +142,7 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
 
     Raises:
       ConfigError: no data set is named, it lacks the description, or flags contradict the description.
-      DataError: the description cannot be read, or the digits cannot be made.
+      DataError: the description or the files cannot be read, or the digits cannot be made.
     """
     config, given = _described(command_line), command_line.given
     config = dataclasses.replace(config, **steps_of_epochs(vars(config)))
@@ -140,8 +160,11 @@ def _described(command_line: CommandLine) -> Config:
     config, given = command_line.config, command_line.given
     if config.use_data == 'fake':
         return config
-    if not config.data_dir:
-        raise ConfigError('--data_dir: name the folder of the record files, or use random images with --use_data=fake.')
+    if not config.source.is_named(splits_of(config)):
+        raise ConfigError(
+            '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
+            'random images with --use_data=fake.'
+        )
     if makes_digits(command_line):
         built = digits.build(config.data_dir)
         logger.info(
@@ -150,34 +173,63 @@ def _described(command_line: CommandLine) -> Config:
             built.validation_images,
             config.data_dir,
         )
-    info = dataset_info.read(config.data_dir)
-    if info is None:
-        if command_line.preset == 'own_images':
-            raise ConfigError(
-                f'--preset=own_images: {config.data_dir} has no dataset.json. Make the data set with python -m '
-                'data.from_folder, which writes one.'
-            )
-        return config
-    if 'num_classes' in given and config.num_classes < info.num_classes:
+    info = dataset_info.read(config.data_dir) if config.data_dir else None
+    if info is None and command_line.preset == 'own_images' and not _is_foreign(config, given):
+        raise ConfigError(
+            f'--preset=own_images: {config.source} has no dataset.json. Make the data set with python -m '
+            'data.from_folder, which writes one; or give --train_files, --eval_files and --num_classes.'
+        )
+    if info and 'num_classes' in given and config.num_classes < info.num_classes:
         raise ConfigError(
             f'--num_classes={config.num_classes}: the data set in {config.data_dir} has {info.num_classes} '
             'classes, including the background. Give at least that many, or leave the flag out.'
         )
-    for name, images, kind, instead in (
-        ('num_train_images', info.train_images, 'training', ''),
-        ('num_eval_images', info.validation_images, 'validation', '; --eval_total_size evaluates fewer of them'),
-    ):
-        if name in given and getattr(config, name) != images:
-            raise ConfigError(
-                f'--{name}={getattr(config, name)}: the data set in {config.data_dir} has {images:,} {kind} images, '
-                f'as its dataset.json says. Leave the flag out{instead}.'
-            )
-    config = dataclasses.replace(
-        config,
-        num_train_images=info.train_images,
-        num_eval_images=info.validation_images,
-        num_classes=config.num_classes if 'num_classes' in given else info.num_classes,
-    )
+    sizes = {
+        'num_train_images': _images(config, records.TRAIN, given, info.train_images if info else None),
+        'num_eval_images': _images(config, records.VALIDATION, given, info.validation_images if info else None),
+    }
+    classes = config.num_classes if 'num_classes' in given or not info else info.num_classes
+    config = dataclasses.replace(config, num_classes=classes, **sizes)
     if command_line.preset == 'own_images':
         config = dataclasses.replace(config, **own_images(config, given))
     return config
+
+
+def _is_foreign(config: Config, given: AbstractSet[str]) -> bool:
+    """Whether the sizes of a data set without a description can be counted, and its classes are given."""
+    return 'num_classes' in given and all(is_counted(config, split) for split in splits_of(config))
+
+
+def is_counted(config: Config, split: str) -> bool:
+    """Whether the files of a split are named by patterns, or by the folder that they are in."""
+    return bool(config.source.patterns(split) or config.source.folder(split))
+
+
+def _images(config: Config, split: str, given: AbstractSet[str], described: Optional[int]) -> int:
+    """The number of images of a split: the given one, or that of the description, or the number of records.
+
+    Raises:
+      ConfigError: the given number contradicts the description.
+      DataError, RemoteError: the files cannot be found, or their records not counted.
+    """
+    name, kind = SIZES[split]
+    number: int = getattr(config, name)
+    if described is not None and not config.source.patterns(split):
+        if name in given and number != described:
+            instead = '' if split == records.TRAIN else '; --eval_total_size evaluates fewer of them'
+            raise ConfigError(
+                f'--{name}={number}: the data set in {config.data_dir} has {described:,} {kind} images, '
+                f'as its dataset.json says. Leave the flag out{instead}.'
+            )
+        return described
+    if name in given or split not in splits_of(config) or not is_counted(config, split):
+        return number
+    paths, flag = config.source.find(split), config.source.flag(split)
+    logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
+    # Reading a named pipe would block.
+    records.check_are_files(paths)
+    count = sum(config.source.format.count_records(paths))
+    logger.info('%s: %s records', flag, f'{count:,}')
+    if not count:
+        raise DataError(f'{flag}: no records.')
+    return count

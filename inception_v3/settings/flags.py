@@ -14,6 +14,8 @@ import inception_v3
 from console import processes
 from console.messages import shown
 from console.paths import expanded
+from data.file_patterns import check_given_once
+from data.sources import FILE_FLAGS
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.settings.epochs import EPOCHS, steps_of_epochs
@@ -148,8 +150,10 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
     Raises:
       ConfigError: an unknown flag or preset, a stray argument, a value that is not of its flag's type, or a flag file
         that cannot be read.
+      PatternError: a flag that names files is given several times.
     """
     values = _defined(own_flags)
+    check_given_once(argv[1:], [*FILE_FLAGS.values()])
     try:
         stray = values([*argv[:1], *expanded(argv[1:])])[1:]
     except flags.CantOpenFlagFileError as error:
@@ -213,6 +217,9 @@ def with_preset(given: Given) -> Dict[str, Any]:
     for steps, epochs in EPOCHS.items():
         if steps in given.fields:
             fields.pop(epochs, None)
+    if {*FILE_FLAGS.values()} & {*given.fields}:
+        # Patterns are not relative to the folder of a preset's data set.
+        fields.pop('data_dir', None)
     fields = {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}
     return {**fields, **_counted(fields, given.fields)}
 

@@ -20,7 +20,8 @@ _OF_CROPS_AND_COLOURS = (
     *('cb_distortion_range', 'cr_distortion_range', 'brightness_distortion_range'),
 )
 _OF_RECORDS = (
-    *('data_format', 'num_files_infeed', 'initial_shuffle_buffer_size', 'followup_shuffle_buffer_size'),
+    *('data_format', 'train_files', 'eval_files', 'image_key', 'label_key', 'label_offset', 'num_files_infeed'),
+    *('initial_shuffle_buffer_size', 'followup_shuffle_buffer_size'),
     *('prefetch_dataset_buffer_size', 'max_bad_records', 'use_annotated_bbox', 'crop_area_min'),
     'crop_aspect_ratio_max',
 )
@@ -31,14 +32,16 @@ _OF_EVALUATION = (
         'eval_batch_size',
         'eval_total_size',
         'num_eval_images',
+        'eval_files',
         'keep_best',
         'display_tensors',
     ),
 )
 _OF_FOLLOWING = ('min_eval_interval', 'eval_timeout')
 _OF_TRAINING = (
-    *('train_batch_size', 'num_train_images', 'initial_shuffle_buffer_size', 'followup_shuffle_buffer_size'),
-    *('iterations', 'random_flip', *_OF_CROPS_AND_COLOURS, 'zero_init_last_scale', 'rebuild_activations'),
+    *('train_batch_size', 'num_train_images', 'train_files'),
+    *('initial_shuffle_buffer_size', 'followup_shuffle_buffer_size', 'iterations'),
+    *('random_flip', *_OF_CROPS_AND_COLOURS, 'zero_init_last_scale', 'rebuild_activations'),
     *('batch_norm_decay', 'batch_norm_group_size', 'clear_update_collections', 'optimizer', 'label_smoothing'),
     *('weight_decay', 'moving_average_decay', 'learning_rate', 'schedule', 'learning_rate_decay'),
     *('learning_rate_decay_epochs', 'step_epochs', 'use_learning_rate_warmup', 'cold_epochs', 'warmup_epochs'),

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, NamedTuple, Sequence
 import yaml
 
 from inception_v3.config import Config, ConfigError
+from inception_v3.settings.data_set import splits_of
 
 # The template sets what all jobs share, such as retries and the grace period. It is not part of an installed wheel.
 _TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / 'deploy' / 'job.yaml'
@@ -59,9 +60,10 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
             f'{job.name}: --num_shards={job.config.num_shards}: a job of --emit=gke runs on the {_CORES} cores of a '
             'v3-8. Choose other trials with --filter, and run this one with run_tpu.sh.'
         )
-    for flag in ('model_dir', 'data_dir'):
-        folder = getattr(job.config, flag)
-        if not str(folder).startswith('gs://') and not (flag == 'data_dir' and job.config.use_data == 'fake'):
+    real = job.config.use_data == 'real'
+    places = job.config.source.places(splits_of(job.config)) or {'data_dir': ''} if real else {}
+    for flag, folder in {'model_dir': job.config.model_dir, **places}.items():
+        if not str(folder).startswith('gs://'):
             raise ConfigError(f'{job.name}: --{flag}={folder}: must be a folder on gs:// for a job on a TPU.')
     manifest = yaml.safe_load(_TEMPLATE.read_text())
     manifest['metadata']['name'] = _kubernetes_name(job)

@@ -13,7 +13,6 @@ from absl import app
 from console.messages import shown
 from data import remote
 from data.files import text_of
-from data.formats import FORMATS
 from inception_v3.settings import flags
 from inception_v3.settings.data_set import fit_to_data_set, splits_of
 from studies.files import write_json
@@ -138,7 +137,7 @@ def prepare_data(plan: Plan) -> None:
     seen: Set[Tuple[Any, ...]] = set()
     for trial in plan.selected:
         config = trial.config
-        key = (config.use_data, config.data_dir, config.data_format, config.num_classes)
+        key = (config.use_data, config.source, config.num_classes)
         if key in seen:
             continue
         seen.add(key)
@@ -146,7 +145,7 @@ def prepare_data(plan: Plan) -> None:
             config = fit_to_data_set(trial.command_line)
             if config.use_data == 'real':
                 for split in splits_of(config):
-                    FORMATS[config.data_format].find_shards(config.data_dir, split)
+                    config.source.find(split)
         except remote.UnreachableError:
             raise
         except app.UsageError as error:

@@ -12,6 +12,7 @@ import pytest
 from benchmarks import photographs
 from console.tensorflow_versions import tf
 from data import dataset_info, records
+from data.sources import Source
 
 
 def encoded(data_dir: str, split: str) -> List[bytes]:
@@ -55,7 +56,7 @@ def test_make__refuses_a_folder_with_other_files(tmp_path: pathlib.Path) -> None
 
 
 def test_spread__links_as_many_files_as_requested(photo_dir: str, tmp_path: pathlib.Path) -> None:
-    photographs.spread(photo_dir, 'tfrecord', 5, str(tmp_path))
+    photographs.spread(Source(photo_dir), 5, str(tmp_path))
     assert len(records.find_shards(str(tmp_path), records.TRAIN)) == 5
     # Five photographs in two files, with 2 and 3.
     assert len(encoded(str(tmp_path), records.TRAIN)) == 3 * 2 + 2 * 3

@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 from console.tensorflow_versions import tf
 from data import dataset_info, digits, records
 from data.audit.report import audit
+from data.sources import Source
 from preprocessing.decoding import decode_image
 from tests.support.commands import largest_file, run
 
@@ -79,7 +80,7 @@ def test_the_description_counts_the_images(digits_dir: str, stored: Dict[str, Li
 
 
 def test_the_description_has_the_fingerprint_of_the_files(digits_dir: str) -> None:
-    report = audit(digits_dir, None, False, 1, lambda count: None)
+    report = audit(Source(digits_dir), None, False, 1, lambda count: None)
     assert report['fingerprint']['agree'] is True
     assert report['errors'] == report['warnings'] == []
 

@@ -126,7 +126,10 @@ def test_a_search_finds_the_file_and_the_position(checker: RecordChecker, spoilt
     found = list(checker.search(spoilt_paths, print))
     assert [(bad.path, bad.position) for bad in found] == [(spoilt_paths[1], 0), (spoilt_paths[1], 3)]
     assert 'cannot be decoded' in found[0].problem
-    assert str(found[1]) == f'{spoilt_paths[1]}, record 3: label 77 is not in 0 to 5 (--num_classes=6).'
+    assert str(found[1]) == (
+        f'{spoilt_paths[1]}, record 3: label 77 is not in 0 to 5 (--num_classes=6). Labels that begin at another '
+        'number need --label_offset=N, which is added to each.'
+    )
 
 
 @pytest.mark.parametrize('lost', [1, 10, 3000])

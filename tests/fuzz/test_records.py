@@ -16,6 +16,7 @@ from console.tensorflow_versions import tf
 from data import record_checker, records, tf_example, tfrecord
 from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
+from data.tf_example import Fields
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.decoding import decode_image
@@ -281,7 +282,7 @@ def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = str(folder / 'train-00000-of-00001')
     pipelines, checker = Pipelines(path), RecordChecker(NUM_CLASSES, decode_image)
-    auditor = ShardAuditor('tfrecord', NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
+    auditor = ShardAuditor('tfrecord', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     # The largest allowed image takes 300 MB as bytes, and 1.2 GB more as floats for resizing.
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=2000):
         make_file(path, images, random.Random(case))

@@ -23,6 +23,7 @@ from data.tar import files as tar_files
 from data.tar import reader as tar_reader
 from data.tar.layout import BLOCK, Problem
 from data.tar.shard import Shard
+from data.tf_example import Fields
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.decoding import decode_image
@@ -195,8 +196,8 @@ def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = folder / 'train-00000.tar'
     reader = Reader(str(path))
-    checker = FORMATS['tar'].checker(NUM_CLASSES, decode_image, False)
-    auditor = ShardAuditor('tar', NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
+    checker = FORMATS['tar'].checker(NUM_CLASSES, decode_image, False, Fields())
+    auditor = ShardAuditor('tar', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     judged: Dict[bytes, bool] = {}
     problems = set()
     equal = 0

@@ -181,7 +181,7 @@ def test_timeout__does_not_count_loading_tensorflow(tmp_path: Any, monkeypatch: 
     monkeypatch.setenv('PYTHONPATH', str(tmp_path))
     monkeypatch.setattr('inception_v3.preflight.storage._ANSWER_SECONDS', 5)
     report = Report('storage')
-    assert storage.unanswered(Config(model_dir=f'file://{tmp_path}'), [], report) == set()
+    assert storage.unanswered({'model_dir': f'file://{tmp_path}'}, report) == set()
     assert report.may_start
 
 

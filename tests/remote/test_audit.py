@@ -7,6 +7,7 @@ import pytest
 
 from data import tar_shards
 from data.audit.report import audit
+from data.sources import Source
 from tests.remote.faults import READ
 from tests.remote.store import Store
 
@@ -19,7 +20,7 @@ def audited(store: Store, url: str, code: int, *flags: str) -> Dict[str, Any]:
 
 @pytest.mark.program
 def test_remote_data_set__gives_the_local_report(store: Store, photo_dir: str) -> None:
-    local = audit(photo_dir, None, False, 1, lambda count: None)
+    local = audit(Source(photo_dir), None, False, 1, lambda count: None)
     report = audited(store, store.upload(photo_dir, 'data'), 0)
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):
         assert report[key] == local[key]
@@ -31,7 +32,7 @@ def test_remote_tar_shards__give_the_local_report_or_name_a_denied_shard(
 ) -> None:
     tar_dir = str(tmp_path / 'tar')
     tar_shards.convert(photo_dir, tar_dir, 0, print)
-    local = audit(tar_dir, None, False, 1, lambda count: None, 'tar')
+    local = audit(Source(tar_dir, 'tar'), None, False, 1, lambda count: None)
     url = store.upload(tar_dir, 'data')
     report = audited(store, url, 0, '--data_format=tar')
     for key in ('splits', 'classes', 'fingerprint', 'other_files'):

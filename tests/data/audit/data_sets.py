@@ -13,6 +13,7 @@ from data import records, writing
 from data.audit.report import audit
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
+from data.sources import Source
 from tests.support.photos import Photo, photo_example
 
 Report = Dict[str, Any]
@@ -23,7 +24,7 @@ NAMES = ['background', 'cat', 'astronaut', 'coffee', 'rocket', 'half a cat']
 
 def report_of(data_dir: Any, decode: bool = False, num_classes: Any = None, data_format: str = 'tfrecord') -> Report:
     told: List[int] = []
-    report = audit(str(data_dir), num_classes, decode, 2, told.append, data_format)
+    report = audit(Source(str(data_dir), data_format), num_classes, decode, 2, told.append)
     assert told[-1] == sum(split['records'] for split in report['splits'].values())
     return json.loads(json.dumps(report))
 

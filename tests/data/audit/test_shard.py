@@ -12,13 +12,14 @@ from data.audit import report, shard
 from data.audit.findings import judge
 from data.audit.shard import BoxCounts, ShardAuditor, contradiction_of, count_boxes
 from data.image_header import read_header
+from data.tf_example import Fields
 from tests.data.audit.data_sets import Report, write
 from tests.support.photos import Photo, photo_example
 
 
 def auditor(decode: bool = False) -> Any:
     progress = multiprocessing.get_context('spawn').Value('q', 0)
-    return ShardAuditor('tfrecord', 6, decode, progress), progress
+    return ShardAuditor('tfrecord', Fields(), 6, decode, progress), progress
 
 
 def test_progress__counts_every_record_and_stops(photos: List[Photo], tmp_path: pathlib.Path) -> None:

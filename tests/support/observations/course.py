@@ -104,4 +104,4 @@ def written_to(config: Config, patch: Any) -> bool:
 
 
 def shards(config: Config, patch: Any) -> int:
-    return len(records.find_shards(config.data_dir, records.TRAIN))
+    return len(config.source.find(records.TRAIN))

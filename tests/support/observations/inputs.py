@@ -106,6 +106,16 @@ def evaluated_labels(config: Config, patch: Any) -> int:
     return int((batch(config, False, size=5)[1] >= 0).sum())
 
 
+def sum_of_labels(config: Config, patch: Any) -> int:
+    return int(batch(config, False, size=5)[1].sum())
+
+
+def parsed_keys(config: Config, patch: Any) -> List[bytes]:
+    """The keys of the image and the label."""
+    ((node, _),) = nodes(config, 'ParseSingleExample')
+    return sorted(node.attr['dense_keys'].list.s)
+
+
 def evaluated_fake_images(config: Config, patch: Any) -> int:
     return evaluated_labels(dataclasses.replace(config, use_data='fake'), patch)
 

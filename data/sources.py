@@ -1,0 +1,226 @@
+"""The source of a data set's records: its files in one of three forms, and the fields of its records.
+
+1. Named files: `--data_dir` holds `train-00000-of-01024` … and `validation-00000-of-00128` …, or tar files.
+2. Folders: `--data_dir` holds `train/` and one of `validation/`, `val/`, `valid/`, `eval/`, `test/`, with files of any
+   names.
+3. Patterns: `--train_files` and `--eval_files` name the files, of one split or of both.
+
+Named files take precedence over folders, patterns over both.
+"""
+
+import itertools
+import os
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from console.messages import shown
+from console.tensorflow_versions import tf
+from data import file_patterns, records, remote
+from data.formats import FORMATS, Format
+from data.records import TRAIN, VALIDATION, DataError
+from data.tf_example import DOCUMENTED_FIELDS, Fields
+
+# The flag with the patterns of each split.
+FILE_FLAGS = {TRAIN: 'train_files', VALIDATION: 'eval_files'}
+# The folders of each split. The test images validate only where no folder has a better name.
+_FOLDERS = {TRAIN: ('train',), VALIDATION: ('validation', 'val', 'valid', 'eval')}
+_LAST_RESORT = {TRAIN: (), VALIDATION: ('test',)}
+# In such a folder, files that hold no records: descriptions, indices, pages, images, archives, sources.
+_NO_RECORDS = re.compile(
+    r'[._].*|README|LICENSE|.*\.(json|txt|md|csv|tsv|xml|ya?ml|idx|index|crc|sha256|md5|html?|pdf|log|py|npz?|'
+    r'jpe?g|png|gif|bmp|webp|zip|tgz|tar\.\w+)',
+    re.IGNORECASE,
+)
+_COUNTED = re.compile(r'(.*)-(\d+)-of-(\d+)(.*)', re.DOTALL)
+_LISTED_AT_MOST = 5
+
+
+class Source(NamedTuple):
+    """The files of a data set, and the fields of its records.
+
+    Attributes:
+      data_dir: the folder of named files or of folders, and of relative patterns.
+      data_format: of `FORMATS`.
+      train_files: patterns of the training files; empty for those in `data_dir`.
+      eval_files: patterns of the validation files; empty for those in `data_dir`.
+      fields: of the records.
+    """
+
+    data_dir: str = ''
+    data_format: str = 'tfrecord'
+    train_files: str = ''
+    eval_files: str = ''
+    fields: Fields = DOCUMENTED_FIELDS
+
+    @property
+    def format(self) -> Format:
+        """The functions of the format."""
+        return FORMATS[self.data_format]
+
+    def patterns(self, split: str) -> str:
+        """The patterns of a split; empty without."""
+        return self.train_files if split == TRAIN else self.eval_files
+
+    def is_named(self, splits: Sequence[str]) -> bool:
+        """Whether there is a place to look for the files of all splits."""
+        return bool(self.data_dir) or all(map(self.patterns, splits))
+
+    def flag(self, split: str) -> str:
+        """The flag that leads to the files of a split, with its value, for messages."""
+        patterns = self.patterns(split)
+        return f'--{FILE_FLAGS[split]}={shown(patterns)}' if patterns else f'--data_dir={self.data_dir}'
+
+    def __str__(self) -> str:
+        listed = [self.data_dir] if self.data_dir else []
+        return ', '.join([*listed, *(self.flag(split) for split in FILE_FLAGS if self.patterns(split))])
+
+    def places(self, splits: Sequence[str]) -> Dict[str, str]:
+        """The folders and patterns that lead to the files of splits, by flag: `data_dir`, `train_files`, `eval_files`.
+
+        Of several patterns it is the first one that is not on gs://, which the hosts of a TPU cannot reach.
+        """
+        found = {}
+        for split in splits:
+            paths = [file_patterns.located(p, self.data_dir) for p in self._expanded(split)]
+            if paths:
+                found[FILE_FLAGS[split]] = next((p for p in paths if not p.startswith(remote.GS)), paths[0])
+            elif self.data_dir:
+                found['data_dir'] = self.data_dir
+        return found
+
+    def place(self, split: str) -> str:
+        """A folder or a pattern in the store of the files of a split."""
+        patterns = self._expanded(split)
+        return file_patterns.located(patterns[0], self.data_dir) if patterns else self.data_dir
+
+    def _expanded(self, split: str) -> List[str]:
+        patterns = self.patterns(split)
+        return file_patterns.expand(patterns, FILE_FLAGS[split]) if patterns else []
+
+    def find(self, split: str) -> List[str]:
+        """The paths of the files of a split: named files and those of folders by name, others as the patterns say.
+
+        Raises:
+          DataError: there are none, some that are named are missing, or they belong to several data sets.
+          PatternError: a pattern cannot be expanded.
+          RemoteError: access to a folder is denied, or the store cannot be reached.
+        """
+        patterns = self.patterns(split)
+        if not patterns:
+            folder = self.folder(split)
+            return self._in_folder(folder, split) if folder else self.format.find_shards(self.data_dir, split)
+        paths = file_patterns.find(patterns, self.data_dir, FILE_FLAGS[split])
+        stores = sorted({_store(path) for path in paths})
+        if len(stores) > 1:
+            raise DataError(f'{self.flag(split)}: names files on {" and ".join(stores)}. Keep a split in one place.')
+        if self.data_format != 'tar' and all(path.endswith('.tar') for path in paths):
+            raise DataError(f'{self.flag(split)}: names tar files, which --data_format=tar reads.')
+        return paths
+
+    def folder(self, split: str) -> Optional[str]:
+        """The path of the folder with the files of a split, if that is the form of `data_dir`; None otherwise.
+
+        Raises:
+          DataError: there are several folders for the split.
+          RemoteError: access to `data_dir` is denied, or the store cannot be reached.
+        """
+        if self.patterns(split):
+            return None
+        try:
+            names = [name.rstrip('/') for name in remote.names_in(self.data_dir) or ()]
+        except tf.errors.OpError:
+            return None  # `find_shards` explains it.
+        if any(re.match(rf'{split}-\d', name) for name in names):
+            return None
+        folders = self._folders(_FOLDERS[split], names) or self._folders(_LAST_RESORT[split], names)
+        if len(folders) > 1:
+            raise DataError(
+                f'--data_dir={self.data_dir}: several folders of {split} files: {", ".join(folders)}. Name the files '
+                f"of one: --{FILE_FLAGS[split]}='{folders[0]}/*'."
+            )
+        return os.path.join(self.data_dir, folders[0]) if folders else None
+
+    def _folders(self, candidates: Sequence[str], names: Sequence[str]) -> List[str]:
+        present = {*candidates} & {*names}
+        return [each for each in sorted(present) if tf.io.gfile.isdir(os.path.join(self.data_dir, each))]
+
+    def _in_folder(self, folder: str, split: str) -> List[str]:
+        names = self._readable(folder)
+        if names:
+            return [os.path.join(folder, name) for name in names]
+        present = sorted({re.sub(r'\d+', '*', name) for name in remote.names_in(folder) or ()})
+        holds = f'holds {", ".join(map(shown, present[:_LISTED_AT_MOST]))}' if present else 'is empty'
+        advice = f'Name the files of another place with --{FILE_FLAGS[split]}; images need python -m data.from_folder.'
+        if any(name.endswith('.tar') for name in present) and self.data_format != 'tar':
+            advice = '--data_format=tar reads tar files.'
+        raise DataError(f'--data_dir={self.data_dir}: no {split} files in {folder}, which {holds}. {advice}')
+
+    def _readable(self, folder: str) -> List[str]:
+        names = [name for name in remote.names_in(folder) or () if not name.endswith('/')]
+        if not remote.is_remote(folder):
+            names = [name for name in names if not os.path.isdir(os.path.join(folder, name))]
+        is_tar = self.data_format == 'tar'
+        return [n for n in names if not _NO_RECORDS.fullmatch(n) and n.endswith('.tar') == is_tar]
+
+    def missing(self, split: str, paths: Sequence[str]) -> List[str]:
+        """The names of the missing files, according to the names of the present ones."""
+        if self.patterns(split) or self.folder(split):
+            return _missing_of_counted([os.path.basename(path) for path in paths])
+        return self.format.missing_shards(self.data_dir, split, paths)
+
+    def unused(self, split: str, paths: Sequence[str]) -> List[str]:
+        """The names of files in the place of a split that are not read: backups, descriptions, files of other kinds."""
+        folder = self.folder(split)
+        if self.patterns(split):
+            return []
+        if not folder:
+            names = [name.rstrip('/') for name in remote.names_in(self.data_dir) or ()]
+            beside = [f'{each}/' for each in self._folders((*_FOLDERS[split], *_LAST_RESORT[split]), names)]
+            return [*records.unused_files(self.data_dir, split, paths), *beside]
+        read = {os.path.basename(path) for path in paths}
+        return [name for name in remote.names_in(folder) or () if name not in read]
+
+    def check(self, paths: Sequence[str], skipped: int) -> None:
+        """Checks that files have more records than may be skipped, and the first record its image and label.
+
+        Raises:
+          DataError: they have not, or a file cannot be read.
+          RemoteError: access to a file is denied, or the store cannot be reached.
+        """
+        self.format.check_not_empty(paths, skipped)
+        if not skipped:
+            self.format.check_keys(paths[0], self.fields)
+
+    def name_of(self, path: str, paths: Sequence[str]) -> str:
+        """The name of a file among those of its split, without slashes: distinct, even in several folders."""
+        return path[len(common_folder(paths)) :].replace('%', '%25').replace('/', '%2F')
+
+
+def source_of(values: Any) -> Source:
+    """The source that flags describe; `values` has an attribute of the name of each flag."""
+    fields = Fields(values.image_key, values.label_key, values.label_offset)
+    return Source(values.data_dir or '', values.data_format, values.train_files, values.eval_files, fields)
+
+
+def common_folder(paths: Sequence[str]) -> str:
+    """The beginning of the paths, up to the last slash that all have in common."""
+    folders = [path.split('/')[:-1] for path in paths]
+    common = itertools.takewhile(lambda parts: len({*parts}) == 1, zip(*folders))
+    return ''.join(f'{parts[0]}/' for parts in common)
+
+
+def _store(path: str) -> str:
+    return path[: path.index('://') + 3] if '://' in path else 'this machine'
+
+
+def _missing_of_counted(names: Sequence[str]) -> List[str]:
+    """The missing ones of names such as `cifar10-train.tfrecord-00000-of-00004`, which have a number and a count."""
+    present = {*names}
+    series = {(m.group(1), len(m.group(2)), m.group(3), m.group(4)) for m in map(_COUNTED.fullmatch, names) if m}
+    expected = {
+        f'{begin}-{number:0{width}d}-of-{count}{end}'
+        for begin, width, count, end in series
+        if int(count) <= len(names) * 1000
+        for number in range(int(count))
+    }
+    return sorted(expected - present)
