@@ -81,10 +81,7 @@ class Settings:
         choices=('tfrecord', 'tar'),
     )
     num_train_images: int = _data(
-        1281167,
-        'training images per epoch; default: from dataset.json in --data_dir; else counted in --train_files or the '
-        "folder train/; else ImageNet's",
-        lower=1,
+        1281167, "training images per epoch; default: as dataset.json says, or as counted, or ImageNet's", lower=1
     )
     num_eval_images: int = _data(50000, 'validation images; default: as --num_train_images', lower=1)
     num_classes: int = _data(

@@ -206,8 +206,7 @@ class InputPipeline:
     def parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Parses one record to its encoded image, its boxes float32 [1, boxes, 4], and its label, an int32 scalar."""
         config = self._config
-        with_boxes = self._is_training and config.use_annotated_bbox
-        record = self._format.parse(serialized, with_boxes, config.source.fields)
+        record = self._format.parse(serialized, self._is_training and config.use_annotated_bbox, config.source.fields)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
             return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)

@@ -50,7 +50,7 @@ def test_run__trains_and_evaluates(config: Config) -> None:
     execute(shifted)
     last = evaluations(config)[-1]
     assert last.images == 3
-    assert [change.partition(':')[0] for change in last.changed] == ['eval_files', 'label_offset', 'num_eval_images']
+    assert {change.partition(':')[0] for change in last.changed} == {'eval_files', 'label_offset', 'num_eval_images'}
 
 
 def test_bad_records__of_files_of_equal_names(config: Config, photos: List[Photo], caplog: Any) -> None:
