@@ -15,6 +15,8 @@ EXTENSIONS = ('.jpg', '.jpeg', '.png', '.gif', '.bmp', '.webp')
 # Larger than any file of an image with at most MAX_PIXELS pixels.
 _MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
+# The number of files that a message names.
+_NAMED_AT_MOST = 5
 _SUPPORTED = 'JPEG, PNG, GIF, WebP and BMP'
 _DECODED = ('JPEG', 'PNG', 'GIF', 'WebP', 'BMP')
 _TEXT_SEARCH_BYTES = 4096
@@ -165,3 +167,9 @@ def _is_text(encoded: bytes) -> bool:
 def show(path: str) -> str:
     """Returns a path in printable characters, for messages."""
     return shown(path, _LONGEST_PATH)
+
+
+def listed(paths: Sequence[str]) -> str:
+    """Names the first paths, and the number of the others."""
+    more = len(paths) - _NAMED_AT_MOST
+    return ', '.join(map(show, paths[:_NAMED_AT_MOST])) + (f' and {more:,} more' if more > 0 else '')

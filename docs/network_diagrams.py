@@ -15,7 +15,15 @@ from inception_v3.networks.registry import NETWORKS
 FOLDER = pathlib.Path(__file__).with_name('networks')
 CLASSES = 1001
 # Height and width of the images: those of the networks' papers.
-SIZES = {'inception_v3': 299, 'resnet50': 224, 'revnet56': 224, 'revnet104': 224, 'revnet38': 32, 'revnet110': 32}
+SIZES = {
+    'inception_v3': 299,
+    'inception_2015': 299,
+    'resnet50': 224,
+    'revnet56': 224,
+    'revnet104': 224,
+    'revnet38': 32,
+    'revnet110': 32,
+}
 _POOLS = ('MaxPool', 'AvgPool')
 # The value of a variable; its shape is not that of an activation.
 _READS = ('Identity', 'ReadVariableOp')

@@ -24,6 +24,8 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'train': Command('inception_v3.main', 'train, evaluate and export a network'),
         'evaluate': Command('inception_v3.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'),
         'predict': Command('inception_v3.predict', 'classify image files with a trained model'),
+        'features': Command('inception_v3.features', 'extract features of image files at any layer of a network'),
+        'scores': Command('inception_v3.scores', 'compute FID, KID and Inception Score of generated images'),
         'plan': Command('inception_v3.plan', 'draw the schedules and sizes of a run before it starts'),
         'preflight': Command('inception_v3.preflight', 'check without a TPU whether a run can start on one'),
         'weights': Command('inception_v3.weights', 'convert and compare weights of other frameworks'),
@@ -44,6 +46,9 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
         'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
         'fine-tuning': Command('studies.fine_tuning', 'measure what weights of another task are worth'),
+        'score-agreement': Command(
+            'studies.score_agreement', 'compare FID, KID and Inception Score with torch-fidelity and pytorch-fid'
+        ),
         'versions': Command('studies.versions', 'compare TensorFlow 1.15 and 2.15'),
         'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
     },

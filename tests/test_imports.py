@@ -23,7 +23,7 @@ PACKAGES = (
 # The modules and rooms of the package inception_v3.
 LAYERS = (
     ('scores',),
-    ('main', 'plan', 'predict', 'evaluate_report', 'preflight', 'provenance', 'weights.__main__'),
+    ('main', 'plan', 'predict', 'evaluate_report', 'preflight', 'provenance', 'features', 'weights.__main__'),
     ('weights.comparison',),
     ('cycles',),
     ('training', 'evaluation', 'export', 'reporting.summary'),

@@ -28,7 +28,10 @@ class Conv(NamedTuple):
 
 
 class MaxPool(NamedTuple):
-    """The maximum of 3 x 3 windows with stride 2."""
+    """The maximum of 3 x 3 windows."""
+
+    stride: int = 2
+    padding: str = 'VALID'
 
 
 class AveragePool(NamedTuple):
@@ -41,7 +44,8 @@ class Fork(NamedTuple):
     convs: Sequence[Conv]
 
 
-Branch = Sequence[Union[Conv, MaxPool, AveragePool, Fork]]
+Pool = Union[MaxPool, AveragePool]
+Branch = Sequence[Union[Conv, Pool, Fork]]
 
 
 class Mixed(NamedTuple):
@@ -95,7 +99,7 @@ def _factorized_7x7(scope: str, depth: int) -> Mixed:
     )
 
 
-def _expanded(scope: str, place_3x1: str) -> Mixed:
+def _expanded(scope: str, place_3x1: str, pool: Pool) -> Mixed:
     """Figure 7: 3 x 3 convolutions as parallel 1 x 3 and 3 x 1, for many channels on the coarsest grid."""
     return Mixed(
         scope,
@@ -107,7 +111,7 @@ def _expanded(scope: str, place_3x1: str) -> Mixed:
                 Conv('0b', 384, (3, 3)),
                 Fork([Conv('0c', 384, (1, 3)), Conv('0d', 384, (3, 1))]),
             ],
-            [AveragePool(), Conv('0b', 192, (1, 1))],
+            [pool, Conv('0b', 192, (1, 1))],
         ),
     )
 
@@ -151,9 +155,12 @@ MIXED_8 = (
             [MaxPool()],
         ),
     ),
-    _expanded('Mixed_7b', place_3x1='0b'),  # 8 x 8 x 2048
-    _expanded('Mixed_7c', place_3x1='0c'),  # 8 x 8 x 2048
+    _expanded('Mixed_7b', place_3x1='0b', pool=AveragePool()),  # 8 x 8 x 2048
+    _expanded('Mixed_7c', place_3x1='0c', pool=AveragePool()),  # 8 x 8 x 2048
 )
+# The graph that was published in December 2015, on whose features FID, KID and Inception Score are defined, takes the
+# maximum in its last block.
+MIXED_8_OF_2015 = (*MIXED_8[:-1], _expanded('Mixed_7c', place_3x1='0c', pool=MaxPool(stride=1, padding='SAME')))
 
 
 class _Builder:
@@ -177,7 +184,7 @@ class _Builder:
             if isinstance(row, Conv):
                 net = self.conv(net, row)
             elif isinstance(row, MaxPool):
-                net = layers.max_pool(net, 3, stride=2, padding='VALID', layout=self.layout)
+                net = layers.max_pool(net, 3, row.stride, row.padding, layout=self.layout)
             elif isinstance(row, AveragePool):
                 net = layers.average_pool(net, (3, 3), stride=1, padding='SAME', layout=self.layout)
             else:
@@ -212,6 +219,7 @@ def inception_v3(
     auxiliary_head: bool = True,
     dropout_keep: float = DROPOUT_KEEP,
     layout: layers.Layout = layers.NHWC,
+    mixed_8: Sequence[Mixed] = MIXED_8,
 ) -> Tuple[tf.Tensor, Optional[tf.Tensor]]:
     """Builds the network.
 
@@ -227,6 +235,7 @@ def inception_v3(
       auxiliary_head: build the auxiliary classifier.
       dropout_keep: probability that dropout keeps a value, before the logits.
       layout: the order of the axes of images and activations, for which `conv` and `norm` are made.
+      mixed_8: the blocks on the coarsest grid.
 
     Returns:
       The logits, and the auxiliary logits or None: [batch, num_classes], of the images' dtype.
@@ -237,7 +246,7 @@ def inception_v3(
         net = builder.mixed(net, MIXED_35)
         net = builder.mixed(net, MIXED_17)
         auxiliary_logits = _auxiliary_head(builder, net, num_classes) if auxiliary_head else None
-        net = builder.mixed(net, MIXED_8)
+        net = builder.mixed(net, mixed_8)
         with tf.variable_scope('Logits'):
             net = layers.average_pool(net, _at_most(net, 8, layout), stride=1, padding='VALID', layout=layout)
             # For inputs above 299 pixels, pooling leaves more than one position.

@@ -4,7 +4,7 @@ import functools
 from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 from console.tensorflow_versions import tf
-from inception_v3.networks.inception_v3 import inception_v3
+from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, inception_v3
 from inception_v3.networks.resnet import resnet50
 from inception_v3.networks.revnet import REVNET_38, REVNET_56, REVNET_104, REVNET_110, revnet
 
@@ -44,6 +44,12 @@ NETWORKS: Dict[str, Network] = {
     # The valid 3 x 3 convolutions with stride 2 in Mixed_7a need 75 pixels to leave one position. The auxiliary head
     # pools Mixed_6e with a 5 x 5 window; at 107 pixels that map is 5 x 5.
     'inception_v3': Network(inception_v3, _INCEPTION, min_size=75, auxiliary_head_min_size=107),
+    # The graph of the scores of generated images: `inception_v3.scores` reads its weights.
+    'inception_2015': Network(
+        functools.partial(inception_v3, auxiliary_head=False, mixed_8=MIXED_8_OF_2015),
+        frozenset({'depth_multiplier', 'dropout'}),
+        min_size=75,
+    ),
     # Five halvings leave one position of 32 pixels.
     'resnet50': Network(resnet50, _RESNET, min_size=32),
     # Two halvings.

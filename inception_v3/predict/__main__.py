@@ -5,17 +5,13 @@ that cannot be read is reported with the reason, and the others are classified.
 """
 
 import argparse
-import collections
-import concurrent.futures
 import contextlib
 import itertools
 import json
-import os
 import shutil
 import sys
-import time
 import types
-from typing import Any, Callable, Deque, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -23,11 +19,13 @@ from console import native_messages, processes, program
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
 from console.paths import expanded
-from console.screen import Screen, duration
+from console.progress import EIGHTHS, Progress, bar
+from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import image_files
-from data.image_files import Found, UnreadableError, show
+from data.image_files import Found, UnreadableError, listed, show
 from data.intake import Intake
+from data.read_ahead import in_order
 from inception_v3.memory.estimate import check_batch
 from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
@@ -40,10 +38,6 @@ If an image cannot be read, the exit code is {FIX}.
 # Columns of text if the output is not a terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
-_PROGRESS_BAR = 16
-_EIGHTHS = '▏▎▍▌▋▊▉█'
-# The number of skipped files that the message names.
-_NAMED_AT_MOST = 5
 _NO_PROBLEMS: Mapping[str, str] = types.MappingProxyType({})
 
 
@@ -128,26 +122,10 @@ def predict(
         return _Prepared(image, thumbnail)
 
     with contextlib.closing(intake):
-        prepared = _in_order(prepare, paths, ahead=2 * batch_size)
+        prepared = in_order(prepare, paths, ahead=2 * batch_size)
         for begin in range(0, len(paths), batch_size):
             batch = paths[begin : begin + batch_size]
             yield from _classify(model, batch, [*itertools.islice(prepared, len(batch))], top)
-
-
-def _in_order(prepare: Callable[[str], _Prepared], paths: Sequence[str], ahead: int) -> Iterator[_Prepared]:
-    """Prepares the paths in threads, at most `ahead` of them in advance, and yields the results in order."""
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        waiting: Deque[concurrent.futures.Future] = collections.deque()
-        try:
-            for path in paths:
-                waiting.append(threads.submit(prepare, path))
-                if len(waiting) > ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 def _classify(model: Classifier, paths: Sequence[str], batch: Sequence[_Prepared], top: int) -> Iterator[Prediction]:
@@ -174,9 +152,9 @@ class _Output:
         sys.stdout.reconfigure(errors='backslashreplace')  # type: ignore[attr-defined]
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         self._bar_width = min(_LONGEST_BAR, (self._width or _PLAIN_WIDTH) // 3)
-        self._steps = _EIGHTHS
+        self._steps = EIGHTHS
         try:
-            _EIGHTHS.encode(sys.stdout.encoding)
+            EIGHTHS.encode(sys.stdout.encoding)
         except UnicodeEncodeError:
             self._steps = '#'
 
@@ -190,39 +168,6 @@ class _Output:
                 filled = bar(c.probability, self._bar_width, self._steps)
                 line = f'  {c.probability:7.2%}  {filled:<{self._bar_width}}  {c.words}'
                 print(line[: self._width])
-
-
-def bar(fraction: float, width: int, steps: str = _EIGHTHS) -> str:
-    """Draws a bar for a fraction of 1.
-
-    Args:
-      fraction: in [0, 1].
-      width: characters of the bar for 1.
-      steps: characters that fill increasing parts of a cell; the last one fills it completely.
-    """
-    whole, rest = divmod(round(fraction * width * len(steps)), len(steps))
-    return steps[-1] * whole + (steps[rest - 1] if rest else '')
-
-
-class _Progress:
-    """Shows the number of images done, after each batch."""
-
-    def __init__(self, screen: Screen, images: int, batch_size: int):
-        self._screen = screen
-        self._images = images
-        self._batch_size = batch_size
-        self._done = 0
-        self._start = time.monotonic()
-
-    def add(self) -> None:
-        """Counts an image."""
-        self._done += 1
-        if self._done % self._batch_size:
-            return
-        rate = self._done / (time.monotonic() - self._start)
-        left = duration((self._images - self._done) / rate)
-        done = bar(self._done / self._images, _PROGRESS_BAR, '#').ljust(_PROGRESS_BAR, '.')
-        self._screen.update(f'{done} {self._done:,} of {self._images:,}, {rate:,.1f} images/s, {left} left')
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
@@ -262,7 +207,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     def command(screen: Screen) -> int:
         found = image_files.find(arguments.images)
         if found.skipped:
-            _report(f'skipped {len(found.skipped):,} files without the extension of an image: {_listed(found.skipped)}')
+            _report(f'skipped {len(found.skipped):,} files without the extension of an image: {listed(found.skipped)}')
         if len(found.problems) == len(found.paths):
             # There is nothing to classify.
             for path in found.paths:
@@ -289,7 +234,7 @@ def _run(arguments: argparse.Namespace, found: Found, screen: Screen) -> int:
             sheet = stack.enter_context(contact_sheet.ContactSheet(arguments.html, str(model), model.class_names))
         screen.clear()
         _report(str(model))
-        output, progress = _Output(arguments.json), _Progress(screen, len(found.paths), arguments.batch_size)
+        output, progress = _Output(arguments.json), Progress(screen, len(found.paths), arguments.batch_size)
         problems = 0
         for prediction in predict(
             model, found.paths, arguments.top, arguments.batch_size, found.problems, make_thumbnail
@@ -317,11 +262,6 @@ def _run(arguments: argparse.Namespace, found: Found, screen: Screen) -> int:
 
 def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _listed(paths: Sequence[str]) -> str:
-    more = len(paths) - _NAMED_AT_MOST
-    return ', '.join(map(show, paths[:_NAMED_AT_MOST])) + (f' and {more:,} more' if more > 0 else '')
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@ import os
 import re
 import zipfile
 import zlib
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def read(path: str, named: str = '') -> Source:
     """
     flag = named or f'--init_from={path}'
     if path.endswith('.npz'):
-        return _of_values(path, 'npz', _arrays(path, flag))
+        return _of_values(path, 'npz', arrays(path, flag))
     if tf.saved_model.loader.maybe_saved_model_directory(path):
         return _of_values(path, 'SavedModel', _variables(os.path.join(path, 'variables', 'variables'), flag))
     if remote.exists(os.path.join(path, _LIST_OF_CHECKPOINTS)):
@@ -121,7 +121,18 @@ def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
         raise damaged(str(error).partition('\n')[0])
 
 
-def _arrays(path: str, flag: str) -> Dict[str, np.ndarray]:
+def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dict[str, np.ndarray]:
+    """Reads the arrays of an .npz file, by name.
+
+    Args:
+      path: local or remote.
+      flag: the flag that names the file, with its value, for messages.
+      is_wanted: whether an array of a name is read.
+
+    Raises:
+      WeightsError: there is no such file, it is no .npz file of arrays, or it is damaged.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
     if content is None:
         raise WeightsError(f'{flag}: no such file.')
@@ -129,7 +140,8 @@ def _arrays(path: str, flag: str) -> Dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             # Names of variables may end with the number of their output, as in `variable.name`.
-            return {re.sub(r'(:0)?\.npy$', '', name): _array(archive, name) for name in archive.namelist()}
+            names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
+            return {name: _array(archive, entry) for name, entry in names.items() if is_wanted(name)}
     except (EOFError, OSError, ValueError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
         raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({str(error).partition(chr(10))[0]}).')
 

@@ -65,7 +65,10 @@ def test_bash__completes_the_values_of_flags(scripts: Any, words: List[str]) -> 
     found = completed(scripts, 'inception-v3', 'train', *words)
     given = '--network=' if words == ['--network=re'] else ''
     expected = ['resnet50', 'revnet38', 'revnet110', 'revnet56', 'revnet104']
-    assert found == [*([] if words[-1] != '=' else ['inception_v3']), *(given + name for name in expected)]
+    assert found == [
+        *([] if words[-1] != '=' else ['inception_v3', 'inception_2015']),
+        *(given + name for name in expected),
+    ]
 
 
 def test_bash__leaves_paths_to_the_shell(scripts: Any) -> None:

@@ -61,14 +61,6 @@ def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> No
             assert name == likely['name'] == str(likely['class'] - 1)
 
 
-def test_bar__length_is_proportional() -> None:
-    assert predict.bar(1, 10) == '█' * 10
-    assert predict.bar(0.5, 10) == '█' * 5
-    assert predict.bar(0.54, 10) == '█' * 5 + '▍'
-    assert predict.bar(0, 10) == ''
-    assert predict.bar(0.54, 10, '#') == '#####'
-
-
 def test_missing_file__exit_code_2_and_others_are_classified(trained: Trained, capfd: Any) -> None:
     config, images = trained
     arguments = (os.path.join(images, '000-*'), 'nowhere.jpg', f'--model={config.model_dir}', '--json')
@@ -117,25 +109,6 @@ def test_text_output__fits_the_terminal_and_its_encoding(
     output.show(predict.Prediction('a.jpg', (predict.ScoredClass(3, 'Käse and more words', 0.5),)))
     output.show(predict.Prediction('b.jpg', problem='is empty'))
     assert stdout.lines() == ['a.jpg', expected]
-
-
-def test_progress__shown_after_each_batch(monkeypatch: Any) -> None:
-    now = [0.0]
-    monkeypatch.setattr(predict.time, 'monotonic', lambda: now[0])
-    shown: List[str] = []
-
-    class FakeScreen:
-        def update(self, text: str) -> None:
-            shown.append(text)
-
-    progress = predict._Progress(FakeScreen(), 8, 2)  # type: ignore[arg-type]
-    for _ in range(5):
-        now[0] += 10
-        progress.add()
-    assert shown == [
-        '####............ 2 of 8, 0.1 images/s, 1:00 left',
-        '########........ 4 of 8, 0.1 images/s, 0:40 left',
-    ]
 
 
 @pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])

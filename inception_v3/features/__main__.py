@@ -1,0 +1,115 @@
+"""Extracts the features of image files: the output of any layer of a trained network, averaged over each image.
+
+Images are prepared as in the run's evaluation, and the weights are those that it evaluates. With --weights, the network
+is the Inception graph of December 2015, with its own preparation. An image that cannot be read is reported with the
+reason, and the others are used.
+
+The .npz file has `features` [images, values], `paths` [images], and `layer`, `model` and `digest` of the weights; with
+--weights also `logits` [images, 1008].
+"""
+
+import argparse
+import contextlib
+import io
+import sys
+from typing import Any, Dict, Optional, Sequence
+
+import numpy as np
+
+from console import native_messages, processes, program
+from console.errors import DONE, EXIT_CODES, FIX, CommandError
+from console.paths import expanded
+from console.screen import Screen, failure
+from console.tensorflow_versions import tf
+from data import remote
+from inception_v3.features import extraction, extractors
+from inception_v3.features.endpoints import POOL
+from inception_v3.features.extractors import Extractor
+
+_HELP = f"""{__doc__}
+{EXIT_CODES}
+
+If an image cannot be read, the exit code is {FIX}.
+"""
+
+
+def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog=processes.command_name('inception_v3.features'),
+        description=_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
+    network = parser.add_mutually_exclusive_group(required=True)
+    network.add_argument(
+        '--model', metavar='DIR', help='the model_dir of a run (its newest checkpoint is used), or a checkpoint'
+    )
+    network.add_argument(
+        '--weights',
+        metavar='FILE',
+        help='weights of the Inception graph of 2015: its .pb file, the .pth file of pytorch-fid, or .npz',
+    )
+    parser.add_argument(
+        '--layer',
+        default=POOL,
+        metavar='NAME',
+        help='the layer, such as Mixed_6e (default: pool, the input of the classifier); an unknown name lists all',
+    )
+    parser.add_argument('--out', default='features.npz', metavar='FILE', help='file to write (default: features.npz)')
+    parser.add_argument('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
+    arguments = parser.parse_args(expanded(argv))
+    if not arguments.out.endswith('.npz'):
+        parser.error(f'--out={arguments.out}: must end in .npz.')
+    if arguments.batch_size < 1:
+        parser.error(f'--batch_size={arguments.batch_size}: must be at least 1.')
+    return arguments
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Extracts the features of the images that a command line names, and returns the exit code."""
+    arguments = _parse(argv)
+    with native_messages.captured():
+        return program.run(lambda screen: _run(arguments, screen))
+
+
+def _run(arguments: argparse.Namespace, screen: Screen) -> int:
+    try:
+        # Before the images are read, which takes long.
+        _write(arguments.out, {})
+    except tf.errors.OpError as error:
+        raise CommandError(f'--out={arguments.out}: cannot be written: {failure(error)}')
+    files = extraction.find(arguments.images)
+    screen.update(f'loading {arguments.model or arguments.weights}')
+    with contextlib.closing(_load(arguments)) as extractor:
+        screen.clear()
+        found = extraction.extract(extractor, files, arguments.batch_size, screen)
+        about = {'layer': arguments.layer, 'model': extractor.name, 'digest': extractor.digest}
+        _write(arguments.out, {**found.values, 'paths': np.array(found.paths), **about})
+    images, size = found.values[extractors.FEATURES].shape
+    print(f'{arguments.out}: {images:,} images x {size:,} features of the layer {arguments.layer} of {extractor.name}')
+    return FIX if found.unreadable else DONE
+
+
+def _load(arguments: argparse.Namespace) -> Extractor:
+    if arguments.weights:
+        return extractors.of_2015(arguments.weights, arguments.layer)
+    return extractors.of_run(arguments.model, arguments.layer)
+
+
+def _write(path: str, arrays: Dict[str, Any]) -> None:
+    """Writes an .npz file atomically. Without arrays, only checks that it can be written."""
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    unfinished = f'{path}.unfinished'
+    with remote.explained(path, remote.WRITE):
+        with tf.io.gfile.GFile(unfinished, 'wb') as file:
+            file.write(content.getvalue())
+        if arrays:
+            tf.io.gfile.rename(unfinished, path, overwrite=True)
+        else:
+            tf.io.gfile.remove(unfinished)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
