@@ -118,7 +118,7 @@ def _model(path: str) -> TrainedModel:
     return trained_model.find(path)
 
 
-def of_2015(path: str, layer: str) -> Extractor:
+def of_2015(path: str, layer: str, others: Sequence[str] = ()) -> Extractor:
     """The Inception graph of 2015, with its preparation of images: resizing of TensorFlow 1, and (x - 128) / 128.
 
     Its outputs also have the logits without their biases, from which the Inception Score has always been computed
@@ -127,6 +127,7 @@ def of_2015(path: str, layer: str) -> Extractor:
     Args:
       path: the file of the weights, as `graph_2015.read` takes it.
       layer: as `--layer` has it.
+      others: more layers, whose features are outputs of their names.
 
     Raises:
       WeightsError: the weights cannot be read, or are those of another graph.
@@ -139,7 +140,8 @@ def of_2015(path: str, layer: str) -> Extractor:
         images = tf.placeholder(tf.float32, [None, graph_2015.SIZE, graph_2015.SIZE, 3])
         tf.identity(build(images))
         endpoints = Endpoints(graph)
-        outputs = {FEATURES: endpoints.features(layer, '--layer')}
+        outputs = {name: endpoints.features(name, '--layer') for name in others}
+        outputs[FEATURES] = endpoints.features(layer, '--layer')
         outputs[LOGITS] = tf.squeeze(endpoints.classifier().outputs[0], [1, 2])
         variables: List[Any] = tf.global_variables()
         values = graph_2015.read(path, {v.op.name: v.shape.as_list() for v in variables}, f'--weights={path}')

@@ -15,7 +15,7 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, MIXED_17, MIXED_35, STEM, Branch, Conv, Fork, Mixed
-from inception_v3.weights import sources, state_dicts
+from inception_v3.weights import architecture, sources, state_dicts
 from inception_v3.weights.sources import WeightsError
 
 NETWORK = 'inception_2015'
@@ -24,14 +24,6 @@ CLASSES = 1008
 SIZE = 299
 FILES = 'classify_image_graph_def.pb of 2015, pt_inception-2015-12-05-6726825d.pth of pytorch-fid'
 _LOGITS = 'InceptionV3/Logits/Conv2d_1c_1x1'
-# pytorch-fid's names of the branches with convolutions, by the first letters of the block's scope.
-_BRANCHES: Mapping[str, Tuple[str, ...]] = {
-    'Mixed_5': ('branch1x1', 'branch5x5', 'branch3x3dbl', 'branch_pool'),
-    'Mixed_6a': ('branch3x3', 'branch3x3dbl'),
-    'Mixed_6': ('branch1x1', 'branch7x7', 'branch7x7dbl', 'branch_pool'),
-    'Mixed_7a': ('branch3x3', 'branch7x7x3'),
-    'Mixed_7': ('branch1x1', 'branch3x3', 'branch3x3dbl', 'branch_pool'),
-}
 # Names that other files of weights have, and what these files are.
 _FOREIGN = (
     (r'AuxLogits\.', "torchvision's Inception v3, which was trained anew and has an auxiliary head"),
@@ -60,41 +52,34 @@ class Layer(NamedTuple):
 def layers() -> List[Layer]:
     """The convolutions of the network, in its order, without that of the logits."""
     stem = [row for row in STEM if isinstance(row, Conv)]
-    found = [
-        Layer(f'InceptionV3/{_name(row)}', _numbered('conv', number), _name(row)) for number, row in enumerate(stem)
-    ]
+    graph_of = {f'InceptionV3/{_name(row)}': _numbered('conv', number) for number, row in enumerate(stem)}
     for number, block in enumerate((*MIXED_35, *MIXED_17, *MIXED_8_OF_2015)):
-        found += _layers_of(block, _numbered('mixed', number))
-    return found
+        graph_of.update(_names_in(block, _numbered('mixed', number)))
+    # pytorch-fid has the names of torchvision's Inception v3.
+    modules = {layer.scope: layer.conv for layer in architecture.inception().layers}
+    return [Layer(scope, graph, modules[scope].rpartition('.')[0]) for scope, graph in graph_of.items()]
 
 
-def _layers_of(block: Mixed, graph: str) -> Iterator[Layer]:
-    modules = iter(next(names for first, names in _BRANCHES.items() if block.scope.startswith(first)))
+def _names_in(block: Mixed, graph: str) -> Iterator[Tuple[str, str]]:
+    """The scopes of the convolutions of a block, with their names in the graph of 2015."""
     towers = 0
     for number, branch in enumerate(block.branches):
-        convs = [*_convs(branch)]
-        if not convs:
-            continue
-        module = next(modules)
         # A lone convolution of the block's input is outside of the graph's towers.
         tower = graph if len(branch) == 1 else f'{graph}/{_numbered("tower", towers)}'
         towers += len(branch) > 1
-        for row, place, suffix in convs:
-            ending = f'_{suffix}' if len(convs) > 1 else ''
-            scope = f'InceptionV3/{block.scope}/Branch_{number}/{_name(row)}'
-            yield Layer(scope, f'{tower}/{place}', f'{block.scope}.{module}{ending}')
+        for row, place in _convs(branch):
+            yield f'InceptionV3/{block.scope}/Branch_{number}/{_name(row)}', f'{tower}/{place}'
 
 
-def _convs(branch: Branch) -> Iterator[Tuple[Conv, str, str]]:
-    """The convolutions of a branch, with their names in a tower, and the ending of their names in pytorch-fid."""
+def _convs(branch: Branch) -> Iterator[Tuple[Conv, str]]:
+    """The convolutions of a branch, with their names in a tower."""
     count = 0
     for row in branch:
         if isinstance(row, Conv):
-            yield row, _numbered('conv', count), str(count + 1)
+            yield row, _numbered('conv', count)
+            count += 1
         elif isinstance(row, Fork):
-            for number, conv in enumerate(row.convs):
-                yield conv, f'mixed/{_numbered("conv", number)}', f'{count + 1}{"ab"[number]}'
-        count += isinstance(row, (Conv, Fork))
+            yield from ((conv, f'mixed/{_numbered("conv", number)}') for number, conv in enumerate(row.convs))
 
 
 def _name(row: Conv) -> str:

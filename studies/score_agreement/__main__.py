@@ -25,6 +25,8 @@ from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.features import extraction, extractors, graph_2015
+from inception_v3.features.endpoints import POOL
+from inception_v3.features.extractors import FEATURES, LOGITS
 from inception_v3.scores import formulas
 from studies import command_line
 from studies.command_line import number_of
@@ -116,24 +118,22 @@ def run_packages(python: str, folder: str) -> Tuple[Dict[str, np.ndarray], Dict[
 def own_results(folder: str, screen: Screen) -> Dict[str, Any]:
     """Every stage by this program, with the names of `packages`."""
     found: Dict[str, Any] = {}
-    weights = os.path.join(folder, 'weights.pth')
+    inner = [layer for layer in LAYERS if layer != POOL]
+    with contextlib.closing(extractors.of_2015(os.path.join(folder, 'weights.pth'), POOL, inner)) as extractor:
+        for each in SETS:
+            files = extraction.find([os.path.join(folder, each)])
+            values = extraction.extract(extractor, files, _BATCH_SIZE, screen).values
+            found[f'resized {each}'] = np.stack([extractor.prepare(_content(path)) for path in files.paths[:_RESIZED]])
+            found.update({f'{layer} {each}': values[layer] for layer in inner})
+            found[f'{POOL} {each}'], found[f'logits {each}'] = values[FEATURES], values[LOGITS]
+            found[f'is {each}'] = [*formulas.inception_score(values[LOGITS], 10, _SEED)]
     for layer in LAYERS:
-        with contextlib.closing(extractors.of_2015(weights, layer)) as extractor:
-            for each in SETS:
-                files = extraction.find([os.path.join(folder, each)])
-                values = extraction.extract(extractor, files, _BATCH_SIZE, screen).values
-                found[f'{layer} {each}'], found[f'logits {each}'] = values['features'], values['logits']
-                if layer == 'pool':
-                    encoded = [_content(path) for path in files.paths[:_RESIZED]]
-                    found[f'resized {each}'] = np.stack([extractor.prepare(content) for content in encoded])
-                    found[f'is {each}'] = [*formulas.inception_score(values['logits'], 10, _SEED)]
         moments = [formulas.statistics_of(found[f'{layer} {each}']) for each in SETS]
         found[f'fid {layer}'] = formulas.frechet_distance(*moments)
-    found['mean one'], found['covariance one'] = moments[0].mean, moments[0].covariance
-    both = [found[f'pool {each}'] for each in SETS]
-    found['kid'] = [*formulas.kernel_distance(both[0], both[1], KID['subsets'], KID['subset_size'], _SEED)]
-    for layer in LAYERS:
         found[f'pytorch-fid {layer}'] = found[f'{layer} one'][:_RESIZED]
+    found['mean one'], found['covariance one'] = moments[0].mean, moments[0].covariance
+    both = [found[f'{POOL} {each}'] for each in SETS]
+    found['kid'] = [*formulas.kernel_distance(both[0], both[1], KID['subsets'], KID['subset_size'], _SEED)]
     found['pytorch-fid fid MaxPool2d'] = found['fid MaxPool2d']
     return found
 
