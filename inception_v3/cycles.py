@@ -10,7 +10,7 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating, most_accurate
-from inception_v3.export import export_saved_model, remove_unfinished_export
+from inception_v3.export.saved_model import export_saved_model, remove_unfinished_export
 from inception_v3.hooks.recovery import without_recovery
 from inception_v3.hooks.termination import Termination
 from inception_v3.memory.estimate import check_fits

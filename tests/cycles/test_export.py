@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import cycles, export
+from inception_v3 import cycles
 from inception_v3.config import Config
+from inception_v3.export import saved_model
 from inception_v3.model_dir import origin
 from inception_v3.model_dir.checkpoints import CheckpointError
 from tests.support.checkpoints import save_step
@@ -29,16 +30,16 @@ def test_saved_model__scores_as_the_evaluation_did(
         export_dir = str(tmp_path / 'export')
         config = dataclasses.replace(copied, mode='eval', transpose_enabled=True, export_dir=export_dir)
         execute(config)
-    (saved_model,) = glob.glob(os.path.join(str(config.export_dir), '*'))
+    (exported_path,) = glob.glob(os.path.join(str(config.export_dir), '*'))
     encoded, labels = zip(*validation_set(config))
-    outputs = classify(saved_model, list(encoded))
+    outputs = classify(exported_path, list(encoded))
     evaluation = evaluations(config)[-1]
     assert (outputs['classes'] == labels).mean() == pytest.approx(evaluation.top_1)
     np.testing.assert_allclose(outputs['probabilities'].sum(1), 1, rtol=1e-5)
     names = [b'background', b'0', b'1', b'2', b'3', b'4', b'5', b'6', b'7', b'8', b'9']
     assert outputs['class_names'].tolist() == [names[label] for label in outputs['classes']]
     # The averages were exported, not the raw weights.
-    exported = tf.train.load_checkpoint(os.path.join(saved_model, 'variables', 'variables'))
+    exported = tf.train.load_checkpoint(os.path.join(exported_path, 'variables', 'variables'))
     trained = tf.train.load_checkpoint(os.path.join(str(config.model_dir), 'model.ckpt-5'))
     kernel = 'Logits/weights'
     average = f'{kernel}/ExponentialMovingAverage'
@@ -74,7 +75,7 @@ def test_export__takes_another_name_in_the_same_second(tmp_path: Any) -> None:
     estimator = FakeEstimator()
     runs = runs_of_one_export_dir(tmp_path)
     checkpoints = [f'{config.model_dir}/model.ckpt-{step}' for step, config in enumerate(runs, 1)]
-    paths = [export.export_saved_model(estimator, *of_run) for of_run in zip(runs, checkpoints)]
+    paths = [saved_model.export_saved_model(estimator, *of_run) for of_run in zip(runs, checkpoints)]
     assert paths == [str(tmp_path / 'export' / name) for name in ('1700000000', '1700000001')]
     # Nothing is left of the unfinished exports.
     assert sorted(os.listdir(str(tmp_path / 'export'))) == ['1700000000', '1700000001']
@@ -86,7 +87,7 @@ def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
     config = runs_of_one_export_dir(tmp_path)[0]
 
     def exports(config: Config, names: Sequence[str] = ('background', 'cat')) -> str:
-        path = export.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-1', names)
+        path = saved_model.export_saved_model(estimator, config, f'{config.model_dir}/model.ckpt-1', names)
         return os.path.basename(path)
 
     assert [exports(config) for _ in range(3)] == ['1700000000'] * 3
@@ -104,8 +105,8 @@ def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
 
 
 def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp_path: Any) -> None:
-    (saved_model,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
-    found = origin.read(saved_model)
+    (exported_path,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
+    found = origin.read(exported_path)
     assert found
     evaluation = evaluations(finished_run.config)[-1]
     assert (found.model_dir, found.step, found.weights) == (finished_run.config.model_dir, 5, 'average')
@@ -114,9 +115,9 @@ def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp
     os.remove(os.path.join(str(copied.model_dir), 'results.jsonl'))
     config = dataclasses.replace(copied, mode='train', export_dir=str(tmp_path / 'export'))
     first, second = execute(config), execute(config)
-    (saved_model,) = glob.glob(str(tmp_path / 'export' / '*'))
-    assert f'SavedModel  {saved_model}' in first and f'SavedModel  {saved_model}' in second
-    assert 'accuracy unknown: this step has no evaluation' in str(origin.read(saved_model))
+    (exported_path,) = glob.glob(str(tmp_path / 'export' / '*'))
+    assert f'SavedModel  {exported_path}' in first and f'SavedModel  {exported_path}' in second
+    assert 'accuracy unknown: this step has no evaluation' in str(origin.read(exported_path))
 
 
 @pytest.mark.parametrize('content', ['', '[]', '{"step": 1}', '{"model_dir": 1, "step": "x"}', '[' * 100000])
@@ -129,14 +130,14 @@ def test_origin__of_a_damaged_file(tmp_path: Any, content: str) -> None:
 def test_remove_unfinished_export__leaves_those_of_other_runs(tmp_path: Any) -> None:
     first, second = (Config(model_dir=str(tmp_path / name), export_dir=str(tmp_path / 'export')) for name in 'ab')
     for config in (first, second):
-        os.makedirs(os.path.join(export._unfinished_folder(config), '17'))
-    export.remove_unfinished_export(first)
-    assert os.listdir(str(tmp_path / 'export')) == [os.path.basename(export._unfinished_folder(second))]
+        os.makedirs(os.path.join(saved_model._unfinished_folder(config), '17'))
+    saved_model.remove_unfinished_export(first)
+    assert os.listdir(str(tmp_path / 'export')) == [os.path.basename(saved_model._unfinished_folder(second))]
 
 
 def test_run__removes_the_export_that_a_kill_left(copied: Config, tmp_path: Any, monkeypatch: Any) -> None:
     config = dataclasses.replace(copied, export_dir=str(tmp_path / 'export'))
-    left = os.path.join(export._unfinished_folder(config), '17')
+    left = os.path.join(saved_model._unfinished_folder(config), '17')
     os.makedirs(left)
     present: List[bool] = []
 
