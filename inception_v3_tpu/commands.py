@@ -24,6 +24,9 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'train': Command('inception_v3.main', 'train, evaluate and export a network'),
         'evaluate': Command('inception_v3.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'),
         'predict': Command('inception_v3.predict', 'classify image files with a trained model'),
+        'export': Command(
+            'inception_v3.export', 'export a checkpoint to ONNX, TensorFlow Lite and others, and check it'
+        ),
         'features': Command('inception_v3.features', 'extract features of image files at any layer of a network'),
         'scores': Command('inception_v3.scores', 'compute FID, KID and Inception Score of generated images'),
         'plan': Command('inception_v3.plan', 'draw the schedules and sizes of a run before it starts'),

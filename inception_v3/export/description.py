@@ -15,21 +15,20 @@ def steps_of(config: Config) -> List[Dict[str, Any]]:
     """The steps from decoded pixels to the input of a run's network, for `prepare`; each is a dict with one key."""
     height, width = config.height, config.width
     size = [height, width]
-    resized = {
+    by_kind: Dict[str, List[Dict[str, Any]]] = {
         'inception': [{'central_crop': inception_preprocessing.CENTRAL_FRACTION}, {'resize': size}],
         'vgg': [
             {'resize_smaller_side': vgg_preprocessing.resize_range(height, width)[0]},
             {'crop': size},
         ],
         'cifar': [{'resize': size}],
-    }[config.preprocessing]
+    }
     means = [-mean for mean in vgg_preprocessing.CHANNEL_MEANS]
-    scaled = (
-        {'scale': 1.0, 'offset': means} if config.preprocessing == 'vgg' else {'scale': 2 / 255, 'offset': [-1.0] * 3}
-    )
+    is_vgg = config.preprocessing == 'vgg'
+    scaled = {'scale': 1.0, 'offset': means} if is_vgg else {'scale': 2 / 255, 'offset': [-1.0] * 3}
     # With bytes sent to the device, the network was trained on whole numbers.
     rounded: List[Dict[str, Any]] = [{'round': 'half up'}] if config.transfer == 'uint8' else []
-    return [*resized, *rounded, {'finish': scaled}]
+    return [*by_kind[config.preprocessing], *rounded, {'finish': scaled}]
 
 
 def describe(config: Config, class_names: Sequence[str]) -> Dict[str, Any]:

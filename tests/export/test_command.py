@@ -67,7 +67,7 @@ def test_onnx__classifies_an_image_that_numpy_has_prepared(
     (source,) = session.get_inputs()
     assert (source.name, source.shape) == (content['input']['name'], content['input']['shape'])
     assert {each.name: each.shape for each in session.get_outputs()} == content['outputs']
-    encoded = [image for image, _ in validation_set(finished_run.config)[:64]]
+    encoded = [image for image, _ in validation_set(finished_run.config)][:64]
     with tf.Graph().as_default(), tf.Session() as run:
         file = tf.placeholder(tf.string, [])
         decoded = tf.image.decode_image(file, channels=3)
