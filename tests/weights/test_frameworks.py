@@ -1,12 +1,13 @@
 """Tests with the frameworks themselves: Keras of this TensorFlow, and torchvision and timm in `.venv-frameworks`."""
 
+import os
 import subprocess
-from typing import Any, List
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
-from console.tensorflow_versions import tf
 from inception_v3.weights import foreign, forward, writing
 from inception_v3.weights.forward import FEATURES, LOGITS, TORCH_PYTHON
 
@@ -104,42 +105,41 @@ def test_export__gives_torch_the_values_that_it_had(torch_files: Any, tmp_path: 
         np.testing.assert_equal(dict(again), dict(arrays))
 
 
-def keras_model() -> Any:
-    """Keras' network with random weights."""
-    model = tf.keras.applications.InceptionV3(weights=None, classes=CLASSES, input_shape=IMAGES.shape[1:])
-    random = np.random.RandomState(0)
-    values: List[np.ndarray] = []
-    for variable in model.weights:
-        shape = variable.shape.as_list()
-        if len(shape) > 1:
-            values.append(random.normal(0, np.sqrt(1.6 / np.prod(shape[:-1])), shape))
-        else:
-            is_variance = 'moving_variance' in variable.name
-            values.append(random.uniform(0.5, 1.5, shape) if is_variance else random.normal(0, 0.1, shape))
-    model.set_weights(values)
-    return model
+# Writes Keras' network with random weights in three layouts, of which two are new since Keras 2.12.
+WRITE_KERAS = f"""
+import numpy as np
+import tensorflow as tf
+if not tf.executing_eagerly():
+    tf.compat.v1.enable_eager_execution()
+model = tf.keras.applications.InceptionV3(weights=None, classes={CLASSES}, input_shape=(107, 107, 3))
+random = np.random.RandomState(0)
+def value(variable):
+    shape = variable.shape.as_list()
+    if len(shape) > 1:
+        return random.normal(0, np.sqrt(1.6 / np.prod(shape[:-1])), shape)
+    return random.uniform(0.5, 1.5, shape) if 'moving_variance' in variable.name else random.normal(0, 0.1, shape)
+model.set_weights([value(variable) for variable in model.weights])
+model.save_weights('weights.h5')
+model.save_weights('own.weights.h5')
+model.save('model.keras')
+np.save('features.npy', tf.keras.Model(model.input, model.layers[-2].output)(np.load('images.npy')))
+"""
 
 
 @pytest.mark.program
 @pytest.mark.both
-def test_keras__computes_the_same_logits_with_files_in_both_directions(tmp_path: Any) -> None:
-    # `.weights.h5` and `.keras` are another layout since Keras 2.12; before, an ending of a user's own.
-    names = ['weights.h5', 'own.weights.h5', 'model.keras']
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.keras.backend.set_session(session)
-        model = keras_model()
-        for name in names:
-            (model.save_weights if 'weights' in name else model.save)(str(tmp_path / name))
-        logits = session.run(model.layers[-1].output.op.inputs[0], {model.input: IMAGES})
+def test_keras__computes_the_same_with_files_in_both_directions(tmp_path: Any) -> None:
+    np.save(str(tmp_path / 'images.npy'), IMAGES)
+    environment = {name: value for name, value in os.environ.items() if name != 'TF2_BEHAVIOR'}
+    subprocess.run([sys.executable, '-W', 'ignore', '-c', WRITE_KERAS], cwd=str(tmp_path), env=environment, check=True)
     first = foreign.read(str(tmp_path / 'weights.h5'))
-    for name in names:
-        weights = foreign.read(str(tmp_path / name))
-        assert (weights.origin, weights.num_classes, weights.has_auxiliary_head) == (foreign.KERAS, CLASSES, False)
-        np.testing.assert_equal(weights.values, first.values)
+    assert (first.origin, first.num_classes, first.has_auxiliary_head) == (foreign.KERAS, CLASSES, False)
+    for name in ('own.weights.h5', 'model.keras'):
+        np.testing.assert_equal(foreign.read(str(tmp_path / name)).values, first.values)
     ours = forward.in_this_program(first, IMAGES)
-    np.testing.assert_allclose(ours[LOGITS], logits, atol=1e-5)
+    np.testing.assert_allclose(ours[FEATURES], np.load(str(tmp_path / 'features.npy')), atol=1e-5)
     writing.export(first, str(tmp_path / 'again.h5'), 'keras')
     theirs = forward.in_keras(str(tmp_path / 'again.h5'), CLASSES, IMAGES)
     assert ours.keys() == theirs.keys()
     for row in ours:
-        np.testing.assert_allclose(theirs[row], ours[row], atol=1e-5)
+        check_close(theirs[row], ours[row])
