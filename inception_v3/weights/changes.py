@@ -97,6 +97,7 @@ def change_images(values: Values, architecture: Architecture, old: str, new: str
     """
     if old == new:
         return values
+    check_range(old)
     first = architecture.layers[0].scope
     scale = np.divide(IMAGES[old].scale, IMAGES[new].scale)
     shift = np.subtract(IMAGES[old].shift, np.multiply(scale, IMAGES[new].shift))
@@ -113,6 +114,19 @@ def change_images(values: Values, architecture: Architecture, old: str, new: str
         f'{first}/weights': kernel.astype(np.float32),
         f'{first}/BatchNorm/moving_mean': np.asarray(mean, np.float32),
     }
+
+
+def check_range(images: str) -> None:
+    """Checks that images are in a range that others can be converted to.
+
+    Raises:
+      ChangeError: their pixels are changed by the mean and the deviation of each image.
+    """
+    if images not in IMAGES:
+        raise ChangeError(
+            f'the run had --preprocessing={images}, which has no fixed range of pixels: other frameworks would give '
+            'the network other images. --to=npz and --to=slim write the weights as they are.'
+        )
 
 
 def without(values: Values, scopes: Sequence[str]) -> Values:

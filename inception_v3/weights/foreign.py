@@ -23,6 +23,7 @@ _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weigh
 # Names of PyTorch that tell the networks apart.
 _OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
 _TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.tar')
+_FOREIGN_ENDINGS = (*_TORCH_ENDINGS, '.safetensors', '.h5', '.hdf5', '.keras')
 _COUNTER = '.num_batches_tracked'
 _KINDS = (
     'a checkpoint, a model_dir, a SavedModel or an .npz file of this program or TF-Slim; the .h5 or .keras file of '
@@ -110,6 +111,8 @@ def read(
       RemoteError: access is denied, or the store cannot be reached.
     """
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
+    if content is None and path.endswith(_FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
+        raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
     try:
         found = _contained(content, path) if content is not None else None
     except _DAMAGE as error:
@@ -120,6 +123,8 @@ def read(
     if found is not None and not any('/' in name for name in found):
         return _of_torch(found, path, auxiliary_head, images, depth_multiplier or 1.0)
     source = sources.read(path, shown(path))
+    if source.kind == 'npz' and not any('/' in name for name in source.values):
+        return _of_torch(source.values, path, auxiliary_head, images, depth_multiplier or 1.0)
     return _of_ours(source, averages, auxiliary_head, depth_multiplier)
 
 

@@ -19,7 +19,7 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.resnet import STAGES
 from inception_v3.weights import keras_files, torch_forward
 from inception_v3.weights.architecture import Architecture, inception
-from inception_v3.weights.changes import IMAGES
+from inception_v3.weights.changes import IMAGES, check_range
 from inception_v3.weights.foreign import Weights
 
 FEATURES, LOGITS = 'features', 'logits'
@@ -155,5 +155,7 @@ def converted(images: np.ndarray, old: str, new: str) -> np.ndarray:
     """Images in another range of `changes.IMAGES`."""
     if old == new:
         return images
+    for each in (old, new):
+        check_range(each)
     pixels = (images - np.array(IMAGES[old].shift)) / np.array(IMAGES[old].scale)
     return (pixels * np.array(IMAGES[new].scale) + np.array(IMAGES[new].shift)).astype(np.float32)

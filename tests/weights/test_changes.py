@@ -112,6 +112,8 @@ def test_images__are_in_the_documented_ranges() -> None:
 def test_change_images__refuses_a_shift_that_padding_would_not_have() -> None:
     with pytest.raises(ChangeError, match='images of imagenet and of inception differ by a shift'):
         change_images(weights(), NETWORK, 'imagenet', 'inception', pads=True)
+    with pytest.raises(ChangeError, match='--preprocessing=cifar, which has no fixed range'):
+        change_images(weights(), NETWORK, 'cifar', 'inception', pads=False)
     changed = change_images(weights(), NETWORK, 'imagenet', 'vgg', pads=True)
     kernel = weights()[f'{LAYER}/weights'][0, 0] / (255 * np.array([[0.229], [0.224], [0.225]]))
     np.testing.assert_allclose(changed[f'{LAYER}/weights'][0, 0], kernel, rtol=1e-6)

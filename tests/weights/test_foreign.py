@@ -48,11 +48,14 @@ def test_export_to_slim__is_a_checkpoint_of_the_network_alone(tmp_path: Any) -> 
     assert (again.origin, again.num_classes, again.has_auxiliary_head) == (foreign.OURS, CLASSES, True)
 
 
-@pytest.mark.parametrize('ending', ['.pth', '.safetensors', '.npz'])
+@pytest.mark.parametrize('ending', ['.pth', '.safetensors', '.npz', 'torch.npz'])
 def test_read__returns_what_was_written_to_the_bit(ending: str, tmp_path: Any) -> None:
     if ending == '.npz':
         path = str(tmp_path / 'weights.npz')
         writing.export(narrow(), path, 'npz')
+    elif ending == 'torch.npz':
+        path = str(tmp_path / ending)
+        np.savez(path, **torch_arrays())
     else:
         arrays = torch_arrays()
         content = state_dicts.write(arrays) if ending == '.pth' else safetensors_files.write(arrays)
@@ -140,7 +143,7 @@ def of_torch(**changes: Any) -> Callable[[Any], str]:
 
 NAN = np.full(16, np.nan, np.float32)
 BAD = {
-    'missing.pth': (lambda path: str(path), 'does not exist'),
+    'missing.pth': (lambda path: str(path), 'no such file'),
     'text.pth': (lambda path: write_file(path, b'hello'), 'is no state dict of PyTorch'),
     'short.pth': (
         lambda path: write_file(path, state_dicts.write(torch_arrays())[:5000]),
