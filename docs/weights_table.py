@@ -89,7 +89,9 @@ def _write_keras(path: str) -> None:
 def _in_slim(path: str) -> np.ndarray:
     with tf.Graph().as_default(), tf.Session() as session:
         logits, variables = _build_slim(tf.constant(IMAGES))
-        tf.train.Saver(variables).restore(session, path)
+        # A file from Keras or timm has no auxiliary head, which the logits do not need.
+        restored = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+        tf.train.Saver({name: variables[name] for name in variables if name in restored}).restore(session, path)
         return session.run(logits)
 
 

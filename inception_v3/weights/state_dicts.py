@@ -19,6 +19,7 @@ from inception_v3.weights.sources import WeightsError
 
 # The first pickle of the older layout is this number.
 _MAGIC = 0x1950A86A20F9469CFC6C
+_ARCHIVE = b'PK'
 _COUNT = struct.Struct('<q')
 # Storages by their names in `torch`; NumPy has no bfloat16, whose bits are the upper half of a float32.
 _BFLOAT16 = 'BFloat16Storage'
@@ -82,6 +83,8 @@ def read(path: str, flag: str) -> Dict[str, np.ndarray]:
         raise WeightsError(f'{flag}: no such file.')
     try:
         archived = zipfile.is_zipfile(io.BytesIO(content))
+        if content.startswith(_ARCHIVE) and not archived:
+            raise ValueError('the archive has no end: the file is truncated')
         return _tensors(_from_archive(content) if archived else _from_pickles(content))
     except _PROBLEMS as error:
         reason = str(error).partition('\n')[0] or type(error).__name__
