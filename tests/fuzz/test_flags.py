@@ -22,6 +22,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
 from inception_v3.settings import flags
 from inception_v3.settings.data_set import fit_to_data_set, makes_digits
+from inception_v3.settings.epochs import EPOCHS
 from inception_v3.settings.presets import PRESETS
 from inception_v3.settings.setting import plain_type, setting_of
 
@@ -167,7 +168,13 @@ def check_command_line(command: List[str]) -> None:
         assert Config.from_json(config.to_json()) == config
         # Flags that are given may not be without effect, even with their default values.
         values = {name: getattr(config, name) for name in FIELDS}
-        changed = [f'--{name}={value}' for name, value in values.items() if value != getattr(DEFAULTS, name)]
+        # Flags that count epochs replace those that count steps.
+        replaced = {steps for steps, epochs in EPOCHS.items() if values[epochs]}
+        changed = [
+            f'--{name}={value}'
+            for name, value in values.items()
+            if value != getattr(DEFAULTS, name) and name not in replaced
+        ]
         assert flags.parse(['program', *changed]).config == config
         if makes_digits(command_line) or remote.is_remote(config.data_dir):
             return
