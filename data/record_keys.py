@@ -7,7 +7,9 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data.image_header import read_header
 
+# Keys in a message, and characters of all of them together; the same for those that look like what is wanted.
 _LISTED_AT_MOST = 20
+_LONGEST_LIST, _LONGEST_FLAGS = 180, 60
 _LONGEST_TEXT = 30
 _PLURALS = {'bytes_list': 'texts', 'int64_list': 'whole numbers', 'float_list': 'floats'}
 # The image formats that records may hold.
@@ -22,7 +24,7 @@ def described(example: tf.train.Example) -> str:
     if not features:
         return 'The record has no keys.'
     kinds = [(key, *_kind_of(feature)) for key, feature in features]
-    listed = ', '.join(f'{shown(key)} ({kind})' for key, kind, _ in kinds[:_LISTED_AT_MOST])
+    listed = shown(', '.join(f'{shown(key)} ({kind})' for key, kind, _ in kinds[:_LISTED_AT_MOST]), _LONGEST_LIST)
     more = len(kinds) - _LISTED_AT_MOST
     texts = [f'The record has the keys {listed}{f" and {more:,} more" if more > 0 else ""}.']
     images = [key for key, _, looks_like in kinds if looks_like == 'image_key']
@@ -31,7 +33,7 @@ def described(example: tf.train.Example) -> str:
     for what, flag, keys in (('an image', 'image_key', images), ('a label', 'label_key', named or numbers)):
         if keys:
             flags = ' or '.join(f'--{flag}={shown(key)}' for key in keys[:_LISTED_AT_MOST])
-            texts.append(f'{flags} looks like {what}.')
+            texts.append(f'{shown(flags, _LONGEST_FLAGS)} looks like {what}.')
     if not images:
         texts.append('None holds the bytes of a JPEG, PNG or GIF file; other images must be encoded as one first.')
     return ' '.join(texts)

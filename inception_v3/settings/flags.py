@@ -26,7 +26,7 @@ from inception_v3.tpu import topology
 
 _HELP_WIDTH = 100
 # Longer values and errors are shortened to this in a message about a flag.
-_LONGEST_MESSAGE = 300
+_LONGEST_MESSAGE = 600
 _SEE_HELP = '--help lists the flags.'
 # Flags that only print something, with a description of the output.
 _HELP_FLAGS = {
@@ -166,7 +166,11 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
         # absl looks for similar names, and calls itself for each letter of a name.
         raise ConfigError(f'{shown(" ".join(argv[1:]), _LONGEST_MESSAGE)}: not a flag. {_SEE_HELP}')
     except (flags.Error, ValueError) as error:
-        raise ConfigError(f'{shown(error, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
+        text = str(error)
+        # A long value must not hide what is allowed.
+        for value in filter(None, (word.partition('=')[2] for word in argv)):
+            text = text.replace(value, shown(value))
+        raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
     if stray:
         raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
     return Given(
