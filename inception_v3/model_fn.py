@@ -1,6 +1,6 @@
 """The model function of TPUEstimator: network, loss, optimizer and averages of one step."""
 
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from inception_v3 import infeed, metrics, moving_average, seeding
@@ -78,6 +78,13 @@ def _network(images: tf.Tensor, mode: str, config: Config) -> Tuple[tf.Tensor, O
         tf.cast(logits, tf.float32),
         None if auxiliary_logits is None else tf.cast(auxiliary_logits, tf.float32),
     )
+
+
+def network_shapes(config: Config) -> Dict[str, List[int]]:
+    """The shapes of the network's variables by name, those of the auxiliary head and moving statistics included."""
+    with tf.Graph().as_default(), tf.variable_scope(tf.get_variable_scope(), use_resource=True):
+        _network(tf.zeros([1, config.height, config.width, 3]), tf.estimator.ModeKeys.EVAL, config)
+        return {variable.op.name: variable.shape.as_list() for variable in tf.global_variables()}
 
 
 def network_options(config: Config, mode: str = _TRAIN) -> Dict[str, Any]:

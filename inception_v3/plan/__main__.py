@@ -15,10 +15,12 @@ from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.files import check_writable
+from inception_v3.model_fn import network_shapes
 from inception_v3.plan.forecast import PUBLISHED_STEP, Average, Forecast, forecast
 from inception_v3.reporting.slow_averages import warnings_of
 from inception_v3.settings import flags
 from inception_v3.settings.data_set import check_data, fit_to_data_set, makes_digits
+from inception_v3.weights import beginning, sources
 
 PICTURE_FILE, PAGE_FILE = 'plan.png', 'plan.html'
 _MILLISECONDS = round(PUBLISHED_STEP * 1000)
@@ -43,14 +45,16 @@ def main(argv: Sequence[str]) -> int:
         set_up_logging(screen, command_line.verbose)
         _check_drawable()
         config = _configuration(command_line)
+        begun, notes = _weights(config)
         out = command_line.own['out']
         _check_out(out, config)
         plan = forecast(config)
-        warnings = [*plan.warnings, *warnings_of(config)]
-        _write(plan, warnings, out)
+        rows = [*rows_of(plan), *begun]
+        warnings = [*plan.warnings, *warnings_of(config), *notes]
+        _write(plan, rows, warnings, out)
         for warning in warnings:
             logger.info('warning: %s', warning)
-        print(_text([*rows_of(plan), ('page', os.path.join(out, PAGE_FILE))]))
+        print(_text([*rows, ('page', os.path.join(out, PAGE_FILE))]))
 
     return program.run(command)
 
@@ -87,7 +91,17 @@ def _check_out(out: str, config: Config) -> None:
     check_writable('out', out)
 
 
-def _write(plan: Forecast, warnings: Sequence[str], out: str) -> None:
+def _weights(config: Config) -> Tuple[List[Tuple[str, str]], List[str]]:
+    """Rows and warnings about the weights that the run begins from. Of remote weights, names and shapes are read."""
+    if not config.init_from:
+        return [], []
+    source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
+    begun = beginning.plan(network_shapes(config), (), source, config)
+    rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]
+    return rows, [*beginning.unmatched(begun, config), *beginning.other_settings(source, config)]
+
+
+def _write(plan: Forecast, rows: Sequence[Tuple[str, str]], warnings: Sequence[str], out: str) -> None:
     from inception_v3.plan import figures
     from inception_v3.reporting import drawing
 
@@ -101,7 +115,7 @@ def _write(plan: Forecast, warnings: Sequence[str], out: str) -> None:
         light=html.data_uri(light, 'image/png'),
         dark=html.data_uri(dark, 'image/png'),
         width=drawing.width_on_page(int.from_bytes(light[16:20], 'big')),
-        rows=rows_of(plan),
+        rows=rows,
         milliseconds=_MILLISECONDS,
     )
     write_whole(os.path.join(out, PAGE_FILE), page)

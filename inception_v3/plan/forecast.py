@@ -9,7 +9,7 @@ from console.tensorflow_versions import tf
 from inception_v3 import batch_norm, infeed
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.reporting.slow_averages import initial_share_of_averages, initial_share_of_statistics
+from inception_v3.reporting.slow_averages import decay_warnings, initial_share_of_averages, initial_share_of_statistics
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
@@ -103,7 +103,7 @@ class Forecast:
     @property
     def warnings(self) -> List[str]:
         """Sentences about a warm-up that overshoots, and about a decay of batch normalization for other cores."""
-        return [*_overshoot_warnings(self), *_decay_warnings(self)]
+        return [*_overshoot_warnings(self), *decay_warnings(self.config)]
 
 
 def forecast(config: Config) -> Forecast:
@@ -185,19 +185,4 @@ def _overshoot_warnings(plan: Forecast) -> List[str]:
     return [
         f'the warm-up overshoots in {epochs}: {over.rate:.4g} in epoch {over.epoch}, {over.rate / over.plain - 1:.0%} '
         f'above the {over.plain:.4g} without warm-up. Published results use this formula'
-    ]
-
-
-def _decay_warnings(plan: Forecast) -> List[str]:
-    config, fitting = plan.config, plan.fitting_decay
-    if batch_norm.agrees(config.batch_norm_decay, fitting):
-        return []
-    told = batch_norm.decay_warning(config)
-    if told:
-        return [told]
-    share = initial_share_of_statistics(fitting, config.train_steps)
-    return [
-        f'--batch_norm_decay={config.batch_norm_decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the '
-        f'documented decay for this number of cores, with which {share:.0%} of the initial values would be left after '
-        f'{config.train_steps:,} steps'
     ]

@@ -16,6 +16,7 @@ from data.dataset_info import FILE_NAME, DatasetInfo
 from inception_v3.config import Config, ConfigError
 from inception_v3.preflight import graph_checks, memory, storage, xla_step
 from inception_v3.preflight.report import Report
+from inception_v3.reporting.slow_averages import decay_warnings
 from inception_v3.settings import data_set, flags
 from inception_v3.settings.data_set import fit_to_data_set, makes_digits, splits_of
 from inception_v3.settings.given import contradictions_of
@@ -112,6 +113,7 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
     evaluated = _evaluated(config, tpu.hosts, unchecked, report)
     storage.check_folders(config, unchecked, report)
     checkpoint = None if 'model_dir' in unchecked else storage.find_checkpoint(config, report)
+    weights = None if 'init_from' in unchecked else storage.read_weights(config, checkpoint, report)
     _check_schedule(config, report)
     _check_iterations(command_line, report)
     for name in _NOT_CHECKED:
@@ -124,7 +126,7 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')
-            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated)
+            graph_checks.check(report, config, built, tpu, split, shards.get(split), checkpoint, evaluated, weights)
         report.add('estimate', 'of_activations', memory.ESTIMATE, memory.ESTIMATE)
         if with_xla:
             screen.update('compiling a training step with XLA for this CPU')
@@ -145,7 +147,8 @@ def _unchecked_folders(config: Config, report: Report) -> List[str]:
         and not (os.path.isdir(str(folder)) if flag == 'data_dir' else flag in places and '://' not in str(folder))
     ]
     remaining = {flag: folder for flag, folder in used.items() if flag not in unchecked}
-    unchecked += storage.unanswered({**remaining, 'export_dir': config.export_dir}, report)
+    others = {'export_dir': config.export_dir, 'init_from': config.init_from}
+    unchecked += storage.unanswered({**remaining, **others}, report)
     if not config.model_dir:
         report.need('--model_dir', _NOT_GIVEN.format('model_dir'))
     if not config.tpu and not config.master:
@@ -320,6 +323,8 @@ def _check_iterations(command_line: flags.CommandLine, report: Report) -> None:
 def _check_schedule(config: Config, report: Report) -> None:
     """Warns about values that are allowed but rarely intended."""
     trains = config.mode != 'eval'
+    for warning in decay_warnings(config) if trains else ():
+        report.warn(f'{warning}.')
     epochs = config.train_steps * config.train_batch_size / config.num_train_images
     start = config.cold_epochs + config.warmup_epochs
     if trains and config.use_learning_rate_warmup and epochs <= start:

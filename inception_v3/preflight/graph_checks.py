@@ -15,6 +15,8 @@ from inception_v3.preflight.report import Report
 from inception_v3.tpu import slices
 from inception_v3.tpu.supported import Flaw, line_of
 from inception_v3.tpu.topology import Topology
+from inception_v3.weights import beginning
+from inception_v3.weights.sources import Source, WeightsError
 
 _MIB = 1 << 20
 _GIB = 1 << 30
@@ -30,6 +32,7 @@ def check(
     files: Optional[int],
     checkpoint: Optional[str],
     evaluated: Sequence[int] = (),
+    weights: Optional[Source] = None,
 ) -> None:
     """Builds the graph of a run's training or evaluation, and reports on it.
 
@@ -42,6 +45,7 @@ def check(
       files: number of record files of the split; None if it is unknown or irrelevant.
       checkpoint: path of the checkpoint from which the run resumes; None if there is none.
       evaluated: the validation images of each host, for evaluation.
+      weights: those that the training begins from.
     """
     is_training = split == records.TRAIN
     section = 'training' if is_training else 'evaluation'
@@ -63,6 +67,8 @@ def check(
         line = line_of(traceback.extract_tb(error.__traceback__))
         report.error(f'the graph of {section} cannot be built: {str(error) or type(error).__name__} (at {line})')
         return
+    if is_training and weights:
+        _check_weights(config, graph, weights, report)
     core = graphs.on_core(graph)
     _check_infeed(section, graph, tpu, steps, report)
     if is_training:
@@ -77,6 +83,22 @@ def check(
                 check_fits(checkpoint)
             except app.UsageError as error:
                 report.error(str(error))
+
+
+def _check_weights(config: Config, graph: tf.Graph, weights: Source, report: Report) -> None:
+    """Checks that the weights to begin from fit the network, and reports what would be left new."""
+    network = {v.op.name: v.shape.as_list() for v in graph.get_collection(tf.GraphKeys.MODEL_VARIABLES)}
+    names = {variable.op.name for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
+    try:
+        begun = beginning.plan(network, names - network.keys(), weights, config)
+    except WeightsError as error:
+        report.error(str(error))
+        return
+    report.add('weights', 'init_from', weights.path, beginning.origin_text(begun, weights, config))
+    for fate, text in beginning.account(begun).items():
+        report.add('weights', fate.replace(' ', '_'), [row.name for row in begun.of(fate)], text)
+    for text in [*beginning.unmatched(begun, config), *beginning.other_settings(weights, config)]:
+        report.warn(f'{text}.')
 
 
 def _add_steps(config: Config, batch: int, report: Report) -> None:

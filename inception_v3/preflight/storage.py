@@ -10,6 +10,7 @@ from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
 from absl import app
 
 from console.tensorflow_versions import tf
+from data import remote
 from data.formats import FORMATS
 from inception_v3.config import Config
 from inception_v3.model_dir.bad_records import checker_of
@@ -17,6 +18,8 @@ from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.preflight.report import Report
 from inception_v3.settings.data_set import check_files, notes_on_files, splits_of
+from inception_v3.weights import sources
+from inception_v3.weights.sources import Source
 
 _NAMED_AT_MOST = 3
 # TensorFlow retries requests for many minutes if a store does not answer.
@@ -124,6 +127,26 @@ def find_checkpoint(config: Config, report: Report) -> Optional[str]:
     if checkpoint:
         report.add('storage', 'checkpoint', checkpoint, f'{checkpoint}: the run resumes from it')
     return checkpoint
+
+
+def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> Optional[Source]:
+    """Returns the weights that the run begins from; None if it resumes or has random ones, or they cannot be read.
+
+    Of remote weights, only names and shapes are read.
+    """
+    if not config.init_from or config.mode == 'eval':
+        return None
+    if checkpoint:
+        report.add('weights', 'init_from', config.init_from, f'{config.init_from}: not read, because the run resumes')
+        return None
+    is_remote = remote.is_remote(config.init_from)
+    if is_remote:
+        report.leave_out('the values of the weights of --init_from, which are remote; their names and shapes were')
+    try:
+        return sources.read(config.init_from, outline=is_remote)
+    except (app.UsageError, tf.errors.OpError) as error:
+        report.error(_message(error))
+        return None
 
 
 def _message(error: Exception) -> str:

@@ -1,8 +1,9 @@
 """Warnings about averages that would still hold their initial values when they are used."""
 
 import math
-from typing import Iterator
+from typing import Iterator, List
 
+from inception_v3 import batch_norm
 from inception_v3.config import Config
 
 # More than this share of the initial values is too much, and a suggested decay leaves this share.
@@ -49,6 +50,24 @@ def warnings_of(config: Config) -> Iterator[str]:
                     f'initial values, so evaluation and export would be wrong. Use {_advice(flag, steps)}.'
                 )
                 break
+
+
+def decay_warnings(config: Config) -> List[str]:
+    """A sentence if the decay of batch normalization is not the documented one for this number of cores."""
+    decay, fitting = config.batch_norm_decay, batch_norm.decay_for(config.replicas)
+    if batch_norm.agrees(decay, fitting):
+        return []
+    for_default = batch_norm.decay_warning(config)
+    if for_default:
+        return [for_default]
+    text = (
+        f'--batch_norm_decay={decay:g} is not alpha ** {config.replicas} = {fitting:.4g}, the documented decay for '
+        'this number of cores'
+    )
+    if config.init_from:
+        return [text]
+    share = initial_share_of_statistics(fitting, config.train_steps)
+    return [f'{text}, with which {share:.0%} of the initial values would be left after {config.train_steps:,} steps']
 
 
 def _advice(flag: str, steps: int) -> str:

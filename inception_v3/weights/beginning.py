@@ -181,29 +181,46 @@ def origin_of(source: Source, config: Config) -> Dict[str, Any]:
 
 def description(beginning: Beginning, source: Source, config: Config) -> List[str]:
     """Lines for the screen: numbers of variables by fate, and the variables of the network that are left new."""
+    lines = [f'beginning from {origin_text(beginning, source, config)}']
+    lines += [f'  {name:<8}  {text}' for name, text in account(beginning).items()]
+    lines += [f'warning: {text}' for text in unmatched(beginning, config)]
+    return [*lines, *(f'  {text}' for text in other_settings(source, config))]
+
+
+def origin_text(beginning: Beginning, source: Source, config: Config) -> str:
+    """The source, and whether its averages are taken."""
     averages = 'averages of the weights' if _from_averages(beginning) else 'weights, not averages'
     if config.init_averages and not source.has_averages:
         averages = 'weights; it has no averages of them'
+    return f'{source}: {averages}'
+
+
+def account(beginning: Beginning) -> Dict[str, str]:
+    """The numbers of variables by fate, and the names of the network's variables that are left new, as texts."""
     loaded, new = beginning.of(LOADED), beginning.of(NEW)
     count = sum(beginning.values[row.name].size for row in loaded if not row.name.endswith(AVERAGE))
     own = [row for row in loaded if not row.name.endswith(AVERAGE)]
-    lines = [
-        f'beginning from {source}: {averages}',
-        f'  loaded    {len(own)} variables of the network with {count:,} values, and {len(loaded) - len(own)} averages',
-    ]
     layers = [f'{row.name} ({row.reason})' for row in new if row.reason != _OF_RUN and not row.name.endswith(AVERAGE)]
-    rest = f'{len(new) - len(layers)} variables of optimizer, averages and step'
-    lines.append(f'  left new  {", ".join([*layers, rest])}')
-    lines.append(f'  unused    {len(beginning.of(UNUSED))} variables of the source')
-    unmatched = Patterns(config.init_except).unmatched([row.name for row in beginning.rows])
-    if unmatched:
-        lines.append(f'warning: --init_except: no variable matches {shown(", ".join(unmatched))}')
-    if source.config:
-        names = _different(source.config, config, _OF_IMAGES)
-        if names:
-            changed = (f'{name}: {getattr(source.config, name)} -> {getattr(config, name)}' for name in names)
-            lines.append(f'  the run that wrote the weights had other settings: {"; ".join(changed)}')
-    return lines
+    averages, rest = len(loaded) - len(own), len(new) - len(layers)
+    return {
+        LOADED: f'{len(own)} variables of the network with {count:,} values'
+        + (f', and {averages} averages' if averages else ''),
+        NEW: ', '.join([*layers, *([f'{rest} variables of optimizer, averages and step'] if rest else [])]) or 'none',
+        UNUSED: f'{len(beginning.of(UNUSED))} variables of the source',
+    }
+
+
+def unmatched(beginning: Beginning, config: Config) -> List[str]:
+    """A sentence if a pattern of `--init_except` matches no variable."""
+    patterns = Patterns(config.init_except).unmatched([row.name for row in beginning.rows])
+    return [f'--init_except: no variable matches {shown(", ".join(patterns))}'] if patterns else []
+
+
+def other_settings(source: Source, config: Config) -> List[str]:
+    """A sentence if the run that wrote the weights had other settings of images."""
+    names = _different(source.config, config, _OF_IMAGES) if source.config else []
+    changed = '; '.join(f'{name}: {getattr(source.config, name)} -> {getattr(config, name)}' for name in names)
+    return [f'the run that wrote the weights had other settings: {changed}'] if names else []
 
 
 def _from_averages(beginning: Beginning) -> bool:

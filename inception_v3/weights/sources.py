@@ -60,12 +60,14 @@ class Source(NamedTuple):
         return f'{self.path} ({self.kind}{step})'
 
 
-def read(path: str, named: str = '') -> Source:
+def read(path: str, named: str = '', outline: bool = False) -> Source:
     """Reads all weights of a source.
 
     Args:
       path: as `--init_from` has it, local or remote.
       named: begins the messages of errors; by default, the flag with the path.
+      outline: read names, shapes and types alone, which the index of a checkpoint has, and give all values but the step
+        as 0. The digest is empty. An .npz file has no index, and is read whole.
 
     Raises:
       WeightsError: there is nothing at the path, or it is none of the four kinds, or damaged.
@@ -73,17 +75,18 @@ def read(path: str, named: str = '') -> Source:
       RemoteError: access is denied, or the store cannot be reached.
     """
     flag = named or f'--init_from={path}'
+    variables = _outline if outline else _variables
     if path.endswith('.npz'):
         return _of_values(path, 'npz', arrays(path, flag))
     if tf.saved_model.loader.maybe_saved_model_directory(path):
-        return _of_values(path, 'SavedModel', _variables(os.path.join(path, 'variables', 'variables'), flag))
+        return _of_values(path, 'SavedModel', variables(os.path.join(path, 'variables', 'variables'), flag), outline)
     if remote.exists(os.path.join(path, _LIST_OF_CHECKPOINTS)):
         checkpoint = latest_checkpoint(path)
         assert checkpoint, 'there is a list'
-        return _of_values(checkpoint, 'checkpoint', _variables(checkpoint, flag))
+        return _of_values(checkpoint, 'checkpoint', variables(checkpoint, flag), outline)
     if is_complete(path) or (remote.exists(path) and not tf.io.gfile.isdir(path) and not _ENDING.search(path)):
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
-        return _of_values(path, 'checkpoint', _variables(path, flag))
+        return _of_values(path, 'checkpoint', variables(path, flag), outline)
     raise WeightsError(f'{flag}: {_why_not(path)}')
 
 
@@ -102,19 +105,38 @@ def _why_not(path: str) -> str:
     return f'does not exist. Name {_KINDS}.'
 
 
-def _of_values(path: str, kind: str, values: Dict[str, np.ndarray]) -> Source:
+def _of_values(path: str, kind: str, values: Dict[str, np.ndarray], outline: bool = False) -> Source:
     config = recorded_config(os.path.dirname(path)) if kind == 'checkpoint' else None
-    return Source(path, kind, values, digests.of_values(values), config)
+    return Source(path, kind, values, '' if outline else digests.of_values(values), config)
 
 
 def _variables(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
+    return _read(
+        checkpoint, flag, lambda reader: {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    )
+
+
+def _outline(checkpoint: str, flag: str) -> Dict[str, np.ndarray]:
+    def zeros(reader: Any) -> Dict[str, np.ndarray]:
+        types = reader.get_variable_to_dtype_map()
+        values = {
+            name: np.broadcast_to(np.zeros((), types[name].as_numpy_dtype), shape)
+            for name, shape in reader.get_variable_to_shape_map().items()
+        }
+        if tf.GraphKeys.GLOBAL_STEP in values:
+            values[tf.GraphKeys.GLOBAL_STEP] = reader.get_tensor(tf.GraphKeys.GLOBAL_STEP)
+        return values
+
+    return _read(checkpoint, flag, zeros)
+
+
+def _read(checkpoint: str, flag: str, values_of: Callable[[Any], Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
     def damaged(reason: Any) -> WeightsError:
         return WeightsError(f'{flag}: {checkpoint} is no checkpoint, or is damaged ({reason}). Name {_KINDS}.')
 
     try:
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
-            reader = tf.train.load_checkpoint(checkpoint)
-            return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+            return values_of(tf.train.load_checkpoint(checkpoint))
     except tf.errors.OpError as error:
         raise damaged(error.message.partition('\n')[0])
     except (ValueError, RuntimeError) as error:

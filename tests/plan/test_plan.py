@@ -14,6 +14,7 @@ from inception_v3.plan.__main__ import main
 from inception_v3.plan.forecast import forecast
 from inception_v3.settings.presets import PRESETS
 from tests.support.pages import read_page
+from tests.support.runs import FinishedRun
 
 LARGE_BATCH = Config(**PRESETS['imagenet_large_batch'])
 
@@ -123,6 +124,7 @@ def test_plan__writes_page_picture_and_numbers_without_a_session(
         (['--mode=eval'], '--mode=eval: does not train'),
         (['--preset=own_images'], '--data_dir: name the folder'),
         (['--data_dir=/none/here'], '/none/here'),
+        (['--use_data=fake', '--init_from=/none/here'], '--init_from=/none/here: does not exist'),
         (['--out='], '--out: must be the path'),
         (['--out=plan', '--model_dir=plan'], 'is the folder of a run'),
     ],
@@ -131,6 +133,22 @@ def test_plan__refuses(flags: List[str], words: str, tmp_path: pathlib.Path, cap
     monkeypatch.chdir(tmp_path)
     assert main(['plan', *flags]) == 2
     assert words in capsys.readouterr().err and not [*tmp_path.iterdir()]
+
+
+def test_plan__tells_of_the_weights_to_begin_from(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    begin = ['--use_data=fake', '--height=75', '--width=75', f'--init_from={finished_run.config.model_dir}']
+    assert run(tmp_path, *begin, '--num_classes=7', '--preprocessing=vgg') == 0
+    out, err = capsys.readouterr()
+    rows = dict(line.split('  ', 1) for line in out.splitlines())
+    assert 'model.ckpt-5 (checkpoint, step 5): averages of the weights' in rows['begins from']
+    # 16 filters of 3 x 3 x 3, a shift, a mean and a variance for each.
+    assert rows['loaded'].split() == f'4 variables of the network with {16 * 27 + 3 * 16} values'.split()
+    assert 'Logits/biases ([11] in the source, [7] here)' in rows['left new']
+    assert 'preprocessing: inception -> vgg' in err
+    assert run(tmp_path, *begin[:-1], f'--init_from={finished_run.config.model_dir}', '--network=resnet50') == 2
+    assert 'These are the weights of another network' in capsys.readouterr().err
 
 
 def test_plan__of_digits_does_not_write_them(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:

@@ -51,8 +51,16 @@ def test_inconsistent_flags__every_problem_is_reported(
 @pytest.mark.parametrize('flag', ['--num_shards=32', '--use_tpu', '--tpu=node'])
 def test_flags_of_the_run_on_the_tpu__not_refused(capsys: Any, without_graphs: None, flag: str) -> None:
     missing = ['--model_dir'] if flag == '--tpu=node' else ['--model_dir', '--tpu']
-    warnings = warnings_of(capsys, '--topology=v2-32', *FAKE, flag)
+    # The decay of batch normalization for 32 cores: 0.9997 ** 32.
+    warnings = warnings_of(capsys, '--topology=v2-32', *FAKE, '--batch_norm_decay=0.9904', flag)
     assert [warning.split(':')[0] for warning in warnings] == missing
+
+
+def test_decay_of_batch_normalization__that_of_other_cores_is_told(capsys: Any, without_graphs: None) -> None:
+    flags = ['--topology=v2-32', *FAKE]
+    (warning,) = [text for text in warnings_of(capsys, *flags, '--mode=train') if 'decay' in text]
+    assert warning.startswith('--batch_norm_decay=0.9976 is for 8 cores') and '--batch_norm_decay=0.9904' in warning
+    assert not [text for text in warnings_of(capsys, *flags, '--mode=eval') if 'decay' in text]
 
 
 def test_unused_folder__not_refused(capsys: Any, without_graphs: None) -> None:

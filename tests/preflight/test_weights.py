@@ -1,0 +1,61 @@
+"""Tests of the preflight's check of the weights that a run begins from."""
+
+import os
+import shutil
+from typing import Any, List
+
+import pytest
+
+from data import remote
+from tests.support.preflights import FAKE, errors_of, run
+from tests.support.runs import FinishedRun
+
+
+@pytest.fixture
+def flags(finished_run: FinishedRun, one_layer: None, tmp_path: Any) -> List[str]:
+    """Flags of training from the weights of the finished run."""
+    on_tpu = ['--tpu=emulated:2', '--num_shards=2', '--train_batch_size=16', '--mode=train', '--num_classes=7']
+    return [*FAKE, *on_tpu, f'--model_dir={tmp_path}/model', f'--init_from={finished_run.config.model_dir}']
+
+
+def test_weights__loaded_and_left_new_are_reported(capsys: Any, flags: List[str]) -> None:
+    result = run(capsys, *flags, '--init_except=Logits,Nothing', '--json')
+    weights = result.report['weights']
+    of_layer = ['BatchNorm/beta', 'BatchNorm/moving_mean', 'BatchNorm/moving_variance', 'weights']
+    networks = [name for name in weights['loaded'] if not name.endswith('Average')]
+    assert sorted(networks) == [f'Layer/{name}' for name in of_layer]
+    assert {'Logits/biases', 'Logits/weights', 'global_step'} <= {*weights['left_new']}
+    assert weights['init_from'].endswith('model.ckpt-5')
+    assert '--init_except: no variable matches Nothing.' in result.report['warnings']
+
+
+def test_weights__that_do_not_fit_keep_the_run_from_starting(capsys: Any, flags: List[str], tmp_path: Any) -> None:
+    (error,) = errors_of(capsys, *flags, '--init_except=Layer')
+    assert 'Logits/biases has the shape [11], not [7]' in error
+    (error,) = errors_of(capsys, *flags, f'--init_from={tmp_path}/nothing')
+    assert error.startswith(f'--init_from={tmp_path}/nothing: does not exist')
+
+
+def test_weights__of_a_run_that_resumes_are_not_read(
+    capsys: Any, flags: List[str], finished_run: FinishedRun, tmp_path: Any, without_graphs: None
+) -> None:
+    shutil.copytree(str(finished_run.config.model_dir), tmp_path / 'model')
+    report = run(capsys, *flags, f'--init_from={tmp_path}/nothing', '--json').report
+    assert report['may_start'] and report['weights'] == {'init_from': f'{tmp_path}/nothing'}
+
+
+def test_weights__of_remote_weights_the_values_are_not_read(
+    capsys: Any, flags: List[str], finished_run: FinishedRun, tmp_path: Any, monkeypatch: Any
+) -> None:
+    shutil.copytree(str(finished_run.config.model_dir), tmp_path / 'source')
+    data_file = tmp_path / 'source' / 'model.ckpt-5.data-00000-of-00001'
+    size = os.path.getsize(data_file)
+    # The step, the last of the names with a small letter, is at the end of the file.
+    content = data_file.read_bytes()
+    data_file.write_bytes(b'\xff' * (size - 8) + content[-8:])
+    (error,) = errors_of(capsys, *flags, f'--init_from={tmp_path}/source')
+    assert 'is no checkpoint, or is damaged' in error
+    monkeypatch.setattr(remote, 'is_remote', lambda path: path == f'{tmp_path}/source')
+    report = run(capsys, *flags, f'--init_from={tmp_path}/source', '--json').report
+    assert report['may_start'] and len(report['weights']['loaded']) > 0
+    assert any(text.startswith('the values of the weights of --init_from') for text in report['not_checked'])
