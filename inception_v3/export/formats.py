@@ -3,7 +3,8 @@
 import abc
 import dataclasses
 import os
-from typing import Any, Callable, ClassVar, Dict, Sequence, Type
+import re
+from typing import Any, Callable, ClassVar, Dict, Sequence, Set, Type
 
 import numpy as np
 
@@ -21,6 +22,11 @@ from inception_v3.weights import sources
 
 # ONNX's set of operations; runtimes since 2021 have it.
 _OPSET = 13
+# Layers that a message lists.
+_NAMED_AT_MOST = 3
+
+# The two versions' messages about operations that TensorFlow Lite lacks.
+_LISTS_OF_OPERATIONS = re.compile(r'(?:need custom implementations|Custom ops): (\w+(?:, \w+)*)')
 
 # From a batch to its logits, float32 [batch, num_classes].
 Run = Callable[[Batch], np.ndarray]
@@ -110,6 +116,7 @@ class Onnx(Format):
 
     def write(self, network: FrozenNetwork, images: Sequence[np.ndarray], path: str) -> None:
         """Converts by tf2onnx, which folds batch normalization into the convolutions."""
+        import onnx
         import tf2onnx
         from tf2onnx import optimizer, tf_loader
 
@@ -119,6 +126,10 @@ class Onnx(Format):
             tf.import_graph_def(folded, name='')
             converted = tf2onnx.tfonnx.process_tf_graph(graph, opset=_OPSET, input_names=inputs, output_names=outputs)
         model = optimizer.optimize_graph(converted).make_model('inception_v3')
+        # tf2onnx leaves operations that it does not know as they are.
+        unknown = {node.op_type for node in model.graph.node if not onnx.defs.has(node.op_type)}
+        if unknown:
+            raise _lacking('ONNX', unknown, network)
         _rename(model)
         with open(path, 'wb') as file:
             file.write(model.SerializeToString())
@@ -164,7 +175,10 @@ class TfLite(Format):
                 content = converter.convert()
             # The converters of the two versions raise different errors for an operation that they lack.
             except Exception as error:
-                raise ExportError(f'{self.file}: TensorFlow Lite cannot represent the network: {error}')
+                lists = _LISTS_OF_OPERATIONS.findall(str(error))
+                if not lists:
+                    raise
+                raise _lacking('TensorFlow Lite', set(', '.join(lists).split(', ')), network)
         with open(path, 'wb') as file:
             file.write(content)
 
@@ -219,6 +233,17 @@ class Npz(Format):
             for variable in tf.global_variables():
                 variable.load(values[variable.op.name], session)
         return lambda batch: session.run(f'{LOGITS}:0', {f'{INPUT}:0': batch.images})
+
+
+def _lacking(name: str, operations: Set[str], network: FrozenNetwork) -> ExportError:
+    """The error about operations that a format lacks; it names the layers that they are of."""
+    layers = [f'{node.op} of {node.name}' for node in network.graph_def.node if node.op in operations]
+    more = len(layers) - _NAMED_AT_MOST
+    listed = ', '.join(layers[:_NAMED_AT_MOST]) + (f' and {more} more' if more > 0 else '')
+    return ExportError(
+        f'{name} has no operation for {listed or ", ".join(sorted(operations))}. Export to another format: '
+        f'{", ".join(FORMATS)}.'
+    )
 
 
 def _require(extra: str, *packages: str) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import sys
+import types
 from typing import Any, Dict, List
 
 import numpy as np
@@ -206,3 +207,19 @@ def test_run_on_made_up_images__cannot_be_verified(
     monkeypatch.setattr(trained_model, 'find', lambda *unused: fake)
     for words in (['--format=npz', '--verify'], ['--format=tflite_int8']):
         assert 'made-up images' in refused(capsys, str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
+
+
+@pytest.mark.parametrize('name', ['onnx', 'tflite', 'tflite_int8'])
+def test_operation_that_a_format_lacks__is_named_with_its_layer(name: str, tmp_path: pathlib.Path) -> None:
+    with tf.Graph().as_default() as graph:
+        images = tf.placeholder(tf.float32, [None, 2, 2, 3], 'images')
+        with tf.name_scope('network/Odd'):
+            odd = tf.math.igamma(tf.abs(images), tf.abs(images) + 1)
+        logits = tf.identity(tf.reduce_sum(odd, [1, 2]), 'logits')
+        tf.identity(tf.nn.softmax(logits), 'probabilities')
+    # Smaller images than a configuration allows.
+    model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=2, width=2))
+    network = FrozenNetwork(graph.as_graph_def(), {}, model, [])
+    with pytest.raises(ExportError, match='has no operation for Igamma of network/Odd/Igamma'):
+        FORMATS[name]().write(network, [np.zeros([2, 2, 3], np.float32)], str(tmp_path / 'model'))
+    assert not os.listdir(str(tmp_path))
