@@ -259,7 +259,8 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
             environment = store.environment
         receiver, sender = _processes.Pipe(duplex=False)
         process = _processes.Process(target=_send, args=(sender, reading, data, seconds, environment), daemon=True)
-        process.start()
+        with _interrupted_afterwards():
+            process.start()
         stack.callback(process.join)
         stack.callback(process.kill)
         sender.close()
@@ -273,6 +274,19 @@ def measure(reading: Reading, data: DataSet, seconds: float) -> Measurement:
     if isinstance(outcome, str):
         raise MeasurementError(outcome)
     return outcome
+
+
+@contextlib.contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Lets Ctrl-C wait for the end of the block: a process that is half started would print a traceback."""
+    came: List[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _send(sender: Connection, reading: Reading, data: DataSet, seconds: float, environment: Dict[str, str]) -> None:

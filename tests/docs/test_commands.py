@@ -22,11 +22,11 @@ _PLACES = re.compile('my_|runs/|digits/|imagenet|cifar|gs://|ILSVRC|(.*/)?[A-Z][
 _HELP = """
 import contextlib, io, json, runpy, sys
 texts = {}
-for module in sys.argv[1:]:
-    output, sys.argv = io.StringIO(), [module, '--help']
+for words in [words.split() for words in sys.argv[1:]]:
+    output, sys.argv = io.StringIO(), [*words, '--help']
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        runpy.run_module(module, run_name='__main__', alter_sys=True)
-    texts[module] = output.getvalue()
+        runpy.run_module(words[0], run_name='__main__', alter_sys=True)
+    texts[words[0]] = texts.get(words[0], '') + output.getvalue()
 print(json.dumps(texts))
 """
 
@@ -44,6 +44,8 @@ def module_of(words: Sequence[str]) -> str:
 # Commands that make a file of the documentation again, and take no argument.
 _WITHOUT_HELP = {'', 'docs.flags_page', 'docs.network_diagrams', 'docs.sample_picture', 'docs.weights_table'}
 MODULES = sorted({module_of(words_of(command)) for command in COMMANDS} - _WITHOUT_HELP)
+# Commands with a --help of their own for each task.
+_TASKS = [f'inception_v3.weights {task}' for task in ('import', 'export', 'compare')]
 # Commands that take all flags of a run beside their own.
 TAKES_FLAGS_OF_A_RUN = {'inception_v3.main', 'inception_v3.preflight', *(m for m in MODULES if 'benchmarks.' in m)}
 
@@ -51,7 +53,7 @@ TAKES_FLAGS_OF_A_RUN = {'inception_v3.main', 'inception_v3.preflight', *(m for m
 @pytest.fixture(scope='module')
 def help_texts() -> Dict[str, str]:
     """The --help of each module."""
-    command = [sys.executable, '-c', _HELP, *MODULES]
+    command = [sys.executable, '-c', _HELP, *MODULES, *_TASKS]
     done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=300, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

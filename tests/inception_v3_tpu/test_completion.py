@@ -48,7 +48,7 @@ def test_bash__completes_commands(scripts: Any) -> None:
 
 def test_bash__completes_the_flags_of_each_command(scripts: Any) -> None:
     assert completed(scripts, 'inception-v3', 'train', '--train_') == [
-        *('--train_batch_size=', '--train_steps=', '--train_steps_per_eval=', '--train_epochs=')
+        *('--train_batch_size=', '--train_files=', '--train_steps=', '--train_steps_per_eval=', '--train_epochs=')
     ]
     assert {'--help', '--model=', '--json', '--html='} <= {*completed(scripts, 'inception-v3', 'predict', '--')}
     assert '--class_names=' not in completed(scripts, 'inception-v3', 'predict', '--')

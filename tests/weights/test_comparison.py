@@ -1,5 +1,6 @@
 """Tests of comparing two models on images."""
 
+import os
 from typing import Any, Dict, List
 
 import numpy as np
@@ -38,7 +39,8 @@ def test_compare__shows_the_first_layer_that_differs(tmp_path: Any, capsys: Any)
     unequal = {row for row, difference in differences.items() if difference}
     assert unequal == {'Mixed_7a', 'Mixed_7b', 'Mixed_7c', 'features', 'logits'}
     assert differences['Mixed_7a'] == pytest.approx(0.5, abs=1e-3)
-    assert [line.split()[-1] for line in lines[-3:-1]] == [str(tmp_path / 'cat.jpg'), str(tmp_path / 'cup.jpg')]
+    # Long paths are shortened in their middle.
+    assert [os.path.basename(line.split()[-1]) for line in lines[-3:-1]] == ['cat.jpg', 'cup.jpg']
     assert 'the same top-1 for' in lines[-1]
 
 
