@@ -49,7 +49,7 @@ COMMANDS = {
     'inception_v3.main': ['--preset=digits', '--data_dir=~/absent', '--model_dir=~/m'],
     'inception_v3.predict.__main__': ['~/absent', '--model=~/m'],
     'inception_v3.features.__main__': ['~/absent', '--model=~/m', '--out=~/o.npz'],
-    'inception_v3.scores.__main__': ['~/absent', '--weights=~/w.pb'],
+    'inception_v3.fid.__main__': ['~/absent', '--weights=~/w.pb'],
     'inception_v3.evaluate_report.__main__': ['~/absent'],
     'inception_v3.provenance.__main__': ['~/absent'],
     'data.from_folder': ['~/absent', '~/out'],
