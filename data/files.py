@@ -1,8 +1,8 @@
-"""Reads and writes small text files, local or remote: plain text, and a JSON object per line."""
+"""Reads and writes small files, local or remote: whole, and a JSON object per line."""
 
 import contextlib
 import json
-from typing import Any, Callable, Dict, List, TypeVar
+from typing import Any, Callable, Dict, List, TypeVar, Union
 
 from console.log import logger
 from console.tensorflow_versions import tf
@@ -11,12 +11,12 @@ from data import remote
 _Record = TypeVar('_Record')
 
 
-def write_whole(path: str, text: str) -> None:
+def write_whole(path: str, content: Union[str, bytes]) -> None:
     """Writes a file atomically: a reader sees the old content or the new."""
     unfinished = f'{path}.unfinished'
     with remote.explained(path, remote.WRITE):
-        with tf.io.gfile.GFile(unfinished, 'w') as file:
-            file.write(text)
+        with tf.io.gfile.GFile(unfinished, 'wb' if isinstance(content, bytes) else 'w') as file:
+            file.write(content)
         tf.io.gfile.rename(unfinished, path, overwrite=True)
 
 

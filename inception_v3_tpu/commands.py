@@ -28,7 +28,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
             'inception_v3.export', 'export a checkpoint to ONNX, TensorFlow Lite and others, and check it'
         ),
         'features': Command('inception_v3.features', 'extract features of image files at any layer of a network'),
-        'scores': Command('inception_v3.scores', 'compute FID, KID and Inception Score of generated images'),
+        'fid': Command('inception_v3.fid', 'compute FID, KID and Inception Score of generated images'),
         'plan': Command('inception_v3.plan', 'draw the schedules and sizes of a run before it starts'),
         'preflight': Command('inception_v3.preflight', 'check without a TPU whether a run can start on one'),
         'weights': Command('inception_v3.weights', 'convert and compare weights of other frameworks'),

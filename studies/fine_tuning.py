@@ -21,7 +21,7 @@ from data.files import write_whole
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
 from studies import command_line, extras
-from studies.files import write_json, write_picture
+from studies.files import write_json
 
 OUT = os.path.join('runs', 'studies', 'fine_tuning')
 STUDY, SOURCE = 'fine_tuning', 'source'
@@ -199,7 +199,7 @@ def _write(out: str, rows: Sequence[Row]) -> None:
     measured = {str(row.images): row.top_1 for row in rows}
     write_json(os.path.join(out, f'{STUDY}.json'), {'top_1': measured, 'versions': source.versions()})
     write_whole(os.path.join(out, f'{STUDY}.md'), table(rows) + '\n')
-    write_picture(os.path.join(out, f'{STUDY}.png'), figure(rows))
+    write_whole(os.path.join(out, f'{STUDY}.png'), figure(rows))
 
 
 def figure(rows: Sequence[Row]) -> bytes:

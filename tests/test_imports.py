@@ -22,7 +22,7 @@ PACKAGES = (
 
 # The modules and rooms of the package inception_v3.
 LAYERS = (
-    ('scores',),
+    ('fid',),
     ('main', 'plan', 'predict', 'evaluate_report', 'preflight', 'provenance', 'features', 'weights.__main__'),
     ('weights.comparison',),
     ('cycles',),

@@ -18,7 +18,7 @@ from console.errors import EXIT_CODES
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import record_checker, records, remote
+from data import record_checker, records
 from data.dataset_info import DatasetInfo
 from data.file_patterns import check_given_once
 from data.files import write_whole
@@ -182,9 +182,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     )
     light, dark = (page.figures_of(report, look) for look in (drawing.LIGHT, drawing.DARK))
     for name, picture in zip((CONFUSION_FILE, RELIABILITY_FILE), light):
-        path = os.path.join(out, name)
-        with remote.explained(path, remote.WRITE), tf.io.gfile.GFile(path, 'wb') as file:
-            file.write(picture)
+        write_whole(os.path.join(out, name), picture)
     write_whole(os.path.join(out, JSON_FILE), report.json())
     page_path = os.path.join(out, PAGE_FILE)
     write_whole(page_path, page.html_of(report, light, dark))

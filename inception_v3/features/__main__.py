@@ -11,20 +11,21 @@ The .npz file has `features` [images, values], `paths` [images], and `layer`, `m
 import argparse
 import contextlib
 import io
+import os
 import sys
-from typing import Any, Dict, Optional, Sequence
+from typing import Optional, Sequence
 
 import numpy as np
 
 from console import native_messages, processes, program
-from console.errors import DONE, EXIT_CODES, FIX, CommandError
+from console.errors import DONE, EXIT_CODES, FIX
 from console.paths import expanded
-from console.screen import Screen, failure
-from console.tensorflow_versions import tf
-from data import remote
+from console.screen import Screen
+from data.files import write_whole
 from inception_v3.features import extraction, extractors
 from inception_v3.features.endpoints import POOL
 from inception_v3.features.extractors import Extractor
+from inception_v3.model_dir.files import check_writable
 
 _HELP = f"""{__doc__}
 {EXIT_CODES}
@@ -56,7 +57,12 @@ def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         metavar='NAME',
         help='the layer, such as Mixed_6e (default: pool, the input of the classifier); an unknown name lists all',
     )
-    parser.add_argument('--out', default='features.npz', metavar='FILE', help='file to write (default: features.npz)')
+    parser.add_argument(
+        '--out',
+        default='features.npz',
+        metavar='FILE',
+        help='file to write (default: features.npz)',
+    )
     parser.add_argument('--batch_size', type=int, default=32, metavar='N', help='images per batch (default: 32)')
     arguments = parser.parse_args(expanded(argv))
     if not arguments.out.endswith('.npz'):
@@ -74,18 +80,17 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _run(arguments: argparse.Namespace, screen: Screen) -> int:
-    try:
-        # Before the images are read, which takes long.
-        _write(arguments.out, {})
-    except tf.errors.OpError as error:
-        raise CommandError(f'--out={arguments.out}: cannot be written: {failure(error)}')
+    # Before the images are read, which takes long.
+    check_writable('out', os.path.dirname(arguments.out) or '.')
     files = extraction.find(arguments.images)
     screen.update(f'loading {arguments.model or arguments.weights}')
     with contextlib.closing(_load(arguments)) as extractor:
         screen.clear()
         found = extraction.extract(extractor, files, arguments.batch_size, screen)
         about = {'layer': arguments.layer, 'model': extractor.name, 'digest': extractor.digest}
-        _write(arguments.out, {**found.values, 'paths': np.array(found.paths), **about})
+    content = io.BytesIO()
+    np.savez(content, **{**found.values, 'paths': np.array(found.paths), **about})
+    write_whole(arguments.out, content.getvalue())
     images, size = found.values[extractors.FEATURES].shape
     print(f'{arguments.out}: {images:,} images x {size:,} features of the layer {arguments.layer} of {extractor.name}')
     return FIX if found.unreadable else DONE
@@ -95,20 +100,6 @@ def _load(arguments: argparse.Namespace) -> Extractor:
     if arguments.weights:
         return extractors.of_2015(arguments.weights, arguments.layer)
     return extractors.of_run(arguments.model, arguments.layer)
-
-
-def _write(path: str, arrays: Dict[str, Any]) -> None:
-    """Writes an .npz file atomically. Without arrays, only checks that it can be written."""
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    unfinished = f'{path}.unfinished'
-    with remote.explained(path, remote.WRITE):
-        with tf.io.gfile.GFile(unfinished, 'wb') as file:
-            file.write(content.getvalue())
-        if arrays:
-            tf.io.gfile.rename(unfinished, path, overwrite=True)
-        else:
-            tf.io.gfile.remove(unfinished)
 
 
 if __name__ == '__main__':

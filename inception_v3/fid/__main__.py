@@ -23,9 +23,9 @@ from console.paths import expanded
 from console.screen import Screen
 from inception_v3.features import extraction, extractors, graph_2015
 from inception_v3.features.endpoints import POOL
-from inception_v3.scores import formulas, samples
-from inception_v3.scores.formulas import ScoreError, Spread
-from inception_v3.scores.samples import Sample
+from inception_v3.fid import formulas, samples
+from inception_v3.fid.formulas import ScoreError, Spread
+from inception_v3.fid.samples import Sample
 
 _HELP = f"""{__doc__}
 {EXIT_CODES}
@@ -79,7 +79,7 @@ class Score(NamedTuple):
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.scores'),
+        prog=processes.command_name('inception_v3.fid'),
         description=_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -9,8 +9,8 @@ from console.screen import Screen
 from data.image_files import Found
 from inception_v3.features import extraction
 from inception_v3.features.extractors import FEATURES, LOGITS, Extractor
-from inception_v3.scores import formulas
-from inception_v3.scores.formulas import Statistics
+from inception_v3.fid import formulas
+from inception_v3.fid.formulas import Statistics
 from inception_v3.weights import sources
 
 # The moments of pytorch-fid's files, of the files of FID's authors, and of guided-diffusion's reference batches.

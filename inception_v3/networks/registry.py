@@ -44,7 +44,7 @@ NETWORKS: Dict[str, Network] = {
     # The valid 3 x 3 convolutions with stride 2 in Mixed_7a need 75 pixels to leave one position. The auxiliary head
     # pools Mixed_6e with a 5 x 5 window; at 107 pixels that map is 5 x 5.
     'inception_v3': Network(inception_v3, _INCEPTION, min_size=75, auxiliary_head_min_size=107),
-    # The graph of the scores of generated images: `inception_v3.scores` reads its weights.
+    # The graph of the scores of generated images: `inception_v3.fid` reads its weights.
     'inception_2015': Network(
         functools.partial(inception_v3, auxiliary_head=False, mixed_8=MIXED_8_OF_2015),
         frozenset({'depth_multiplier', 'dropout'}),

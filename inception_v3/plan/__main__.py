@@ -106,9 +106,7 @@ def _write(plan: Forecast, rows: Sequence[Tuple[str, str]], warnings: Sequence[s
     from inception_v3.reporting import drawing
 
     light, dark = (figures.draw(plan, look) for look in (drawing.LIGHT, drawing.DARK))
-    path = os.path.join(out, PICTURE_FILE)
-    with remote.explained(path, remote.WRITE), tf.io.gfile.GFile(path, 'wb') as file:
-        file.write(light)
+    write_whole(os.path.join(out, PICTURE_FILE), light)
     page = html.template(pathlib.Path(__file__).with_name('page.html').read_text()).render(
         command=processes.command_line('inception_v3.plan'),
         warnings=warnings,

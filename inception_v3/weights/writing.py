@@ -100,14 +100,16 @@ def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str
     if kind == 'slim':
         write_checkpoint(path, {**values, tf.GraphKeys.GLOBAL_STEP: np.int64(0)})
     elif kind == 'keras':
-        _write(path, keras_files.write(layers, values))
+        write_whole(path, keras_files.write(layers, values))
     elif kind == 'npz':
         content = io.BytesIO()
         np.savez(content, **values)
-        _write(path, content.getvalue())
+        write_whole(path, content.getvalue())
     else:
         arrays = _torch_arrays(naming.of_torch(layers, architecture.has_scales), values)
-        _write(path, safetensors_files.write(arrays) if path.endswith('.safetensors') else state_dicts.write(arrays))
+        write_whole(
+            path, safetensors_files.write(arrays) if path.endswith('.safetensors') else state_dicts.write(arrays)
+        )
     options = '' if weights.has_auxiliary_head or architecture.name == 'resnet50' else ', aux_logits=False'
     model = _TIMM_NAMES[architecture.name] if kind == 'timm' else architecture.name
     loaded = f'safetensors.torch.load_file({path!r})' if path.endswith('.safetensors') else f'torch.load({path!r})'
@@ -270,12 +272,3 @@ def write_checkpoint(path: str, values: Values) -> None:
         save = tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=[''] * len(names), tensors=tensors)
         with remote.explained(path, remote.WRITE):
             session.run(save, dict(zip(tensors, (values[name] for name in names))))
-
-
-def _write(path: str, content: bytes) -> None:
-    """Writes a file, which appears when it is complete."""
-    unfinished = f'{path}.unfinished'
-    with remote.explained(path, remote.WRITE):
-        with tf.io.gfile.GFile(unfinished, 'wb') as file:
-            file.write(content)
-        tf.io.gfile.rename(unfinished, path, overwrite=True)

@@ -13,13 +13,14 @@ from typing import Optional, Sequence
 from console import program
 from console.paths import expanded
 from console.screen import Screen
+from data.files import write_whole
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
 from studies import command_line, extras
 from studies.batch_norm import report
 from studies.batch_norm.comparison import PUBLISHED
 from studies.batch_norm.experiments import Results, Settings, as_dict, measure
-from studies.files import write_json, write_picture
+from studies.files import write_json
 
 OUT = os.path.join('runs', 'studies', 'batch_norm')
 JSON_FILE = 'batch_norm.json'
@@ -30,7 +31,7 @@ def write(out: str, measured: Results) -> None:
     """Writes the numbers, with the published ones and the versions, and the figure into a folder."""
     content = {'published': as_dict(PUBLISHED), 'measured': as_dict(measured), 'versions': source.versions()}
     write_json(os.path.join(out, JSON_FILE), content)
-    write_picture(os.path.join(out, FIGURE_FILE), report.figure(measured))
+    write_whole(os.path.join(out, FIGURE_FILE), report.figure(measured))
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -5,7 +5,6 @@ import os
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
-from studies.files import write_picture
 from studies.report.runs import Comparison
 
 PAGE_FILE = 'report.html'
@@ -34,6 +33,6 @@ def write(out: str, comparison: Comparison) -> None:
     with remote.explained(out, remote.WRITE):
         tf.io.gfile.makedirs(out)
     for name, content in pictures.items():
-        write_picture(os.path.join(out, name), content)
+        write_whole(os.path.join(out, name), content)
     write_whole(os.path.join(out, MARKDOWN_FILE), text)
     write_whole(os.path.join(out, PAGE_FILE), page)

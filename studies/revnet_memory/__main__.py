@@ -27,7 +27,7 @@ from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
 from studies import command_line, extras
 from studies.command_line import number_of, numbers_of
-from studies.files import write_json, write_picture
+from studies.files import write_json
 from studies.report import sections
 from studies.revnet_memory import published, report
 from studies.revnet_memory.measurement import largest_batch, measure, peak_within
@@ -223,7 +223,7 @@ def _measure_and_report(arguments: argparse.Namespace, screen: Screen) -> int:
         screen.clear()
         if found.measured or found.failed:
             sections.show(report.tables(found))
-            write_picture(os.path.join(out, FIGURE_FILE), report.figure(found))
+            write_whole(os.path.join(out, FIGURE_FILE), report.figure(found))
             write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, FIGURE_FILE, _notes(plan)))
             print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')
     return RETRY if found.failed else DONE

@@ -13,7 +13,7 @@ from console.screen import Screen
 from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
 from inception_v3.networks.registry import sizes_of
-from studies.files import write_json, write_picture
+from studies.files import write_json
 from studies.report import drawing, sections
 from studies.report.palette import sign_of
 from studies.report.sections import Section
@@ -151,7 +151,7 @@ def _title(found: Dict[str, Any]) -> str:
 
 def _report(found: Dict[str, Any], out: str) -> None:
     sections.show([table(found)])
-    write_picture(os.path.join(out, FIGURE_FILE), figure(found))
+    write_whole(os.path.join(out, FIGURE_FILE), figure(found))
     parts = ['# Memory over iterations', f'![peak memory of each iteration]({FIGURE_FILE})']
     parts += sections.markdown([table(found)])
     write_whole(os.path.join(out, MARKDOWN_FILE), '\n\n'.join(parts) + '\n')

@@ -27,7 +27,7 @@ from console.tensorflow_versions import tf
 from inception_v3.features import extraction, extractors, graph_2015
 from inception_v3.features.endpoints import POOL
 from inception_v3.features.extractors import FEATURES, LOGITS
-from inception_v3.scores import formulas
+from inception_v3.fid import formulas
 from studies import command_line
 from studies.command_line import number_of
 from studies.score_agreement.packages import KID, LAYERS, SETS

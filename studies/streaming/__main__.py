@@ -26,7 +26,7 @@ from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
 from studies import command_line, extras
 from studies.command_line import number_of, numbers_of
-from studies.files import write_json, write_picture
+from studies.files import write_json
 from studies.report import sections
 from studies.streaming import measurement, report
 from studies.streaming.measurement import BATCH_SIZE, DataSet, measure
@@ -164,7 +164,7 @@ def _show(out: str, found: Results, context: Dict[str, Any]) -> None:
     sections.show(report.tables(found))
     _write_numbers(out, found, context)
     write_whole(os.path.join(out, MARKDOWN_FILE), report.markdown(found, context['made'], FIGURE_FILE))
-    write_picture(os.path.join(out, FIGURE_FILE), report.figure(found))
+    write_whole(os.path.join(out, FIGURE_FILE), report.figure(found))
     print(f'\nwritten: {JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE} in {out}')
 
 

@@ -90,7 +90,7 @@ def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_p
     assert 'contains no checkpoint' in message(images, f'--model={tmp_path}/empty', out)
     (export,) = (each for each in os.listdir(str(finished_run.config.export_dir)) if each.isdigit())
     assert 'is a SavedModel' in message(images, f'--model={finished_run.config.export_dir}/{export}', out)
-    assert 'cannot be written' in message(images, model, f'--out={tmp_path}/absent/out.npz')
+    assert 'cannot be written' in message(images, model, f'--out={images}/0.jpg/out.npz')
     assert 'must end in .npz' in message(images, model, '--out=out.csv')
     assert '--batch_size=0: must be at least 1' in message(images, model, out, '--batch_size=0')
     assert 'one of the arguments --model --weights is required' in message(images, out)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from inception_v3.scores import formulas
-from inception_v3.scores.formulas import ScoreError, Spread, Statistics
+from inception_v3.fid import formulas
+from inception_v3.fid.formulas import ScoreError, Spread, Statistics
 
 
 @pytest.fixture(scope='module')
