@@ -1,14 +1,15 @@
 """Exports a checkpoint of a run to other formats, with everything that is needed to use it.
 
 Each format gets a folder in --out: the model; preprocessing.json, which describes its input, its outputs and the steps
-from decoded pixels to the input; labels.txt; and README.md, the model card. The weights are those that the run
-evaluates. With --verify, each export classifies all validation images in its own runtime. One that is less accurate
-than the checkpoint (int8: by more than a point) is reported with exit code 1.
+from decoded pixels to the input; prepare.py, which carries them out with NumPy alone; labels.txt; and README.md, the
+model card. The weights are those that the run evaluates. With --verify, each export classifies all validation images in
+its own runtime. One that has not the checkpoint's accuracy (int8: that is over a point lower) gives exit code 1.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import sys
 import tempfile
 from typing import Dict, List, Optional, Sequence
@@ -20,20 +21,21 @@ from console.errors import DONE, EXIT_CODES, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from data import records, remote
-from data.dataset_info import DatasetInfo
+from data.files import write_whole
 from inception_v3.config import ConfigError
-from inception_v3.export import images, verification
-from inception_v3.export.card import card, labels
+from inception_v3.export import images, prepare, verification
+from inception_v3.export.card import CARD_FILE, LABELS_FILE, card, labels
 from inception_v3.export.description import FILE, describe
 from inception_v3.export.formats import FORMATS, ExportError
 from inception_v3.export.frozen import FrozenNetwork, freeze
 from inception_v3.export.verification import Agreement
-from inception_v3.model_dir import trained_model
+from inception_v3.model_dir import origin, trained_model
 from inception_v3.model_dir.files import check_writable
 from inception_v3.reporting.failures import bad_records_explained
 from inception_v3.settings.data_set import description_of
 
 FOLDER = 'exports'
+PROGRAM = 'prepare.py'
 _CALIBRATION_IMAGES = 200
 
 
@@ -111,7 +113,8 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
                 compared = verification.compare(paths, network, images.batches(False, config), screen)
             agreements = {each.name: each for each in compared}
         for name in arguments.format:
-            _describe(os.path.join(unfinished, name), name, network, info, agreements.get(name))
+            verified = agreements[name].line if name in agreements else 'not verified (`--verify`)'
+            _describe(os.path.join(unfinished, name), name, network, verified)
             os.rename(os.path.join(unfinished, name), os.path.join(out, name))
     screen.clear()
     for name in arguments.format:
@@ -120,7 +123,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
         print(agreement)
     worse = [agreement for agreement in agreements.values() if not agreement.is_kept]
     for agreement in worse:
-        print(f'error: {agreement.name}: is less accurate than its checkpoint. Do not use it.', file=sys.stderr)
+        print(f'error: {agreement.name}: has not the accuracy of its checkpoint. Do not use it.', file=sys.stderr)
     return RETRY if worse else DONE
 
 
@@ -151,17 +154,22 @@ def _training_images(network: FrozenNetwork, count: int) -> List[np.ndarray]:
     return found[:wanted]
 
 
-def _describe(
-    folder: str, name: str, network: FrozenNetwork, info: Optional[DatasetInfo], agreement: Optional[Agreement]
-) -> None:
-    config = network.config
+def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> None:
+    """Writes what stands beside an export."""
+    config, made = network.config, FORMATS[name]
+    contents = [
+        f'`{made.file}`: the model, for {made.purpose}',
+        f'`{FILE}`: input, outputs, and the steps from decoded pixels to the input; `{PROGRAM}` carries them out',
+        f'`{LABELS_FILE}`: the names of the classes',
+    ]
+    own = origin.origin_of(config, network.model.checkpoint)
     for file, content in (
         (FILE, json.dumps(describe(config, network.class_names), indent=2, ensure_ascii=False) + '\n'),
-        ('labels.txt', labels([*network.class_names], config.num_classes)),
-        ('README.md', card(name, network, info, agreement)),
+        (PROGRAM, pathlib.Path(prepare.__file__).read_text(encoding='utf-8')),
+        (LABELS_FILE, labels(network.class_names, config.num_classes)),
+        (CARD_FILE, card(name, contents, config, own, verified)),
     ):
-        with open(os.path.join(folder, file), 'w', encoding='utf-8') as opened:
-            opened.write(content)
+        write_whole(os.path.join(folder, file), content)
 
 
 if __name__ == '__main__':

@@ -2,16 +2,14 @@
 
 import dataclasses
 import math
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from data.dataset_info import DatasetInfo, is_background
 from inception_v3.config import Config
-from inception_v3.export.description import FILE
-from inception_v3.export.formats import FORMATS
-from inception_v3.export.frozen import FrozenNetwork
-from inception_v3.export.verification import Agreement
-from inception_v3.model_dir import origin
+from inception_v3.model_dir.origin import Origin
+from inception_v3.settings.data_set import description_of
 
+CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.
 _QUANTILE = 1.959964
 # Settings of a run that say nothing about the model.
@@ -26,6 +24,13 @@ _OF_PLACE = (
     'use_tpu',
     'intra_op_threads',
 )
+_LIMITS = (
+    'The accuracy holds for images like those of the data set, prepared as described.',
+    'Every image is assigned to one of the classes, also one that shows none of them. The probabilities are not '
+    'calibrated for other images.',
+    'The model was not examined for fairness, for attacks, or for decisions about people.',
+    'The terms of the images that it was trained on apply.',
+)
 
 
 def wilson_interval(right: int, images: int) -> Tuple[float, float]:
@@ -36,95 +41,62 @@ def wilson_interval(right: int, images: int) -> Tuple[float, float]:
     return centre - half, centre + half
 
 
-def labels(class_names: List[str], num_classes: int) -> str:
+def interval(right: int, images: int) -> str:
+    """The accuracy of a number of right answers, with its interval, as text."""
+    low, high = wilson_interval(right, images)
+    return f'top-1 {right / images:.2%} of {images:,} validation images, 95 % interval {low:.2%} to {high:.2%}'
+
+
+def labels(class_names: Sequence[str], num_classes: int) -> str:
     """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
     return ''.join(f'{" ".join(name.split())}\n' for name in names)
 
 
-def card(
-    name: str,
-    network: FrozenNetwork,
-    info: Optional[DatasetInfo],
-    agreement: Optional[Agreement],
-) -> str:
+def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str) -> str:
     """The card in Markdown.
 
     Args:
       name: of the format.
-      network: the network.
-      info: the description of the run's data set; None if there is none.
-      agreement: the result of the verification; None if there was none.
+      contents: the files and their purposes, a line each.
+      config: of the run.
+      own: the origin of the weights.
+      verified: the result of the export's verification, or that there was none.
+
+    Raises:
+      DataError: the description of the run's data set cannot be read.
     """
-    config = network.config
-    own = origin.origin_of(config, network.model.checkpoint)
-    parameters = sum(values.size for values in network.variables.values())
-    has_background = not network.class_names or is_background(network.class_names[0])
-    classes = f'{config.num_classes} classes{", of which 0 is the background" * has_background}'
+    info = description_of(config)
+    has_background = not (info and info.class_names) or is_background(info.class_names[0])
     averages = 'moving averages of the weights' if own.weights == 'average' else 'weights as trained, not averages'
-    lines = [
-        f'# {config.network}, exported as {name}',
-        '',
-        f'- file: `{FORMATS[name].file}`, for {FORMATS[name].purpose}',
-        f'- network: {config.network}, images of {config.height} x {config.width} pixels, {classes}',
-        f'- values: {parameters:,}, moving means and variances of batch normalization included',
-        f"- weights: {averages}, of step {own.step:,}; SHA-256 of the checkpoint's index {own.digest}",
-        f'- input, outputs and preprocessing: `{FILE}`; the names of the classes: `labels.txt`',
-        '',
-        '## Accuracy',
-        '',
-        *_accuracy(own, agreement),
-        '',
-        '## Data',
-        '',
-        *_data(config, info),
-        '',
-        '## Recipe',
-        '',
-        'The flags of the run that are not the defaults:',
-        '',
-        *[f'- `--{field}={value}`' for field, value in _recipe(config)],
-        '',
-        '## Limits',
-        '',
-        'The accuracy holds for images like those of the data set, prepared as described. Every image is assigned to',
-        'one of the classes, also one that shows none of them. The probabilities are not calibrated for other images.',
-        'The model was not examined for fairness, for attacks, or for decisions about people. The terms of the images',
-        'that it was trained on apply.',
-    ]
-    return '\n'.join(lines) + '\n'
-
-
-def _accuracy(own: origin.Origin, agreement: Optional[Agreement]) -> List[str]:
-    found = []
+    accuracy = 'this step has no evaluation'
     if own.top_1 is not None and own.images:
-        found.append(f'- checkpoint: {_interval(round(own.top_1 * own.images), own.images)}')
-    else:
-        found.append('- checkpoint: this step has no evaluation')
-    if agreement:
-        found.append(
-            f'- this export, in its own runtime: {_interval(agreement.right, agreement.images)}; largest difference of '
-            f'logits from the checkpoint {agreement.difference:.2g}'
-        )
-    else:
-        found.append('- this export: not verified (`--verify`)')
-    return found
+        accuracy = interval(round(own.top_1 * own.images), own.images)
+    sections = {
+        f'# {config.network}, exported as {name}': [
+            *contents,
+            f'network: {config.network}, images of {config.height} x {config.width} pixels, {config.num_classes} '
+            f'classes{", of which 0 is the background" * has_background}',
+            f"weights: {averages}, of step {own.step:,}; SHA-256 of the checkpoint's index {own.digest}",
+        ],
+        '## Accuracy': [f'checkpoint: {accuracy}', f'this export: {verified}'],
+        '## Data': [_data(config, info)],
+        '## Flags of the run that are not the defaults': [f'`--{field}={value}`' for field, value in _recipe(config)],
+        '## Limits': _LIMITS,
+    }
+    texts = ['\n'.join([title, '', *(f'- {line}' for line in lines)]) for title, lines in sections.items()]
+    return '\n\n'.join(texts) + '\n'
 
 
-def _interval(right: int, images: int) -> str:
-    low, high = wilson_interval(right, images)
-    return f'top-1 {right / images:.2%} of {images:,} validation images, 95 % interval {low:.2%} to {high:.2%}'
-
-
-def _data(config: Config, info: Optional[DatasetInfo]) -> List[str]:
+def _data(config: Config, info: Optional[DatasetInfo]) -> str:
     if config.use_data == 'fake':
-        return ['Made-up images.']
+        return 'made-up images'
     if not info:
-        return [f'{config.num_train_images:,} training images, without a description.']
-    return [
-        f'{info.name}: {info.source}. {info.train_images:,} training and {info.validation_images:,} validation images. '
-        f'Fingerprint: {info.fingerprint or "none"}.'
-    ]
+        return f'{config.num_train_images:,} training images, without a description'
+    return (
+        f'{info.name}: {info.source}; {info.train_images:,} training and {info.validation_images:,} validation images, '
+        f'fingerprint {info.fingerprint or "unknown"}'
+    )
 
 
 def _recipe(config: Config) -> List[Tuple[str, str]]:

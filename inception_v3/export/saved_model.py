@@ -7,8 +7,10 @@ from typing import Sequence
 
 from console.log import logger
 from console.tensorflow_versions import make_servable_by_both, tf
+from data.files import write_whole
 from inception_v3 import infeed
 from inception_v3.config import Config
+from inception_v3.export.card import CARD_FILE, LABELS_FILE, card, labels
 from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import origin
 from inception_v3.model_fn import EXPORT_SIGNATURE
@@ -32,7 +34,8 @@ def export_saved_model(
 ) -> str:
     """Exports a checkpoint with the weights that are evaluated: the averaged ones with `moving_average`.
 
-    A SavedModel carries its origin. If `export_dir` has one of the same checkpoint and settings, it is not made again.
+    A SavedModel carries its origin, the names of its classes and a model card, in `assets.extra`. If `export_dir` has
+    one of the same checkpoint and settings, it is not made again.
 
     The signature `image_bytes` takes `image_bytes`, a batch of JPEG or PNG files (string [batch]). It returns `classes`
     (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the data set names its classes,
@@ -57,6 +60,7 @@ def export_saved_model(
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
     make_servable_by_both(path)
     origin.write(path, own)
+    _describe(path, config, own, class_names)
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
@@ -65,6 +69,16 @@ def export_saved_model(
     tf.io.gfile.rename(path, finished)
     remove_unfinished_export(config)
     return finished
+
+
+def _describe(path: str, config: Config, own: origin.Origin, class_names: Sequence[str]) -> None:
+    """Writes the names of the classes and the model card into a SavedModel."""
+    extra = os.path.join(path, origin.EXTRA)
+    contents = ['a SavedModel; its signature `image_bytes` takes image files, and prepares them']
+    write_whole(os.path.join(extra, LABELS_FILE), labels(class_names, config.num_classes))
+    write_whole(
+        os.path.join(extra, CARD_FILE), card('SavedModel', contents, config, own, 'not verified (inception_v3.export)')
+    )
 
 
 def remove_unfinished_export(config: Config) -> None:

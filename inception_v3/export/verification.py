@@ -4,18 +4,14 @@ from typing import Dict, Iterable, List, NamedTuple
 
 import numpy as np
 
-from console.errors import RetryableError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.export import frozen
+from inception_v3.export.card import interval
 from inception_v3.export.description import INPUT, LOGITS
 from inception_v3.export.formats import FORMATS, Run
 from inception_v3.export.frozen import FrozenNetwork
 from inception_v3.export.images import Batch
-
-
-class DifferentError(RetryableError):
-    """An export classifies worse than its checkpoint."""
 
 
 class Agreement(NamedTuple):
@@ -42,9 +38,18 @@ class Agreement(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Whether the export loses no more than its format may."""
+        """Whether the accuracy is the checkpoint's, or no lower than the format allows."""
+        allowed = FORMATS[self.name].loses_at_most
         lost = 100 * (self.expected - self.right) / self.images
-        return lost <= FORMATS[self.name].loses_at_most
+        return lost <= allowed if allowed else lost == 0
+
+    @property
+    def line(self) -> str:
+        """The line of the model card."""
+        return (
+            f'in its own runtime, {interval(self.right, self.images)}; largest difference of logits from the '
+            f"checkpoint's {self.difference:.2g}"
+        )
 
     def __str__(self) -> str:
         return (

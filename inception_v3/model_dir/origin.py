@@ -14,7 +14,9 @@ from inception_v3.model_dir.best_checkpoint import EVALUATION_FILE
 from inception_v3.model_dir.checkpoints import is_complete, step_of
 from inception_v3.model_dir.evaluations import evaluations_in, read_evaluations
 
-_FILE = os.path.join('assets.extra', 'origin.json')
+# The folder of a SavedModel for files that TensorFlow does not read.
+EXTRA = 'assets.extra'
+_FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
 _SETTINGS = (
     *('num_classes', 'preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'transfer', 'moving_average'),

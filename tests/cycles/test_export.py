@@ -104,6 +104,15 @@ def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
     assert len(estimator.checkpoints) == 6
 
 
+def test_saved_model__carries_the_names_of_its_classes_and_a_card(finished_run: FinishedRun) -> None:
+    (extra,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*', 'assets.extra'))
+    assert pathlib.Path(extra, 'labels.txt').read_text().split() == ['background', *'0123456789']
+    card = pathlib.Path(extra, 'README.md').read_text()
+    top_1 = f'{evaluations(finished_run.config)[-1].top_1:.2%}'
+    for text in ('exported as SavedModel', 'moving averages', 'of step 5;', f'top-1 {top_1} of 359', '1,438 training'):
+        assert text in card
+
+
 def test_origin__of_a_runs_export(finished_run: FinishedRun, copied: Config, tmp_path: Any) -> None:
     (exported_path,) = glob.glob(os.path.join(str(finished_run.config.export_dir), '*'))
     found = origin.read(exported_path)

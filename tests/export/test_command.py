@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import runpy
 import sys
 import types
 from typing import Any, Dict, List
@@ -16,7 +17,6 @@ from console.tensorflow_versions import tf
 from inception_v3.export import __main__ as command
 from inception_v3.export import verification
 from inception_v3.export.card import labels, wilson_interval
-from inception_v3.export.description import prepare
 from inception_v3.export.formats import FORMATS, ExportError, Npz, TfLite
 from inception_v3.export.frozen import FrozenNetwork
 from inception_v3.export.verification import Agreement
@@ -72,6 +72,8 @@ def test_onnx__classifies_an_image_that_numpy_has_prepared(
     with tf.Graph().as_default(), tf.Session() as run:
         file = tf.placeholder(tf.string, [])
         decoded = tf.image.decode_image(file, channels=3)
+        # The copy beside the export, by itself.
+        prepare = runpy.run_path(str(folder / 'prepare.py'))['prepare']
         images = np.stack([prepare(run.run(decoded, {file: image}), content['steps']) for image in encoded])
     probabilities = session.run(['probabilities'], {source.name: images})[0]
     network = trained_model.find(str(finished_run.config.model_dir))
@@ -102,7 +104,9 @@ def test_int8__has_weights_of_a_quarter_of_the_size(made: Dict[str, Any]) -> Non
 @pytest.mark.parametrize('name', FORMATS)
 def test_folder__has_labels_and_a_card(made: Dict[str, Any], finished_run: FinishedRun, name: str) -> None:
     folder = made['out'] / name
-    assert {*os.listdir(str(folder))} == {FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json'}
+    assert {*os.listdir(str(folder))} == {
+        *(FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json', 'prepare.py')
+    }
     assert (folder / 'labels.txt').read_text().splitlines() == NAMES
     card = (folder / 'README.md').read_text()
     low, high = stats.binomtest(round(evaluations(finished_run.config)[-1].top_1 * 359), 359).proportion_ci(
@@ -126,10 +130,13 @@ def test_labels__are_a_line_per_class() -> None:
 
 @pytest.mark.parametrize(
     ('name', 'right', 'is_kept'),
-    [('onnx', 300, True), ('onnx', 299, False), ('tflite_int8', 297, True), ('tflite_int8', 296, False)],
+    [
+        *(('onnx', 280, True), ('onnx', 279, False), ('onnx', 281, False)),
+        *(('tflite_int8', 277, True), ('tflite_int8', 276, False), ('tflite_int8', 290, True)),
+    ],
 )
 def test_agreement__allows_int8_one_point(name: str, right: int, is_kept: bool) -> None:
-    assert Agreement(name, 300, right, 300, 0.0).is_kept is is_kept
+    assert Agreement(name, 300, right, 280, 0.0).is_kept is is_kept
 
 
 def test_worse_export__is_reported_and_exit_code_1(
@@ -143,7 +150,7 @@ def test_worse_export__is_reported_and_exit_code_1(
     assert command.main(words) == 1
     printed = capsys.readouterr()
     assert 'npz: top-1 0.00% of 359' in printed.out and 'differenc' in printed.out and 'nan' in printed.out
-    assert 'npz: is less accurate than its checkpoint' in printed.err
+    assert 'npz: has not the accuracy of its checkpoint' in printed.err
     # The export stays, for a look at it; its card says how good it is.
     assert 'top-1 0.00%' in (tmp_path / 'npz' / 'README.md').read_text()
 

@@ -9,7 +9,8 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.export.description import describe, prepare, steps_of
+from inception_v3.export.description import describe, steps_of
+from inception_v3.export.prepare import prepare
 from inception_v3.input_pipeline import resize_for_eval
 
 

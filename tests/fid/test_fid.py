@@ -11,9 +11,9 @@ from console.errors import DONE, FIX
 from console.tensorflow_versions import tf
 from inception_v3.features import __main__ as features
 from inception_v3.features import graph_2015
-from inception_v3.networks.registry import NETWORKS
 from inception_v3.fid import __main__ as scores
 from inception_v3.fid import formulas
+from inception_v3.networks.registry import NETWORKS
 from tests.support.runs import ONE_LAYER
 
 IMAGES = 24

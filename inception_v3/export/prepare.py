@@ -1,0 +1,53 @@
+"""Prepares images for an exported network with NumPy alone: carries out the steps of `preprocessing.json`.
+
+A copy of this file stands beside each export:
+
+    steps = json.load(open('preprocessing.json'))['steps']
+    image = prepare(numpy.asarray(PIL.Image.open('photo.jpg').convert('RGB')), steps)
+"""
+
+import numpy as np
+
+
+def prepare(pixels: np.ndarray, steps: list) -> np.ndarray:
+    """Carries out the steps.
+
+    Args:
+      pixels: uint8 [any height, any width, 3], a decoded image.
+      steps: the list in `preprocessing.json`, of dicts with one key each.
+
+    Returns:
+      float32 [height, width, 3], the input of the network.
+    """
+    image = pixels
+    for step in steps:
+        ((name, value),) = step.items()
+        if name == 'central_crop':
+            top, left = (int((side - side * value) / 2) for side in image.shape[:2])
+            image = image[top : image.shape[0] - top, left : image.shape[1] - left]
+        elif name == 'resize_smaller_side':
+            sides = np.float32(image.shape[:2])
+            image = _resize(image, *np.rint(sides * (np.float32(value) / sides.min())).astype(int))
+        elif name == 'crop':
+            top, left = (np.array(image.shape[:2]) - value) // 2
+            image = image[top : top + value[0], left : left + value[1]]
+        elif name == 'resize':
+            image = _resize(image, *value)
+        elif name == 'round':
+            image = np.floor(image + np.float32(0.5))
+        else:
+            image = image * np.float32(value['scale']) + np.float32(value['offset'])
+    return image
+
+
+def _resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Resizes bilinearly. Pixel i of a side comes from the position i * old / new: corners and centres do not align."""
+    image = image.astype(np.float32)
+    for axis, new in ((1, width), (0, height)):
+        old = image.shape[axis]
+        place = np.arange(new, dtype=np.float32) * (np.float32(old) / np.float32(new))
+        low = np.floor(place).astype(int)
+        one, other = image.take(low, axis), image.take(np.minimum(low + 1, old - 1), axis)
+        share = (place - low.astype(np.float32)).reshape([-1, 1] if axis else [-1, 1, 1])
+        image = one + (other - one) * share
+    return image
