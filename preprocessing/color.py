@@ -96,23 +96,24 @@ def _rgb_offset(color: FastColor) -> tf.Tensor:
     )
 
 
-def apply_full_color(image: tf.Tensor, color: FullColor, operations: str) -> tf.Tensor:
-    """Applies colour operations in the given order, then clips to [0, 1].
+def apply_full_color(image: tf.Tensor, color: FullColor, operations: str, white: float = 1.0) -> tf.Tensor:
+    """Applies colour operations in the given order, then clips to [0, white].
 
     Args:
-      image: float [height, width, 3], pixels in [0, 1].
+      image: float [height, width, 3], pixels in [0, white].
       color: the numbers of the operations.
       operations: one letter each: b(rightness), s(aturation), h(ue), c(ontrast).
+      white: the largest value of a pixel. All operations but brightness are the same at any scale.
     """
     apply = {
-        'b': lambda x: x + color.brightness,
+        'b': lambda x: x + (color.brightness if white == 1.0 else color.brightness * white),
         's': lambda x: tf.image.adjust_saturation(x, color.saturation),
         'h': lambda x: tf.image.adjust_hue(x, color.hue),
         'c': lambda x: tf.image.adjust_contrast(x, color.contrast),
     }
     for operation in operations:
         image = apply[operation](image)
-    return tf.clip_by_value(image, 0.0, 1.0)
+    return tf.clip_by_value(image, 0.0, white)
 
 
 def operations_of(color_ordering: int, fast_mode: bool) -> str:
@@ -145,13 +146,12 @@ def apply_color(image: tf.Tensor, color: Color, color_ordering: tf.Tensor, fast_
         # (clip(x / white + offset, 0, 1) - 0.5) * 2, reduced to one multiplication, one addition and one clip.
         image = add_to_channels(image * (2.0 / white), 2.0 * _rgb_offset(color) - 1.0)
         return tf.clip_by_value(image, -1.0, 1.0)
-    image *= 1.0 / white
+    # Pixels in [0, 2] need no factor afterwards. A power of two changes no digit, so the bits are those of [0, 1].
+    distort = functools.partial(apply_full_color, image * (2.0 / white), color, white=2.0)
     if fast_mode:
-        image = apply_full_color(image, color, operations_of(0, fast_mode))
-    else:
-        branches = [functools.partial(apply_full_color, image, color, operations) for operations in FULL_ORDERINGS]
-        image = tf.switch_case(color_ordering, branches)
-    return scale_to_network(image)
+        return distort(operations_of(0, fast_mode)) - 1.0
+    branches = [functools.partial(distort, operations) for operations in FULL_ORDERINGS]
+    return tf.switch_case(color_ordering, branches) - 1.0
 
 
 def scale_to_network(image: tf.Tensor, white: float = 1.0) -> tf.Tensor:

@@ -11,6 +11,7 @@ from preprocessing import inception_preprocessing as inception
 from preprocessing.color import (
     FastColor,
     FullColor,
+    apply_color,
     apply_fast_color,
     apply_full_color,
     draw_fast_color,
@@ -122,6 +123,18 @@ def test_distort_color__applies_the_documented_order(ordering: int, fast_mode: b
     images = distorted(lambda image: inception.distort_color(image, ordering, fast_mode))
     for color, image in zip(colors, images):
         np.testing.assert_allclose(image, full_color(SOME_PIXELS, color, operations), atol=2e-6)
+
+
+@pytest.mark.parametrize(('ordering', 'fast_mode'), [(0, True), *((index, False) for index in range(4))])
+def test_apply_color__has_the_bits_of_pixels_in_0_to_1(ordering: int, fast_mode: bool) -> None:
+    image = tf.constant(CAT[::3, ::3], tf.float32)
+    results = []
+    for color in (STRONG, FullColor(-0.12, 0.55, -0.2, 1.5)):
+        color = FullColor(*(tf.constant(number, tf.float32) for number in color))
+        distorted = apply_full_color(image * (1 / 255), color, 'bs' if fast_mode else FULL_ORDERS[ordering])
+        results.append((apply_color(image, color, tf.constant(ordering), fast_mode, 255.0), distorted * 2.0 - 1.0))
+    for at_once, by_steps in evaluate(results):
+        np.testing.assert_array_equal(at_once, by_steps)
 
 
 @pytest.mark.parametrize('orders', [FAST_ORDERS, FULL_ORDERS])

@@ -237,7 +237,32 @@ def test_image_shape__checks_the_size_of_a_jpeg_before_tensorflow_reads_it(read:
     # For a progressive file, TensorFlow would first allocate the memory.
     monkeypatch.setattr(decoding, '_jpeg_header_pixels', lambda encoded: tf.constant(MAX_PIXELS + 1.0, tf.float64))
     with pytest.raises(tf.errors.InvalidArgumentError, match='an image of more than 100000000 pixels'):
-        evaluate(read(tf.constant(file_of(CAT, 'JPEG'))))
+        evaluate(read(tf.constant(file_of(CAT, 'JPEG', progressive=True))))
+
+
+def test_image_shape__of_a_usual_jpeg_is_read_at_its_place(monkeypatch: Any) -> None:
+    monkeypatch.setattr(decoding, '_shape_of_any', lambda encoded: tf.constant([0, 0, 0]))
+    assert evaluate(image_shape(tf.constant(file_of(CAT, 'JPEG', quality=92)))).tolist() == [300, 451, 3]
+
+
+@pytest.mark.parametrize(
+    ('offset', 'marker'), [(2, b'\xff\xe0'), (2, b'\xff\xfe'), (20, b'\xff\xfe'), (89, b'\xff\xfe')]
+)
+def test_image_shape__is_not_that_of_a_frame_header_inside_another_segment(offset: int, marker: bytes) -> None:
+    jpeg = file_of(CAT, 'JPEG')
+    assert jpeg.index(b'\xff\xc0') == 158, 'a usual file'
+    # The segment has all of a usual file's first bytes but its own, and another size.
+    content = jpeg[offset + 4 : 163] + struct.pack('>HH', 9, 9) + jpeg[167:180]
+    segment = marker + struct.pack('>H', 2 + len(content)) + content
+    assert evaluate(image_shape(tf.constant(jpeg[:offset] + segment + jpeg[offset:]))).tolist() == [300, 451, 3]
+
+
+@pytest.mark.parametrize('offset', sorted(decoding._USUAL_BYTES))
+def test_image_shape__reads_at_its_place_only_if_all_bytes_are_usual(offset: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(decoding, '_shape_of_any', lambda encoded: tf.constant([1, 2, 3]))
+    jpeg = bytearray(file_of(CAT, 'JPEG'))
+    jpeg[offset] ^= 1
+    assert evaluate(image_shape(tf.constant(bytes(jpeg)))).tolist() == [1, 2, 3]
 
 
 def test_decoding__refuses_too_many_pixels_in_a_gif_header_before_allocating_them() -> None:
