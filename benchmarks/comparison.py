@@ -145,8 +145,8 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.median(values), min(values), max(values))
 
 
-def variant_subjects(names: Sequence[str], config: Config, images: int) -> List[Subject]:
-    """A plain reader, parser and decoder; then for each variant the naive pipeline and ours."""
+def variant_subjects(names: Sequence[str], config: Config, images: int, with_phases: bool = True) -> List[Subject]:
+    """A plain reader, parser and decoder; then for each variant the naive pipeline and ours, perhaps with phases."""
     is_training = any(VARIANTS[name].is_training for name in names)
     split = 'train' if is_training else 'eval'
     subjects = [
@@ -161,7 +161,7 @@ def variant_subjects(names: Sequence[str], config: Config, images: int) -> List[
     for name in names:
         naive = _subject(name, True, config, images, decode)
         subjects += [naive, _subject(name, False, config, images, decode)._replace(naive=naive.whole)]
-    return subjects
+    return subjects if with_phases else [subject._replace(earlier=()) for subject in subjects]
 
 
 def ours(name: str, config: Config, images: int) -> Subject:

@@ -23,6 +23,9 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'sweep': OwnFlag(str, None, f'measure training for several values of one flag instead: {", ".join(SWEEPS)}'),
     'values': OwnFlag(str, None, 'values of the sweep, such as 1,8,64; default: a range of typical ones'),
     **arguments.MEASURING,
+    'phases': OwnFlag(
+        bool, True, 'measure the shares of the phases, too; without them a round takes a third of the time'
+    ),
     'busy': OwnFlag(int, 0, 'number of other processes that compute meanwhile, as on a shared machine'),
     'plot': OwnFlag(str, None, 'path of a .png file for a figure of the phases, or of the sweep'),
 }
@@ -108,7 +111,7 @@ def _subjects(own: Dict[str, Any], config: Config) -> List[Subject]:
     if own['sweep']:
         return comparison.sweep_subjects(own['sweep'], _values(own), config, own['images'])
     names = arguments.chosen('variants', own['variants'], [*VARIANTS])
-    return comparison.variant_subjects(names, config, own['images'])
+    return comparison.variant_subjects(names, config, own['images'], own['phases'])
 
 
 def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Failed) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any, Callable, Optional, Sequence
 
+import numpy as np
+
 from console.tensorflow_versions import tf
 
 # A function that draws uniform numbers in [minval, maxval), with the arguments of
@@ -33,7 +35,13 @@ class StatelessUniform:
         """Draws uniform numbers in [minval, maxval), float32 or integers, of a shape."""
         seed = self._seed + tf.constant([0, self._calls << _CALL_SHIFT], tf.int64)
         self._calls += 1
-        return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype)
+        if dtype != tf.float32:
+            return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype)
+        # tf.random.stateless_uniform computes the same, with three to nine operations more.
+        drawn = tf.raw_ops.StatelessRandomUniform(shape=shape, seed=seed, dtype=dtype)
+        lowest = np.float32(minval)
+        span = np.float32(maxval) - lowest
+        return drawn if (lowest, span) == (0, 1) else drawn * span + lowest
 
 
 def seeded_uniform(seed: Optional[tf.Tensor]) -> Uniform:

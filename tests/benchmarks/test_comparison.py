@@ -5,7 +5,7 @@ from typing import List
 
 from benchmarks import comparison
 from benchmarks.comparison import Spread
-from benchmarks.measurement import PREPROCESSING, STORAGE, TRANSFER, Measured, Measurement, Run
+from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Measured, Measurement, Run
 from inception_v3.config import Config
 
 CONFIG = Config(use_tpu=False, train_batch_size=16, eval_batch_size=8)
@@ -43,6 +43,14 @@ def test_runs__have_no_duplicates() -> None:
         ('train', 'ours'),
     ]
     assert [run.batch_size for run in runs if run.until == TRANSFER] == [16, 16, 16, 16, 8, 8]
+
+
+def test_runs__without_phases_are_the_readers_and_whole_pipelines() -> None:
+    runs = comparison.runs_of(comparison.variant_subjects(['train', 'eval'], CONFIG, 100, with_phases=False))
+    assert [(run.is_naive, run.is_training, run.until) for run in runs] == [
+        *((True, True, until) for until in (STORAGE, PARSING, DECODING)),
+        *((is_naive, is_training, TRANSFER) for is_training in (True, False) for is_naive in (True, False)),
+    ]
 
 
 def test_rows__agree_with_arithmetic_by_hand() -> None:

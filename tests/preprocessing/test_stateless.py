@@ -48,6 +48,14 @@ def test_stateless_uniform__keeps_its_numbers_between_versions() -> None:
     np.testing.assert_array_equal(integers[0], [622, 986, 20])
 
 
+@pytest.mark.parametrize('ends', [(0, 1), (-0.2, 0.2), (-32 / 255, 32 / 255), (0.5, 1.5), (0.3, 0.7)])
+def test_stateless_uniform__has_the_bits_of_tensorflows_function(ends: Any) -> None:
+    seeds = seeds_of(8, 200)
+    (drawn,) = draw_each(lambda uniform: uniform([3], *ends), seeds)
+    (expected,) = draw_each(lambda uniform: tf.random.stateless_uniform([3], uniform._seed, *ends), seeds)
+    np.testing.assert_array_equal(drawn, expected)
+
+
 @pytest.mark.parametrize(
     'build',
     [
