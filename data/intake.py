@@ -84,6 +84,25 @@ class Intake:
         Raises:
           UnreadableError: it cannot be used, or its pixels are damaged.
         """
+        accepted, _ = self._accept(encoded)
+        return accepted
+
+    def accept_and_decode(self, encoded: bytes) -> Tuple[Accepted, np.ndarray]:
+        """Judges the content of an image file, and returns its pixels, too: uint8 [height, width, 3].
+
+        The pixels are those that `decode_image` gives for the accepted file. Only an image that was changed is decoded
+        again.
+
+        Raises:
+          UnreadableError: it cannot be used, or its pixels are damaged.
+        """
+        accepted, pixels = self._accept(encoded)
+        if accepted.encoded is not encoded:
+            pixels = self._session.run(self._decoded, {self._encoded: accepted.encoded})
+        return accepted, pixels
+
+    def _accept(self, encoded: bytes) -> Tuple[Accepted, np.ndarray]:
+        """The accepted image, and its pixels before it was encoded again, if it was."""
         header = read_header(encoded)
         if header is None:
             raise UnreadableError(why_undecodable(encoded, ''))
@@ -106,7 +125,7 @@ class Intake:
             notes.append(REDUCED)
         if height * width == 1:
             notes.append(ONE_PIXEL)
-        return Accepted(encoded, height, width, (*notes,))
+        return Accepted(encoded, height, width, (*notes,)), pixels
 
     def _decode(self, encoded: bytes, header: ImageHeader) -> np.ndarray:
         """The pixels of a file that TensorFlow decodes: RGB, with alpha if it is a PNG file with transparency."""

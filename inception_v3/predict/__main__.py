@@ -21,7 +21,6 @@ from console.messages import shown
 from console.paths import expanded
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
-from console.tensorflow_versions import tf
 from data import image_files
 from data.image_files import Found, UnreadableError, listed, show
 from data.intake import Intake
@@ -90,7 +89,7 @@ def predict(
     top: int,
     batch_size: int,
     problems: Mapping[str, str] = _NO_PROBLEMS,
-    make_thumbnail: Optional[Callable[[bytes], bytes]] = None,
+    make_thumbnail: Optional[Callable[[np.ndarray], bytes]] = None,
 ) -> Iterator[Prediction]:
     """Classifies image files, in their order.
 
@@ -102,7 +101,7 @@ def predict(
       top: number of most probable classes to return.
       batch_size: images per batch.
       problems: the reasons why some of the paths are no image files.
-      make_thumbnail: makes a thumbnail of an encoded image; None for no thumbnails.
+      make_thumbnail: makes a thumbnail of an image's pixels; None for no thumbnails.
     """
     intake = Intake()
 
@@ -110,16 +109,12 @@ def predict(
         try:
             if path in problems:
                 raise UnreadableError(problems[path])
-            encoded = intake.accept(image_files.read(path)).encoded
-            image = model.prepare(encoded)
+            # Decoding takes most of the time, so that each image is decoded once, for all purposes.
+            accepted, pixels = intake.accept_and_decode(image_files.read(path))
+            image = model.prepare(accepted.encoded, pixels)
         except UnreadableError as error:
             return _Prepared(error, b'')
-        thumbnail = b''
-        if make_thumbnail:
-            # A SavedModel decodes the image itself, and reports an image that cannot be decoded.
-            with contextlib.suppress(tf.errors.InvalidArgumentError):
-                thumbnail = make_thumbnail(encoded)
-        return _Prepared(image, thumbnail)
+        return _Prepared(image, make_thumbnail(pixels) if make_thumbnail else b'')
 
     with contextlib.closing(intake):
         prepared = in_order(prepare, paths, ahead=2 * batch_size)

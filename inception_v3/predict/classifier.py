@@ -13,7 +13,7 @@ from data import remote
 from data.dataset_info import is_background
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
-from inception_v3.config import ConfigError
+from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.memory.estimate import bytes_per_image
 from inception_v3.model_dir import origin, trained_model
@@ -22,6 +22,8 @@ from inception_v3.model_dir.origin import Origin
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
 from inception_v3.settings.data_set import description_of
+from preprocessing.decoding import apply_crop
+from preprocessing.preprocessings import preprocessing_for
 
 # TensorFlow's list of the checkpoints in a folder.
 _LIST_OF_CHECKPOINTS = 'checkpoint'
@@ -56,8 +58,12 @@ class Classifier(abc.ABC):
         return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}'
 
     @abc.abstractmethod
-    def prepare(self, encoded: bytes) -> Any:
+    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> Any:
         """Converts an image file to the input of `classify`.
+
+        Args:
+          encoded: the file.
+          pixels: uint8 [height, width, 3], its pixels, if they are already decoded; they are not decoded again then.
 
         Raises:
           UnreadableError: the image cannot be decoded.
@@ -91,6 +97,8 @@ class CheckpointClassifier(Classifier):
         with tf.Graph().as_default() as graph:
             self._encoded = tf.placeholder(tf.string, [])
             self._image = infeed.as_evaluated(resize_for_eval(self._encoded, config), config)
+            self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
+            self._image_of_pixels = infeed.as_evaluated(resize_decoded(self._pixels, config), config)
             self._images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
             spec = inception_model_fn(self._images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
             self._probabilities = spec.predictions['probabilities']
@@ -98,8 +106,10 @@ class CheckpointClassifier(Classifier):
             self._session = tf.Session(graph=graph)
             model.restore(self._session)
 
-    def prepare(self, encoded: bytes) -> np.ndarray:
-        """Decodes, crops and resizes an image: float32 [height, width, 3]."""
+    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> np.ndarray:
+        """Decodes an image unless it is decoded, crops and resizes it: float32 [height, width, 3]."""
+        if pixels is not None:
+            return self._session.run(self._image_of_pixels, {self._pixels: pixels})
         try:
             return self._session.run(self._image, {self._encoded: encoded})
         except tf.errors.InvalidArgumentError as error:
@@ -152,7 +162,7 @@ class SavedModelClassifier(Classifier):
             names = self._session.run(signature.outputs['class_names'].name, likeliest)
             self.class_names = [name.decode('utf-8', 'surrogateescape') for name in names]
 
-    def prepare(self, encoded: bytes) -> bytes:
+    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> bytes:
         """Returns the image file unchanged: the SavedModel decodes it."""
         return encoded
 
@@ -168,6 +178,21 @@ class SavedModelClassifier(Classifier):
     def close(self) -> None:
         """Closes the session."""
         self._session.close()
+
+
+def resize_decoded(pixels: tf.Tensor, config: Config) -> tf.Tensor:
+    """Crops and resizes a decoded image; the result equals that of `resize_for_eval` to the bit.
+
+    Args:
+      pixels: uint8 [any height, any width, 3], from `decode_image`.
+      config: of the run.
+
+    Returns:
+      float32 [height, width, 3] in [0, 255], as `resize_for_eval` returns it.
+    """
+    preprocessing = preprocessing_for(config)
+    window = preprocessing.crop(tf.shape(pixels))
+    return preprocessing.resize(apply_crop(pixels, window.crop), window)
 
 
 def load(path: str) -> Classifier:

@@ -6,12 +6,13 @@ import pathlib
 from types import TracebackType
 from typing import List, Optional, Sequence, TextIO, Tuple, Type
 
+import numpy as np
+
 from console import html, processes
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data.image_files import show
 from inception_v3.config import ConfigError
-from preprocessing.decoding import decode_image
 
 # Pixels of a thumbnail's longer side: sharp on displays with two pixels per CSS pixel.
 _SIDE = 320
@@ -48,21 +49,16 @@ class Thumbnails:
 
     def __init__(self) -> None:
         with tf.Graph().as_default() as graph:
-            self._encoded = tf.placeholder(tf.string, [])
-            pixels = decode_image(self._encoded)
-            sides = tf.cast(tf.shape(pixels)[:2], tf.float32)
+            self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
+            sides = tf.cast(tf.shape(self._pixels)[:2], tf.float32)
             size = tf.cast(tf.math.ceil(sides * tf.minimum(1.0, _SIDE / tf.reduce_max(sides))), tf.int32)
-            small = tf.image.resize_area(pixels[tf.newaxis], size)[0]
+            small = tf.image.resize_area(self._pixels[tf.newaxis], size)[0]
             self._thumbnail = tf.image.encode_jpeg(tf.cast(small + 0.5, tf.uint8), quality=_JPEG_QUALITY)
             self._session = tf.Session(graph=graph)
 
-    def make(self, encoded: bytes) -> bytes:
-        """Returns the thumbnail of an image that can be decoded.
-
-        Raises:
-          tf.errors.InvalidArgumentError: the image cannot be decoded.
-        """
-        return self._session.run(self._thumbnail, {self._encoded: encoded})
+    def make(self, pixels: np.ndarray) -> bytes:
+        """Returns the thumbnail of an image, uint8 [height, width, 3]."""
+        return self._session.run(self._thumbnail, {self._pixels: pixels})
 
     def close(self) -> None:
         """Releases TensorFlow's resources."""

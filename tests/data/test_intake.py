@@ -108,6 +108,24 @@ def test_images_of_16_bits_and_of_one_pixel_are_kept_and_noted(intake: Intake) -
     assert intake.accept(saved(SMALL.resize((1, 2)), 'PNG')).notes == ()
 
 
+@pytest.mark.parametrize(
+    'encoded',
+    [
+        saved(SMALL, 'JPEG'),
+        saved(SMALL.convert('CMYK'), 'JPEG'),
+        saved(SMALL.quantize(9), 'PNG'),
+        saved(SMALL.convert('RGBA'), 'PNG'),
+        saved(SMALL.quantize(30), 'GIF'),
+        rotated('JPEG', 6),
+    ],
+)
+def test_pixels_are_those_of_the_accepted_file(encoded: bytes, intake: Intake) -> None:
+    accepted, pixels = intake.accept_and_decode(encoded)
+    assert accepted == intake.accept(encoded)
+    assert pixels.dtype == np.uint8
+    np.testing.assert_array_equal(pixels, pixels_of(accepted.encoded))
+
+
 def test_formats_of_pillow_without_pillow_name_the_package(intake: Intake, monkeypatch: Any) -> None:
     encoded = saved(SMALL, 'WEBP')
     monkeypatch.setitem(sys.modules, 'PIL.Image', None)

@@ -6,14 +6,21 @@ import os
 import shutil
 from typing import Any
 
+import numpy as np
 import pytest
 
+from console.tensorflow_versions import tf
 from data import image_files
-from inception_v3.config import ConfigError
+from inception_v3.config import Config, ConfigError
+from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import origin
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier
+from preprocessing.decoding import decode_image
 from tests.predict.predictions import Trained, objects
+from tests.support.graphs import evaluate
+from tests.support.images import CAT
+from tests.support.photos import encode_jpeg
 
 
 def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any) -> None:
@@ -51,6 +58,28 @@ def test_load__refuses_an_export_dir_of_several_runs(trained: Trained, tmp_path:
     model = classifier.load(str(tmp_path))
     model.close()
     assert str(model) == f'SavedModel {path}: run, step and accuracy are unknown'
+
+
+@pytest.mark.parametrize('preprocessing', ['inception', 'vgg', 'cifar'])
+def test_resize_decoded__equals_resize_for_eval(preprocessing: str) -> None:
+    config = Config(preprocessing=preprocessing, height=90, width=75, use_tpu=False)
+    encoded = tf.constant(encode_jpeg(CAT))
+    decoded, expected = evaluate(
+        classifier.resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config)
+    )
+    np.testing.assert_array_equal(decoded, expected)
+
+
+def test_prepare__decodes_no_image_whose_pixels_are_given(trained: Trained) -> None:
+    path = image_files.find([trained.images]).paths[0]
+    with open(path, 'rb') as file:
+        encoded = file.read()
+    pixels = evaluate(decode_image(tf.constant(encoded)))
+    model = classifier.load(str(trained.config.model_dir))
+    try:
+        np.testing.assert_array_equal(model.prepare(b'not decoded', pixels), model.prepare(encoded))
+    finally:
+        model.close()
 
 
 def test_load__run_that_was_started_on_a_tpu_in_another_folder(

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import sys
 import threading
-from typing import Any, List, Sequence
+from typing import Any, List, Optional, Sequence
 
 import numpy as np
 import PIL.Image
@@ -163,7 +163,7 @@ class Counting(Classifier):
         self.waiting = self.most = 0
         self._lock = threading.Lock()
 
-    def prepare(self, encoded: bytes) -> int:
+    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> int:
         with self._lock:
             self.waiting += 1
             self.most = max(self.most, self.waiting)
