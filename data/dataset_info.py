@@ -34,7 +34,7 @@ class DatasetInfo:
       name: its name.
       source: the origin of its images.
       train_images: number of training images.
-      validation_images: number of validation images.
+      validation_images: number of validation images; 0 if there is no validation split.
       num_classes: number of classes, the background (label 0) included.
       class_names: the names by label; the first is the background's.
       fingerprint: the images' fingerprint, of `data.fingerprint`; empty if there is none.
@@ -67,8 +67,8 @@ class DatasetInfo:
             return shown(error, _LONGEST_REASON)
         if max(self.train_images, self.validation_images) > _IMAGES_AT_MOST:
             return f'a split has more than {_IMAGES_AT_MOST:,} images'
-        if min(self.train_images, self.validation_images, self.num_classes - 1) < 1:
-            return 'both splits must have images, and there must be a class besides the background'
+        if min(self.train_images, self.validation_images + 1, self.num_classes - 1) < 1:
+            return 'there must be training images, and a class besides the background'
         counts = self.validation_records_per_file
         if not all(type(count) is int and count >= 0 for count in counts):
             return f'validation_records_per_file is {shown(repr(counts), _LONGEST_REASON)}'

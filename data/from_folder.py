@@ -1,7 +1,8 @@
 """Converts JPEG, PNG, GIF, BMP and WebP images, in a folder per class, to record files.
 
 The images are in FOLDER/CLASS/, or, if they are already split, in FOLDER/train/CLASS/ and FOLDER/validation/CLASS/ (or
-FOLDER/val/CLASS/). Classes are numbered from 1, in the order of their names; 0 is the background.
+FOLDER/val/CLASS/), or in FOLDER/CLASS/ and in CLASS/ of --validation_folder. Classes are numbered from 1, in the order
+of their names; 0 is the background.
 
 Each image is decoded whole. JPEG and PNG files are stored as they are. Images with an EXIF orientation are turned
 upright, transparent ones are laid on white, and GIF, BMP and WebP images are converted. The files that are left out or
@@ -14,7 +15,7 @@ import functools
 import itertools
 import os
 import sys
-from typing import Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from console import native_messages, processes, program
 from console.errors import EXIT_CODES
@@ -22,9 +23,10 @@ from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import conversion, image_files, records, tf_example, writing
+from data import class_folders, conversion, image_files, records, tf_example, writing
+from data.class_folders import ImageFile
 from data.dataset_info import DatasetInfo
-from data.fingerprint import fingerprint
+from data.fingerprint import SplitFingerprint, fingerprint
 from data.image_files import EXTENSIONS, UnreadableError, show
 from data.intake import Intake
 from data.refused import RefusedFiles, listed
@@ -34,77 +36,7 @@ _UNUSED = (
     f'is not in a class folder, leads to a folder that is read already, or does not end in {", ".join(EXTENSIONS)}'
 )
 
-# The folders of images that are already split; the validation folder may have either name.
-_TRAIN_FOLDER = 'train'
-_VALIDATION_FOLDERS = ('validation', 'val')
-
 Say = Callable[[str], None]
-
-
-class ImageFile(NamedTuple):
-    """An image file and its class."""
-
-    path: str
-    class_name: str
-
-
-class Found(NamedTuple):
-    """The contents of a folder of class folders, in order.
-
-    Attributes:
-      images: the images.
-      unused: other files and folders.
-      empty: class folders without images, except those in `unused`.
-    """
-
-    images: List[ImageFile]
-    unused: List[str]
-    empty: List[str]
-
-
-def find_images(folder: str) -> Found:
-    """Lists a folder of class folders. Hidden files and folders are skipped.
-
-    Raises:
-      records.DataError: the folder does not exist, or has no class folder with an image; or a folder cannot be listed.
-    """
-    if not os.path.isdir(folder):
-        raise records.DataError(f'{folder}: no such folder.')
-    images, unused = [], []
-    classes: List[str] = []
-    visited: Set[str] = set()
-    for parent, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith('.'))
-        if os.path.realpath(parent) in visited:
-            # A link to a visited folder, possibly a cycle.
-            folders[:] = []
-            unused.append(parent)
-            continue
-        visited.add(os.path.realpath(parent))
-        inside = os.path.relpath(parent, folder)
-        if inside == os.curdir:
-            classes = folders[:]
-        for name in sorted(names):
-            path = os.path.join(parent, name)
-            if name.startswith('.'):
-                continue
-            if inside != os.curdir and name.lower().endswith(EXTENSIONS):
-                images.append(ImageFile(path, inside.split(os.sep)[0]))
-            else:
-                unused.append(path)
-    if not images:
-        raise records.DataError(
-            f'{folder}: no images. It must hold a folder per class with files that end in {", ".join(EXTENSIONS)}.'
-        )
-    empty = {os.path.join(folder, name) for name in {*classes} - {image.class_name for image in images}}
-    return Found(images, unused, sorted(empty - {*unused}))
-
-
-def _refuse(error: OSError) -> NoReturn:
-    raise records.DataError(
-        f'{error.filename}: cannot be listed: {error.strerror}. Make it readable, or remove it: its images would be '
-        'missing otherwise.'
-    )
 
 
 def import_folder(
@@ -115,17 +47,20 @@ def import_folder(
     validation_shards: int,
     skip_unreadable: bool,
     say: Say,
+    validation_folder: Optional[str] = None,
 ) -> DatasetInfo:
     """Converts a folder of class folders to a data set.
 
     Args:
       folder: the images, split into train/ and validation/ or not.
       data_dir: the folder for the data set, which must be missing or empty.
-      validation_fraction: the share of each class that becomes validation images, if the images are not split.
+      validation_fraction: the share of each class that becomes validation images, if the images are not split; 0 for
+        a data set of training images alone.
       train_shards: the number of training files.
       validation_shards: the number of validation files.
       skip_unreadable: leave out images that cannot be used, instead of stopping.
       say: called with messages about the progress.
+      validation_folder: another folder of class folders, with the validation images; None without.
 
     Returns:
       The description of the data set, as in its `dataset.json`.
@@ -137,13 +72,13 @@ def import_folder(
     writing.check_can_be_made(data_dir)
     refused = RefusedFiles(data_dir)
     intake = Intake()
-    images = _find_all(folder, refused, say)
+    images = _find_all(folder, validation_folder, refused, say)
     images, judged = _readable(images, intake, refused, skip_unreadable, say)
-    labels = _labels(folder, images)
+    labels = _labels(validation_folder or folder, images)
     digests = {path: each.digest for path, each in judged.items()}
     train, validation = _split(images, labels, digests, validation_fraction, say)
-    parts = ((records.TRAIN, train, train_shards), (records.VALIDATION, validation, validation_shards))
-    _check_not_empty(folder, train, validation, validation_fraction)
+    _check_not_empty(folder, train, validation, validation_fraction if len(images) == 1 else None)
+    parts = [(records.TRAIN, train, train_shards), (records.VALIDATION, validation, validation_shards)]
     info = DatasetInfo(
         name=os.path.basename(os.path.abspath(folder)),
         source='a folder of images',
@@ -152,7 +87,8 @@ def import_folder(
         num_classes=len(labels) + 1,
         class_names=['background', *labels],
     )
-    written = []
+    written = {name: SplitFingerprint() for name, _, _ in parts}
+    parts = [part for part in parts if part[1]]
     with writing.new_data_dir(data_dir) as unfinished, conversion.progress() as progress:
         for name, part, shards in parts:
             counter = itertools.count(1)
@@ -161,8 +97,8 @@ def import_folder(
                 functools.partial(_example, image, labels[image.class_name], judged[image.path], intake, move, counter)
                 for image in part
             ]
-            written.append(writing.write_shards(unfinished, name, examples, min(shards, len(part))))
-        info = dataclasses.replace(info, fingerprint=fingerprint(*written))
+            written[name] = writing.write_shards(unfinished, name, examples, min(shards, len(part)))
+        info = dataclasses.replace(info, fingerprint=fingerprint(*written.values()))
         info = info.write(unfinished)
     for name, part, _ in parts:
         say(f'{counted(len(part), f"{name} image")} written')
@@ -170,33 +106,42 @@ def import_folder(
 
 
 def _check_not_empty(
-    folder: str, train: Sequence[ImageFile], validation: Sequence[ImageFile], validation_fraction: float
+    folder: str, train: Sequence[ImageFile], validation: Sequence[ImageFile], fraction: Optional[float]
 ) -> None:
-    """Checks that both splits have images.
+    """Checks that both splits have images; `fraction` of them was to be for validation, None if they were split.
 
     Raises:
       records.DataError: a split has none.
     """
     for name, part in ((records.TRAIN, train), (records.VALIDATION, validation)):
-        if not part:
-            raise records.DataError(
-                f'{folder}: no {name} images are left; each split needs some. --validation_fraction='
-                f'{validation_fraction:g} is the share of the distinct images of each class, rounded to a whole number.'
-            )
+        if not part and (name == records.TRAIN or fraction != 0):
+            reason = '' if fraction is None else f' --validation_fraction={fraction:g} is the share of the distinct '
+            reason += reason and 'images of each class, rounded to a whole number; 0 makes no validation split.'
+            raise records.DataError(f'{folder}: no {name} images are left; each split needs some.{reason}')
 
 
-def _find_all(folder: str, refused: RefusedFiles, say: Say) -> List[List[ImageFile]]:
-    """The images of the training and the validation folder, or all images if they are not split."""
-    folders = _divided_folders(folder) or [folder]
-    all_found = [find_images(part_folder) for part_folder in folders]
+def _find_all(folder: str, validation_folder: Optional[str], refused: RefusedFiles, say: Say) -> List[List[ImageFile]]:
+    """The images of the training and the validation folder, or all images if they are not split.
+
+    Raises:
+      records.DataError: as `find_images`; or there are two validation folders.
+    """
+    divided = class_folders.divided(folder)
+    if divided and validation_folder:
+        raise records.DataError(
+            f'--validation_folder={validation_folder}: {folder} has validation images of its own, in {divided[1]}. To '
+            f'leave them out, name {divided[0]} instead.'
+        )
+    folders = divided or [folder, *([validation_folder] if validation_folder else [])]
+    all_found = [class_folders.find_images(part_folder) for part_folder in folders]
     unused = [path for found in all_found for path in found.unused]
     empty = [path for found in all_found for path in found.empty]
-    if len(folders) > 1:
+    if divided:
         used = {os.path.basename(part_folder) for part_folder in folders}
         try:
             unused += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name not in used]
         except OSError as error:
-            _refuse(error)
+            class_folders.refuse(error)
     if unused:
         refused.add((path, _UNUSED) for path in unused)
         what = counted(len(unused), 'file or folder', 'files or folders')
@@ -205,15 +150,6 @@ def _find_all(folder: str, refused: RefusedFiles, say: Say) -> List[List[ImageFi
         refused.add((path, 'is a class folder without images') for path in empty)
         say(f'{counted(len(empty), "class folder")} without images: {listed(empty)}{refused.where(empty)}')
     return [found.images for found in all_found]
-
-
-def _divided_folders(folder: str) -> Optional[List[str]]:
-    """The training and the validation folder; None if the images are not split."""
-    train = os.path.join(folder, _TRAIN_FOLDER)
-    for name in _VALIDATION_FOLDERS:
-        if os.path.isdir(train) and os.path.isdir(os.path.join(folder, name)):
-            return [train, os.path.join(folder, name)]
-    return None
 
 
 class _Judged(NamedTuple):
@@ -304,7 +240,8 @@ def _labels(folder: str, images: List[List[ImageFile]]) -> Dict[str, int]:
     without_training = sorted({image.class_name for part in images for image in part} - set(classes))
     if without_training:
         raise records.DataError(
-            f'{folder}: validation images of classes without training images: {listed(without_training)}.'
+            f'{folder}: validation images of classes without training images: {listed(without_training)}. The classes '
+            f'with training images: {listed(classes)}.'
         )
     return {name: label for label, name in enumerate(classes, 1)}
 
@@ -347,7 +284,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument('folder', help='the images, in a folder per class')
     parser.add_argument('data_dir', help='new folder for the record files')
     parser.add_argument(
-        '--validation_fraction', type=float, default=0.1, help='share of each class for validation (default 0.1)'
+        '--validation_fraction',
+        type=float,
+        help='share of each class for validation (default 0.1); 0: no validation images',
+    )
+    parser.add_argument(
+        '--validation_folder', help='validation images, in a folder per class; all others are trained on'
     )
     parser.add_argument('--train_shards', type=int, default=16, help='number of training files (default 16)')
     parser.add_argument('--validation_shards', type=int, default=4, help='number of validation files (default 4)')
@@ -355,8 +297,12 @@ def _arguments() -> argparse.Namespace:
         '--skip_unreadable', action='store_true', help='leave out images that cannot be used, instead of stopping'
     )
     arguments = parser.parse_args(expanded())
-    if not 0 < arguments.validation_fraction < 1:
-        parser.error(f'--validation_fraction={arguments.validation_fraction}: must be between 0 and 1.')
+    if arguments.validation_fraction is None:
+        arguments.validation_fraction = 0.0 if arguments.validation_folder else 0.1
+    elif arguments.validation_folder:
+        parser.error('--validation_fraction, --validation_folder: give one of the two.')
+    if not 0 <= arguments.validation_fraction < 1:
+        parser.error(f'--validation_fraction={arguments.validation_fraction}: must be 0 or between 0 and 1.')
     if min(arguments.train_shards, arguments.validation_shards) < 1:
         parser.error('--train_shards and --validation_shards: must be at least 1.')
     return arguments

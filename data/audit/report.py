@@ -59,12 +59,16 @@ def audit(
       RemoteError: access to the folder is denied, or the store cannot be reached.
     """
     start = time.monotonic()
-    paths, errors = _find(source)
+    paths, problems = _find(source)
     info = None
+    errors = []
     try:
         info = dataset_info.read(source.data_dir) if source.data_dir else None
     except records.DataError as error:
         errors.append(str(error))
+    if info and not info.validation_images:
+        problems.pop(records.VALIDATION, None)
+    errors = [*problems.values(), *errors]
     if num_classes is None:
         num_classes = info.num_classes if info else DOCUMENTED_CLASSES
     arguments = (source.data_format, source.fields, num_classes, decode)
@@ -95,22 +99,22 @@ def audit(
     }
 
 
-def _find(source: Source) -> Tuple[Dict[str, List[str]], List[str]]:
-    """The files of each split, and an error message for a split without files.
+def _find(source: Source) -> Tuple[Dict[str, List[str]], Dict[str, str]]:
+    """The files of each split, and for each split without files an error message.
 
     Raises:
       DataError: neither split has files.
     """
     paths: Dict[str, List[str]] = {}
-    problems = []
+    problems = {}
     for split in SPLITS:
         try:
             paths[split] = source.find(split) if source.is_named([split]) else []
         except records.DataError as error:
             paths[split] = []
-            problems.append(str(error))
+            problems[split] = str(error)
     if not any(paths.values()):
-        raise records.DataError(problems[0])
+        raise records.DataError(next(iter(problems.values())))
     return paths, problems
 
 

@@ -214,6 +214,13 @@ def _images(config: Config, split: str, given: AbstractSet[str], described: Opti
     """
     name, kind = SIZES[split]
     number: int = getattr(config, name)
+    if described == 0 and not config.source.patterns(split):
+        if split in splits_of(config):
+            raise ConfigError(
+                f'--mode={config.mode}: the data set in {config.data_dir} has no {kind} images, as its dataset.json '
+                f'says. Name others with --{FILE_FLAGS[split]}, or only train, with --mode=train.'
+            )
+        return number
     if described is not None and not config.source.patterns(split):
         if name in given and number != described:
             instead = '' if split == records.TRAIN else '; --eval_total_size evaluates fewer of them'

@@ -103,9 +103,10 @@ def test_invalid_description__is_refused_with_its_path(tmp_path: pathlib.Path, c
         ({}, None),
         (
             {'num_classes': 1, 'class_names': ['background']},
-            'both splits must have images, and there must be a class besides',
+            'there must be training images, and a class besides',
         ),
-        ({'validation_images': 0}, 'both splits must have images, and there must be a class besides'),
+        ({'validation_images': -1}, 'there must be training images, and a class besides'),
+        ({'validation_images': 0}, None),
         ({'train_images': 2**31}, 'a split has more than 2,147,483,647 images'),
         ({'train_images': 2**31 - 1, 'validation_images': 2**31 - 1}, None),
         ({'validation_images': 2**31}, 'a split has more than 2,147,483,647 images'),

@@ -6,8 +6,12 @@ from typing import Any, Dict
 
 import pytest
 
-from data import from_folder, records
-from tests.data.image_folders import SPLITS, save_class, stored
+from data import class_folders, dataset_info, from_folder, records
+from data.audit.report import audit
+from data.sources import Source
+from inception_v3.config import ConfigError
+from inception_v3.settings import data_set, flags
+from tests.data.image_folders import SPLITS, image_files, save_class, stored
 from tests.support.commands import Done, obeyed_permissions, run
 
 
@@ -54,9 +58,9 @@ def test_a_folder_that_may_not_be_listed_is_refused(tmp_path: pathlib.Path, refu
 @pytest.mark.parametrize(
     ('option', 'expected'),
     [
-        ('--validation_fraction=0', 'must be between 0 and 1'),
-        ('--validation_fraction=1', 'must be between 0 and 1'),
-        ('--validation_fraction=nan', 'must be between 0 and 1'),
+        ('--validation_fraction=-0.1', 'must be 0 or between 0 and 1'),
+        ('--validation_fraction=1', 'must be 0 or between 0 and 1'),
+        ('--validation_fraction=nan', 'must be 0 or between 0 and 1'),
         ('--train_shards=0', 'must be at least 1'),
         ('--validation_shards=-1', 'must be at least 1'),
     ],
@@ -80,7 +84,7 @@ def test_the_documented_numbers_are_the_defaults(monkeypatch: Any) -> None:
     assert run_from_folder('in', 'out').returncode == 2
     assert given == {
         **{'folder': 'in', 'data_dir': 'out', 'validation_fraction': 0.1, 'train_shards': 16},
-        **{'validation_shards': 4, 'skip_unreadable': False},
+        **{'validation_shards': 4, 'skip_unreadable': False, 'validation_folder': None},
     }
 
 
@@ -90,8 +94,70 @@ def test_linked_class_folders__are_followed_without_cycles(folder: pathlib.Path)
     shutil.copytree(next(path for path in sorted(folder.iterdir()) if path.is_dir()), outside / 'linked class')
     (folder / 'linked class').symlink_to(outside / 'linked class')
     (folder / 'linked class' / 'circle').symlink_to(folder)
-    images, others, _ = from_folder.find_images(str(folder))
+    images, others, _ = class_folders.find_images(str(folder))
     classes = [image.class_name for image in images]
     assert classes.count('linked class') > 0
     assert not [image for image in images if 'circle' in image.path]
     assert str(folder / 'linked class' / 'circle') in others
+
+
+def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    data_dir = tmp_path / 'records'
+    done = run_from_folder(folder, data_dir, '--validation_fraction=0')
+    assert (done.returncode, done.stdout) == (
+        0,
+        f'50 training and 0 validation images of 5 classes in {data_dir}\n',
+    )
+    assert not [*data_dir.glob('validation-*')]
+    info = dataset_info.read(str(data_dir))
+    assert info is not None and (info.train_images, info.validation_images) == (50, 0)
+    # The audit expects no validation files, and takes the same fingerprint.
+    report = audit(Source(str(data_dir)), None, True, 1, lambda count: None)
+    assert report['can_be_trained_on'], report['errors']
+    assert report['fingerprint']['agree']
+    # A run may train on it, but not evaluate.
+    arguments = ['program', f'--data_dir={data_dir}', '--train_batch_size=8', '--use_tpu=False']
+    assert data_set.fit_to_data_set(flags.parse([*arguments, '--mode=train'])).num_train_images == 50
+    for mode in ('eval', 'train_and_eval'):
+        with pytest.raises(ConfigError) as error:
+            data_set.fit_to_data_set(flags.parse([*arguments, f'--mode={mode}']))
+        assert str(error.value) == (
+            f'--mode={mode}: the data set in {data_dir} has no validation images, as its dataset.json says. Name '
+            'others with --eval_files, or only train, with --mode=train.'
+        )
+
+
+def test_validation_images_of_another_folder(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    save_class(tmp_path / 'other', 'cat', range(11, 14))
+    save_class(tmp_path / 'other', 'coffee', range(12, 14))
+    data_dir = tmp_path / 'records'
+    done = run_from_folder(folder, data_dir, f'--validation_folder={tmp_path / "other"}')
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f'50 training and 5 validation images of 5 classes in {data_dir}\n'
+    labels = {image.text: image.label for image in stored(data_dir, records.TRAIN)}
+    validation = stored(data_dir, records.VALIDATION)
+    assert sorted(image.filename for image in validation) == sorted(image_files(tmp_path / 'other'))
+    for image in validation:
+        assert image.encoded == image_files(tmp_path / 'other')[image.filename].read_bytes()
+        assert image.label == labels[image.text] and image.filename.startswith(image.text)
+
+
+def test_validation_folder__with_classes_that_are_not_trained_on(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    save_class(tmp_path / 'other', 'cat', range(3))
+    (tmp_path / 'other' / 'cat').rename(tmp_path / 'other' / 'cats')
+    done = run_from_folder(folder, tmp_path / 'records', f'--validation_folder={tmp_path / "other"}')
+    assert (done.returncode, done.stdout) == (2, '')
+    assert f'{tmp_path / "other"}: validation images of classes without training images: cats. The classes with ' in (
+        done.stderr
+    )
+
+
+def test_validation_folder__beside_other_validation_images(tmp_path: pathlib.Path, folder: pathlib.Path) -> None:
+    for part in ('train', 'val'):
+        save_class(tmp_path / 'split' / part, 'cat', range(3))
+    done = run_from_folder(tmp_path / 'split', tmp_path / 'records', f'--validation_folder={folder}')
+    assert done.returncode == 2
+    assert f'has validation images of its own, in {tmp_path / "split" / "val"}. To leave them out, name ' in done.stderr
+    done = run_from_folder(folder, tmp_path / 'records', f'--validation_folder={folder}', '--validation_fraction=0.2')
+    assert done.returncode == 2
+    assert '--validation_fraction, --validation_folder: give one of the two.' in done.stderr
