@@ -62,6 +62,29 @@ def make(data_dir: str, train: int = TRAIN_IMAGES, validation: int = VALIDATION_
         ).write(unfinished)
 
 
+def large(height: int, width: int, noise: float, quality: int, seed: int) -> bytes:
+    """Returns a large photograph as a JPEG file with 4:2:0 chroma subsampling.
+
+    Args:
+      height: in pixels.
+      width: in pixels.
+      noise: standard deviation of the noise, in levels of 255.
+      quality: of the JPEG file.
+      seed: of the choice of the photograph, and of the noise.
+
+    Raises:
+      DataError: scikit-image is not installed.
+    """
+    sources = _sources()
+    from PIL import Image
+
+    resized = np.asarray(Image.fromarray(sources[seed % len(sources)]).resize((width, height), Image.BICUBIC))
+    noisy = resized + np.random.RandomState(seed).normal(scale=noise, size=[height, width, 1])
+    file = io.BytesIO()
+    Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(file, 'JPEG', quality=quality, subsampling='4:2:0')
+    return file.getvalue()
+
+
 def spread(source: Source, files: int, folder: str) -> None:
     """Fills `folder` with `files` training files: links to those of a local data set, repeated as needed."""
     paths = source.find(records.TRAIN)

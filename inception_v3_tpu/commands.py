@@ -59,6 +59,9 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'benchmark-input': Command('benchmarks.input', 'measure the input pipeline'),
         'benchmark-tar': Command('benchmarks.tar_reading', 'compare input from tar shards and from record files'),
         'benchmark-device': Command('benchmarks.device', 'measure the preprocessing that is left to the device'),
+        'benchmark-decode': Command(
+            'benchmarks.reduced_decoding', 'measure decoding large photographs at a part of their size'
+        ),
         'benchmark-seed': Command('benchmarks.repeatability', 'measure the cost of --seed in a training run'),
         'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),
         'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
