@@ -1,22 +1,31 @@
-"""Orders the training records by a seed, in the same way on every machine, starting at any position.
+"""Orders the training records by a seed: the same global batches for any number of hosts, cores and files.
 
-In each epoch the files are shuffled and divided into groups. The records of a group's files are interleaved, and
-shuffled in a buffer. A group depends only on (seed, epoch, number of the group). When a run starts at a
-position, whole groups before it are therefore skipped without being read. Only the group that contains the position is
-read from its beginning; its skipped records are not decoded.
+An epoch is a permutation of all records. The records are divided into groups of neighbours, whatever files they are in;
+the permutation takes the groups in a random order, so that reading stays sequential. It is cut into lanes. Each lane
+supplies the same positions of every global batch, and shuffles its records within windows. A host reads the lanes of
+its own positions, and nothing else.
+
+All of this depends on (seed, epoch), on the number of records and on the size of the global batch, but not on the
+number of hosts or files. Any step's place in it is computed: a run that resumes reads again the records before its
+place in a window of each lane, and skips those before a group's beginning in its file.
 """
 
 import itertools
-from typing import Callable, List, NamedTuple, Sequence
+from typing import Callable, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
 
 from console.tensorflow_versions import tf
 from data.records import DataError
 
-# The number of files whose records are interleaved: enough to separate similar neighbours in a file, and to hide the
-# latency of one file.
-GROUP_FILES = 8
-# The numbers in the keys that shuffle an epoch's files, and its buffers (-2 and below). Records have numbers from 0.
-_FILES, _BUFFERS = -1, -2
+# The fewest and the most groups of an epoch; between the two, a group has so many records. A group begins anywhere in a
+# file, whose records before it are read in vain: with 1,024 files, at most a fifth of what is needed.
+_FEWEST_GROUPS, _MOST_GROUPS, _GROUP_RECORDS = 16, 128, 32
+# The fewest and the most lanes of a batch that can be divided so; between the two, a lane has so many records of an
+# epoch. A host reads its lanes at the same time.
+_FEWEST_LANES, _MOST_LANES, _LANE_RECORDS = 16, 64, 64
+# The numbers in the keys that shuffle an epoch's groups, and its windows (-2 and below). Records have numbers from 0.
+_GROUP_ORDER, _WINDOWS = -1, -2
 # The number of epochs per seed in keys: more than any run has.
 _EPOCHS = 1 << 31
 
@@ -56,6 +65,43 @@ def key_of(seed: int, epoch: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
     return tf.stack([seed * _EPOCHS + epoch, number])
 
 
+class Share(NamedTuple):
+    """The part of every global batch that one host supplies: consecutive positions, host after host.
+
+    Attributes:
+      batch: the number of images in the global batch.
+      host: the index of the host.
+      hosts: the number of hosts; it divides `batch`.
+    """
+
+    batch: int
+    host: int = 0
+    hosts: int = 1
+
+
+def lanes_for(share: Share, files: Sequence[File]) -> int:
+    """The number of lanes. It divides the batch, and is a multiple of the number of hosts.
+
+    It is the same for all numbers of hosts that divide it: powers of two, as far as the batch and 64 allow. For others
+    it is another one, and so is the order of the records.
+    """
+    most = min(_MOST_LANES, max(_FEWEST_LANES, _records(files) // _LANE_RECORDS))
+    lanes = _divisor(share.batch, most)
+    if lanes % share.hosts == 0:
+        return lanes
+    return share.hosts * _divisor(share.batch // share.hosts, most // share.hosts)
+
+
+def _divisor(number: int, most: int) -> int:
+    """The divisor of a number with the most factors of two, and of these the largest that is not above `most`."""
+    divisors = [each for each in range(1, max(1, most) + 1) if number % each == 0]
+    return max(divisors, key=lambda each: (each & -each, each))
+
+
+def _records(files: Sequence[File]) -> int:
+    return sum(file.records for file in files)
+
+
 class _Columns(NamedTuple):
     """The files as tensors, each [files]: string paths, and int64 sizes, numbers of records, and first positions."""
 
@@ -65,25 +111,48 @@ class _Columns(NamedTuple):
     firsts: tf.Tensor
 
 
+class _Lanes(NamedTuple):
+    """The lanes of endless epochs.
+
+    Attributes:
+      lanes: the number of lanes.
+      width: the number of a lane's positions in a global batch.
+      records: the number of records of an epoch.
+    """
+
+    lanes: int
+    width: int
+    records: int
+
+    def before(self, position: tf.Tensor) -> tf.Tensor:
+        """How many records each lane supplies before a position among those of all batches, int64 [lanes]."""
+        batch = self.lanes * self.width
+        first = tf.range(self.lanes, dtype=tf.int64) * self.width
+        return position // batch * self.width + tf.clip_by_value(position % batch - first, 0, self.width)
+
+
 def ordered(
     files: Sequence[File],
     read: Reader,
     seed: int,
-    start: tf.Tensor,
-    file_buffer: int,
+    step: tf.Tensor,
+    share: Share,
+    group_buffer: int,
     record_buffer: int,
-    files_ahead: int,
 ) -> tf.data.Dataset:
-    """The records of endless epochs, in the order for a seed.
+    """A host's records of endless global batches, in the order for a seed.
+
+    Each epoch has every record once: the first N positions of all batches are the first epoch of N records, the next N
+    the second one.
 
     Args:
-      files: the files of the data set.
+      files: the files of the data set, of all hosts.
       read: a function from a path and a size to the records of a file.
       seed: the run's seed.
-      start: int64 scalar, the number of records to skip.
-      file_buffer: files that are shuffled with each other; 0 keeps their order.
-      record_buffer: records in the buffer that shuffles a group; 0 keeps the order of its interleaved files.
-      files_ahead: files that are read at the same time; those beyond one group belong to the next groups.
+      step: int64 scalar, the number of global batches to skip.
+      share: the part of each batch to supply.
+      group_buffer: groups that are shuffled with each other; 0 keeps their order.
+      record_buffer: records in the windows of all lanes together; 0 keeps the order of the records in a group.
 
     Returns:
       A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations.
@@ -95,71 +164,89 @@ def ordered(
         tf.constant([file.path for file in files]),
         *(tf.constant(column, tf.int64) for column in [*zip(*files)][1:]),
     )
-    total = sum(file.records for file in files)
+    total = _records(files)
     if not total:
-        raise DataError(f'{files[0].path}{" and the other files" if len(files) > 1 else ""} of this host: no records.')
-    first_epoch, first_record = start // total, start % total
+        raise DataError(f'{files[0].path}{" and the other files" if len(files) > 1 else ""}: no records.')
+    count = lanes_for(share, files)
+    lanes = _Lanes(count, share.batch // count, total)
+    window = -(-record_buffer // count)
 
-    def groups_of(epoch: tf.Tensor) -> tf.data.Dataset:
-        skipped = tf.where(tf.equal(epoch, first_epoch), first_record, tf.zeros_like(first_record))
-        return _groups(columns.counts, seed, epoch, skipped, len(files), file_buffer)
+    def records_of_lane(lane: tf.Tensor) -> tf.data.Dataset:
+        taken = step * lanes.width
 
-    def numbered(path: tf.Tensor, size: tf.Tensor, first: tf.Tensor) -> tf.data.Dataset:
-        return read(path, size).enumerate(first)
+        def records_of_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+            before = lanes.before(epoch * total)
+            counts = lanes.before((epoch + 1) * total) - before
+            begin = tf.cumsum(counts, exclusive=True)[lane]
+            skipped = tf.maximum(taken - before[lane], 0)
+            whole = skipped // window * window if window else skipped
+            order = _group_order(seed, epoch, total, group_buffer)
+            spans = _spans(columns, order, begin + whole, begin + counts[lane])
+            dataset = tf.data.Dataset.from_tensor_slices(spans).flat_map(numbered)
+            if window > 1:
+                dataset = _shuffled(dataset, window, seed, epoch, begin + whole).skip(skipped - whole)
+            return dataset.map(lambda number, record: (record, key_of(seed, epoch, number)))
 
-    def records_of(epoch: tf.Tensor, group: tf.Tensor, members: tf.Tensor, skipped: tf.Tensor) -> tf.data.Dataset:
-        members = tf.boolean_mask(members, members >= 0)
-        group_files = (columns.paths, columns.sizes, columns.firsts)
-        dataset = tf.data.Dataset.from_tensor_slices(tuple(tf.gather(column, members) for column in group_files))
-        dataset = dataset.apply(_interleave(numbered, GROUP_FILES, 0))
-        if record_buffer:
-            # Removes the graph's seed, which the buffer would combine with its own.
-            tf.set_random_seed(None)
-            buffer_seed = tf.random.stateless_uniform(
-                [], key_of(seed, epoch, _BUFFERS - group), minval=0, maxval=tf.int64.max, dtype=tf.int64
-            )
-            dataset = dataset.shuffle(record_buffer, buffer_seed, reshuffle_each_iteration=False)
-        return dataset.skip(skipped).map(lambda number, record: (record, key_of(seed, epoch, number)))
+        first_epoch = (step * share.batch + lane * lanes.width) // total
+        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(records_of_epoch)
 
-    epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
-    groups_ahead = max(1, files_ahead // GROUP_FILES - 1)
-    return epochs.flat_map(groups_of).apply(_interleave(records_of, 1, groups_ahead))
+    def numbered(path: tf.Tensor, size: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, first: tf.Tensor) -> Reader:
+        return read(path, size).skip(skip).take(take).enumerate(first)
+
+    own = count // share.hosts
+    # Not Dataset.interleave: its threads in TensorFlow 1.15 outlive it, and crash when the session is closed.
+    interleave = tf.data.experimental.parallel_interleave(
+        records_of_lane, own, lanes.width, False, buffer_output_elements=lanes.width, prefetch_input_elements=0
+    )
+    return tf.data.Dataset.range(share.host * own, (share.host + 1) * own).apply(interleave)
 
 
-def _groups(
-    counts: tf.Tensor, seed: int, epoch: tf.Tensor, skipped: tf.Tensor, files: int, file_buffer: int
-) -> tf.data.Dataset:
-    """The groups of an epoch that have records to read, in order.
+def _group_order(seed: int, epoch: tf.Tensor, total: int, group_buffer: int) -> List[tf.Tensor]:
+    """The epoch's groups in order: the first record of each, and the record after its last; two int64 [groups]."""
+    groups = min(total, _MOST_GROUPS, max(_FEWEST_GROUPS, total // _GROUP_RECORDS))
+    bounds = np.arange(groups + 1, dtype=np.int64) * total // groups
+    order = tf.range(groups)
+    if group_buffer:
+        key = key_of(seed, epoch, tf.constant(_GROUP_ORDER, tf.int64))
+        draw = tf.random.stateless_uniform([groups], key, dtype=tf.float64)
+        # Random within each buffer of groups; the buffers stay in order.
+        order = tf.argsort(tf.cast(order // group_buffer, tf.float64) + draw)
+    return [tf.gather(each, order) for each in (bounds[:-1], bounds[1:])]
+
+
+def _spans(columns: _Columns, order: List[tf.Tensor], begin: tf.Tensor, end: tf.Tensor) -> Tuple[tf.Tensor, ...]:
+    """The spans of files with the records of an epoch from a place in its order to another.
 
     Args:
-      counts: int64 [files], the number of records in each file.
-      seed: the run's seed.
-      epoch: int64 scalar.
-      skipped: int64 scalar, the number of records of the epoch to skip.
-      files: the number of files.
-      file_buffer: files that are shuffled with each other; 0 keeps their order.
+      columns: the files.
+      order: the epoch's groups, of `_group_order`.
+      begin: int64 scalar, the first place.
+      end: int64 scalar, the place after the last.
 
     Returns:
-      A data set of (epoch, number of the group, indices of its files padded with -1, number of records to skip).
+      Five tensors [spans]: path, size, records to skip, records to read, and the position of the first record read.
     """
-    groups = -(-files // GROUP_FILES)
-    order = tf.range(files)
-    if file_buffer:
-        key = key_of(seed, epoch, tf.constant(_FILES, tf.int64))
-        draw = tf.random.stateless_uniform([files], key, dtype=tf.float64)
-        # Random within each buffer of files; the buffers stay in order.
-        order = tf.argsort(tf.cast(order // file_buffer, tf.float64) + draw)
-    padding = [[0, groups * GROUP_FILES - files]]
-    members = tf.reshape(tf.pad(order, padding, constant_values=-1), [groups, GROUP_FILES])
-    totals = tf.reduce_sum(tf.reshape(tf.pad(tf.gather(counts, order), padding), [groups, GROUP_FILES]), axis=1)
-    skipped = tf.clip_by_value(skipped - tf.cumsum(totals, exclusive=True), 0, totals)
-    dataset = tf.data.Dataset.from_tensor_slices((tf.range(groups, dtype=tf.int64), members, skipped, totals))
-    dataset = dataset.filter(lambda group, members, skipped, total: skipped < total)
-    return dataset.map(lambda group, members, skipped, total: (epoch, group, members, skipped))
+    lows, highs = order
+    places = tf.cumsum(highs - lows, exclusive=True)
+    # The positions of the records of each group between the two places.
+    lows, highs = tf.maximum(lows, lows + begin - places), tf.minimum(highs, lows + end - places)
+    # Of these, those in each file: [groups, files]. Groups outside of the two places have none.
+    lows = tf.maximum(lows[:, tf.newaxis], columns.firsts)
+    highs = tf.minimum(highs[:, tf.newaxis], columns.firsts + columns.counts)
+    found = tf.where(lows < highs)
+    lows, highs = tf.gather_nd(lows, found), tf.gather_nd(highs, found)
+    paths, sizes, firsts = (tf.gather(each, found[:, 1]) for each in (columns.paths, columns.sizes, columns.firsts))
+    return paths, sizes, lows - firsts, highs - lows, lows
 
 
-def _interleave(read: Callable[..., tf.data.Dataset], at_a_time: int, ahead: int) -> Callable:
-    # Not Dataset.interleave: its threads in TensorFlow 1.15 outlive it, and crash when the session is closed.
-    return tf.data.experimental.parallel_interleave(
-        read, cycle_length=at_a_time, sloppy=False, prefetch_input_elements=ahead
-    )
+def _shuffled(dataset: tf.data.Dataset, window: int, seed: int, epoch: tf.Tensor, begin: tf.Tensor) -> tf.data.Dataset:
+    """Shuffles the elements of each window; `begin` is the place of the first one in the epoch's order."""
+
+    def shuffled(place: tf.Tensor, elements: List[tf.data.Dataset]) -> tf.data.Dataset:
+        # Removes the graph's seed, which the buffer would combine with its own.
+        tf.set_random_seed(None)
+        key = key_of(seed, epoch, _WINDOWS - begin - place * window)
+        buffer_seed = tf.random.stateless_uniform([], key, minval=0, maxval=tf.int64.max, dtype=tf.int64)
+        return tf.data.Dataset.zip(elements).shuffle(window, buffer_seed, reshuffle_each_iteration=False)
+
+    return dataset.window(window).enumerate().flat_map(shuffled)

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import file_patterns, records, remote
+from data import file_patterns, record_counts, records, remote
 from data.formats import FORMATS, Format
 from data.records import TRAIN, VALIDATION, DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
@@ -178,6 +178,7 @@ class Source(NamedTuple):
             beside = [f'{each}/' for each in self._folders((*_FOLDERS[split], *_LAST_RESORT[split]), names)]
             return [*records.unused_files(self.data_dir, split, paths), *beside]
         read = {os.path.basename(path) for path in paths}
+        read.add(record_counts.FILE_NAME)
         return [name for name in remote.names_in(folder) or () if name not in read]
 
     def check(self, paths: Sequence[str], skipped: int) -> None:
@@ -190,6 +191,10 @@ class Source(NamedTuple):
         self.format.check_not_empty(paths, skipped)
         if not skipped:
             self.format.check_keys(paths[0], self.fields)
+
+    def counts(self, paths: Sequence[str]) -> List[int]:
+        """The number of records in each file; raises errors as `record_counts.count`."""
+        return record_counts.count(paths, common_folder(paths), self.format.count_records)
 
     def name_of(self, path: str, paths: Sequence[str]) -> str:
         """The name of a file among those of its split, without slashes: distinct, even in several folders."""

@@ -73,16 +73,15 @@ class InputPipeline:
         paths = records.find_shards(config.data_dir, records.TRAIN)
         files = order.files_of(paths, records.expected_sizes(paths), records.count_each(paths, _count))
         assert config.seed is not None
-        # Where training resumes: the restored step is read when the pipeline starts.
-        taken = tf.cast(tf.train.get_global_step(), tf.int64) * (config.train_batch_size // hosts)
         return order.ordered(
-            files[host::hosts],
+            files,
             lambda path, size: tf.data.TFRecordDataset(path, buffer_size=config.prefetch_dataset_buffer_size),
             config.seed,
-            taken,
+            # Where training resumes: the restored step is read when the pipeline starts.
+            tf.cast(tf.train.get_global_step(), tf.int64),
+            order.Share(config.train_batch_size, host, hosts),
             config.initial_shuffle_buffer_size,
             config.followup_shuffle_buffer_size,
-            config.num_files_infeed,
         )
 
     def _in_order(self, host: int, hosts: int) -> tf.data.Dataset:

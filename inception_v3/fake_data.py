@@ -13,17 +13,17 @@ from preprocessing.stateless import seeded_uniform
 
 @tf.autograph.experimental.do_not_convert
 def fake_images(
-    is_training: bool, config: Config, start: tf.Tensor, parallel_calls: int, host: int = 0, hosts: int = 1
+    is_training: bool, config: Config, step: tf.Tensor, parallel_calls: int, host: int = 0, hosts: int = 1
 ) -> tf.data.Dataset:
     """Generates a different random image for each position in an epoch; the labels cycle through all classes.
 
     Args:
       is_training: repeat without end and distort the images; otherwise one pass.
       config: of the run.
-      start: int64 scalar, the number of images that training has used already.
+      step: int64 scalar, the number of completed training steps, whose images are skipped.
       parallel_calls: images to generate at a time.
-      host: index of the host; the hosts share the images of an evaluation.
-      hosts: number of hosts.
+      host: index of the host.
+      hosts: number of hosts; in training, each has consecutive positions of every global batch.
 
     Returns:
       A data set of (features, label), as the preprocessing phase of `InputPipeline` returns.
@@ -42,7 +42,15 @@ def fake_images(
         distortion = preprocessing_for(config).draw(shape, whole_image_box(), seeded_uniform(key))
         return infeed.for_training(pixels, distortion, config), label
 
-    numbers = tf.data.Dataset.range(start, tf.int64.max) if is_training else tf.data.Dataset.range(host, count, hosts)
+    def of_batch(batch: tf.Tensor) -> tf.data.Dataset:
+        first = batch * config.train_batch_size + host * share
+        return tf.data.Dataset.range(first, first + share)
+
+    share = config.train_batch_size // hosts
+    if is_training:
+        numbers = tf.data.Dataset.range(step, tf.int64.max).flat_map(of_batch)
+    else:
+        numbers = tf.data.Dataset.range(host, count, hosts)
 
     def scoped(number: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
         # A profile finds the operations of preprocessing by their scope.

@@ -85,8 +85,7 @@ class InputPipeline:
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
         if config.use_data == 'fake':
-            taken = _records_taken(config, hosts)
-            dataset = fake_images(self._is_training, config, taken, _parallel_calls(config), host, hosts)
+            dataset = fake_images(self._is_training, config, _step(config), _parallel_calls(config), host, hosts)
         else:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)
@@ -109,8 +108,9 @@ class InputPipeline:
         """Reads the records of a host's share of the files.
 
         Memory: `num_files_infeed` files and one more, each read ahead, plus the buffer of records. Files of a format
-        that is loaded whole are limited to `_READ_AHEAD_LIMIT` bytes and one more file. Training with a seed holds one
-        more group of files, and its buffer.
+        that is loaded whole are limited to `_READ_AHEAD_LIMIT` bytes and one more file. Training with a seed reads the
+        host's lanes (see `data.order`) instead of `num_files_infeed` files, and holds twice its share of the buffer and
+        of a global batch.
 
         Args:
           host: index of the host.
@@ -126,30 +126,33 @@ class InputPipeline:
         config = self._config
         paths = config.source.find(self._split)
         sizes = self._format.sizes_for_reader(paths)
+        if self._is_training and config.seed is not None:
+            share = order.Share(config.train_batch_size, host, hosts)
+            counted = order.files_of(paths, sizes, config.source.counts(paths))
+            return order.ordered(
+                counted,
+                functools.partial(self._read_file, order.lanes_for(share, counted) // hosts),
+                config.seed,
+                _step(config),
+                share,
+                config.initial_shuffle_buffer_size,
+                config.followup_shuffle_buffer_size,
+            )
         if self._is_training:
             # In evaluation, a host without files feeds padding.
             records.check_enough_for(hosts, config.source.flag(self._split), self._split, len(paths))
-        if self._is_training and config.seed is not None:
-            return order.ordered(
-                order.files_of(paths, sizes, self._format.count_records(paths))[host::hosts],
-                self._read_file,
-                config.seed,
-                _records_taken(config, hosts),
-                config.initial_shuffle_buffer_size,
-                config.followup_shuffle_buffer_size,
-                _files_at_a_time(config, paths, sizes),
-            )
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
+        read = functools.partial(self._read_file, config.num_files_infeed)
         if host >= len(paths):
             # A host that feeds an evaluation with padding alone. Interleaving no file crashes TensorFlow 1.15.
-            return files.flat_map(self._read_file)
+            return files.flat_map(read)
         if self._is_training and config.initial_shuffle_buffer_size:
             files = files.shuffle(config.initial_shuffle_buffer_size)
         if self._is_training:
             files = files.repeat()
         # Not Dataset.interleave: in TensorFlow 1.15 its threads outlive it, and crash a session that closes.
         interleave = tf.data.experimental.parallel_interleave(
-            self._read_file,
+            read,
             cycle_length=_files_at_a_time(config, paths, sizes),
             # Without a buffer that shuffles them, records keep the order of the files that are read in turn.
             sloppy=self._is_training and bool(config.followup_shuffle_buffer_size),
@@ -163,8 +166,8 @@ class InputPipeline:
             dataset = dataset.take(images_of_hosts(config, hosts)[host] if hosts > 1 else config.eval_total_size)
         return dataset
 
-    def _read_file(self, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        ahead = min(self._config.prefetch_dataset_buffer_size, _READ_AHEAD_LIMIT // self._config.num_files_infeed)
+    def _read_file(self, at_a_time: int, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+        ahead = min(self._config.prefetch_dataset_buffer_size, _READ_AHEAD_LIMIT // at_a_time)
         read = self._format.reader(self._config.source.place(self._split), ahead)
         if not self._config.max_bad_records and not self._with_places:
             return read(path, size)
@@ -249,15 +252,13 @@ def _files_at_a_time(config: Config, paths: Sequence[str], sizes: Sequence[int])
     return max(1, min(config.num_files_infeed, _READ_AHEAD_LIMIT // max(1, *sizes)))
 
 
-def _records_taken(config: Config, hosts: int) -> tf.Tensor:
-    """Returns the number of records that each of `hosts` has supplied to the completed steps, int64 scalar.
+def _step(config: Config) -> tf.Tensor:
+    """Returns the number of completed steps, int64 scalar, where a pipeline with a seed resumes; without a seed, 0.
 
-    With a seed the pipeline resumes there. The step is that of the checkpoint: a session restores it before it
-    initializes its iterators. Without a seed the number is 0.
+    The step is that of the checkpoint: a session restores it before it initializes its iterators.
     """
     step = tf.train.get_global_step() if config.seed is not None else None
-    taken = tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
-    return taken * (config.train_batch_size // hosts)
+    return tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
 
 
 # ---- Functions of phase 2

@@ -9,6 +9,7 @@ import sys
 import tarfile
 from typing import Any, Dict, List, Sequence
 
+import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf, threads_of
@@ -46,7 +47,9 @@ def test_hosts__read_disjoint_and_complete_shares_of_the_files(
     is_training: bool, hosts: int, files: int, tmp_path: Any, monkeypatch: Any
 ) -> None:
     paths = written(tmp_path, records.TRAIN if is_training else records.VALIDATION, [1] * files)
-    monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
+    monkeypatch.setattr(
+        InputPipeline, '_read_file', lambda self, at_a_time, path, size: tf.data.Dataset.from_tensors(path)
+    )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     # In training, three passes over the share: the files are shuffled and repeated.
     count = 3 * -(-files // hosts)
@@ -75,22 +78,21 @@ def test_buffers_of_size_0__keep_the_order_of_files_and_records(tmp_path: Any) -
     assert [*in_turn] == [every[file][place] for place in (0, 1) for file in (0, 1, 2)] + [every[0][2], every[0][0]][:2]
 
 
-@pytest.mark.parametrize(('hosts', 'files'), [(2, 9), (3, 9), (5, 7)])
-def test_hosts__with_a_seed_read_disjoint_and_complete_shares_of_the_files(
-    hosts: int, files: int, tmp_path: Any, monkeypatch: Any
-) -> None:
-    paths = written(tmp_path, records.TRAIN, [1] * files)
-    monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
-    config = Config(use_tpu=False, data_dir=str(tmp_path), seed=0)
-    count = 3 * -(-files // hosts)
+@pytest.mark.parametrize('hosts', [2, 8])
+def test_hosts__with_a_seed_read_their_parts_of_the_same_batches(hosts: int, tmp_path: Any) -> None:
+    # Also with fewer files than hosts.
+    paths = written(tmp_path, records.TRAIN, [30, 0, 7, 3, 24])
+    every = [record for path in paths for record in tf.io.tf_record_iterator(path)]
+    config = Config(use_tpu=False, data_dir=str(tmp_path), seed=0, train_batch_size=16)
     with tf.Session() as session:
-        read_by = session.run([paths_read(config, True, host, hosts, count) for host in range(hosts)])
-    shares = [sorted(set(share)) for share, _ in read_by]
-    assert sorted(path.decode() for share in shares for path in share) == paths, 'disjoint and complete'
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+        ((whole, _),) = session.run([paths_read(config, True, 0, 1, 128)])
+        shares = session.run([paths_read(config, True, host, hosts, 128 // hosts) for host in range(hosts)])
+    batches = np.concatenate([share.reshape([8, 16 // hosts]) for share, _ in shares], axis=1)
+    assert batches.tolist() == whole.reshape([8, 16]).tolist()
+    assert sorted(whole[:64]) == sorted(whole[64:]) == sorted(every)
     # Each key holds the record's position in the whole data set, not in the share.
-    for share, keys in read_by:
-        assert [paths[position] for position in keys[:, 1]] == [path.decode() for path in share]
+    for share, keys in shares:
+        assert [every[position] for position in keys[:, 1]] == share.tolist()
 
 
 def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
@@ -111,7 +113,9 @@ def test_hosts__need_a_file_each(photo_dir: str) -> None:
 
 def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypatch: Any) -> None:
     paths = written(tmp_path, records.TRAIN, [1] * 20)
-    monkeypatch.setattr(InputPipeline, '_read_file', lambda self, path, size: tf.data.Dataset.from_tensors(path))
+    monkeypatch.setattr(
+        InputPipeline, '_read_file', lambda self, at_a_time, path, size: tf.data.Dataset.from_tensors(path)
+    )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     with tf.Session() as session:
         read_in_order = [path.decode() for path in session.run(paths_read(config, True, 0, 1, 40))]
@@ -207,10 +211,11 @@ def test_storage__reads_at_most_256_mib_ahead(files: int, buffer_size: int, expe
 def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkeypatch: Any) -> None:
     given: List[Any] = []
     monkeypatch.setattr(order, 'ordered', lambda *arguments: given.append(arguments))
-    changes = {'seed': 3, 'initial_shuffle_buffer_size': 17, 'followup_shuffle_buffer_size': 19, 'num_files_infeed': 23}
-    InputPipeline(True, dataclasses.replace(small_config, **changes)).storage()
-    ((files, _, seed, _, file_buffer, record_buffer, files_ahead),) = given
-    assert (seed, file_buffer, record_buffer, files_ahead) == (3, 17, 19, 23)
+    changes = {'seed': 3, 'initial_shuffle_buffer_size': 17, 'followup_shuffle_buffer_size': 19}
+    InputPipeline(True, dataclasses.replace(small_config, train_batch_size=32, **changes)).storage(2, 4)
+    ((files, _, seed, _, share, group_buffer, record_buffer),) = given
+    assert (seed, share, group_buffer, record_buffer) == (3, (32, 2, 4), 17, 19)
+    # The files of all hosts.
     assert sum(file.records for file in files) == 1438
 
 

@@ -156,6 +156,8 @@ def _check_files(section: str, split: str, config: Config, files: int, hosts: in
                 'images to evaluate, and feed padding.'
             )
         return
+    if config.seed is not None:
+        return  # Hosts divide the records, not the files.
     try:
         records.check_enough_for(hosts, config.source.flag(split), split, files)
     except app.UsageError as error:

@@ -61,8 +61,9 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
         file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
-    # In evaluation, the hosts that have images are enough.
+    # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
     hosts, skipped = (config.hosts, config.max_bad_records) if split == records.TRAIN else (1, 0)
+    hosts = 1 if config.seed is not None else hosts
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
         config.source.check(paths[host::hosts], skipped)
@@ -108,7 +109,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     counts = info.validation_records_per_file if info else []
     if len(counts) != len(paths):
         logger.info('%s: counting the records of %d validation files', source.flag(records.VALIDATION), len(paths))
-        counts = source.format.count_records(paths)
+        counts = source.counts(paths)
     return slices.images_of_hosts(counts, hosts, config.eval_total_size)
 
 
@@ -235,7 +236,7 @@ def _images(config: Config, split: str, given: AbstractSet[str], described: Opti
     logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
     # Reading a named pipe would block.
     records.check_are_files(paths)
-    count = sum(config.source.format.count_records(paths))
+    count = sum(config.source.counts(paths))
     logger.info('%s: %s records', flag, f'{count:,}')
     if not count:
         raise DataError(f'{flag}: no records.')

@@ -1,6 +1,6 @@
 """The order of training records for a seed."""
 
-from typing import List, Tuple
+from typing import List, NamedTuple, Sequence
 
 import numpy as np
 import pytest
@@ -8,186 +8,238 @@ import pytest
 from console.tensorflow_versions import tf
 from data import order
 from data.records import DataError
-from tests.support.graphs import type_in_1_15
 
 COUNTS = [7, 3, 0, 11, 5, 2, 9, 4, 6, 8, 1]
 RECORDS = sum(COUNTS)
-FILES = order.files_of([str(file) for file in range(len(COUNTS))], [0] * len(COUNTS), COUNTS)
+SEED, BATCH = 5, 8
+ALONE = order.Share(BATCH)
 
 
-def _read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-    count = tf.gather(tf.constant(COUNTS, tf.int64), tf.strings.to_number(path, tf.int64))
-    return tf.data.Dataset.range(count).map(lambda record: tf.strings.join([path, tf.as_string(record)], ':'))
+class Taken(NamedTuple):
+    """Records by their positions in the data set, int [records], and the epochs of their keys."""
+
+    numbers: np.ndarray
+    epochs: np.ndarray
 
 
-def _five_records(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-    return tf.data.Dataset.range(5).map(lambda record: tf.strings.join([path, tf.as_string(record)], ':'))
+def _files(counts: Sequence[int]) -> List[order.File]:
+    return order.files_of([str(file) for file in range(len(counts))], [0] * len(counts), counts)
+
+
+def _reader(counts: Sequence[int]) -> order.Reader:
+    """Reads FILE:POSITION of each record in a file."""
+
+    def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+        count = tf.gather(tf.constant(counts, tf.int64), tf.strings.to_number(path, tf.int64))
+        return tf.data.Dataset.range(count).map(lambda record: tf.strings.join([path, tf.as_string(record)], ':'))
+
+    return read
 
 
 def take(
-    count: int,
-    start: int = 0,
-    seed: int = 5,
-    file_buffer: int = 1024,
-    record_buffer: int = 4,
-    files_ahead: int = 8,
-    files: List[order.File] = FILES,
-    read: order.Reader = _read,
-) -> Tuple[List[str], List[Tuple[int, int]]]:
-    """Some records, as FILE:POSITION, and their keys."""
+    batches: int,
+    step: int = 0,
+    share: order.Share = ALONE,
+    seed: int = SEED,
+    counts: Sequence[int] = COUNTS,
+    group_buffer: int = 1024,
+    record_buffer: int = 1000,
+) -> Taken:
+    """The records of some batches, in order."""
     with tf.Graph().as_default(), tf.Session() as session:
-        begin = tf.constant(start, tf.int64)
-        dataset = order.ordered(files, read, seed, begin, file_buffer, record_buffer, files_ahead)
-        records, keys = session.run(tf.data.make_one_shot_iterator(dataset.batch(count)).get_next())
-    return [record.decode() for record in records], [(key[0], key[1]) for key in keys]
+        begin = tf.constant(step, tf.int64)
+        arguments = (_files(counts), _reader(counts), seed, begin, share, group_buffer, record_buffer)
+        dataset = order.ordered(*arguments).batch(batches * share.batch // share.hosts)
+        records, keys = session.run(tf.data.make_one_shot_iterator(dataset).get_next())
+    firsts = [0, *np.cumsum(counts)]
+    numbers = [firsts[int(file)] + int(place) for file, place in (record.decode().split(':') for record in records)]
+    # The key holds the position among all records of the data set.
+    np.testing.assert_array_equal(keys[:, 1], numbers)
+    return Taken(np.array(numbers), keys[:, 0] - seed * 2**31)
 
 
 @pytest.fixture(scope='module')
-def epochs() -> Tuple[List[str], List[Tuple[int, int]]]:
-    """Three epochs."""
-    return take(3 * RECORDS)
+def whole() -> Taken:
+    """Three epochs: 21 batches of 8 are 3 times 56 records."""
+    return take(3 * RECORDS // BATCH)
 
 
-def test_each_epoch_has_each_record_once_and_another_order(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
-    orders = np.array(epochs[0]).reshape([3, RECORDS])
-    every = sorted(f'{file}:{place}' for file, count in enumerate(COUNTS) for place in range(count))
-    for each in orders:
-        assert sorted(each) == every
-    assert len({tuple(each) for each in orders}) == 3
+def test_each_epoch_has_each_record_once_and_another_order(whole: Taken) -> None:
+    epochs = whole.numbers.reshape([3, RECORDS])
+    for epoch in epochs:
+        assert sorted(epoch) == [*range(RECORDS)]
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    np.testing.assert_array_equal(whole.epochs, np.repeat([0, 1, 2], RECORDS))
 
 
-def test_order__stays_the_same_in_every_version(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
+def test_epoch__may_end_within_a_batch() -> None:
+    # 56 records in batches of 24, the whole of several epochs; and a data set smaller than a batch.
+    for counts, batch, batches in ((COUNTS, 24, 7), ([2, 1], 8, 9)):
+        taken = take(batches, share=order.Share(batch), counts=counts)
+        records = sum(counts)
+        for epoch in range(batches * batch // records):
+            own = slice(epoch * records, (epoch + 1) * records)
+            assert sorted(taken.numbers[own]) == [*range(records)]
+            assert set(taken.epochs[own]) == {epoch}
+
+
+def test_order__stays_the_same_in_every_version(whole: Taken) -> None:
     # Recorded from this program: a run that resumes with a later version continues it.
-    assert ' '.join(epochs[0][:14]) == '3:0 4:0 0:0 1:0 5:0 6:1 9:0 0:1 3:1 5:1 1:1 9:1 4:1 0:2'
-    assert ' '.join(epochs[0][RECORDS : RECORDS + 6]) == '7:0 1:0 6:0 5:0 4:0 5:1'
+    assert whole.numbers[:16].tolist() == [23, 52, 0, 50, 39, 18, 27, 30, 47, 5, 1, 10, 41, 32, 24, 44]
+    assert whole.numbers[RECORDS : RECORDS + 8].tolist() == [31, 49, 18, 20, 7, 42, 28, 30]
 
 
-def test_key__of_seed_epoch_and_position(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
-    for index, (record, key) in enumerate(zip(*epochs)):
-        file, place = map(int, record.split(':'))
-        assert key == (5 * 2**31 + index // RECORDS, sum(COUNTS[:file]) + place)
+@pytest.mark.parametrize('hosts', [2, 4, 8])
+def test_batches__are_the_same_for_any_number_of_hosts(hosts: int, whole: Taken) -> None:
+    shares = [take(21, share=order.Share(BATCH, host, hosts)) for host in range(hosts)]
+    together = np.concatenate([share.numbers.reshape([21, BATCH // hosts]) for share in shares], axis=1)
+    np.testing.assert_array_equal(together.reshape(-1), whole.numbers)
 
 
-@pytest.mark.parametrize('start', [1, 20, RECORDS - 1, RECORDS, RECORDS + 31, 2 * RECORDS - 3])
-def test_order__begins_at_any_position(start: int, epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
-    records, keys = take(RECORDS, start)
-    assert records == epochs[0][start : start + RECORDS]
-    assert keys == epochs[1][start : start + RECORDS]
+@pytest.mark.parametrize('counts', [[RECORDS], [1] * RECORDS, [0, 50, 0, 6], [28, 28]])
+def test_batches__are_the_same_for_any_division_into_files(counts: List[int], whole: Taken) -> None:
+    np.testing.assert_array_equal(take(21, counts=counts).numbers, whole.numbers)
 
 
-@pytest.mark.parametrize('files_ahead', [1, 2, 16, 64])
-def test_order__is_independent_of_parallel_reads(
-    files_ahead: int, epochs: Tuple[List[str], List[Tuple[int, int]]]
-) -> None:
-    assert take(3 * RECORDS, files_ahead=files_ahead) == epochs
+@pytest.mark.parametrize('hosts', [1, 2])
+@pytest.mark.parametrize('step', [1, 6, 7, 13, 20, 139])
+def test_order__begins_at_any_step(step: int, hosts: int) -> None:
+    share = order.Share(BATCH, hosts - 1, hosts)
+    resumed, expected = take(5, step, share), take(5 + step, 0, share)
+    np.testing.assert_array_equal(resumed.numbers, expected.numbers[step * BATCH // hosts :])
+    np.testing.assert_array_equal(resumed.epochs, expected.epochs[step * BATCH // hosts :])
 
 
-@pytest.mark.parametrize(('files_ahead', 'groups_ahead'), [(1, 1), (8, 1), (24, 2), (64, 7)])
-def test_order__opens_the_next_groups_ahead(files_ahead: int, groups_ahead: int) -> None:
-    order.ordered(FILES, _read, 5, tf.constant(0, tf.int64), 1024, 4, files_ahead)
-    operations = tf.get_default_graph().get_operations()
-    (interleave,) = [each for each in operations if type_in_1_15(each.type) == 'ParallelInterleaveDataset']
-    assert tf.get_static_value(interleave.inputs[-1]) == groups_ahead
+def test_another_seed_gives_another_order(whole: Taken) -> None:
+    assert take(7, seed=6).numbers.tolist() != whole.numbers[:RECORDS].tolist()
 
 
-def test_order__does_not_read_the_groups_before_its_position() -> None:
-    def read_second_group(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        is_second = tf.strings.to_number(path, tf.int32) >= order.GROUP_FILES
-        with tf.control_dependencies([tf.Assert(is_second, ['read before the position:', path])]):
-            return _read(tf.identity(path), size)
-
-    begin = sum(COUNTS[: order.GROUP_FILES])
-    records, _ = take(RECORDS - begin, begin, file_buffer=1, read=read_second_group)
-    assert sorted({record.split(':')[0] for record in records}) == ['10', '8', '9']
+def test_order__ignores_the_seed_of_the_graph(whole: Taken) -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.set_random_seed(99)
+        arguments = (_files(COUNTS), _reader(COUNTS), SEED, tf.constant(0, tf.int64), order.Share(BATCH), 1024, 1000)
+        following = tf.data.make_one_shot_iterator(order.ordered(*arguments)).get_next()
+        numbers = [session.run(following)[1][1] for _ in range(RECORDS)]
+    assert numbers == whole.numbers[:RECORDS].tolist()
 
 
 def test_order__of_files_without_records_is_an_error() -> None:
-    for files, named in (([FILES[2]], '2 of this host'), ([FILES[2]] * 2, '2 and the other files of this host')):
+    for counts, named in (([0], '0'), ([0, 0], '0 and the other files')):
         with pytest.raises(DataError, match=f'^{named}: no records.$'):
-            take(1, files=files)
+            take(1, counts=counts)
 
 
-def test_another_seed_gives_another_order(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
-    assert take(RECORDS, seed=6)[0] != epochs[0][:RECORDS]
+def unshuffled(records: int, batch: int, lanes: int, batches: int) -> List[int]:
+    """By hand: each epoch is cut into the lanes' parts, which have the sizes that the lanes' positions ask for."""
+    lane_of = np.tile(np.repeat(np.arange(lanes), batch // lanes), batches)
+    found = np.zeros(batches * batch, int)
+    for first in range(0, len(lane_of), records):
+        lanes_of_epoch = lane_of[first : first + records]
+        # In the order of lanes, and in each lane of positions, the records of an epoch come in their own order.
+        found[first + np.argsort(lanes_of_epoch, kind='stable')] = np.arange(len(lanes_of_epoch))
+    return found.tolist()
 
 
-def in_turn(files: List[int]) -> List[str]:
-    """The records of files that are read in turn, one record of each."""
-    return [f'{file}:{place}' for place in range(max(COUNTS)) for file in files if place < COUNTS[file]]
+@pytest.mark.parametrize(('batch', 'lanes'), [(8, 8), (24, 8), (13, 13), (34, 2)])
+def test_buffers_of_size_0__keep_the_order_of_the_records_in_lanes(batch: int, lanes: int) -> None:
+    # The batches are whole epochs: 56 records are 7 of 8, and so on.
+    batches = RECORDS
+    taken = take(batches, share=order.Share(batch), group_buffer=0, record_buffer=0)
+    assert taken.numbers.tolist() == unshuffled(RECORDS, batch, lanes, batches)
 
 
-@pytest.mark.parametrize('start', [0, 9, RECORDS + 5])
-def test_buffers_of_size_0__keep_the_order_of_files_and_records(start: int) -> None:
-    # Groups of eight files, then the others; the same in each epoch.
-    epoch = [*in_turn([*range(8)]), *in_turn([*range(8, len(COUNTS))])]
-    found, keys = take(RECORDS, start, file_buffer=0, record_buffer=0)
-    assert found == (3 * epoch)[start : start + RECORDS]
-    assert len({*keys}) == RECORDS
+@pytest.mark.parametrize(
+    ('batch', 'records', 'hosts', 'lanes'),
+    [
+        (1024, 1281167, 1, 64),
+        (1024, 1281167, 64, 64),
+        (16384, 1281167, 256, 256),
+        (3072, 1281167, 3, 48),
+        (96, 1281167, 1, 32),
+        (96, 1281167, 3, 48),
+        (30, 9, 1, 10),
+        (32, 1438, 1, 16),
+        (64, 2048, 4, 32),
+        (8, 2, 1, 8),
+        (7, 10**6, 1, 7),
+        (67, 10**6, 1, 1),
+        (134, 10**6, 2, 2),
+    ],
+)
+def test_lanes__divide_the_batch_and_are_divided_by_hosts(batch: int, records: int, hosts: int, lanes: int) -> None:
+    assert order.lanes_for(order.Share(batch, 0, hosts), _files([records])) == lanes
 
 
-def test_buffer_of_size_0__switches_one_shuffle_off() -> None:
-    files_only, _ = take(RECORDS, record_buffer=0)
-    records_only, _ = take(RECORDS, file_buffer=0)
-    # Files in another order, and each of them in its own order.
-    assert files_only != [*in_turn([*range(8)]), *in_turn([*range(8, len(COUNTS))])]
-    for file, count in enumerate(COUNTS):
-        assert [record for record in files_only if record.startswith(f'{file}:')] == [
-            f'{file}:{place}' for place in range(count)
-        ]
-    # The first group has the first eight files.
-    assert sorted(records_only[: sum(COUNTS[:8])]) == sorted(in_turn([*range(8)]))
-    assert records_only[: sum(COUNTS[:8])] != in_turn([*range(8)])
+def test_group_buffer__shuffles_groups_within_its_size() -> None:
+    # 56 records are 16 groups of 3 or 4. With one lane, the order of an epoch is that of its groups.
+    bounds = [number * RECORDS // 16 for number in range(17)]
+    share = order.Share(67)
+    firsts = set()
+    for epoch in take(30, share=share, group_buffer=4, record_buffer=0).numbers[: 35 * RECORDS].reshape([-1, RECORDS]):
+        groups = [bounds.index(number) for number in epoch if number in bounds]
+        for begin in range(0, 16, 4):
+            assert sorted(groups[begin : begin + 4]) == [*range(begin, begin + 4)]
+        places = np.argsort(groups)
+        np.testing.assert_array_equal(epoch, np.concatenate([np.arange(*bounds[g : g + 2]) for g in groups]))
+        assert len(places) == 16
+        firsts.add(groups[0])
+    assert firsts == {0, 1, 2, 3}
 
 
-def test_order__ignores_the_seed_of_the_graph(epochs: Tuple[List[str], List[Tuple[int, int]]]) -> None:
-    with tf.Graph().as_default(), tf.Session() as session:
-        tf.set_random_seed(99)
-        dataset = order.ordered(FILES, _read, 5, tf.constant(0, tf.int64), 1024, 4, 8)
-        following = tf.data.make_one_shot_iterator(dataset).get_next()
-        assert [session.run(following)[0].decode() for _ in range(RECORDS)] == epochs[0][:RECORDS]
+def test_record_buffer__shuffles_each_window_differently() -> None:
+    # One lane, 40 records without shuffled groups: 4 windows of 10.
+    share = order.Share(67)
+    epochs = take(60, share=share, counts=[40], group_buffer=0, record_buffer=10).numbers.reshape([-1, 10])
+    for index, window in enumerate(epochs):
+        assert sorted(window) == [*range(index % 4 * 10, index % 4 * 10 + 10)]
+    assert len({tuple(window % 10) for window in epochs}) == len(epochs)
 
 
-def _files(records: List[str]) -> List[int]:
-    return [int(record.split(':')[0]) for record in records]
-
-
-def test_buffers__shuffle_within_their_size() -> None:
-    # Without shuffling: groups of 8 files, in order.
-    records, _ = take(RECORDS, file_buffer=1, record_buffer=1)
-    first_group = sum(COUNTS[:8])
-    assert sorted(set(_files(records[:first_group]))) == [file for file in range(8) if COUNTS[file]]
-    for file, count in enumerate(COUNTS):
-        assert [r for r in records if r.startswith(f'{file}:')] == [f'{file}:{place}' for place in range(count)]
-    # In some epoch, each file of the buffer comes first.
-    first = set(_files(take(40 * RECORDS, record_buffer=1)[0])[::RECORDS])
-    assert first == {file for file, count in enumerate(COUNTS) if count}
-
-
-def test_order__shuffles_each_group_and_each_epoch_differently() -> None:
-    # Two groups of files alike, in order: without a difference between groups, their records come in the same order.
-    alike = order.files_of([str(file) for file in range(16)], [0] * 16, [5] * 16)
-    _, keys = take(3 * 80, file_buffer=1, record_buffer=40, files=alike, read=_five_records)
-    groups = np.array(keys)[:, 1].reshape([6, 40]) - np.tile([[0], [40]], [3, 1])
-    assert (np.sort(groups) == np.arange(40)).all()
-    assert len({tuple(group) for group in groups}) == 6
-
-
-def test_key__holds_the_position_in_the_whole_data_set() -> None:
-    share = FILES[1::3]
-    records, keys = take(sum(file.records for file in share), files=share)
-    assert {record.split(':')[0] for record in records} == {'1', '4', '7', '10'}
-    for record, (_, position) in zip(records, keys):
-        file, place = map(int, record.split(':'))
-        assert position == sum(COUNTS[:file]) + place
-
-
-def test_buffer__positions_are_uniform() -> None:
-    # One file in a buffer of its size: a chi-squared test of uniform positions, at a level of 1 in 10,000.
-    one = [FILES[3]]
-    counts = np.zeros([11, 11], int)
-    records, _ = take(11 * 400, record_buffer=16, files=one)
-    for index, record in enumerate(records):
-        counts[index % 11, int(record.split(':')[1])] += 1
-    statistic = ((counts - 400 / 11) ** 2 / (400 / 11)).sum()
+def test_record_buffer__positions_in_a_window_are_uniform() -> None:
+    # A chi-squared test of uniform positions, at a level of 1 in 10,000.
+    share = order.Share(67)
+    windows = take(110, share=share, counts=[11], group_buffer=0, record_buffer=11).numbers.reshape([-1, 11])
+    counts = np.zeros([11, 11])
+    for window in windows:
+        counts[np.arange(11), window] += 1
+    expected = len(windows) / 11
     # For 100 degrees of freedom.
-    assert statistic < 161.3
+    assert ((counts - expected) ** 2 / expected).sum() < 161.3
+
+
+def _records_read(share: order.Share, batches: int, step: int = 0, counts: Sequence[int] = COUNTS) -> List[str]:
+    """FILE:POSITION of every record that is read for some batches, also of those that are not used."""
+    read: List[str] = []
+
+    def note(record: bytes) -> bytes:
+        read.append(record.decode())
+        return record
+
+    def counting(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
+        def noted(record: tf.Tensor) -> tf.Tensor:
+            return tf.ensure_shape(tf.py_func(note, [record], tf.string), [])
+
+        return _reader(counts)(path, size).map(noted)
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        begin = tf.constant(step, tf.int64)
+        dataset = order.ordered(_files(counts), counting, SEED, begin, share, 0, 0)
+        dataset = dataset.batch(batches * share.batch // share.hosts)
+        session.run(tf.data.make_one_shot_iterator(dataset).get_next())
+    return read
+
+
+def test_order__reads_no_other_hosts_records_but_those_before_a_group_in_its_file() -> None:
+    # Unshuffled, the second of two hosts reads the end of an epoch: of 56 records, the lanes of its half of each batch
+    # of 16 supply 24.
+    read = _records_read(order.Share(16, 1, 2), 1, counts=[30, 26])
+    assert {record.split(':')[0] for record in read} == {'1'}
+    # Its lanes begin at 32, 35, 38 …; the records before these in the file are read in vain.
+    assert '1:0' in read
+
+
+def test_order__does_not_read_the_files_before_its_step() -> None:
+    # A lane of 67 positions: 56 records are less than a batch, and the second file is 6 records of 56.
+    read = _records_read(order.Share(67), 1, step=5, counts=[50, 6])
+    # 335 records are 5 epochs and 55 records: of the sixth epoch, only the last record is left.
+    assert read[:7] == [f'1:{place}' for place in range(6)] + ['0:0']

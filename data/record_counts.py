@@ -1,0 +1,65 @@
+"""The number of records in each file of a data set, counted once and kept in `.records.json` beside the files."""
+
+import json
+from typing import Callable, Dict, List, Sequence
+
+from console.errors import CommandError
+from console.log import logger
+from console.tensorflow_versions import tf
+from data import files, records
+
+FILE_NAME = '.records.json'
+
+
+def count(paths: Sequence[str], folder: str, count_records: Callable[[Sequence[str]], List[int]]) -> List[int]:
+    """The number of records in each file: from the folder's `.records.json`, else counted and written there.
+
+    A file whose size is another one than that in `.records.json` is counted again. If that file cannot be written, a
+    line of the log says so, and the records are counted at each start.
+
+    Args:
+      paths: the files.
+      folder: the folder that contains them, with a slash at the end.
+      count_records: counts the records of files.
+
+    Raises:
+      DataError: a file cannot be read.
+      RemoteError: access to a file is denied, or the store cannot be reached.
+    """
+    path = f'{folder}{FILE_NAME}'
+    known = _read(path)
+    try:
+        sizes = records.sizes_of(paths)
+    except tf.errors.OpError as error:
+        raise records.DataError(f'{folder}: a file cannot be read: {error.message}')
+    names = [each[len(folder) :] for each in paths]
+    unknown = [index for index, name in enumerate(names) if known.get(name, {}).get('bytes') != sizes[index]]
+    if unknown:
+        counts = count_records([paths[index] for index in unknown])
+        # What another process has written in the meantime is kept.
+        known = _read(path)
+        known.update({names[i]: {'bytes': sizes[i], 'records': number} for i, number in zip(unknown, counts)})
+        _write(path, known)
+    return [known[name]['records'] for name in names]
+
+
+def _read(path: str) -> Dict[str, Dict[str, int]]:
+    """The files' sizes and numbers of records by name; empty if there is no such file, or it is damaged."""
+    known = {}
+    try:
+        content = json.loads(files.text_of(path) or '{}')
+        for name, values in content.items():
+            known[name] = {key: int(values[key]) for key in ('bytes', 'records')}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        logger.info('%s: is damaged, and is written anew: %s', path, error)
+        return {}
+    return known
+
+
+def _write(path: str, known: Dict[str, Dict[str, int]]) -> None:
+    lines = [f'  {json.dumps(name)}: {json.dumps(known[name])}' for name in sorted(known)]
+    try:
+        files.write_whole(path, '{\n' + ',\n'.join(lines) + '\n}\n')
+    except (CommandError, OSError, tf.errors.OpError) as error:
+        reason = str(error).partition('\n')[0]
+        logger.info('%s: cannot be written, so the records are counted at each start: %s', path, reason)
