@@ -178,30 +178,3 @@ def test_epochs__have_each_image_once_with_new_order_and_distortions(photo_confi
     assert len({tuple(epoch) for epoch in epochs}) > 10
     distorted = images[labels == 1]
     assert len({image.tobytes() for image in distorted}) == 20
-
-
-def trained_on(cores: int, digits_dir: str, model_dir: Any) -> Values:
-    config = make_small_config(
-        digits_dir,
-        use_tpu=True,
-        tpu=f'emulated:{cores}',
-        num_shards=cores,
-        iterations=3,
-        mode='train',
-        model_dir=str(model_dir),
-        train_batch_size=16,
-        batch_norm='synchronized',
-        seed=1,
-        intra_op_threads=2,
-    )
-    return train(config, 3)
-
-
-@pytest.mark.both
-@pytest.mark.program
-def test_seed__gives_the_same_weights_on_any_number_of_cores(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
-    one = trained_on(1, digits_dir, tmp_path / '1')
-    for cores in (2, 8):
-        several = trained_on(cores, digits_dir, tmp_path / str(cores))
-        for name, value in one.items():
-            np.testing.assert_allclose(several[name], value, rtol=1e-4, atol=1e-6, err_msg=name)

@@ -1,0 +1,139 @@
+"""Tests that a seed gives the same global batches on any number of hosts and cores, from files of either format."""
+
+import dataclasses
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from data import records, tar_shards
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.networks.registry import NETWORKS
+from tests.support.pipelines import Host
+from tests.support.runs import ONE_LAYER, make_small_config
+from tests.test_repeatability import Values, train
+
+BATCH, STEPS = 16, 3
+# Cores and hosts.
+LAYOUTS = [(2, 1), (8, 2), (4, 1), (16, 4)]
+
+
+def global_batches(config: Config, cores: int = 1, hosts: int = 1) -> Tuple[np.ndarray, np.ndarray]:
+    """The images and labels of some global batches: those of all hosts, and of each host's cores one after another."""
+    parts: List[List[np.ndarray]] = [[], []]
+    for host in range(hosts):
+        with tf.Graph().as_default(), tf.Session() as session:
+            params = {'batch_size': BATCH // cores, 'context': Host(host, hosts)}
+            of_core = tf.data.make_one_shot_iterator(InputPipeline(True, config)(params)).get_next()
+            batches = [session.run(of_core) for _ in range(STEPS * cores // hosts)]
+        for part, values in zip(parts, zip(*batches)):
+            part.append(np.stack(values).reshape([STEPS, BATCH // hosts, *values[0].shape[1:]]))
+    images, labels = (np.concatenate(part, axis=1) for part in parts)
+    return images, labels
+
+
+@pytest.fixture(scope='module')
+def config(digits_dir: str) -> Config:
+    return make_small_config(digits_dir, train_batch_size=BATCH, seed=1)
+
+
+@pytest.fixture(scope='module')
+def expected(config: Config) -> Tuple[np.ndarray, np.ndarray]:
+    """On one core."""
+    images, labels = global_batches(config)
+    assert len({image.tobytes() for image in images.reshape([STEPS * BATCH, -1])}) == STEPS * BATCH
+    return images, labels
+
+
+@pytest.mark.parametrize(('cores', 'hosts'), LAYOUTS)
+def test_batches__are_the_same_bits_on_any_hosts_and_cores(
+    cores: int, hosts: int, config: Config, expected: Tuple[np.ndarray, np.ndarray]
+) -> None:
+    for found, wanted in zip(global_batches(config, cores, hosts), expected):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def in_files(config: Config, tmp_path: Any, counts: List[int]) -> Config:
+    """The same training images in other files, of as many records."""
+    paths = records.find_shards(config.data_dir, records.TRAIN)
+    serialized = iter([record for path in paths for record in tf.io.tf_record_iterator(path)])
+    for number, count in enumerate(counts):
+        with tf.io.TFRecordWriter(records.shard_path(str(tmp_path), records.TRAIN, number, len(counts))) as writer:
+            for _ in range(count):
+                writer.write(next(serialized))
+    assert next(serialized, None) is None
+    return dataclasses.replace(config, data_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize('counts', [[1438], [1, 1300, 0, 37, 100]])
+def test_batches__are_the_same_bits_from_any_files(
+    counts: List[int], config: Config, expected: Tuple[np.ndarray, np.ndarray], tmp_path: Any
+) -> None:
+    # Fewer files than hosts, and files of very different sizes.
+    for found, wanted in zip(global_batches(in_files(config, tmp_path, counts), 4, 2), expected):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_batches__are_the_same_bits_from_tar_shards(
+    config: Config, expected: Tuple[np.ndarray, np.ndarray], tmp_path: Any
+) -> None:
+    tar_shards.convert(config.data_dir, str(tmp_path), 0, lambda message: None)
+    tar = dataclasses.replace(config, data_dir=str(tmp_path), data_format='tar')
+    for found, wanted in zip(global_batches(tar, 2, 2), expected):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_fake_batches__are_the_same_bits_on_any_hosts(config: Config) -> None:
+    fake = dataclasses.replace(config, use_data='fake')
+    for found, wanted in zip(global_batches(fake, 4, 4), global_batches(fake)):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def on_cores(config: Config, tmp_path: Any, layout: str) -> Config:
+    cores = int(layout.partition('x')[0])
+    return dataclasses.replace(
+        config,
+        use_tpu=True,
+        tpu=f'emulated:{layout}',
+        num_shards=cores,
+        eval_batch_size=cores,
+        iterations=1,
+        mode='train',
+        batch_norm='synchronized',
+        intra_op_threads=2,
+        model_dir=str(tmp_path),
+    )
+
+
+@pytest.fixture(scope='module')
+def one_core(config: Config, tmp_path_factory: Any) -> Values:
+    """The weights after three steps of a network of one layer on one core."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+        return train(on_cores(config, tmp_path_factory.mktemp('one-core'), '1'), 3)
+
+
+def check_weights(layouts: List[str], config: Config, one_core: Values, model_dir: Any) -> None:
+    """Trains a step on each layout, with one layout all three, and compares the weights with those of one core."""
+    for step, layout in enumerate(layouts, 4 - len(layouts)):
+        values = train(on_cores(config, model_dir, layout), step)
+    for name, value in one_core.items():
+        np.testing.assert_allclose(values[name], value, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.both
+@pytest.mark.program
+def test_weights__are_the_same_on_other_cores_and_hosts_also_if_they_change(
+    config: Config, one_core: Values, tmp_path: Any, one_layer: None
+) -> None:
+    check_weights(['1', '8x2', '2'], config, one_core, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('layouts', [['2'], ['8x2'], ['4'], ['16x4'], ['8x2', '4', '16x4'], ['1', '16x4', '2']])
+def test_weights__are_the_same_on_many_layouts(
+    layouts: List[str], config: Config, one_core: Values, tmp_path: Any, one_layer: None
+) -> None:
+    check_weights(layouts, config, one_core, tmp_path)
