@@ -16,6 +16,7 @@ from typing import Callable, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
+from data.record_counts import FileRecords
 from data.records import DataError
 
 # The fewest and the most groups of an epoch; between the two, a group has so many records. A group begins anywhere in a
@@ -37,7 +38,7 @@ class File(NamedTuple):
 
     Attributes:
       path: of the file.
-      size: its size from `records.expected_sizes`: in bytes, or 0.
+      size: its size in bytes.
       records: the number of its records.
       first: the position of its first record among all records of the data set.
     """
@@ -48,10 +49,10 @@ class File(NamedTuple):
     first: int
 
 
-def files_of(paths: Sequence[str], sizes: Sequence[int], counts: Sequence[int]) -> List[File]:
+def files_of(paths: Sequence[str], contents: Sequence[FileRecords]) -> List[File]:
     """The files of a data set, in order, from their paths, sizes and numbers of records."""
-    firsts = [0, *itertools.accumulate(counts)]
-    return [File(*columns) for columns in zip(paths, sizes, counts, firsts)]
+    firsts = [0, *itertools.accumulate(content.records for content in contents)]
+    return [File(path, *content, first) for path, content, first in zip(paths, contents, firsts)]
 
 
 def key_of(seed: int, epoch: tf.Tensor, number: tf.Tensor) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """The number of records in each file of a data set, counted once and kept in `.records.json` beside the files."""
 
 import json
-from typing import Callable, Dict, List, Sequence
+from typing import Callable, Dict, List, NamedTuple, Sequence
 
 from console.errors import CommandError
 from console.log import logger
@@ -11,7 +11,14 @@ from data import files, records
 FILE_NAME = '.records.json'
 
 
-def count(paths: Sequence[str], folder: str, count_records: Callable[[Sequence[str]], List[int]]) -> List[int]:
+class FileRecords(NamedTuple):
+    """A file's size in bytes, and the number of its records."""
+
+    bytes: int
+    records: int
+
+
+def count(paths: Sequence[str], folder: str, count_records: Callable[[Sequence[str]], List[int]]) -> List[FileRecords]:
     """The number of records in each file: from the folder's `.records.json`, else counted and written there.
 
     A file whose size is another one than that in `.records.json` is counted again. If that file cannot be written, a
@@ -33,31 +40,28 @@ def count(paths: Sequence[str], folder: str, count_records: Callable[[Sequence[s
     except tf.errors.OpError as error:
         raise records.DataError(f'{folder}: a file cannot be read: {error.message}')
     names = [each[len(folder) :] for each in paths]
-    unknown = [index for index, name in enumerate(names) if known.get(name, {}).get('bytes') != sizes[index]]
+    unknown = [i for i, name in enumerate(names) if name not in known or known[name].bytes != sizes[i]]
     if unknown:
         counts = count_records([paths[index] for index in unknown])
         # What another process has written in the meantime is kept.
         known = _read(path)
-        known.update({names[i]: {'bytes': sizes[i], 'records': number} for i, number in zip(unknown, counts)})
+        known.update({names[i]: FileRecords(sizes[i], number) for i, number in zip(unknown, counts)})
         _write(path, known)
-    return [known[name]['records'] for name in names]
+    return [known[name] for name in names]
 
 
-def _read(path: str) -> Dict[str, Dict[str, int]]:
-    """The files' sizes and numbers of records by name; empty if there is no such file, or it is damaged."""
-    known = {}
+def _read(path: str) -> Dict[str, FileRecords]:
+    """The files by name; empty if there is no such file, or it is damaged."""
     try:
         content = json.loads(files.text_of(path) or '{}')
-        for name, values in content.items():
-            known[name] = {key: int(values[key]) for key in ('bytes', 'records')}
+        return {name: FileRecords(int(each['bytes']), int(each['records'])) for name, each in content.items()}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         logger.info('%s: is damaged, and is written anew: %s', path, error)
         return {}
-    return known
 
 
-def _write(path: str, known: Dict[str, Dict[str, int]]) -> None:
-    lines = [f'  {json.dumps(name)}: {json.dumps(known[name])}' for name in sorted(known)]
+def _write(path: str, known: Dict[str, FileRecords]) -> None:
+    lines = [f'  {json.dumps(name)}: {json.dumps(known[name]._asdict())}' for name in sorted(known)]
     try:
         files.write_whole(path, '{\n' + ',\n'.join(lines) + '\n}\n')
     except (CommandError, OSError, tf.errors.OpError) as error:

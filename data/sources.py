@@ -192,8 +192,8 @@ class Source(NamedTuple):
         if not skipped:
             self.format.check_keys(paths[0], self.fields)
 
-    def counts(self, paths: Sequence[str]) -> List[int]:
-        """The number of records in each file; raises errors as `record_counts.count`."""
+    def contents(self, paths: Sequence[str]) -> List[record_counts.FileRecords]:
+        """The size of each file, and the number of its records; raises errors as `record_counts.count`."""
         return record_counts.count(paths, common_folder(paths), self.format.count_records)
 
     def name_of(self, path: str, paths: Sequence[str]) -> str:

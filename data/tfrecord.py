@@ -158,7 +158,10 @@ def reader(any_path: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], 
     """
 
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        serialized = tf.data.TFRecordDataset(path, buffer_size=buffer_size)
+        # TensorFlow clears the whole buffer before each read, which may take longer than reading a small file.
+        size = tf.cast(size, tf.int64)
+        buffer = tf.where(size > 0, tf.minimum(size, buffer_size), buffer_size)
+        serialized = tf.data.TFRecordDataset(path, buffer_size=buffer)
         return read_to_the_end(serialized, path, size) if remote.hides_refusals(any_path) else serialized
 
     return read

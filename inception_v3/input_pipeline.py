@@ -125,10 +125,9 @@ class InputPipeline:
         """
         config = self._config
         paths = config.source.find(self._split)
-        sizes = self._format.sizes_for_reader(paths)
         if self._is_training and config.seed is not None:
             share = order.Share(config.train_batch_size, host, hosts)
-            counted = order.files_of(paths, sizes, config.source.counts(paths))
+            counted = order.files_of(paths, config.source.contents(paths))
             return order.ordered(
                 counted,
                 functools.partial(self._read_file, order.lanes_for(share, counted) // hosts),
@@ -138,6 +137,7 @@ class InputPipeline:
                 config.initial_shuffle_buffer_size,
                 config.followup_shuffle_buffer_size,
             )
+        sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
             records.check_enough_for(hosts, config.source.flag(self._split), self._split, len(paths))
@@ -167,7 +167,9 @@ class InputPipeline:
         return dataset
 
     def _read_file(self, at_a_time: int, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-        ahead = min(self._config.prefetch_dataset_buffer_size, _READ_AHEAD_LIMIT // at_a_time)
+        buffer = self._config.prefetch_dataset_buffer_size
+        limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
+        ahead = max(1, min(buffer, limit // at_a_time))
         read = self._format.reader(self._config.source.place(self._split), ahead)
         if not self._config.max_bad_records and not self._with_places:
             return read(path, size)

@@ -64,7 +64,7 @@ EFFECTS: Dict[str, Effect] = {
     'num_files_infeed': Effect(3, inputs.files_at_once, 3),
     'initial_shuffle_buffer_size': Effect(17, inputs.shuffle_buffers, [17, 1000]),
     'followup_shuffle_buffer_size': Effect(18, inputs.shuffle_buffers, [1024, 18]),
-    'prefetch_dataset_buffer_size': Effect(12345, inputs.operations('TFRecordDataset'), [[b'', 12345]]),
+    'prefetch_dataset_buffer_size': Effect(12345, inputs.read_ahead, 12345),
     'prefetch_enabled': Effect(False, inputs.operations('PrefetchDataset'), []),
     'num_parallel_calls': Effect(5, inputs.operations_on_tpu('ParallelMapDataset'), [[5]]),
     'transpose_enabled': Effect(True, inputs.training_batch_layout, ((75, 75, 3, 3), np.float32)),

@@ -200,12 +200,28 @@ def test_storage__limits_the_bytes_of_files_that_are_read_whole(
 
 
 @pytest.mark.parametrize(
-    ('files', 'buffer_size', 'expected'), [(8, 8 << 20, 8 << 20), (64, 8 << 20, 4 << 20), (3, 1000, 1000)]
+    ('at_a_time', 'changes', 'size', 'expected'),
+    [
+        (8, {}, 0, 8 << 20),
+        (64, {'num_files_infeed': 64}, 0, 4 << 20),
+        (3, {'num_files_infeed': 3, 'prefetch_dataset_buffer_size': 1000}, 0, 1000),
+        # No more than the file.
+        (8, {}, 1234, 1234),
+        # Of lanes, as much as of eight files of 8 MiB together, and at most 8 MiB each.
+        (64, {}, 1 << 30, 1 << 20),
+        (16, {}, 0, 4 << 20),
+        (4, {}, 0, 8 << 20),
+        (64, {'prefetch_dataset_buffer_size': 1}, 0, 1),
+    ],
 )
-def test_storage__reads_at_most_256_mib_ahead(files: int, buffer_size: int, expected: int, photo_dir: str) -> None:
-    config = Config(use_tpu=False, data_dir=photo_dir, num_files_infeed=files, prefetch_dataset_buffer_size=buffer_size)
-    ((_, constants),) = nodes(config, 'TFRecordDataset')
-    assert constants[-1] == expected
+def test_storage__reads_at_most_256_mib_ahead(
+    at_a_time: int, changes: Dict[str, Any], size: int, expected: int, photo_dir: str, monkeypatch: Any
+) -> None:
+    buffers: List[tf.Tensor] = []
+    monkeypatch.setattr(tf.data, 'TFRecordDataset', lambda path, buffer_size: buffers.append(buffer_size))
+    config = Config(use_tpu=False, data_dir=photo_dir, **changes)
+    InputPipeline(True, config)._read_file(at_a_time, tf.constant('path'), tf.constant(size, tf.int64))
+    assert tf.Session().run(buffers) == [expected]
 
 
 def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkeypatch: Any) -> None:

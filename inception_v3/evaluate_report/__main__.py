@@ -221,7 +221,8 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
         paths = config.source.find(records.VALIDATION)
         check_files(config, records.VALIDATION, paths)
         if given and is_counted(config, records.VALIDATION):
-            config = dataclasses.replace(config, num_eval_images=sum(config.source.counts(paths)))
+            count = sum(each.records for each in config.source.contents(paths))
+            config = dataclasses.replace(config, num_eval_images=count)
         elif info and arguments.data_dir:
             config = dataclasses.replace(config, num_eval_images=info.validation_images)
     return description_of(config) if given else info, model._replace(config=config)

@@ -109,7 +109,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     counts = info.validation_records_per_file if info else []
     if len(counts) != len(paths):
         logger.info('%s: counting the records of %d validation files', source.flag(records.VALIDATION), len(paths))
-        counts = source.counts(paths)
+        counts = [each.records for each in source.contents(paths)]
     return slices.images_of_hosts(counts, hosts, config.eval_total_size)
 
 
@@ -236,7 +236,7 @@ def _images(config: Config, split: str, given: AbstractSet[str], described: Opti
     logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
     # Reading a named pipe would block.
     records.check_are_files(paths)
-    count = sum(config.source.counts(paths))
+    count = sum(each.records for each in config.source.contents(paths))
     logger.info('%s: %s records', flag, f'{count:,}')
     if not count:
         raise DataError(f'{flag}: no records.')

@@ -7,6 +7,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import order
+from data.record_counts import FileRecords
 from data.records import DataError
 
 COUNTS = [7, 3, 0, 11, 5, 2, 9, 4, 6, 8, 1]
@@ -23,7 +24,7 @@ class Taken(NamedTuple):
 
 
 def _files(counts: Sequence[int]) -> List[order.File]:
-    return order.files_of([str(file) for file in range(len(counts))], [0] * len(counts), counts)
+    return order.files_of([str(file) for file in range(len(counts))], [FileRecords(0, count) for count in counts])
 
 
 def _reader(counts: Sequence[int]) -> order.Reader:

@@ -55,6 +55,16 @@ def operations_on_tpu(kind: str) -> Callable[..., Any]:
     return lambda config, patch: on_cpu(dataclasses.replace(config, use_tpu=True, num_shards=1), patch)
 
 
+def read_ahead(config: Config, patch: Any) -> int:
+    """The bytes that the training pipeline reads ahead of a file that is larger."""
+    found: List[Any] = []
+    patch.setattr(tf.data, 'TFRecordDataset', lambda path, buffer_size: found.append(buffer_size))
+    with tf.Graph().as_default(), tf.Session() as session:
+        files = config.num_files_infeed
+        InputPipeline(True, config)._read_file(files, tf.constant(''), tf.constant(1 << 40, tf.int64))
+        return int(session.run(found[0]))
+
+
 def random_draws(config: Config, patch: Any) -> int:
     """The number of operations that draw random numbers for a training image."""
     return len(nodes(config, 'RandomUniform'))
