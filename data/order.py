@@ -140,6 +140,7 @@ def ordered(
     share: Share,
     group_buffer: int,
     record_buffer: int,
+    steps: int = 1,
 ) -> tf.data.Dataset:
     """A host's records of endless global batches, in the order for a seed.
 
@@ -154,6 +155,8 @@ def ordered(
       share: the part of each batch to supply.
       group_buffer: groups that are shuffled with each other; 0 keeps their order.
       record_buffer: records in the windows of all lanes together; 0 keeps the order of the records in a group.
+      steps: the number of steps whose records come together: those of the first lane for all of these steps, then
+        those of the next lane. They begin at a multiple of `steps`, which may be before `step`.
 
     Returns:
       A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations.
@@ -171,6 +174,7 @@ def ordered(
     count = lanes_for(share, files)
     lanes = _Lanes(count, share.batch // count, total)
     window = -(-record_buffer // count)
+    step = step - step % steps
 
     def records_of_lane(lane: tf.Tensor) -> tf.data.Dataset:
         taken = step * lanes.width
@@ -197,7 +201,7 @@ def ordered(
     own = count // share.hosts
     # Not Dataset.interleave: its threads in TensorFlow 1.15 outlive it, and crash when the session is closed.
     interleave = tf.data.experimental.parallel_interleave(
-        records_of_lane, own, lanes.width, False, buffer_output_elements=lanes.width, prefetch_input_elements=0
+        records_of_lane, own, steps * lanes.width, False, buffer_output_elements=lanes.width, prefetch_input_elements=0
     )
     return tf.data.Dataset.range(share.host * own, (share.host + 1) * own).apply(interleave)
 

@@ -6,11 +6,11 @@ operations.
 
 import functools
 import os
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from console.tensorflow_versions import tf, threads_of
 from data import order, records
-from inception_v3 import infeed
+from inception_v3 import infeed, usable_records
 from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
@@ -24,10 +24,6 @@ from preprocessing.stateless import Uniform, seeded_uniform
 _READ_AHEAD_LIMIT = 256 << 20
 # Batches to prefetch: with two, one batch may be late without delaying a step.
 BATCHES_AHEAD = 2
-# Records that are processed as a group when bad records may be skipped. A larger group costs less per record, but about
-# three groups are held in memory.
-_GROUP_RECORDS = 128
-
 _THREADS_PER_CORE = 4
 
 # A label, int32, or (label, path, position of the record in its file).
@@ -118,7 +114,8 @@ class InputPipeline:
 
         Returns:
           A data set of serialized records, string scalars. With `max_bad_records` or `with_places`, of (path, position,
-          record) instead. In training with a seed, of (record, key): the key seeds the record's distortion.
+          record) instead. In training with a seed, of (record, key): the key seeds the record's distortion; with
+          `max_bad_records`, of groups of ((path, position, record), key) for `usable_records.map_or_replace`.
 
         Raises:
           records.DataError: there are no usable files of this split.
@@ -126,17 +123,7 @@ class InputPipeline:
         config = self._config
         paths = config.source.find(self._split)
         if self._is_training and config.seed is not None:
-            share = order.Share(config.train_batch_size, host, hosts)
-            counted = order.files_of(paths, config.source.contents(paths))
-            return order.ordered(
-                counted,
-                functools.partial(self._read_file, order.lanes_for(share, counted) // hosts),
-                config.seed,
-                _step(config),
-                share,
-                config.initial_shuffle_buffer_size,
-                config.followup_shuffle_buffer_size,
-            )
+            return self._ordered(order.Share(config.train_batch_size, host, hosts), paths)
         sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
@@ -166,6 +153,34 @@ class InputPipeline:
             dataset = dataset.take(images_of_hosts(config, hosts)[host] if hosts > 1 else config.eval_total_size)
         return dataset
 
+    def _ordered(self, share: order.Share, paths: Sequence[str]) -> tf.data.Dataset:
+        """The training records in the order for the seed; with `max_bad_records` in groups for `map_or_replace`."""
+        config = self._config
+        assert config.seed is not None
+        files = order.files_of(paths, config.source.contents(paths))
+        lanes = order.lanes_for(share, files)
+        own, width = lanes // share.hosts, share.batch // lanes
+        steps = -(-usable_records.RUN_RECORDS // width) if config.max_bad_records else 1
+        dataset = order.ordered(
+            files,
+            functools.partial(self._read_file, own),
+            config.seed,
+            _step(config),
+            share,
+            config.initial_shuffle_buffer_size,
+            config.followup_shuffle_buffer_size,
+            steps,
+        )
+        if not config.max_bad_records:
+            return dataset
+        if steps == 1:
+            own = max(1, usable_records.GROUP_RECORDS // width)
+        shape = [own, steps, width]
+        dataset = dataset.batch(own * steps * width, drop_remainder=True)
+        return dataset.map(
+            lambda *group: tf.nest.map_structure(lambda each: tf.reshape(each, [*shape, *each.shape[1:]]), group)
+        )
+
     def _read_file(self, at_a_time: int, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
@@ -184,12 +199,15 @@ class InputPipeline:
         if not self._config.max_bad_records:
             return dataset.map(self._preprocess_at if self._with_places else self.preprocess, parallel_calls)
         name_bad = functools.partial(name_bad_records, self._config, self._split)
-        return _map_or_skip(dataset, self._preprocess_at, parallel_calls, name_bad)
+        if self._is_training and self._config.seed is not None:
+            step = _step(self._config)
+            return usable_records.map_or_replace(dataset, self._preprocess_at, parallel_calls, name_bad, step)
+        return usable_records.map_or_skip(dataset, self._preprocess_at, parallel_calls, name_bad)
 
     def _preprocess_at(
-        self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor
+        self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
     ) -> Tuple[infeed.Features, _Label]:
-        features, label = self.preprocess(serialized)
+        features, label = self.preprocess(serialized, key)
         return features, (label, path, position) if self._with_places else label
 
     def preprocess(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[infeed.Features, tf.Tensor]:
@@ -235,7 +253,7 @@ class InputPipeline:
         else:
             pad = functools.partial(_pad_batch, batch_size)
             dataset = dataset.batch(batch_size)
-            padding = _zeros_like(dataset)
+            padding = usable_records.zeros_like(dataset)
             dataset = dataset.map(pad)
             if config.use_tpu:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
@@ -320,43 +338,6 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)
 
 
-def _map_or_skip(
-    dataset: tf.data.Dataset,
-    preprocess: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Tuple[infeed.Features, _Label]],
-    parallel_calls: int,
-    name_bad: Callable[[tf.Tensor, tf.Tensor], tf.Operation],
-) -> tf.data.Dataset:
-    """Preprocesses records; skips and names those that cannot be used.
-
-    A graph cannot catch the failure of an operation, but a data set can ignore it. Setting up such a data set takes as
-    long as several images, and only one data set is processed at a time. Therefore a data set handles a group of
-    records.
-
-    Args:
-      dataset: of (path, position, record).
-      preprocess: converts a path, a position and the record there to (features, label).
-      parallel_calls: records to preprocess at a time.
-      name_bad: called with the paths, string [records], and the positions, int64 [records], of bad records.
-    """
-
-    def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Tuple[infeed.Features, _Label]:
-        tries = tf.data.Dataset.from_tensor_slices((paths, positions, serialized)).enumerate()
-        tries = tries.map(lambda index, record: (index, *preprocess(*record)), parallel_calls)
-        usable = tries.apply(tf.data.experimental.ignore_errors()).batch(_GROUP_RECORDS)
-        # If no record of the group is usable, the result is an empty batch.
-        usable = usable.concatenate(_zeros_like(usable)).take(1)
-        indices, features, labels = tf.data.experimental.get_single_element(usable)
-        bad, _ = tf.setdiff1d(tf.range(tf.size(positions, out_type=tf.int64)), indices)
-
-        def name_them() -> tf.Operation:
-            return name_bad(tf.gather(paths, bad), tf.gather(positions, bad))
-
-        with tf.control_dependencies([tf.cond(tf.size(bad) > 0, name_them, tf.no_op)]):
-            return features, tf.nest.map_structure(tf.identity, labels)
-
-    return dataset.batch(_GROUP_RECORDS).map(of_group).prefetch(1).unbatch()
-
-
 # ---- Functions of phase 3
 
 
@@ -374,17 +355,6 @@ def _pad_batch(batch_size: int, images: tf.Tensor, labels: _Label) -> Tuple[tf.T
     full_images.set_shape([batch_size, *images.shape[1:]])
     full_labels.set_shape([batch_size])
     return full_images, (full_labels, *places) if places else full_labels
-
-
-def _zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns a data set of one element of zeros, shaped like those of `dataset`; unknown sizes become 0."""
-
-    def zeros(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
-        return tf.zeros([size or 0 for size in shape.as_list()], dtype)
-
-    shapes = tf.data.get_output_shapes(dataset)
-    types = tf.data.get_output_types(dataset)
-    return tf.data.Dataset.from_tensors(tf.nest.map_structure(zeros, shapes, types))
 
 
 def _with_batch_last(features: infeed.Features) -> infeed.Features:

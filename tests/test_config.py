@@ -119,7 +119,6 @@ def test_wrong_values__are_all_reported_at_once() -> None:
         ({'eval_batch_size': 3}, '--eval_batch_size=3: must be a multiple .* the nearest is 8.'),
         ({'use_learning_rate_warmup': True, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1}, '--warmup_epochs=0'),
         ({'max_bad_records': 1}, '--max_bad_records=1: needs --model_dir'),
-        ({'max_bad_records': 1, 'model_dir': 'run', 'seed': 0}, '--max_bad_records=1: cannot be combined with --seed'),
         ({'tpu': 'emulated:'}, '--tpu=emulated:: must be emulated:CORES or emulated:CORESxHOSTS'),
         ({'tpu': 'emulated:0'}, '--tpu=emulated:0: must be emulated:CORES'),
         ({'tpu': 'emulated:8x'}, '--tpu=emulated:8x: must be emulated:CORES'),

@@ -10,7 +10,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3 import input_pipeline
+from inception_v3 import input_pipeline, usable_records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
@@ -233,7 +233,7 @@ def test_max_bad_records__skips_and_names_bad_records(config: Config, bad_dir: s
 def test_max_bad_records__skips_bad_records_in_groups_of_any_size(
     group: int, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(input_pipeline, '_GROUP_RECORDS', group)
+    monkeypatch.setattr(usable_records, 'GROUP_RECORDS', group)
     allowed = dataclasses.replace(config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'))
     (images, labels), *_ = read(allowed, False, 8)
     assert labels.tolist() == [1, 1, 1, 1, *[PADDING_LABEL] * 4]
@@ -247,7 +247,7 @@ def test_max_bad_records__skips_bad_records_in_every_epoch(
     transfer: str, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
     os.rename(records.shard_path(bad_dir, 'validation', 0, 1), records.shard_path(bad_dir, 'train', 0, 1))
-    monkeypatch.setattr(input_pipeline, '_GROUP_RECORDS', 3)
+    monkeypatch.setattr(usable_records, 'GROUP_RECORDS', 3)
     allowed = dataclasses.replace(
         config, data_dir=bad_dir, max_bad_records=4, model_dir=str(tmp_path / 'model'), transfer=transfer
     )

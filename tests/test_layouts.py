@@ -20,16 +20,23 @@ BATCH, STEPS = 16, 3
 LAYOUTS = [(2, 1), (8, 2), (4, 1), (16, 4)]
 
 
-def global_batches(config: Config, cores: int = 1, hosts: int = 1) -> Tuple[np.ndarray, np.ndarray]:
+def global_batches(
+    config: Config, cores: int = 1, hosts: int = 1, step: int = 0, steps: int = STEPS
+) -> Tuple[np.ndarray, np.ndarray]:
     """The images and labels of some global batches: those of all hosts, and of each host's cores one after another."""
+    batch = config.train_batch_size
     parts: List[List[np.ndarray]] = [[], []]
     for host in range(hosts):
         with tf.Graph().as_default(), tf.Session() as session:
-            params = {'batch_size': BATCH // cores, 'context': Host(host, hosts)}
-            of_core = tf.data.make_one_shot_iterator(InputPipeline(True, config)(params)).get_next()
-            batches = [session.run(of_core) for _ in range(STEPS * cores // hosts)]
+            global_step = tf.train.create_global_step()
+            params = {'batch_size': batch // cores, 'context': Host(host, hosts)}
+            iterator = tf.data.make_initializable_iterator(InputPipeline(True, config)(params))
+            of_core = iterator.get_next()
+            session.run(tf.assign(global_step, step))
+            session.run(iterator.initializer)
+            batches = [session.run(of_core) for _ in range(steps * cores // hosts)]
         for part, values in zip(parts, zip(*batches)):
-            part.append(np.stack(values).reshape([STEPS, BATCH // hosts, *values[0].shape[1:]]))
+            part.append(np.stack(values).reshape([steps, batch // hosts, *values[0].shape[1:]]))
     images, labels = (np.concatenate(part, axis=1) for part in parts)
     return images, labels
 

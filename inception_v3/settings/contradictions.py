@@ -246,11 +246,6 @@ def _weights(config: 'Config') -> Iterable[str]:
 def _bad_records(config: 'Config') -> Iterable[str]:
     if config.max_bad_records and not config.model_dir:
         yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
-    if config.max_bad_records and config.seed is not None and config.mode != 'eval':
-        yield (
-            f'--max_bad_records={config.max_bad_records}: cannot be combined with --seed: a repeatable run counts '
-            'every record. List bad records with python -m data.audit and remove them from the data set.'
-        )
 
 
 _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (

@@ -164,18 +164,6 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
         '--max_bad_records=2: needs --model_dir, where skipped records are listed.',
         {'model_dir': 'run'},
     ),
-    (
-        {'max_bad_records': 2, 'model_dir': 'run', 'seed': 0},
-        '--max_bad_records=2: cannot be combined with --seed: a repeatable run counts every record. List bad records '
-        'with python -m data.audit and remove them from the data set.',
-        {'mode': 'eval'},
-    ),
-    (
-        {'max_bad_records': 2, 'model_dir': 'run', 'seed': 0, 'mode': 'train'},
-        '--max_bad_records=2: cannot be combined with --seed: a repeatable run counts every record. List bad records '
-        'with python -m data.audit and remove them from the data set.',
-        {'seed': None},
-    ),
 )
 
 

@@ -1,0 +1,131 @@
+"""Preprocesses records of which some cannot be used, and names these.
+
+In evaluation, and in training without a seed, they are left out. In training with a seed they are replaced, so that the
+other images of every batch stay the same: see `map_or_replace`.
+
+A graph cannot catch the failure of an operation, but a data set can ignore it. Setting up such a data set takes as long
+as several images, and only one data set is processed at a time. Therefore a data set handles a group of records.
+"""
+
+from typing import Any, Callable, Tuple
+
+from console.tensorflow_versions import tf
+
+# Records that are processed as a group. Larger groups cost less per record; about three groups are held in memory.
+GROUP_RECORDS = 128
+# The fewest records of which one can replace another.
+RUN_RECORDS = 8
+
+# Called with the paths, string [records], and the positions, int64 [records], of bad records.
+_NameBad = Callable[[tf.Tensor, tf.Tensor], tf.Operation]
+
+
+def map_or_skip(
+    dataset: tf.data.Dataset, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
+) -> tf.data.Dataset:
+    """Preprocesses records; leaves out and names those that cannot be used.
+
+    Args:
+      dataset: of (path, position, record).
+      preprocess: converts a path, a position and the record there to (features, label).
+      parallel_calls: records to preprocess at a time.
+      name_bad: names bad records.
+    """
+
+    def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Any:
+        group = (paths, positions, serialized)
+        _, features, labels = _tried(group, GROUP_RECORDS, preprocess, parallel_calls, name_bad)
+        return features, labels
+
+    return dataset.batch(GROUP_RECORDS).map(of_group).prefetch(1).unbatch()
+
+
+def map_or_replace(
+    dataset: tf.data.Dataset, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad, step: tf.Tensor
+) -> tf.data.Dataset:
+    """Preprocesses records in the order for a seed; replaces and names those that cannot be used.
+
+    A lane's consecutive records are a run. The image of a bad record is that of the next usable record in its run; the
+    first follows the last. So the batches stay the same for any number of hosts, and for any step to begin at.
+
+    Args:
+      dataset: of groups ((path, position, record), key), each [lanes, steps, width, …]: for several steps the records
+        that several lanes supply. A run is the records of a lane in these steps.
+      preprocess: converts a path, a position, the record there and its key to (features, label).
+      parallel_calls: records to preprocess at a time.
+      name_bad: names bad records.
+      step: int64 scalar, the number of completed steps. The groups begin before it, at a multiple of `steps`.
+
+    Returns:
+      A data set of (features, label), in the order of steps. At run time, `tf.errors.InvalidArgumentError` is raised if
+      no record of a run can be used.
+    """
+    lanes, steps, width = tf.data.get_output_shapes(dataset)[0][2].as_list()
+    run = steps * width
+    # The images of a group come lane after lane, and leave step after step.
+    leaving = tf.reshape(tf.transpose(tf.reshape(tf.range(lanes * run), [lanes, steps, width]), [1, 0, 2]), [-1])
+
+    def of_group(group: Tuple[tf.Tensor, tf.Tensor, tf.Tensor], keys: tf.Tensor) -> Any:
+        paths, positions, serialized = (tf.reshape(each, [-1]) for each in group)
+        records = (paths, positions, serialized, tf.reshape(keys, [-1, 2]))
+        usable, features, labels = _tried(records, lanes * run, preprocess, parallel_calls, name_bad)
+        chosen = tf.gather(_replaced(usable, lanes, run), leaving)
+        some = tf.gather(paths, 0), tf.gather(paths, lanes * run - 1)
+        message = ['none of', run, 'consecutive records can be used, in one of the files from', *some]
+        with tf.control_dependencies([tf.Assert(tf.reduce_all(chosen >= 0), message)]):
+            return tf.nest.map_structure(lambda each: tf.gather(each, tf.maximum(chosen, 0)), (features, labels))
+
+    dataset = dataset.map(of_group).prefetch(1).unbatch()
+    return dataset.skip(step % steps * lanes * width) if steps > 1 else dataset
+
+
+def _tried(
+    records: Tuple[tf.Tensor, ...], most: int, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
+) -> Tuple[tf.Tensor, Any, Any]:
+    """Preprocesses a group of at most `most` records; the first two tensors are their paths and positions.
+
+    Returns:
+      The indices of the usable records, int64 [usable], in order; their features and their labels, each [usable, …].
+    """
+    tries = tf.data.Dataset.from_tensor_slices(records).enumerate()
+    tries = tries.map(lambda index, record: (index, *preprocess(*record)), parallel_calls)
+    usable = tries.apply(tf.data.experimental.ignore_errors()).batch(most)
+    # If no record of the group is usable, the result is an empty batch.
+    usable = usable.concatenate(zeros_like(usable)).take(1)
+    indices, features, labels = tf.data.experimental.get_single_element(usable)
+    bad, _ = tf.setdiff1d(tf.range(tf.size(records[1], out_type=tf.int64)), indices)
+
+    def name_them() -> tf.Operation:
+        return name_bad(tf.gather(records[0], bad), tf.gather(records[1], bad))
+
+    with tf.control_dependencies([tf.cond(tf.size(bad) > 0, name_them, tf.no_op)]):
+        return indices, tf.nest.map_structure(tf.identity, features), tf.nest.map_structure(tf.identity, labels)
+
+
+def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
+    """For each record of several runs, the place among the usable ones of the record to use; -1 if a run has none.
+
+    Args:
+      usable: int64 [usable], the indices of the usable records.
+      runs: the number of runs.
+      run: the number of records of a run.
+
+    Returns:
+      int32 [runs * run].
+    """
+    places = tf.range(1, tf.size(usable) + 1)
+    places = tf.reshape(tf.scatter_nd(usable[:, tf.newaxis], places, [runs * run]) - 1, [runs, run])
+    # [runs, run, run]: for each record, those of its run from itself on.
+    following = tf.gather(places, (tf.range(run)[:, tf.newaxis] + tf.range(run)) % run, axis=1)
+    first = tf.argmax(tf.cast(following >= 0, tf.int32), axis=2)
+    return tf.reshape(tf.gather(following, first[:, :, tf.newaxis], batch_dims=2), [-1])
+
+
+def zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """A data set of one element of zeros, shaped like those of `dataset`; unknown sizes become 0."""
+
+    def zeros(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
+        return tf.zeros([size or 0 for size in shape.as_list()], dtype)
+
+    shapes, types = tf.data.get_output_shapes(dataset), tf.data.get_output_types(dataset)
+    return tf.data.Dataset.from_tensors(tf.nest.map_structure(zeros, shapes, types))

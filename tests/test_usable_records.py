@@ -1,0 +1,111 @@
+"""Bad records in training with a seed: each is replaced, so that the other images of every batch stay the same."""
+
+import dataclasses
+import os
+from typing import Any, List, Set, Tuple
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from data import records
+from inception_v3 import usable_records
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from tests.support.runs import make_small_config
+from tests.test_layouts import BATCH, STEPS, global_batches
+
+# Of 96 images, and of these two neighbours.
+BAD = {3, 40, 41, 95}
+
+
+def by_hand(usable: List[int], runs: int, run: int) -> List[int]:
+    chosen = []
+    for begin in range(0, runs * run, run):
+        members = [*range(begin, begin + run)]
+        for place in range(run):
+            following = [index for index in members[place:] + members[:place] if index in usable]
+            chosen.append(usable.index(following[0]) if following else -1)
+    return chosen
+
+
+@pytest.mark.parametrize('usable', [[*range(12)], [0, 5, 6, 11], [1, 2, 8], [4], []])
+def test_replaced__is_the_next_usable_record_of_the_run(usable: List[int]) -> None:
+    with tf.Session() as session:
+        found = session.run(usable_records._replaced(tf.constant(usable, tf.int64), 3, 4))
+    assert found.tolist() == by_hand(usable, 3, 4)
+
+
+def written(folder: Any, config: Config, bad: Set[int]) -> Config:
+    """A configuration for 96 of the digits in three files, of which some cannot be decoded."""
+    paths = records.find_shards(config.data_dir, records.TRAIN)
+    serialized = [record for path in paths for record in tf.io.tf_record_iterator(path)][:96]
+    folder.mkdir()
+    for file, numbers in enumerate([range(50), range(50, 51), range(51, 96)]):
+        with tf.io.TFRecordWriter(records.shard_path(str(folder), records.TRAIN, file, 3)) as writer:
+            for number in numbers:
+                writer.write(b'no example' if number in bad else serialized[number])
+    return dataclasses.replace(config, data_dir=str(folder), model_dir=str(folder / 'run'), max_bad_records=len(bad))
+
+
+@pytest.fixture
+def config(digits_dir: str) -> Config:
+    return make_small_config(digits_dir, train_batch_size=BATCH, seed=1)
+
+
+def test_bad_records__leave_the_other_images_and_are_named(config: Config, tmp_path: Any) -> None:
+    # 24 steps are 4 epochs, and 3 runs of each lane.
+    whole, _ = global_batches(written(tmp_path / 'whole', config, set()), steps=24)
+    damaged = written(tmp_path / 'damaged', config, BAD)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        global_batches(dataclasses.replace(damaged, max_bad_records=0), steps=24)
+    images, labels = global_batches(damaged, steps=24)
+    differs = (images != whole).any(axis=(2, 3, 4))
+    assert differs.sum() == 4 * len(BAD)
+    used = {image.tobytes(): label for image, label in zip(images[~differs], labels[~differs])}
+    for image, label in zip(images[differs], labels[differs]):
+        # Another image of the run, with its label.
+        assert used[image.tobytes()] == label
+    names = set(os.listdir(tmp_path / 'damaged' / 'run' / 'bad_records' / 'train'))
+    assert names == {'train-00000-of-00003@3', 'train-00000-of-00003@40', 'train-00000-of-00003@41'} | {
+        'train-00002-of-00003@44'
+    }
+
+
+@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(4, 1, 16), (8, 4, 16), (2, 2, 96)])
+def test_bad_records__are_replaced_alike_on_any_hosts(
+    cores: int, hosts: int, batch: int, config: Config, tmp_path: Any
+) -> None:
+    damaged = dataclasses.replace(written(tmp_path / 'damaged', config, BAD), train_batch_size=batch)
+    for found, wanted in zip(global_batches(damaged, cores, hosts), global_batches(damaged)):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize('step', [1, 7, 8, 13])
+def test_bad_records__are_replaced_alike_after_resumption(step: int, config: Config, tmp_path: Any) -> None:
+    damaged = written(tmp_path / 'damaged', config, BAD)
+    images, labels = global_batches(damaged, steps=step + STEPS)
+    found, found_labels = global_batches(damaged, hosts=2, cores=2, step=step)
+    np.testing.assert_array_equal(found, images[step:])
+    np.testing.assert_array_equal(found_labels, labels[step:])
+
+
+def test_run_without_a_usable_record__is_an_error(config: Config, tmp_path: Any) -> None:
+    damaged = written(tmp_path / 'damaged', config, {*range(1, 96)})
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r'none of.*consecutive records can be used'):
+        global_batches(damaged)
+
+
+def test_preprocessing__gets_groups_of_several_lanes(config: Config, tmp_path: Any) -> None:
+    def shape(batch: int, host: int, hosts: int) -> Tuple[int, ...]:
+        of_batch = dataclasses.replace(damaged, train_batch_size=batch)
+        dataset = InputPipeline(True, of_batch).storage(host, hosts)
+        return tuple(tf.data.get_output_shapes(dataset)[0][2].as_list())
+
+    damaged = written(tmp_path / 'damaged', config, BAD)
+    # Lanes, steps, and positions of a lane in a batch: 8 records or more of each lane, and all lanes of several steps.
+    assert shape(16, 0, 1) == (16, 8, 1)
+    assert shape(16, 1, 4) == (4, 8, 1)
+    assert shape(48, 0, 1) == (16, 3, 3)
+    assert shape(128, 0, 2) == (16, 1, 8)
+    assert shape(4096, 0, 2) == (1, 1, 256)
