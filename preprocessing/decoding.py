@@ -44,18 +44,6 @@ _USUAL_BYTES = {
 }
 _USUAL_SIZE_OFFSET, _USUAL_HEADER_BYTES = 163, 168
 
-# Most JPEG files begin as libjpeg writes them: a JFIF segment of 16 bytes, two quantization tables of 65 bytes, and the
-# header of a baseline frame of three components. The segments' markers and lengths by their offsets leave no room for
-# another frame header before it; its height and width follow.
-_USUAL_BYTES = {
-    **dict(enumerate(b'\xff\xd8\xff\xe0\x00\x10', 0)),
-    **dict(enumerate(b'\xff\xdb\x00\x43', 20)),
-    **dict(enumerate(b'\xff\xdb\x00\x43', 89)),
-    **dict(enumerate(b'\xff\xc0\x00\x11\x08', 158)),
-    167: 3,
-}
-_USUAL_SIZE_OFFSET = 163
-
 # The largest image that is decoded: a file of a few thousand bytes could otherwise expand to gigabytes.
 MAX_PIXELS = 100_000_000
 
