@@ -8,13 +8,13 @@ from typing import NamedTuple, Tuple
 
 from console.tensorflow_versions import tf
 from data.tar import byte_tensors
-from data.tar.byte_tensors import all_of, is_one_of, select
-from data.tar.layout import BLANKS, BLOCK, MAGIC_BEGINS, SPARSE, SPARSE_BLOCK_EXTENDED, SPARSE_EXTENDED
+from data.tar.byte_tensors import all_of, any_of, is_one_of, select
+from data.tar.layout import BLANKS, BLOCK, MAGIC_BEGINS, PREFIX, SPARSE, SPARSE_BLOCK_EXTENDED, SPARSE_EXTENDED
 
-# Blocks that are examined at a time.
-_PIECE = 64
 # The bytes of a number. Those of an empty header, zeros, are among them.
 _NUMERIC = b'01234567' + BLANKS
+# Four of the eight bytes of a word.
+_EVEN_BYTES = 0x00FF00FF00FF00FF
 
 
 class Candidates(NamedTuple):
@@ -26,6 +26,7 @@ class Candidates(NamedTuple):
       type: uint8, the type of the member.
       size: int64, the size of the member's content; -1 if it is invalid.
       is_extended: bool, whether blocks with the positions of a sparse file's pieces precede the content.
+      is_plain: bool, whether it is a regular file with a valid size, whose name is in the header's first field alone.
     """
 
     place: tf.Tensor
@@ -33,13 +34,11 @@ class Candidates(NamedTuple):
     type: tf.Tensor
     size: tf.Tensor
     is_extended: tf.Tensor
+    is_plain: tf.Tensor
 
 
 def find_candidates(blocks: tf.Tensor) -> Candidates:
     """Finds the blocks that have the checksum of a header or are all zeros, wherever they are.
-
-    Blocks are examined in groups of `_PIECE`. The int32 copies and intermediate values take many times the memory of
-    the blocks, and in shards of small images most blocks are examined.
 
     Args:
       blocks: uint8 [blocks, 512].
@@ -48,39 +47,33 @@ def find_candidates(blocks: tf.Tensor) -> Candidates:
     # the checksum ends.
     may_be = all_of(is_one_of(blocks[:, 257], MAGIC_BEGINS), *[is_one_of(blocks[:, at], _NUMERIC) for at in (149, 151)])
     places = tf.where(may_be)[:, 0]
-    count = byte_tensors.size(places)
-
-    def of_piece(start: tf.Tensor) -> tf.Tensor:
-        piece = tf.minimum(start + tf.range(_PIECE, dtype=tf.int64), count - 1)
-        rows = tf.gather(blocks, tf.gather(places, piece))
-        size, has_size = _size_field(rows)
-        types = rows[:, 156]
-        columns = (
-            _has_checksum(rows),
-            tf.reduce_all(tf.equal(rows, 0), axis=1),
-            types,
-            select(has_size, size, -1),
-            all_of(is_one_of(types, SPARSE), rows[:, SPARSE_EXTENDED] > 0),
-        )
-        return tf.stack([tf.cast(column, tf.int64) for column in columns])
-
-    found = tf.map_fn(of_piece, tf.range(0, count, _PIECE), tf.int64, parallel_iterations=1, back_prop=False)
-    found = tf.reshape(tf.transpose(found, [1, 0, 2]), [found.shape[1], -1])[:, :count]
-    has_checksum, is_zero = found[0] > 0, found[1] > 0
-    is_candidate = tf.logical_or(has_checksum, is_zero)
-    places, is_zero, types, sizes, is_extended = (
-        tf.boolean_mask(each, is_candidate) for each in (places, is_zero, found[2], found[3], found[4] > 0)
-    )
-    return Candidates(places, is_zero, tf.cast(types, tf.uint8), sizes, is_extended)
-
-
-def _has_checksum(rows: tf.Tensor) -> tf.Tensor:
-    """Whether blocks, uint8 [blocks, 512], have the checksum of a header, bool [blocks]."""
-    numbers = tf.cast(rows, tf.int32)
+    rows = tf.gather(blocks, places)
+    sums = _sums(rows)
     # In the sum, the checksum's own field counts as blanks.
-    total = tf.reduce_sum(numbers, 1) + tf.reduce_sum(ord(' ') - numbers[:, 148:156], 1)
-    checksum, is_number, _ = byte_tensors.number(rows[:, 148:156], 8)
-    return tf.logical_and(is_number, tf.equal(tf.cast(total, tf.int64), checksum))
+    field = rows[:, 148:156]
+    in_blanks = sums + tf.reduce_sum(ord(' ') - tf.cast(field, tf.int64), 1)
+    checksum, is_number, _ = byte_tensors.number(field, 8)
+    is_zero = tf.equal(sums, 0)
+    is_candidate = any_of(is_zero, all_of(is_number, tf.equal(in_blanks, checksum)))
+    places, is_zero, rows = (tf.boolean_mask(each, is_candidate) for each in (places, is_zero, rows))
+    size, has_size = _size_field(rows)
+    types = rows[:, 156]
+    is_extended = all_of(is_one_of(types, SPARSE), rows[:, SPARSE_EXTENDED] > 0)
+    is_plain = all_of(tf.equal(types, ord('0')), has_size, tf.equal(rows[:, PREFIX], 0))
+    return Candidates(places, is_zero, types, select(has_size, size, -1), is_extended, is_plain)
+
+
+def _sums(rows: tf.Tensor) -> tf.Tensor:
+    """The sums of the bytes of blocks, uint8 [blocks, 512]: int64 [blocks].
+
+    Words of eight bytes are added, as four sums of 16 bits in a word. Copying the bytes to larger numbers would take
+    many times their memory, and in shards of small images most blocks are examined.
+    """
+    words = tf.bitcast(tf.reshape(rows, [-1, BLOCK // 8, 8]), tf.int64)
+    even_and_odd = (tf.bitwise.bitwise_and(each, _EVEN_BYTES) for each in (words, tf.bitwise.right_shift(words, 8)))
+    # At most 128 times 255, below the sign of the highest sum.
+    sums = tf.reduce_sum(tf.add(*even_and_odd), axis=1)
+    return tf.add_n([tf.bitwise.bitwise_and(tf.bitwise.right_shift(sums, 16 * i), 0xFFFF) for i in range(4)])
 
 
 def _size_field(rows: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:

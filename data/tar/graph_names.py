@@ -6,10 +6,12 @@ from console.tensorflow_versions import tf
 from data.tar import byte_tensors
 from data.tar.byte_tensors import all_of, is_one_of, select, until_zero
 from data.tar.graph_pax import Pax
-from data.tar.layout import BLOCK, DIRECTORY, EXTENSIONS, LONG_NAME, NAME_BYTES, PAX, POSIX_MAGIC
+from data.tar.layout import BLOCK, DIRECTORY, EXTENSIONS, LONG_NAME, NAME_BYTES, PAX, POSIX_MAGIC, PREFIX
 
 # Letters of an extension that are compared: one more than the longest known one has, to recognize longer ones.
 _EXTENSION_LETTERS = 5
+# Bytes of a header's first field, the name.
+_FIELD = 100
 
 
 class Names(NamedTuple):
@@ -37,10 +39,10 @@ def find_names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Ten
     types = rows[:, 156]
     is_extension = is_one_of(types, EXTENSIONS)
     # POSIX splits a long name over two fields, to be joined by a slash. Elsewhere, the second field has other values.
-    prefix = until_zero(rows[:, 345:500])
+    prefix = until_zero(rows[:, PREFIX:500])
     prefix = select(tf.reduce_all(tf.equal(rows[:, 257:263], [*POSIX_MAGIC]), axis=1), prefix, 0)
     start = places * BLOCK
-    length = prefix + tf.cast(prefix > 0, tf.int64) + until_zero(rows[:, :100])
+    length = prefix + tf.cast(prefix > 0, tf.int64) + until_zero(rows[:, :_FIELD])
     # For each member, the last extension header before it that contains its name.
     is_long_name = is_one_of(types, LONG_NAME)
     own_length = select(is_long_name, sizes, select(is_one_of(types, PAX), pax.name_length, 0))
@@ -59,7 +61,7 @@ def find_names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Ten
         tf.gather(each, owner) for each in (start, prefix, is_named, tf.gather(own_start, namer))
     )
     # The positions of the letters: of the prefix, the slash, and the first field; or in the extension header.
-    place = select(letters < prefix, start + 345, start - prefix - tf.cast(prefix > 0, tf.int64))
+    place = select(letters < prefix, start + PREFIX, start - prefix - tf.cast(prefix > 0, tf.int64))
     place = select(is_named, own_start, place) + letters
     text = tf.gather(raw, tf.clip_by_value(place, 0, byte_tensors.size(raw) - 1))
     text = select(all_of(tf.equal(letters, prefix), prefix > 0, tf.logical_not(is_named)), ord('/'), text)
@@ -67,6 +69,13 @@ def find_names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Ten
     length = tf.minimum(length, end)
     text = tf.boolean_mask(text, letters < tf.gather(length, owner))
     return Names(tf.concat([text, [0]], 0), tf.cumsum(length, exclusive=True), length)
+
+
+def short_names(rows: tf.Tensor) -> Names:
+    """The names of members that are in the first field of their headers alone: uint8 [members, 512]."""
+    text = rows[:, :_FIELD]
+    start = tf.range(byte_tensors.size(rows) // BLOCK) * _FIELD
+    return Names(tf.concat([tf.reshape(text, [-1]), [0]], 0), start, until_zero(text))
 
 
 def is_folder(types: tf.Tensor, names: Names) -> tf.Tensor:

@@ -6,9 +6,10 @@ the shard ends in this one. `data.tar.layout` defines a sample and its problems.
 
 from typing import NamedTuple, Tuple
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import either, tf
 from data.tar import byte_tensors, graph_headers, graph_names, graph_pax
 from data.tar.byte_tensors import all_of, any_of, is_one_of, select
+from data.tar.graph_headers import Candidates
 from data.tar.layout import (
     BLOCK,
     EXTENSION_BYTES,
@@ -167,6 +168,60 @@ def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]
     count = byte_tensors.size(raw) // BLOCK
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
     candidates = graph_headers.find_candidates(blocks)
+    stops = tf.concat([tf.where(candidates.is_zero)[:, 0], [byte_tensors.size(candidates.place)]], 0)
+    return either(
+        _are_plain(candidates, stops[0]), _plain_members, _any_members, raw, remaining, blocks, stops[0], *candidates
+    )
+
+
+def _are_plain(candidates: Candidates, stop: tf.Tensor) -> tf.Tensor:
+    """Whether all headers are those of regular files with short names, as webdataset and `data.tar_shards` write them.
+
+    Each candidate before the first block of zeros must follow the content of the one before it, and so must the zeros.
+
+    Args:
+      candidates: of a window.
+      stop: int64 scalar, the number of those before the first block of zeros.
+    """
+    places, size = candidates.place[: stop + 1], candidates.size[:stop]
+    after = candidates.place[:stop] + 1 + (size + BLOCK - 1) // BLOCK
+    expected = tf.concat([[0], after], 0)[: byte_tensors.size(places)]
+    return all_of(
+        stop > 0,
+        tf.reduce_all(tf.equal(places, expected)),
+        tf.reduce_all(candidates.is_plain[:stop]),
+    )
+
+
+def _plain_members(
+    raw: tf.Tensor, remaining: tf.Tensor, blocks: tf.Tensor, stop: tf.Tensor, *candidates: tf.Tensor
+) -> Tuple[_Members, _End]:
+    """The same as `_any_members` for candidates that `_are_plain`, with a third of the operations."""
+    found = Candidates(*candidates)
+    places, sizes = found.place[:stop], found.size[:stop]
+    begins = places * BLOCK
+    starts = begins + BLOCK
+    is_truncated = starts + sizes > remaining
+    stop_place = places[-1] + 1 + (sizes[-1] + BLOCK - 1) // BLOCK
+    end = _end(raw, stop_place, byte_tensors.size(found.place) > stop, tf.reduce_any(is_truncated), remaining)
+    names = graph_names.short_names(tf.gather(blocks, places))
+    key, extension = graph_names.key_and_extension(names)
+    has_key = key >= 0
+    return _Members(begins, starts, sizes, has_key, _is_first(names, key, has_key), extension, is_truncated), end
+
+
+def _is_first(names: graph_names.Names, key: tf.Tensor, has_key: tf.Tensor) -> tf.Tensor:
+    """Whether each member is the first of a sample, bool [members]; see `graph_names.same_key`."""
+    same_key = graph_names.same_key(names, key, has_key)
+    follows = tf.concat([tf.zeros([1], tf.bool), same_key], 0)[: byte_tensors.size(key)]
+    return tf.logical_not(follows)
+
+
+def _any_members(
+    raw: tf.Tensor, remaining: tf.Tensor, blocks: tf.Tensor, stop: tf.Tensor, *columns: tf.Tensor
+) -> Tuple[_Members, _End]:
+    """The members among any candidates. The arguments are those of `_find_members` and `_are_plain`."""
+    candidates = Candidates(*columns)
     pax = graph_pax.parse(raw, candidates)
     sizes = select(pax.size >= 0, pax.size, candidates.size)
     is_extension = is_one_of(candidates.type, EXTENSIONS)
@@ -177,7 +232,7 @@ def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]
     begins = graph_headers.content_begins(blocks, candidates)
     after = begins + (sizes + BLOCK - 1) // BLOCK
 
-    headers = graph_headers.chain(candidates.place, after, count)
+    headers = graph_headers.chain(candidates.place, after, byte_tensors.size(blocks) // BLOCK)
     is_zero = tf.gather(candidates.is_zero, headers)
     # The first block that is not a valid header ends the members.
     stops = tf.where(any_of(is_zero, tf.logical_not(tf.gather(is_valid, headers))))[:, 0]
@@ -206,9 +261,7 @@ def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]
     names = names.gather(members)
     key, extension = graph_names.key_and_extension(names)
     has_key = all_of(key >= 0, is_one_of(types, REGULAR), tf.logical_not(is_extension))
-    same_key = graph_names.same_key(names, key, has_key)
-    follows = tf.concat([tf.zeros([1], tf.bool), same_key], 0)[: byte_tensors.size(members)]
-    return _Members(firsts, starts, sizes, has_key, tf.logical_not(follows), extension, is_truncated), end
+    return _Members(firsts, starts, sizes, has_key, _is_first(names, key, has_key), extension, is_truncated), end
 
 
 def _end(

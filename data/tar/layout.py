@@ -36,6 +36,8 @@ SPARSE = b'S'
 SPARSE_EXTENDED = 482
 SPARSE_BLOCK_EXTENDED = 504
 
+# The byte of a header where the second part of a long name begins, in POSIX archives.
+PREFIX = 345
 POSIX_MAGIC = b'ustar\0'
 # Byte 257 of a header: the first one of the magic of POSIX and GNU, or zero in the oldest archives.
 MAGIC_BEGINS = b'u\0'
