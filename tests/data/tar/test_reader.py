@@ -276,3 +276,10 @@ def test_a_sample_parses_to_its_image_and_label(photos: List[Photo]) -> None:
     assert (encoded, label, boxes.shape) == (photos[0].encoded, 7, (1, 0, 4))
     with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
         evaluate(tar_reader.parse(tf.constant(bad(Problem.IMAGES))).label)
+
+
+def test_name_in_two_fields_of_a_header__is_joined(reader: Reader, tmp_path: pathlib.Path) -> None:
+    folders = [f'{letter * 90}/{"c" * 90}' for letter in 'ab']
+    files = [(f'{folders[0]}/1.jpg', b'one'), (f'{folders[0]}/1.cls', b'1'), (f'{folders[1]}/1.cls', b'2')]
+    path = write_tar(tmp_path / 'a.tar', files, tarfile.USTAR_FORMAT)
+    assert both(reader, path) == [fine(1, b'one'), bad(Problem.NO_IMAGE)]
