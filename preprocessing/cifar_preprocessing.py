@@ -1,4 +1,4 @@
-"""The CIFAR preprocessing: resize the whole image, and in training pad it by 4 pixels, crop at random and flip.
+"""The CIFAR preprocessing: resize the whole image, and in training pad it with black, crop at random and flip.
 
 He et al., "Deep Residual Learning for Image Recognition", section 4.2.
 """
@@ -9,9 +9,6 @@ from console.tensorflow_versions import tf
 from preprocessing.geometry import BILINEAR, apply_resize
 from preprocessing.stateless import Uniform
 
-# Black pixels on each side of the resized image.
-PADDING = 4
-
 
 class Settings(NamedTuple):
     """The settings of the CIFAR preprocessing, named like the flags that set them.
@@ -19,11 +16,13 @@ class Settings(NamedTuple):
     Attributes:
       height: height of the network's images, in pixels.
       width: width of the network's images, in pixels.
+      crop_padding: black pixels on each side of a resized training image.
       random_flip: mirror half of the training images.
     """
 
     height: int
     width: int
+    crop_padding: int = 4
     random_flip: bool = True
 
 
@@ -31,8 +30,8 @@ class Distortion(NamedTuple):
     """The random numbers in the preprocessing of one training image.
 
     Attributes:
-      top: int32 scalar, the first row of the crop in the padded image, 0 to twice `PADDING`.
-      left: int32 scalar, the first column of the crop in the padded image, 0 to twice `PADDING`.
+      top: int32 scalar, the first row of the crop in the padded image, 0 to twice the padding.
+      left: int32 scalar, the first column of the crop in the padded image, 0 to twice the padding.
       flip: bool scalar, whether to mirror left to right.
     """
 
@@ -41,37 +40,41 @@ class Distortion(NamedTuple):
     flip: tf.Tensor
 
 
-def draw_distortion(random_flip: bool = True, uniform: Uniform = tf.random.uniform) -> Distortion:
+def draw_distortion(padding: int = 4, random_flip: bool = True, uniform: Uniform = tf.random.uniform) -> Distortion:
     """Draws the random numbers of one training image.
 
     A seed must give the same numbers in every version, so the order of the draws must not change.
 
     Args:
+      padding: black pixels on each side of the image.
       random_flip: mirror half of the images.
       uniform: draws the numbers.
     """
     return Distortion(
-        top=uniform([], 0, 2 * PADDING + 1, tf.int32),
-        left=uniform([], 0, 2 * PADDING + 1, tf.int32),
+        top=uniform([], 0, 2 * padding + 1, tf.int32),
+        left=uniform([], 0, 2 * padding + 1, tf.int32),
         flip=uniform([]) < 0.5 if random_flip else tf.constant(False),
     )
 
 
-def resize_and_shift(pixels: tf.Tensor, top: tf.Tensor, left: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Resizes an image bilinearly, pads it with black by `PADDING` pixels, and crops it to its size before padding.
+def resize_and_shift(
+    pixels: tf.Tensor, top: tf.Tensor, left: tf.Tensor, height: int, width: int, padding: int
+) -> tf.Tensor:
+    """Resizes an image bilinearly, pads it with black, and crops it to its size before padding.
 
     Args:
       pixels: [any height, any width, 3], of any numeric dtype, in [0, 255].
-      top: int32 scalar, the first row of the crop in the padded image; `PADDING` for no shift.
-      left: int32 scalar, the first column of the crop in the padded image; `PADDING` for no shift.
+      top: int32 scalar, the first row of the crop in the padded image; `padding` for no shift.
+      left: int32 scalar, the first column of the crop in the padded image; `padding` for no shift.
       height: height of the result, in pixels.
       width: width of the result, in pixels.
+      padding: black pixels on each side.
 
     Returns:
       float32 [height, width, 3], in [0, 255].
     """
     resized = apply_resize(pixels, height, width, BILINEAR)
-    padded = tf.pad(resized, [[PADDING, PADDING], [PADDING, PADDING], [0, 0]])
+    padded = tf.pad(resized, [[padding, padding], [padding, padding], [0, 0]])
     shifted = tf.slice(padded, tf.stack([top, left, 0]), [height, width, 3])
     shifted.set_shape([height, width, 3])
     return shifted

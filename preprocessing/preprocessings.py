@@ -243,20 +243,22 @@ class CifarPreprocessing(Preprocessing[cifar_preprocessing.Distortion, _CifarWin
 
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> cifar_preprocessing.Distortion:
         """Draws the position of the crop and the flip."""
-        return cifar_preprocessing.draw_distortion(self._settings.random_flip, uniform)
+        return cifar_preprocessing.draw_distortion(self._settings.crop_padding, self._settings.random_flip, uniform)
 
     def crop(self, image_shape: tf.Tensor, distortion: Optional[cifar_preprocessing.Distortion] = None) -> _CifarWindow:
         """Returns the whole image, with the drawn shift, or with none."""
         whole = Crop(tf.constant(0), tf.constant(0), image_shape[0], image_shape[1])
         if distortion is None:
-            unshifted = tf.constant(cifar_preprocessing.PADDING)
+            unshifted = tf.constant(self._settings.crop_padding)
             return _CifarWindow(whole, unshifted, unshifted)
         return _CifarWindow(whole, distortion.top, distortion.left)
 
     def resize(self, pixels: tf.Tensor, window: _CifarWindow) -> tf.Tensor:
         """Resizes the image bilinearly, and shifts it."""
-        size = (self._settings.height, self._settings.width)
-        return cifar_preprocessing.resize_and_shift(pixels, window.top, window.left, *size)
+        settings = self._settings
+        return cifar_preprocessing.resize_and_shift(
+            pixels, window.top, window.left, settings.height, settings.width, settings.crop_padding
+        )
 
     def finish(self, image: tf.Tensor, distortion: Optional[cifar_preprocessing.Distortion] = None) -> tf.Tensor:
         """Flips and scales to [-1, 1]; only scales in evaluation."""

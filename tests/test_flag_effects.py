@@ -76,6 +76,7 @@ EFFECTS: Dict[str, Effect] = {
     'use_annotated_bbox': Effect(True, inputs.crop_boxes, [[1, 7, 4]]),
     'crop_area_min': Effect(0.5, inputs.crop_range('area_range'), [0.5, 1.0]),
     'crop_aspect_ratio_max': Effect(2.0, inputs.crop_range('aspect_ratio_range'), [0.5, 2.0]),
+    'crop_padding': Effect(7, inputs.shifts, 15, {'preprocessing': 'cifar'}),
     'random_flip': Effect(False, inputs.random_draws, 3),
     'fast_mode': Effect(False, inputs.has_operation('ResizeBicubic'), True),
     'use_fast_color_distort': Effect(False, inputs.has_operation('AdjustSaturation'), True),

@@ -41,7 +41,7 @@ _OF_FOLLOWING = ('min_eval_interval', 'eval_timeout')
 _OF_TRAINING = (
     *('train_batch_size', 'num_train_images', 'train_files'),
     *('initial_shuffle_buffer_size', 'followup_shuffle_buffer_size', 'iterations'),
-    *('random_flip', *_OF_CROPS_AND_COLOURS, 'zero_init_last_scale', 'rebuild_activations'),
+    *('random_flip', 'crop_padding', *_OF_CROPS_AND_COLOURS, 'zero_init_last_scale', 'rebuild_activations'),
     *('batch_norm_decay', 'batch_norm_group_size', 'clear_update_collections', 'optimizer', 'label_smoothing'),
     *('weight_decay', 'moving_average_decay', 'learning_rate', 'schedule', 'learning_rate_decay'),
     *('learning_rate_decay_epochs', 'step_epochs', 'use_learning_rate_warmup', 'cold_epochs', 'warmup_epochs'),
@@ -87,6 +87,7 @@ _IDLE = (
     _Idle(
         _OF_CROPS_AND_COLOURS, 'preprocessing', lambda c: c.preprocessing != 'inception', '--preprocessing=inception'
     ),
+    _Idle(('crop_padding',), 'preprocessing', lambda c: c.preprocessing != 'cifar', '--preprocessing=cifar'),
     _Idle(
         ('cb_distortion_range', 'cr_distortion_range'),
         'use_fast_color_distort',

@@ -75,11 +75,9 @@ _REVNET_CIFAR: Dict[str, Any] = {
     'num_classes': 11,
     'height': 32,
     'width': 32,
-    # Chosen here, as in cifar10_stream: paper and programs cut out at random and flip, and change no colours.
-    'crop_area_min': 0.35,
-    'brightness_distortion_range': 0.0,
-    'cb_distortion_range': 0.0,
-    'cr_distortion_range': 0.0,
+    # Of the document's program (cifar_input.py): padded by 4 pixels in all, cut out at random and flipped.
+    'preprocessing': 'cifar',
+    'crop_padding': 2,
     'train_batch_size': 100,
     # 0.1 for a batch of 100.
     'learning_rate': 0.256,

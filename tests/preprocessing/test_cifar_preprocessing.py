@@ -19,14 +19,16 @@ def config(height: int = 32, width: int = 32, **changes: Any) -> Config:
     return Config(preprocessing='cifar', network='resnet50', height=height, width=width, **changes)
 
 
-def test_training_image__is_padded_by_4_cropped_and_flipped() -> None:
+@pytest.mark.parametrize('padding', [4, 2, 0])
+def test_training_image__is_padded_cropped_and_flipped(padding: int) -> None:
     tf.set_random_seed(5)
-    preprocessing = preprocessing_for(config())
+    # The documented padding is 4.
+    preprocessing = preprocessing_for(config(**({} if padding == 4 else {'crop_padding': padding})))
     shape = tf.constant(PHOTO.shape)
     distortion = preprocessing.draw(shape, tf.constant(WHOLE), tf.random.uniform)
     window = preprocessing.crop(shape, distortion)
     finished = preprocessing.finish(preprocessing.resize(tf.constant(PHOTO), window), distortion)
-    padded = np.pad(PHOTO.astype(float), [(4, 4), (4, 4), (0, 0)], 'constant')
+    padded = np.pad(PHOTO.astype(float), [(padding, padding), (padding, padding), (0, 0)], 'constant')
     flips = set()
     for drawn, image in draw_many((distortion, finished), 20):
         by_hand = padded[drawn.top : drawn.top + 32, drawn.left : drawn.left + 32]

@@ -40,6 +40,7 @@ def named(text: str) -> List[str]:
         ('--batch_norm_decay=1', '--batch_norm_decay=1', 'below 1'),
         ('--label_smoothing=1', '--label_smoothing=1', 'below 1'),
         ('--preprocessing=vgg --crop_area_min=0.3', '--crop_area_min=0.3', '--preprocessing=vgg'),
+        ('--preprocessing=vgg --crop_padding=2', '--crop_padding=2', '--preprocessing=vgg'),
         ('--preprocessing=vgg --fast_mode=True', '--fast_mode=True', '--preprocessing=vgg'),
         ('--use_fast_color_distort=False --cb_distortion_range=0.2', '--cb_distortion_range=0.2', 'use_fast_color_'),
         ('--use_data=fake --data_format=tar', '--data_format=tar', '--use_data=fake'),

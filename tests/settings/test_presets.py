@@ -23,10 +23,16 @@ GOMEZ: Dict[str, Any] = {
 GOMEZ_CIFAR: Dict[str, Any] = {
     **GOMEZ,
     **{'use_tpu': False, 'num_train_images': 50000, 'num_eval_images': 10000, 'num_classes': 11},
-    **{'height': 32, 'width': 32, 'crop_area_min': 0.35, 'train_batch_size': 100, 'learning_rate': 0.256},
+    **{
+        'height': 32,
+        'width': 32,
+        'preprocessing': 'cifar',
+        'crop_padding': 2,
+        'train_batch_size': 100,
+        'learning_rate': 0.256,
+    },
     **{'step_epochs': '80,120', 'weight_decay': 2e-4, 'train_steps': 80000, 'eval_batch_size': 1000},
     **{'train_steps_per_eval': 500},
-    **{'brightness_distortion_range': 0.0, 'cb_distortion_range': 0.0, 'cr_distortion_range': 0.0},
 }
 GOMEZ_IMAGENET: Dict[str, Any] = {
     **GOMEZ,

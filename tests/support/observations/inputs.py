@@ -12,6 +12,7 @@ from console.tensorflow_versions import tf
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
+from preprocessing.preprocessings import preprocessing_for
 from tests.support.graphs import evaluate, type_in_1_15
 from tests.support.tar_files import write_tar
 
@@ -176,6 +177,18 @@ def uniform_ranges(config: Config, patch: Any) -> Dict[str, float]:
 
     input_pipeline.preprocess_for_train(tf.constant(''), tf.zeros([1, 0, 4]), config, uniform)
     return dict(zip(FAST_COLOR_DRAWS, ranges))
+
+
+def shifts(config: Config, patch: Any) -> int:
+    """The number of rows at which the crop of the CIFAR preprocessing may begin."""
+    bounds: List[int] = []
+
+    def uniform(shape: Any, minval: Any = 0, maxval: Any = None, *rest: Any, **options: Any) -> tf.Tensor:
+        bounds.append(maxval)
+        return tf.random.uniform(shape, minval, maxval, *rest, **options)
+
+    preprocessing_for(config).draw(tf.constant([9, 9, 3]), tf.zeros([1, 0, 4]), uniform)
+    return bounds[0]
 
 
 def crop_boxes(config: Config, patch: Any) -> Any:
