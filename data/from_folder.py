@@ -54,8 +54,7 @@ def import_folder(
     Args:
       folder: the images, split into train/ and validation/ or not.
       data_dir: the folder for the data set, which must be missing or empty.
-      validation_fraction: the share of each class that becomes validation images, if the images are not split; 0 for
-        a data set of training images alone.
+      validation_fraction: the share of each class that becomes validation images, if they are not split; 0: none.
       train_shards: the number of training files.
       validation_shards: the number of validation files.
       skip_unreadable: leave out images that cannot be used, instead of stopping.
@@ -75,8 +74,7 @@ def import_folder(
     images = _find_all(folder, validation_folder, refused, say)
     images, judged = _readable(images, intake, refused, skip_unreadable, say)
     labels = _labels(validation_folder or folder, images)
-    digests = {path: each.digest for path, each in judged.items()}
-    train, validation = _split(images, labels, digests, validation_fraction, say)
+    train, validation = _split(images, labels, judged, validation_fraction, say)
     _check_not_empty(folder, train, validation, validation_fraction if len(images) == 1 else None)
     parts = [(records.TRAIN, train, train_shards), (records.VALIDATION, validation, validation_shards)]
     info = DatasetInfo(
@@ -91,15 +89,13 @@ def import_folder(
     parts = [part for part in parts if part[1]]
     with writing.new_data_dir(data_dir) as unfinished, conversion.progress() as progress:
         for name, part, shards in parts:
-            counter = itertools.count(1)
-            move = progress(f'writing {name} images', len(part))
+            counter, move = itertools.count(1), progress(f'writing {name} images', len(part))
             examples = [
                 functools.partial(_example, image, labels[image.class_name], judged[image.path], intake, move, counter)
                 for image in part
             ]
             written[name] = writing.write_shards(unfinished, name, examples, min(shards, len(part)))
-        info = dataclasses.replace(info, fingerprint=fingerprint(*written.values()))
-        info = info.write(unfinished)
+        info = dataclasses.replace(info, fingerprint=fingerprint(*written.values())).write(unfinished)
     for name, part, _ in parts:
         say(f'{counted(len(part), f"{name} image")} written')
     return info
@@ -249,7 +245,7 @@ def _labels(folder: str, images: List[List[ImageFile]]) -> Dict[str, int]:
 def _split(
     images: List[List[ImageFile]],
     labels: Dict[str, int],
-    digests: Dict[str, bytes],
+    judged: Dict[str, _Judged],
     validation_fraction: float,
     say: Say,
 ) -> Tuple[List[ImageFile], List[ImageFile]]:
@@ -257,7 +253,7 @@ def _split(
 
     def split(part: Sequence[ImageFile], fraction: float) -> List[List[ImageFile]]:
         indices = split_by_content(
-            [digests[image.path] for image in part], [labels[image.class_name] for image in part], fraction
+            [judged[image.path].digest for image in part], [labels[image.class_name] for image in part], fraction
         )
         return [[part[index] for index in share] for share in indices]
 
@@ -266,8 +262,8 @@ def _split(
         return train, validation
     # Split only for the order: a shuffle buffer cannot mix images that are sorted by class.
     (train, _), (validation, _) = split(images[0], 0.0), split(images[1], 0.0)
-    seen = {digests[image.path] for image in train}
-    both = [image.path for image in validation if digests[image.path] in seen]
+    seen = {judged[image.path].digest for image in train}
+    both = [image.path for image in validation if judged[image.path].digest in seen]
     if both:
         what = counted(len(both), 'validation image')
         say(f'{what} also for training, which overstates the accuracy: {listed(both)}')

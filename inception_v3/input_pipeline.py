@@ -9,13 +9,15 @@ import os
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from console.tensorflow_versions import tf, threads_of
-from data import order, records
-from inception_v3 import infeed, usable_records
+from data import records
+from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.bad_records import name_bad_records
 from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.storage import usable_records
+from inception_v3.storage.ordered_records import completed_steps, ordered_records
 from preprocessing.decoding import decode_crop, image_shape
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import Uniform, seeded_uniform
@@ -81,7 +83,9 @@ class InputPipeline:
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
         if config.use_data == 'fake':
-            dataset = fake_images(self._is_training, config, _step(config), _parallel_calls(config), host, hosts)
+            dataset = fake_images(
+                self._is_training, config, completed_steps(config), _parallel_calls(config), host, hosts
+            )
         else:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)
@@ -123,7 +127,7 @@ class InputPipeline:
         config = self._config
         paths = config.source.find(self._split)
         if self._is_training and config.seed is not None:
-            return self._ordered(order.Share(config.train_batch_size, host, hosts), paths)
+            return ordered_records(config, paths, host, hosts, self._read_file)
         sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
@@ -153,34 +157,6 @@ class InputPipeline:
             dataset = dataset.take(images_of_hosts(config, hosts)[host] if hosts > 1 else config.eval_total_size)
         return dataset
 
-    def _ordered(self, share: order.Share, paths: Sequence[str]) -> tf.data.Dataset:
-        """The training records in the order for the seed; with `max_bad_records` in groups for `map_or_replace`."""
-        config = self._config
-        assert config.seed is not None
-        files = order.files_of(paths, config.source.contents(paths))
-        lanes = order.lanes_for(share, files)
-        own, width = lanes // share.hosts, share.batch // lanes
-        steps = -(-usable_records.RUN_RECORDS // width) if config.max_bad_records else 1
-        dataset = order.ordered(
-            files,
-            functools.partial(self._read_file, own),
-            config.seed,
-            _step(config),
-            share,
-            config.initial_shuffle_buffer_size,
-            config.followup_shuffle_buffer_size,
-            steps,
-        )
-        if not config.max_bad_records:
-            return dataset
-        if steps == 1:
-            own = max(1, usable_records.GROUP_RECORDS // width)
-        shape = [own, steps, width]
-        dataset = dataset.batch(own * steps * width, drop_remainder=True)
-        return dataset.map(
-            lambda *group: tf.nest.map_structure(lambda each: tf.reshape(each, [*shape, *each.shape[1:]]), group)
-        )
-
     def _read_file(self, at_a_time: int, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
@@ -200,7 +176,7 @@ class InputPipeline:
             return dataset.map(self._preprocess_at if self._with_places else self.preprocess, parallel_calls)
         name_bad = functools.partial(name_bad_records, self._config, self._split)
         if self._is_training and self._config.seed is not None:
-            step = _step(self._config)
+            step = completed_steps(self._config)
             return usable_records.map_or_replace(dataset, self._preprocess_at, parallel_calls, name_bad, step)
         return usable_records.map_or_skip(dataset, self._preprocess_at, parallel_calls, name_bad)
 
@@ -270,15 +246,6 @@ def _files_at_a_time(config: Config, paths: Sequence[str], sizes: Sequence[int])
     if not config.source.format.is_read_whole(paths[0]):
         return config.num_files_infeed
     return max(1, min(config.num_files_infeed, _READ_AHEAD_LIMIT // max(1, *sizes)))
-
-
-def _step(config: Config) -> tf.Tensor:
-    """Returns the number of completed steps, int64 scalar, where a pipeline with a seed resumes; without a seed, 0.
-
-    The step is that of the checkpoint: a session restores it before it initializes its iterators.
-    """
-    step = tf.train.get_global_step() if config.seed is not None else None
-    return tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
 
 
 # ---- Functions of phase 2

@@ -31,7 +31,7 @@ LAYERS = (
     ('hooks',),
     ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
     ('moving_average', 'weights', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
-    ('usable_records',),
+    ('storage',),
     ('model_dir',),
     ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
     ('gpu', 'weights.two_rates'),

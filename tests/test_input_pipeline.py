@@ -10,10 +10,11 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3 import input_pipeline, usable_records
+from inception_v3 import input_pipeline
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
+from inception_v3.storage import usable_records
 from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import labels_of, read

@@ -9,9 +9,9 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3 import usable_records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.storage import usable_records
 from tests.support.runs import make_small_config
 from tests.test_layouts import BATCH, STEPS, global_batches
 

@@ -60,8 +60,7 @@ def audit(
     """
     start = time.monotonic()
     paths, problems = _find(source)
-    info = None
-    errors = []
+    info, errors = None, []
     try:
         info = dataset_info.read(source.data_dir) if source.data_dir else None
     except records.DataError as error:
