@@ -119,7 +119,7 @@ class Settings:
     crop_aspect_ratio_max: float = _preprocessing(
         4 / 3, 'largest width / height of a random crop; the smallest is its reciprocal (inception)', lower=1, upper=100
     )
-    crop_padding: int = _preprocessing(4, 'black pixels around an image before its random crop (cifar)', 0, upper=1000)
+    crop_padding: int = _preprocessing(4, 'black pixels around an image before its crop (cifar)', lower=0, upper=999)
     random_flip: bool = _preprocessing(True, 'flip half of the training images left to right')
     fast_mode: bool = _preprocessing(
         True, 'bilinear resize, no hue or contrast distortion; False: a random resize method and both (inception)'

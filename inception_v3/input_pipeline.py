@@ -83,9 +83,8 @@ class InputPipeline:
         if 'context' in params:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
         if config.use_data == 'fake':
-            dataset = fake_images(
-                self._is_training, config, completed_steps(config), _parallel_calls(config), host, hosts
-            )
+            step = completed_steps(config)
+            dataset = fake_images(self._is_training, config, step, _parallel_calls(config), host, hosts)
         else:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)

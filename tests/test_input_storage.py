@@ -229,8 +229,8 @@ def test_seed__orders_with_the_buffers_of_the_flags(small_config: Config, monkey
     monkeypatch.setattr(order, 'ordered', lambda *arguments: given.append(arguments))
     changes = {'seed': 3, 'initial_shuffle_buffer_size': 17, 'followup_shuffle_buffer_size': 19}
     InputPipeline(True, dataclasses.replace(small_config, train_batch_size=32, **changes)).storage(2, 4)
-    ((files, _, seed, _, share, group_buffer, record_buffer),) = given
-    assert (seed, share, group_buffer, record_buffer) == (3, (32, 2, 4), 17, 19)
+    ((files, _, seed, _, share, group_buffer, record_buffer, steps),) = given
+    assert (seed, share, group_buffer, record_buffer, steps) == (3, (32, 2, 4), 17, 19, 1)
     # The files of all hosts.
     assert sum(file.records for file in files) == 1438
 
