@@ -30,7 +30,13 @@ DOCUMENTED: Dict[str, Any] = {
 }
 NEW: Dict[str, Any] = {
     **{'num_train_images': 1281167, 'num_eval_images': 50000, 'max_bad_records': 0, 'random_flip': True},
-    **{'crop_area_min': 0.05, 'crop_aspect_ratio_max': 4 / 3, 'fast_mode': True, 'depth_multiplier': 1.0},
+    **{
+        'crop_padding': 4,
+        'crop_area_min': 0.05,
+        'crop_aspect_ratio_max': 4 / 3,
+        'fast_mode': True,
+        'depth_multiplier': 1.0,
+    },
     **{'auxiliary_head': True, 'batch_norm_decay': 0.9976, 'moving_average_decay': 0.995},
     **{'batch_norm': 'local', 'batch_norm_group_size': 0, 'data_format': 'tfrecord', 'transfer': 'float'},
     **{'brightness_distortion_range': 32 / 255},

@@ -1,6 +1,7 @@
 """Tests of generated images: shapes, ranges, labels, and the order for a seed."""
 
 import dataclasses
+from typing import List
 
 import numpy as np
 import pytest
@@ -39,9 +40,9 @@ CONFIG = Config(
 )
 
 
-def first_images(count: int, start: int = 0, is_training: bool = True, config: Config = CONFIG) -> Batch:
+def first_images(count: int, step: int = 0, is_training: bool = True, config: Config = CONFIG) -> Batch:
     with tf.Graph().as_default(), tf.Session() as session:
-        dataset = fake_images(is_training, config, tf.constant(start, tf.int64), 2).batch(count)
+        dataset = fake_images(is_training, config, tf.constant(step, tf.int64), 2).batch(count)
         return session.run(tf.data.make_one_shot_iterator(dataset).get_next())
 
 
@@ -61,9 +62,9 @@ def test_fake_images__fill_the_range_of_pixels_uniformly() -> None:
 
 
 def test_fake_images__with_a_seed_resume_at_any_position_and_differ_between_epochs() -> None:
-    config = dataclasses.replace(CONFIG, seed=0)
+    config = dataclasses.replace(CONFIG, seed=0, train_batch_size=8)
     images, labels = first_images(44, config=config)
-    later_images, later_labels = first_images(20, start=24, config=config)
+    later_images, later_labels = first_images(20, step=3, config=config)
     np.testing.assert_array_equal(images[24:], later_images)
     assert labels[24:].tolist() == later_labels.tolist()
     # The same image in two epochs, with another distortion.
@@ -71,14 +72,19 @@ def test_fake_images__with_a_seed_resume_at_any_position_and_differ_between_epoc
     assert np.abs(images[0] - first_images(1, config=dataclasses.replace(config, seed=1))[0]).max() > 0.01
 
 
-@pytest.mark.parametrize(('hosts', 'images'), [(1, 24), (2, 12)])
-def test_fake_images__resume_after_the_images_of_the_completed_steps(hosts: int, images: int) -> None:
+@pytest.mark.parametrize(
+    ('host', 'hosts', 'positions'),
+    [(0, 1, [24, 25, 26, 27, 28]), (0, 2, [24, 25, 26, 27, 32]), (1, 2, [28, 29, 30, 31, 36])],
+)
+def test_fake_images__resume_after_the_images_of_the_completed_steps(
+    host: int, hosts: int, positions: List[int]
+) -> None:
     tf.train.create_global_step()
     config = dataclasses.replace(CONFIG, seed=0, train_batch_size=8)
-    dataset = InputPipeline(True, config)({'batch_size': 5, 'context': Host(0, hosts)})
+    dataset = InputPipeline(True, config)({'batch_size': 5, 'context': Host(host, hosts)})
     iterator = tf.data.make_initializable_iterator(dataset)
     with tf.Session() as session:
         session.run(tf.assign(tf.train.get_global_step(), 3))
         session.run(iterator.initializer)
         _, labels = session.run(iterator.get_next())
-    assert labels.tolist() == [(images + index) % 20 % 7 for index in range(5)]
+    assert labels.tolist() == [position % 20 % 7 for position in positions]

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from data import conversion, dataset_info, records, remote
+from data import conversion, dataset_info, record_counts, records, remote
 from data.audit import shard as shard_audit
 from data.audit.duplicates import find_duplicates
 from data.audit.findings import judge
@@ -133,7 +133,7 @@ def _other_files(source: Source, paths: Dict[str, List[str]]) -> List[str]:
         path[len(common_folder([*known])) :]
         for folder in sorted(folders)
         for path in (os.path.join(folder, name.rstrip('/')) for name in remote.names_in(folder) or ())
-        if path not in known | folders
+        if path not in known | folders and os.path.basename(path) != record_counts.FILE_NAME
     ]
 
 

@@ -155,8 +155,8 @@ def test_background_images_alone__are_not_a_data_set(photos: List[Photo], tmp_pa
     done = tar_shards('write', tmp_path / 'tar', tmp_path / 'target')
     assert done.returncode == 2
     assert (
-        f'{tmp_path / "tar"}: cannot be described in dataset.json: both splits must have images, and there must be a '
-        'class besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
+        f'{tmp_path / "tar"}: cannot be described in dataset.json: there must be training images, and a class '
+        'besides the background. Its largest label is 0, and 0 is the background. Nothing was written.'
     ) in done.stderr
     assert os.listdir(tmp_path) == ['tar']
 
