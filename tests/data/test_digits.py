@@ -226,7 +226,7 @@ def test_the_command_builds_the_same_files_byte_for_byte(digits_dir: str, tmp_pa
     )
     assert (done.returncode, done.stdout) == (0, f'1438 training and 359 validation images in {data_dir}\n')
     assert len(os.listdir(data_dir)) == 8 + 4 + 1
-    for name in os.listdir(digits_dir):
+    for name in os.listdir(data_dir):
         one, other = (hashlib.sha256(pathlib.Path(folder, name).read_bytes()) for folder in (digits_dir, data_dir))
         assert one.digest() == other.digest(), name
 
