@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from data import dataset_info, remote
 from data.dataset_info import DatasetInfo
+from data.file_patterns import PatternError
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
 from inception_v3.settings import flags
@@ -161,7 +162,7 @@ def check_command_line(command: List[str]) -> None:
     with bounded():
         try:
             command_line = flags.parse(['program', *command])
-        except ConfigError as error:
+        except (ConfigError, PatternError) as error:
             check_message(error)
             return
         config = command_line.config
