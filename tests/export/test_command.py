@@ -51,8 +51,8 @@ def test_exports__classify_as_the_run_was_evaluated(made: Dict[str, Any], finish
     for name, line in lines.items():
         assert f'of 359 validation images (checkpoint {top_1})' in line
         difference = float(line.split()[-1])
-        # The logits of this run are at most 5.
-        assert difference <= {'saved_model': 0, 'npz': 0, 'tflite_int8': 0.5}.get(name, 1e-5)
+        # The logits of this run are at most 5, of which this is rounding in float32 whatever the processor.
+        assert difference <= {'saved_model': 0, 'npz': 0, 'tflite_int8': 0.5}.get(name, 5e-5)
         if name != 'tflite_int8':
             assert f'{name}: top-1 {top_1} of' in line
     assert os.listdir(str(made['out'])) and sorted(os.listdir(str(made['out']))) == sorted(FORMATS)
