@@ -18,6 +18,9 @@ import tensorflow.compat.v2 as tf2  # isort: skip  # noqa: F401
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
 
+# Whether integers are converted to floats with vector instructions: 300 x 320 x 3 bytes in 40 µs instead of 409.
+CASTS_IN_VECTORS = not tf.__version__.startswith('1.')
+
 
 def tpu_system_metadata_type() -> Any:
     """Returns the class that describes a TPU system, whose name became public in 2.15."""

@@ -80,27 +80,21 @@ class Share(NamedTuple):
     hosts: int = 1
 
 
-def lanes_for(share: Share, files: Sequence[File]) -> int:
-    """The number of lanes. It divides the batch, and is a multiple of the number of hosts.
+def lanes_for(batch: int, hosts: int, records: int) -> int:
+    """The number of lanes for a global batch and a data set. It divides the batch, and is a multiple of the hosts.
 
     It is the same for all numbers of hosts that divide it: powers of two, as far as the batch and 64 allow. For others
     it is another one, and so is the order of the records.
     """
-    most = min(_MOST_LANES, max(_FEWEST_LANES, _records(files) // _LANE_RECORDS))
-    lanes = _divisor(share.batch, most)
-    if lanes % share.hosts == 0:
-        return lanes
-    return share.hosts * _divisor(share.batch // share.hosts, most // share.hosts)
+    most = min(_MOST_LANES, max(_FEWEST_LANES, records // _LANE_RECORDS))
+    lanes = _divisor(batch, most)
+    return lanes if lanes % hosts == 0 else hosts * _divisor(batch // hosts, most // hosts)
 
 
 def _divisor(number: int, most: int) -> int:
     """The divisor of a number with the most factors of two, and of these the largest that is not above `most`."""
     divisors = [each for each in range(1, max(1, most) + 1) if number % each == 0]
     return max(divisors, key=lambda each: (each & -each, each))
-
-
-def _records(files: Sequence[File]) -> int:
-    return sum(file.records for file in files)
 
 
 class _Columns(NamedTuple):
@@ -179,10 +173,10 @@ def ordered(
         tf.constant([file.path for file in files]),
         *(tf.constant(column, tf.int64) for column in [*zip(*files)][1:]),
     )
-    total = _records(files)
+    total = sum(file.records for file in files)
     if not total:
         raise DataError(f'{files[0].path}{" and the other files" if len(files) > 1 else ""}: no records.')
-    count = lanes_for(share, files)
+    count = lanes_for(share.batch, share.hosts, total)
     lanes = _Lanes(count, share.batch // count, total)
     plan = _Plan(columns, lanes, read, seed, group_buffer, -(-record_buffer // count))
     first_step = step - step % steps

@@ -46,7 +46,11 @@ def count(paths: Sequence[str], folder: str, count_records: Callable[[Sequence[s
         # What another process has written in the meantime is kept.
         known = _read(path)
         known.update({names[i]: FileRecords(sizes[i], number) for i, number in zip(unknown, counts)})
-        _write(path, known)
+        try:
+            write(folder, known)
+        except (CommandError, OSError, tf.errors.OpError) as error:
+            reason = str(error).partition('\n')[0]
+            logger.info('%s: cannot be written, so the records are counted at each start: %s', path, reason)
     return [known[name] for name in names]
 
 
@@ -60,10 +64,15 @@ def _read(path: str) -> Dict[str, FileRecords]:
         return {}
 
 
-def _write(path: str, known: Dict[str, FileRecords]) -> None:
+def write(folder: str, known: Dict[str, FileRecords]) -> None:
+    """Writes a folder's `.records.json`.
+
+    Args:
+      folder: the folder, with a slash at the end.
+      known: the files, by their names relative to the folder.
+
+    Raises:
+      RemoteError, tf.errors.OpError: it cannot be written.
+    """
     lines = [f'  {json.dumps(name)}: {json.dumps(known[name]._asdict())}' for name in sorted(known)]
-    try:
-        files.write_whole(path, '{\n' + ',\n'.join(lines) + '\n}\n')
-    except (CommandError, OSError, tf.errors.OpError) as error:
-        reason = str(error).partition('\n')[0]
-        logger.info('%s: cannot be written, so the records are counted at each start: %s', path, reason)
+    files.write_whole(f'{folder}{FILE_NAME}', '{\n' + ',\n'.join(lines) + '\n}\n')

@@ -3,7 +3,7 @@
 import functools
 from typing import Callable, Union
 
-from console.tensorflow_versions import tf
+from console.tensorflow_versions import CASTS_IN_VECTORS, tf
 
 RESIZE_METHODS = (
     tf.image.ResizeMethod.BILINEAR,
@@ -14,9 +14,8 @@ RESIZE_METHODS = (
 BILINEAR = 0
 
 # A bilinear kernel converts integers to floats itself, four for each number of the result. Converting the image
-# beforehand costs less up to this many numbers of the image per number of the result. Since 2.x TensorFlow converts
-# with vector instructions.
-_FLOATS_UP_TO = 1.0 if tf.__version__.startswith('1.') else 3.0
+# beforehand costs less up to this many numbers of the image per number of the result.
+_FLOATS_UP_TO = 3.0 if CASTS_IN_VECTORS else 1.0
 
 
 def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, tf.Tensor]) -> tf.Tensor:

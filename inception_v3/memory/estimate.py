@@ -139,7 +139,7 @@ def _buffer_problems(config: Config, available: int) -> Iterator[str]:
     if not remote.is_remote(config.source.place(records.TRAIN)):
         record = sum(records.sizes_of(config.source.find(records.TRAIN))) // config.num_train_images
     seeded = config.seed is not None
-    # A seeded buffer holds a group of files, at most all records.
+    # The windows of a seed hold at most all records.
     held = config.num_train_images if seeded else config.followup_shuffle_buffer_size
     for flag, in_record, most in (
         ('initial_shuffle_buffer_size', 0, 0),

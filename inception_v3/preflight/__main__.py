@@ -122,7 +122,7 @@ def check(tpu: Topology, given: flags.Given, with_xla: bool, screen: Screen) -> 
     if config.use_data == 'real':
         # Missing files, or fewer files than hosts, have been reported; the graphs are built anyway.
         stand_ins = {split: max(n, tpu.hosts) for split, n in {**records.DOCUMENTED_SHARDS, **shards}.items()}
-    with storage.stand_in(config.data_format, stand_ins) as (data_dir, model_dir):
+    with storage.stand_in(config.data_format, stand_ins, config.num_train_images) as (data_dir, model_dir):
         built = dataclasses.replace(config, data_dir=data_dir, train_files='', eval_files='', model_dir=model_dir)
         for split in splits_of(config):
             screen.update(f'building the graph that reads the {split} files')

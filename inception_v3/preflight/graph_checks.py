@@ -6,7 +6,7 @@ from typing import List, Optional, Sequence
 from absl import app
 
 from console.tensorflow_versions import tf
-from data import records
+from data import order, records
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
 from inception_v3.model_dir.checkpoints import check_fits
@@ -146,6 +146,11 @@ def _check_loop(config: Config, tpu: Topology, operations: int, report: Report) 
 
 
 def _check_files(section: str, split: str, config: Config, files: int, hosts: int, report: Report) -> None:
+    if split == records.TRAIN and config.seed is not None:
+        lanes = order.lanes_for(config.train_batch_size, hosts, config.num_train_images)
+        words = f'{lanes // hosts:,} of {lanes:,}, of the records in {files:,} files'
+        report.add(section, 'lanes_per_host', lanes // hosts, words)
+        return
     fewest, most = files // hosts, -(-files // hosts)
     words = f'{most:,}' if fewest == most else f'{fewest:,} or {most:,}'
     report.add(section, 'files_per_host', [fewest, most], f'{words} of {files:,}')
@@ -156,8 +161,6 @@ def _check_files(section: str, split: str, config: Config, files: int, hosts: in
                 'images to evaluate, and feed padding.'
             )
         return
-    if config.seed is not None:
-        return  # Hosts divide the records, not the files.
     try:
         records.check_enough_for(hosts, config.source.flag(split), split, files)
     except app.UsageError as error:

@@ -10,8 +10,9 @@ from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
 from absl import app
 
 from console.tensorflow_versions import tf
-from data import remote
+from data import record_counts, records, remote
 from data.formats import FORMATS
+from data.record_counts import FileRecords
 from inception_v3.config import Config
 from inception_v3.model_dir.bad_records import checker_of
 from inception_v3.model_dir.checkpoints import latest_checkpoint
@@ -154,7 +155,7 @@ def _message(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def stand_in(data_format: str, counts: Dict[str, int]) -> Iterator[Tuple[str, str]]:
+def stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Iterator[Tuple[str, str]]:
     """Makes temporary folders for building graphs: a data_dir with the right number of empty files, and a model_dir.
 
     Building a graph lists files but does not read them, once for each host. Local files keep this fast when the run's
@@ -163,6 +164,7 @@ def stand_in(data_format: str, counts: Dict[str, int]) -> Iterator[Tuple[str, st
     Args:
       data_format: format of the files.
       counts: number of files per split.
+      train_images: the number of training images, which a graph with a seed divides among the hosts.
 
     Yields:
       The paths of the data_dir and of the empty model_dir.
@@ -172,4 +174,9 @@ def stand_in(data_format: str, counts: Dict[str, int]) -> Iterator[Tuple[str, st
             for shard in range(count):
                 with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'w'):
                     pass
+        files = counts.get(records.TRAIN, 0)
+        names = [FORMATS[data_format].shard_path('', records.TRAIN, number, files) for number in range(files)]
+        # All of them in the first file: only their sum counts.
+        each = [train_images, *[0] * files]
+        record_counts.write(f'{data_dir}/', {name: FileRecords(0, n) for name, n in zip(names, each)})
         yield data_dir, model_dir

@@ -6,7 +6,7 @@ from typing import AbstractSet, Iterator, List, Optional, Sequence
 
 from console.log import logger
 from console.messages import shown
-from data import dataset_info, digits, records
+from data import dataset_info, digits, order, records
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import FILE_FLAGS
@@ -61,9 +61,10 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
         file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
+    is_training = split == records.TRAIN
     # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
-    hosts, skipped = (config.hosts, config.max_bad_records) if split == records.TRAIN else (1, 0)
-    hosts = 1 if config.seed is not None else hosts
+    hosts = config.hosts if is_training and config.seed is None else 1
+    skipped = config.max_bad_records if is_training else 0
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
         config.source.check(paths[host::hosts], skipped)
@@ -85,6 +86,15 @@ def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator
             f'{source.flag(split)}: not read, because not named like {os.path.basename(paths[0])}: '
             f'{", ".join(map(shown, others[:_NAMED_AT_MOST]))}{more}'
         )
+    if split == records.TRAIN and config.seed is not None:
+        alone, lanes = (
+            order.lanes_for(config.train_batch_size, hosts, config.num_train_images) for hosts in (1, config.hosts)
+        )
+        if lanes != alone:
+            yield (
+                f'--seed={config.seed}: with {config.hosts} hosts, batches have other images than with any number of '
+                f'hosts that divides {alone}.'
+            )
     if split == records.TRAIN and config.mode == 'train_and_eval' and config.eval_files:
         both = {*paths} & {*source.find(records.VALIDATION)}
         if both:

@@ -40,7 +40,7 @@ def ordered_records(
     assert config.seed is not None
     share = order.Share(config.train_batch_size, host, hosts)
     files = order.files_of(paths, config.source.contents(paths))
-    lanes = order.lanes_for(share, files)
+    lanes = order.lanes_for(share.batch, hosts, sum(file.records for file in files))
     own, width = lanes // hosts, share.batch // lanes
     steps = -(-usable_records.RUN_RECORDS // width) if config.max_bad_records else 1
     dataset = order.ordered(

@@ -190,6 +190,25 @@ def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits
     assert '8 train files cannot be divided equally among 3 hosts' in warning
 
 
+def test_seed__hosts_divide_records_instead_of_files(
+    capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any
+) -> None:
+    flags = [
+        '--tpu=emulated:6x3',
+        '--train_batch_size=48',
+        '--eval_batch_size=48',
+        '--mode=train',
+        '--seed=3',
+        '--json',
+    ]
+    result = run(capsys, *SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
+    assert result.code == 0, result.out
+    # 12 lanes for 3 hosts; without them, 16.
+    assert result.report['training']['lanes_per_host'] == 4 and 'files_per_host' not in result.report['training']
+    warnings = ' '.join(result.report['warnings'])
+    assert 'hosts that divides 16' in warnings and 'cannot be divided equally' not in warnings
+
+
 @pytest.mark.parametrize('name', ['emulated:8x2', 'emulated:6x3'])
 def test_emulated_tpu__graph_of_a_real_tpu(capsys: Any, one_layer: None, tmp_path: Any, name: str) -> None:
     topology = emulated(name)

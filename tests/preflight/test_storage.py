@@ -8,6 +8,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
+from data.sources import Source
 from inception_v3.config import Config
 from inception_v3.preflight import graphs, storage
 from inception_v3.preflight.report import Report
@@ -186,8 +187,11 @@ def test_timeout__does_not_count_loading_tensorflow(tmp_path: Any, monkeypatch: 
 
 
 def test_stand_in__empty_files_of_each_split() -> None:
-    with storage.stand_in('tfrecord', {'train': 3, 'validation': 1}) as (data_dir, model_dir):
+    with storage.stand_in('tfrecord', {'train': 3, 'validation': 1}, 77) as (data_dir, model_dir):
+        source = Source(data_dir)
+        assert sum(each.records for each in source.contents(source.find('train'))) == 77
         assert sorted(os.listdir(data_dir)) == [
+            '.records.json',
             *(f'train-0000{shard}-of-00003' for shard in range(3)),
             'validation-00000-of-00001',
         ]

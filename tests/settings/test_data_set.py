@@ -157,3 +157,22 @@ def test_notes_on_files__ten_unused_files_are_all_named(folder: str) -> None:
         open(f'{folder}/validation-{number:02d}', 'w').close()
     (note,) = data_set.notes_on_files(Config(data_dir=folder), 'validation', [f'{folder}/validation-00000-of-00001'])
     assert note.endswith('validation-08, validation-09')
+
+
+@pytest.mark.parametrize(('cores', 'hosts', 'notes'), [(8, 4, 0), (6, 3, 1)])
+def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: int, notes: int, folder: str) -> None:
+    # A batch of 48 has 16 lanes, which 4 hosts can divide, but 3 cannot.
+    config = Config(
+        data_dir=folder,
+        seed=3,
+        tpu=f'emulated:{cores}x{hosts}',
+        num_shards=cores,
+        train_batch_size=48,
+        eval_batch_size=cores,
+        num_train_images=1000,
+    )
+    for seed, expected in ((3, notes), (None, 0)):
+        seeded = dataclasses.replace(config, seed=seed)
+        found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
+        message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
+        assert found.count(message) == expected
