@@ -168,8 +168,8 @@ def peak_bytes() -> int:
     return int(line.split()[1]) << 10
 
 
-def measure(run: Run) -> Measurement:
-    """Measures in a new process.
+def measure(run: Run, python: str = sys.executable) -> Measurement:
+    """Measures in a new process of an interpreter that has what this program needs.
 
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
@@ -177,7 +177,7 @@ def measure(run: Run) -> Measurement:
     # The naive pipeline uses TensorFlow's default memory allocator; ours uses the one that the program sets.
     environment = {**os.environ, 'TF_CPU_ALLOCATOR_USE_BFC': '0'} if run.is_naive else None
     process = subprocess.Popen(
-        processes.module('benchmarks.measurement'),
+        [python, *processes.module('benchmarks.measurement')[1:]],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

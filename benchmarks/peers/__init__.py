@@ -1,0 +1,1 @@
+"""Comparison of the input pipeline with those of other libraries."""

@@ -1,0 +1,279 @@
+"""Compares the input pipeline with those of other libraries: python -m benchmarks.peers [--peers=ours_1.15,dali].
+
+Every pipeline prepares the same generated photographs for training: read, decode, crop at random, resize, flip; and
+with colour, distort brightness and saturation and finish as float32, else finish as bytes. Each measurement has a
+process of its own, in the environment that has the library. A library that is not installed has a row that says how to
+get it. Of the flags of a run, only sizes and the ranges of the crops are allowed.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from benchmarks import arguments, measurement, program, tables
+from benchmarks.comparison import spread
+from benchmarks.measurement import TRANSFER, Measurement, MeasurementError, Run
+from benchmarks.peers import worker
+from console.errors import DONE, RETRY
+from console.program import raise_on_sigterm
+from console.screen import Screen
+from console.tensorflow_versions import tf
+from data import dataset_info, records, tar_shards, tfrecord
+from inception_v3.config import Config, ConfigError
+from inception_v3.settings.flags import CommandLine, OwnFlag
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Flags of a run that all pipelines can follow.
+_ALLOWED = frozenset({'height', 'width', 'train_batch_size', 'num_shards', 'crop_area_min', 'crop_aspect_ratio_max'})
+# The largest changes of brightness, of 1, and of the factor of saturation, as in `distort_color_fast`.
+_BRIGHTNESS, _SATURATION = 32 / 255, 0.5
+
+
+class Peer(NamedTuple):
+    """A pipeline to measure.
+
+    Attributes:
+      environment: 1.15, 2.15, torch or dali: the environment that runs it.
+      module: the module that it needs there.
+      how: the way to install it.
+      data_format: for this program's own pipeline, tfrecord or tar; None for that of another library.
+    """
+
+    environment: str
+    module: str
+    how: str
+    data_format: Optional[str] = None
+
+
+_FRAMEWORKS = './run --frameworks true'
+_FFCV = (
+    'FFCV needs Python 3.8 or later with PyTorch, OpenCV and libturbojpeg with their headers: pip install ffcv there, '
+    'and name that Python with --torch_python'
+)
+PEERS: Dict[str, Peer] = {
+    **{
+        f'{name}_{version}': Peer(version, 'tensorflow', f'./run --tf={version} true', data_format)
+        for version in ('1.15', '2.15')
+        for name, data_format in (('ours', 'tfrecord'), ('ours_tar', 'tar'))
+    },
+    'torchvision_pil': Peer('torch', 'torchvision', _FRAMEWORKS),
+    'torchvision_tensors': Peer('torch', 'torchvision', _FRAMEWORKS),
+    'webdataset': Peer('torch', 'webdataset', _FRAMEWORKS),
+    'dali': Peer('dali', 'nvidia.dali', './run --dali true'),
+    'dali_fast': Peer('dali', 'nvidia.dali', './run --dali true'),
+    'ffcv': Peer('torch', 'ffcv', _FFCV),
+    'ffcv_raw': Peer('torch', 'ffcv', _FFCV),
+}
+_OWN_FLAGS: Dict[str, OwnFlag] = {
+    'peers': OwnFlag(str, None, f'pipelines to measure, comma-separated: {", ".join(PEERS)}; default: all'),
+    'torch_python': OwnFlag(str, None, 'Python with torchvision, webdataset or FFCV; default: of .venv-frameworks'),
+    **arguments.MEASURING,
+}
+# A pipeline, and whether it distorts colours.
+Subject = Tuple[str, bool]
+Results = Dict[Subject, List[Measurement]]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs a command line and returns its exit code."""
+    return program.run(argv, 'benchmarks.peers', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+
+
+def pythons(torch_python: Optional[str]) -> Dict[str, str]:
+    """The interpreters of the environments by name; a file of this name may not exist."""
+    folders = {'1.15': '.venv', '2.15': '.venv-2.15', 'torch': '.venv-frameworks', 'dali': '.venv-dali'}
+    found = {name: str(_ROOT / folder / 'bin' / 'python') for name, folder in folders.items()}
+    found['.'.join(tf.__version__.split('.')[:2])] = sys.executable
+    return {**found, 'torch': torch_python or found['torch']}
+
+
+def is_installed(python: str, module: str) -> bool:
+    """Whether an interpreter exists and finds a module."""
+    code = 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
+    if not os.path.exists(python):
+        return False
+    done = subprocess.run([python, '-c', code, module], env=_environment(), stderr=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+def _environment() -> Dict[str, str]:
+    """The environment of another Python, for which this one's packages are of no use."""
+    return {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
+
+
+def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
+    names = arguments.chosen('peers', own['peers'], [*PEERS])
+    for flag in sorted(command_line.given - _ALLOWED):
+        raise ConfigError(
+            f'--{flag}: the other libraries cannot follow it. Omit the flag. '
+            f'Allowed here: {", ".join(sorted(_ALLOWED))}.'
+        )
+    screen.update('generating the photographs')
+    config = arguments.input_config(command_line, [records.TRAIN])
+    found = pythons(own['torch_python'])
+    missing = {
+        name: PEERS[name].how for name in names if not is_installed(found[PEERS[name].environment], PEERS[name].module)
+    }
+    present = [name for name in names if name not in missing]
+    spec = _specification(config, own['images'])
+    _prepare(config.data_dir, spec, found['torch'], present)
+    results: Results = {}
+    failed: Dict[Subject, str] = {}
+    subjects = [(name, colour) for colour in (True, False) for name in present]
+    for repeat in range(own['repeats']):
+        for name, colour in subjects:
+            if (name, colour) in failed:
+                continue
+            screen.update(f'round {repeat + 1} of {own["repeats"]}: {name}, {"with" if colour else "without"} colour')
+            try:
+                measured = measure(name, colour, found[PEERS[name].environment], config, spec)
+            except MeasurementError as error:
+                failed[name, colour] = str(error)
+                results.pop((name, colour), None)
+            else:
+                results.setdefault((name, colour), []).append(measured)
+    screen.clear()
+    show(names, results, missing, failed, own['json'], config.train_batch_size)
+    return RETRY if failed else DONE
+
+
+def _specification(config: Config, images: int) -> Dict[str, Any]:
+    """What `worker` reads, but for the pipeline and the colour."""
+    prefix = os.path.abspath(config.data_dir)
+    return {
+        'files': f'{prefix}-files',
+        'shards': f'{prefix}-tar',
+        'ffcv': f'{prefix}-ffcv',
+        'size': [config.height, config.width],
+        'area': [config.crop_area_min, 1.0],
+        'aspect': [1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max],
+        'brightness': _BRIGHTNESS,
+        'saturation': _SATURATION,
+        'batch_size': config.train_batch_size,
+        'images': images,
+        'workers': len(os.sched_getaffinity(0)),
+    }
+
+
+def _prepare(data_dir: str, spec: Dict[str, Any], torch_python: str, names: Sequence[str]) -> None:
+    """Writes the photographs as tar shards, as JPEG files, and as FFCV's files, unless they exist."""
+    if not os.path.exists(os.path.join(spec['shards'], dataset_info.FILE_NAME)):
+        tar_shards.convert(data_dir, spec['shards'], 0, lambda line: None)
+    if not os.path.exists(spec['files']):
+        write_files(data_dir, spec['files'])
+    if {'ffcv', 'ffcv_raw'} & {*names} and not os.path.exists(f'{spec["ffcv"]}-raw.beton'):
+        _call(torch_python, {**spec, 'pipeline': 'write_ffcv'})
+
+
+def write_files(data_dir: str, folder: str) -> None:
+    """Writes the training images of records as files: FOLDER/LABEL/NUMBER.jpg."""
+    unfinished = f'{folder}.unfinished'
+    for shard, path in enumerate(records.find_shards(data_dir, records.TRAIN)):
+        for number, serialized in enumerate(tfrecord.serialized_in(path)):
+            features = tf.train.Example.FromString(serialized).features.feature
+            label = features['image/class/label'].int64_list.value[0]
+            place = pathlib.Path(unfinished, f'{label:04d}')
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f'{shard:05d}-{number:05d}.jpg').write_bytes(features['image/encoded'].bytes_list.value[0])
+    os.replace(unfinished, folder)
+
+
+def measure(name: str, colour: bool, python: str, config: Config, spec: Dict[str, Any]) -> Measurement:
+    """Measures a pipeline in a process of its own.
+
+    Raises:
+      MeasurementError: the measurement failed; the message gives the reason.
+    """
+    data_format = PEERS[name].data_format
+    if data_format is None:
+        line = _call(python, {**spec, 'pipeline': name, 'colour': colour})
+        return Measurement(*(json.loads(line)[field] for field in Measurement._fields))
+    config = dataclasses.replace(
+        config,
+        data_dir=spec['shards'] if data_format == 'tar' else config.data_dir,
+        data_format=data_format,
+        transfer='float' if colour else 'uint8',
+    )
+    return measurement.measure(Run(False, True, TRANSFER, config, spec['images']), python)
+
+
+def _call(python: str, spec: Dict[str, Any]) -> str:
+    """Runs the worker and returns its last line."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'spec.json')
+        pathlib.Path(path).write_text(json.dumps(spec))
+        command = [python, '-W', 'ignore', str(worker.__file__), path]
+        done = subprocess.run(command, env=_environment(), capture_output=True, text=True)
+    if done.returncode:
+        raise MeasurementError([f'exit code {done.returncode}', *done.stderr.strip().splitlines()][-1])
+    return (done.stdout.strip().splitlines() or [''])[-1]
+
+
+def show(
+    names: Sequence[str],
+    results: Results,
+    missing: Dict[str, str],
+    failed: Dict[Subject, str],
+    as_json: bool,
+    batch_size: int,
+) -> None:
+    """Prints a row for each pipeline with and without colour; the ratios are to the first measured pipeline of ours."""
+    rows: List[Dict[str, Any]] = []
+    for colour in (True, False):
+        ours: List[Measurement] = next(
+            (results[name, colour] for name in names if name.startswith('ours') and (name, colour) in results), []
+        )
+        for name in names:
+            row: Dict[str, Any] = {'pipeline': name, 'colour': colour}
+            of_row = results.get((name, colour), [])
+            if of_row:
+                row.update(
+                    {
+                        field: spread([getattr(each, field) for each in of_row])._asdict()
+                        for field in Measurement._fields[1:]
+                    }
+                )
+                row['over_ours'] = (
+                    spread([a.cpu_ms / b.cpu_ms for a, b in zip(of_row, ours)])._asdict() if ours else None
+                )
+            else:
+                row['problem'] = (
+                    f'not installed: {missing[name]}' if name in missing else f'failed: {failed[name, colour]}'
+                )
+            rows.append(row)
+    if as_json:
+        print(json.dumps({'host': tables.machine(), 'batch_size': batch_size, 'rows': rows}))
+        return
+    print(f'batches of {batch_size} training images; on {tables.machine()}')
+    print('medians (least–greatest); with colour: float32, without: bytes; CPU time of all threads and processes\n')
+    measured = [row for row in rows if 'problem' not in row]
+    tables.show(
+        ('pipeline', 'colour', 'CPU-ms / image', 'images/s', 'peak MB', 'this / ours'),
+        [_texts(row) for row in measured],
+        names=2,
+    )
+    for text in dict.fromkeys(f'{row["pipeline"]}: {row["problem"]}' for row in rows if 'problem' in row):
+        print(text)
+
+
+def _texts(row: Dict[str, Any]) -> List[str]:
+    numbers = [('cpu_ms', 2), ('images_per_second', 0), ('peak_mb', 0), ('over_ours', 2)]
+    return [
+        row['pipeline'],
+        'with' if row['colour'] else 'without',
+        *(
+            '{median:,.{d}f} ({least:,.{d}f}–{greatest:,.{d}f})'.format(**row[field], d=digits) if row[field] else '-'
+            for field, digits in numbers
+        ),
+    ]
+
+
+if __name__ == '__main__':
+    # After SIGTERM, child processes end, too.
+    raise_on_sigterm()
+    sys.exit(main(sys.argv))

@@ -1,0 +1,102 @@
+"""The benchmark of other libraries: its accounting, its table, and the libraries that are installed."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from benchmarks import photographs
+from benchmarks.measurement import Measurement
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import worker
+
+_CHILD = (
+    'import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n'
+    'memory = bytearray(b"x" * 50_000_000)\nprint(flush=True)\ninput()'
+)
+
+
+def test_accounting__includes_child_processes() -> None:
+    cpu, memory = worker.cpu_seconds(worker.family()), worker.memory_bytes([os.getpid()])
+    with subprocess.Popen([sys.executable, '-c', _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin and child.stdout
+        child.stdout.readline()
+        pids = worker.family()
+        assert child.pid in pids
+        assert 0.48 < worker.cpu_seconds(pids) - cpu < 1.5
+        assert 50e6 < worker.memory_bytes(pids) - memory < 90e6
+        child.stdin.close()
+
+
+def test_measure__counts_images_after_the_warm_up() -> None:
+    import numpy as np
+
+    read = iter([np.full([4, 2], number) for number in range(20)])
+    found = worker.measure(read, {'images': 18, 'batch_size': 4})
+    assert found['images'] == 20
+    # Two batches of warm-up, five that are measured, and three for the memory.
+    assert (found['least'], next(read)[0, 0]) == (9, 10)
+
+
+def test_forever__yields_each_number_once_per_epoch() -> None:
+    numbers = iter(worker._Forever(5))
+    epochs = [sorted(next(numbers) for _ in range(5)) for _ in range(3)]
+    assert epochs == [[0, 1, 2, 3, 4]] * 3
+
+
+def test_show__has_ratios_in_rounds_and_rows_of_what_is_missing(capsys: Any) -> None:
+    results = {
+        ('ours_1.15', True): [Measurement(9, 2.0, 500, 700), Measurement(9, 4.0, 300, 800)],
+        ('dali', True): [Measurement(9, 3.0, 400, 600), Measurement(9, 8.0, 200, 600)],
+        ('ours_1.15', False): [Measurement(9, 2.0, 500, 700)],
+    }
+    names = ['ours_1.15', 'dali', 'ffcv']
+    missing, failed = {'ffcv': 'get it'}, {('dali', False): 'no memory'}
+    peers.show(names, results, missing, failed, False, 128)
+    lines = capsys.readouterr().out.splitlines()
+    (dali,) = [line.split('  ') for line in lines if line.startswith('dali  ')]
+    assert dali[-1].strip() == '1.75 (1.50–2.00)'
+    assert lines[-2:] == ['ffcv: not installed: get it', 'dali: failed: no memory']
+    peers.show(names, results, missing, failed, True, 128)
+    rows = json.loads(capsys.readouterr().out)['rows']
+    assert rows[1]['cpu_ms'] == {'median': 5.5, 'least': 3.0, 'greatest': 8.0}
+    assert rows[5]['problem'] == 'not installed: get it'
+
+
+@pytest.mark.parametrize('flag', ['--peers=tensorflow', '--preprocessing=vgg', '--data_dir=x'])
+def test_command__refuses(flag: str, capsys: Any) -> None:
+    assert peers.main(['peers', flag]) == 2
+    assert flag.partition('=')[0] in capsys.readouterr().err
+
+
+def test_is_installed__asks_the_interpreter() -> None:
+    assert peers.is_installed(sys.executable, 'json')
+    assert not peers.is_installed(sys.executable, 'nowhere.at_all')
+    assert not peers.is_installed('/nowhere/python', 'json')
+
+
+@pytest.mark.program
+def test_command__measures_what_is_installed(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
+    data_dir = str(tmp_path / 'photographs')
+    photographs.make(data_dir, train=16, validation=2, shards=2)
+    monkeypatch.setattr(photographs, 'DATA_DIR', data_dir)
+    flags = [
+        '--images=8',
+        '--train_batch_size=4',
+        '--num_shards=1',
+        '--height=75',
+        '--width=75',
+        '--repeats=1',
+        '--json',
+    ]
+    assert peers.main(['peers', *flags]) == 0
+    found = peers.pythons(None)
+    for row in json.loads(capsys.readouterr().out)['rows']:
+        peer = peers.PEERS[row['pipeline']]
+        if peers.is_installed(found[peer.environment], peer.module):
+            assert row['cpu_ms']['median'] > 0, row
+        else:
+            assert row['problem'] == f'not installed: {peer.how}'
