@@ -15,6 +15,8 @@ from data.records import DataError, check_more_than, count_each
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.
 _LENGTH_BYTES = 8
 FRAME_BYTES = _LENGTH_BYTES + 4 + 4
+# The first bytes of a gzip file (RFC 1952, 2.3.1), which TensorFlow writes with the option GZIP.
+_GZIP = b'\x1f\x8b'
 # The size limit of protocol buffers: every Example is shorter.
 _TOO_LONG = 2**31
 # The largest data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
@@ -38,10 +40,20 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
         try:
             return sum(1 for _ in itertools.islice(serialized_in(path), at_most))
         except tf.errors.DataLossError as error:
+            if _is_gzip(path):
+                raise DataError(
+                    f'{path}: is compressed with gzip, which the input pipeline does not read. Write a file without '
+                    'compression: gunzip < FILE > NEW_FILE.'
+                )
             raise DataError(f'{path}: not a record file, or damaged near its beginning: {error.message}.')
 
     check_more_than(skipped, paths, count_first)
     _check_lengths(paths)
+
+
+def _is_gzip(path: str) -> bool:
+    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+        return file.read(len(_GZIP)) == _GZIP
 
 
 def _check_lengths(paths: Sequence[str]) -> None:

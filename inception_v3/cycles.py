@@ -21,6 +21,7 @@ from inception_v3.model_dir.files import check_writable, now
 from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.reporting import failures
 from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
+from inception_v3.sessions.local_estimator import LocalEstimator
 from inception_v3.settings.data_set import check_data, description_of, splits_of
 from inception_v3.tpu.addresses import check_answers
 from inception_v3.training import Training
@@ -114,6 +115,8 @@ class Run:
             best_checkpoint.read(self._model_dir)
         if not config.use_tpu or config.is_emulated:
             protection.enter_context(without_recovery())
+        if isinstance(self._estimator, LocalEstimator):
+            protection.callback(self._estimator.release)
         self._bad_records.forget()
 
     def _train(self) -> None:

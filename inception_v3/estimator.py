@@ -8,6 +8,7 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.gpu import accelerator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import refusals_explained
+from inception_v3.sessions.local_estimator import LocalEstimator
 from inception_v3.settings.data_set import splits_of
 from inception_v3.tpu import addresses, slices, topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
@@ -52,6 +53,8 @@ def make_estimator(
     with refusals_explained():
         if config.is_emulated:
             estimator = EmulatedTPUEstimator(topology.emulated(str(config.tpu)), **arguments)
+        elif not (config.use_tpu or writes):
+            estimator = LocalEstimator(**arguments)
         else:
             estimator = tf.estimator.tpu.TPUEstimator(**arguments)
     slices.evaluate_on_all_hosts(estimator)

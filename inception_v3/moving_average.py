@@ -10,6 +10,9 @@ from inception_v3.config import Config
 from inception_v3.model_dir.checkpoints import CheckpointError, check_holds_averages, is_complete, newest_checkpoint
 from inception_v3.weights.selection import FROZEN
 
+# The collection of a graph's saver that restores averages.
+_SAVERS = 'averaging_savers'
+
 
 def update_averages(config: Config, global_step: tf.Tensor) -> tf.Operation:
     """Updates the averages: average -= (1 - d) * (average - weight).
@@ -65,7 +68,11 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
             model_dir no checkpoint.
         """
         check_holds_averages(self._checkpoint())
-        self._saver = averaging_saver()
+        # A graph that lives over several evaluations has a hook for each.
+        savers = tf.get_collection_ref(_SAVERS)
+        if not savers:
+            savers.append(averaging_saver())
+        self._saver = savers[0]
 
     def after_create_session(self, session: tf.Session, coord: Any) -> None:
         """Restores the averages."""

@@ -76,7 +76,7 @@ class Training:
         self._screen = screen
         self._lock = lock
         self._termination = termination
-        self.throughput = Throughput()
+        self.throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
         self.began_at: Optional[int] = None
         # These watchers keep their state over all cycles; the other hooks are created for each cycle.
         self._step_lines: Optional[StepLines] = None
@@ -141,7 +141,7 @@ class Training:
         if is_first:
             self._begin()
         divergence = DivergenceWatcher(self._config.num_classes)
-        hooks = self._hooks(divergence, is_first)
+        hooks = self._hooks(divergence)
         self._screen.wait('building the graph of training')
         try:
             with refusals_explained():
@@ -177,7 +177,7 @@ class Training:
                 config.log_steps,
             )
 
-    def _hooks(self, divergence: DivergenceWatcher, writes_graph: bool) -> List[tf.estimator.SessionRunHook]:
+    def _hooks(self, divergence: DivergenceWatcher) -> List[tf.estimator.SessionRunHook]:
         """The hooks of a cycle. A session calls them in this order at each event."""
         config = self._config
         checkpoint = latest_checkpoint(self._model_dir)
@@ -209,12 +209,11 @@ class Training:
             *self._beginning(),
             RecoveryLimitHook(lambda: check_reachable(config)),
             StepHook(watchers),
-            # After the divergence watcher: a step that it refuses is not saved. Each cycle has the same graph.
+            # After the divergence watcher: a step that it refuses is not saved.
             CheckpointHook(
                 self._model_dir,
                 config.save_checkpoints_secs,
                 steps_per_run=config.iterations if config.use_tpu else 1,
-                writes_graph=writes_graph,
             ),
             # Last: there are steps to lose only after all hooks above have begun.
             self._termination.hook(),

@@ -39,7 +39,7 @@ LAYERS = (
     ('settings.flags', 'settings.own_images'),
     ('config',),
     ('settings',),
-    ('networks', 'tpu', 'metrics', 'reporting.drawing', 'weights.patterns'),
+    ('networks', 'tpu', 'sessions', 'metrics', 'reporting.drawing', 'weights.patterns'),
 )
 
 # The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.

@@ -17,9 +17,13 @@ class Throughput:
     """Images per second of a command's training steps, over all its cycles.
 
     The first step of each cycle does not count: it builds the graph's kernels and fills the input pipeline.
+
+    Args:
+      graphs_in_pause: the graphs that are built between two cycles: that of evaluation and, on a TPU, that of training.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, graphs_in_pause: int = 2) -> None:
+        self._graphs_in_pause = graphs_in_pause
         self.images = 0
         self.seconds = 0.0
         # Seconds between the steps of two cycles: an evaluation, and the graphs of both.
@@ -46,8 +50,8 @@ class Throughput:
           pauses: the number of evaluations that follow.
           with_export: whether an export follows; its graph takes about as long as that of training.
         """
-        # Before the first evaluation: an evaluation builds one graph, and the next cycle another.
-        pause = 2 * self._preparation if self._pause is None else self._pause
+        # Before the first evaluation: each graph takes about as long as that of training.
+        pause = self._graphs_in_pause * self._preparation if self._pause is None else self._pause
         return pauses * pause + with_export * self._preparation
 
     @property

@@ -30,20 +30,19 @@ class CheckpointHook(tf.estimator.CheckpointSaverHook):
       model_dir: the folder for the checkpoints.
       save_secs: the time between checkpoints, in seconds.
       steps_per_run: the number of steps per session call, a TPU's `--iterations`.
-      writes_graph: also write the graph, as text and for TensorBoard, which takes seconds.
     """
 
-    def __init__(self, model_dir: str, save_secs: int, steps_per_run: int, writes_graph: bool):
+    def __init__(self, model_dir: str, save_secs: int, steps_per_run: int):
         super().__init__(model_dir, save_secs=save_secs, checkpoint_basename=checkpoints.PREFIX)
         self._set_steps_per_run(steps_per_run)
         self._model_dir = model_dir
-        self._writes_graph = writes_graph
 
     def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
-        """Saves the initial variables, if there is no checkpoint of them."""
-        if self._writes_graph:
-            super().after_create_session(session, coord)
-            return
+        """Saves the initial variables, if there is no checkpoint of them.
+
+        TensorFlow's own hook would also write the graph as text and, for TensorBoard, a second time, which takes
+        seconds; the writer of the summaries has written it already.
+        """
         step = session.run(self._global_step_tensor)
         self._save(session, step)
         self._timer.update_last_triggered_step(step)

@@ -60,12 +60,17 @@ def training_need(config: Config) -> Need:
 
 
 def evaluation_need(config: Config) -> Need:
-    """The memory of a step of evaluation, at least: weights, images read ahead, and the largest layer's activations."""
+    """The memory of a step of evaluation, at least: weights, images read ahead, and the largest layer's activations.
+
+    Without a TPU, training's variables stay in memory for its next cycle; its gradients do not.
+    """
     sizes = sizes_for(config)
+    waits = config.mode == 'train_and_eval' and not config.use_tpu
+    waiting = training_need(config).variables - sizes.parameters * _FLOAT if waits else 0
     batches = min(_ahead(config), -(-config.eval_images // config.eval_batch_size))
     largest = sizes.largest * tf.as_dtype(config.precision).size
     per_image = largest + config.num_classes * _FLOAT + _image(config) * batches
-    return Need((sizes.parameters + sizes.statistics) * _FLOAT, per_image)
+    return Need(waiting + (sizes.parameters + sizes.statistics) * _FLOAT, per_image)
 
 
 def check_fits(config: Config, available: Optional[int] = None, eval_flag: str = 'eval_batch_size') -> None:

@@ -14,6 +14,7 @@ from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm
 from inception_v3.config import Config, ConfigError
+from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import network_shapes
 from inception_v3.plan.forecast import PUBLISHED_STEP, Average, Forecast, forecast
@@ -95,6 +96,9 @@ def _weights(config: Config) -> Tuple[List[Tuple[str, str]], List[str]]:
     """Rows and warnings about the weights that the run begins from. Of remote weights, names and shapes are read."""
     if not config.init_from:
         return [], []
+    checkpoint = latest_checkpoint(str(config.model_dir)) if config.model_dir else None
+    if checkpoint:
+        return [('begins from', f'{checkpoint}, which the run resumes; --init_from is not read')], []
     source = sources.read(config.init_from, outline=remote.is_remote(config.init_from))
     begun = beginning.plan(network_shapes(config), (), source, config)
     rows = [('begins from', beginning.origin_text(begun, source, config)), *beginning.account(begun).items()]

@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+import subprocess
 from typing import Any, List
 
 import pytest
@@ -51,6 +52,18 @@ def test_there_are_more_records_than_may_be_skipped(tmp_path: pathlib.Path) -> N
     )
     with pytest.raises(records.DataError, match=message):
         tfrecord.check_not_empty(paths, skipped=3)
+
+
+def test_check_not_empty__names_a_compressed_file(tmp_path: pathlib.Path) -> None:
+    (path,) = written(tmp_path, records.TRAIN, [3])
+    compressed = str(tmp_path / 'compressed')
+    with tf.io.TFRecordWriter(compressed, options='GZIP') as writer:
+        for serialized in tf.io.tf_record_iterator(path):
+            writer.write(serialized)
+    with pytest.raises(records.DataError, match=r'compressed: is compressed with gzip.*: gunzip < FILE > NEW_FILE'):
+        tfrecord.check_not_empty([compressed])
+    subprocess.run(f'gunzip < {compressed} > {compressed}.records', shell=True, check=True)
+    assert tfrecord.count_records([f'{compressed}.records']) == [3]
 
 
 def test_check_not_empty__names_a_file_of_another_format(tmp_path: pathlib.Path) -> None:

@@ -272,9 +272,12 @@ def test_throughput__estimates_the_seconds_outside_of_the_steps(monkeypatch: Any
     now = 100.0
     monkeypatch.setattr(progress_module.time, 'monotonic', lambda: now)
     throughput = Throughput()
-    throughput.cycle_began(130.0)
+    without_tpu = Throughput(graphs_in_pause=1)
+    for each in (throughput, without_tpu):
+        each.cycle_began(130.0)
     # Before the first evaluation: two graphs for each evaluation, and one for the export.
     assert throughput.seconds_of_pauses(3, True) == 3 * 2 * 30 + 30
+    assert without_tpu.seconds_of_pauses(3, True) == 3 * 30 + 30
     throughput.cycle_ended(200.0)
     throughput.cycle_began(245.0)
     assert throughput.seconds_of_pauses(2, False) == 2 * 45

@@ -35,6 +35,13 @@ def test_training_need__agrees_with_the_graph(monkeypatch: Any) -> None:
     # Every variable, and a gradient of each parameter.
     need = training_need(config).variables
     assert need == sum(map(size, tf.global_variables())) - step + trainable
+    # Evaluation keeps the variables in memory, but for a TPU, whose emulation builds each graph again.
+    alone, beside, emulated = (
+        evaluation_need(dataclasses.replace(config, mode=mode, use_tpu=use_tpu)).variables
+        for mode, use_tpu in (('eval', False), ('train_and_eval', False), ('train_and_eval', True))
+    )
+    assert beside - alone == sum(map(size, tf.global_variables())) - step
+    assert emulated == alone
     # The root mean square of the gradients, then their momentum.
     for optimizer, fewer in (('momentum', 1), ('sgd', 2)):
         other = training_need(dataclasses.replace(config, optimizer=optimizer)).variables

@@ -32,7 +32,7 @@ def save(model_dir: Any, *steps: int) -> None:
         step = tf.train.get_or_create_global_step()
         tf.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
         tf.add_to_collection(tf.GraphKeys.SAVERS, tf.train.Saver())
-        hook = saving.CheckpointHook(str(model_dir), 1000, 1, True)
+        hook = saving.CheckpointHook(str(model_dir), 1000, 1)
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
             for number in steps:

@@ -151,6 +151,14 @@ def test_plan__tells_of_the_weights_to_begin_from(
     assert 'These are the weights of another network' in capsys.readouterr().err
 
 
+def test_plan__of_a_run_that_resumes_does_not_read_other_weights(
+    finished_run: FinishedRun, tmp_path: pathlib.Path, capsys: Any
+) -> None:
+    model_dir = finished_run.config.model_dir
+    assert run(tmp_path, '--use_data=fake', f'--model_dir={model_dir}', '--init_from=/none/here') == 0
+    assert f'{model_dir}/model.ckpt-5, which the run resumes; --init_from is not read' in capsys.readouterr().out
+
+
 def test_plan__of_digits_does_not_write_them(tmp_path: pathlib.Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(tmp_path, '--preset=digits') == 0

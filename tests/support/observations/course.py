@@ -64,7 +64,7 @@ def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
     """Arguments of the hooks of a training cycle, and the number of images that it draws."""
     found: Dict[str, Any] = {'step lines': False}
 
-    def hook(model_dir: str, save_secs: int, steps_per_run: int, writes_graph: bool) -> tf.estimator.SessionRunHook:
+    def hook(model_dir: str, save_secs: int, steps_per_run: int) -> tf.estimator.SessionRunHook:
         found['seconds between checkpoints'] = save_secs
         return tf.estimator.SessionRunHook()
 

@@ -1,0 +1,1 @@
+"""Sessions that live as long as a command."""
