@@ -5,7 +5,7 @@ Colours are Okabe and Ito's, which people with colour blindness can distinguish;
 
 import importlib.util
 import os
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence, Tuple
 
 from benchmarks.comparison import Row
 from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
@@ -117,6 +117,36 @@ def timeline(path: str, title: str, drawn: Timeline) -> None:
     phases_drawn = [phase for phase in PHASES if any(bar.kind == phase for bar in drawn.host)]
     _legend(axes, [_patch(phase) for phase in phases_drawn])
     axes.set_title(title, fontsize=10)
+    _save(drawing, path)
+
+
+def growth(path: str, where: str, axes_of: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]]) -> None:
+    """Draws costs, relative to that of the smallest amount of work, against the work: a panel for each kind of work.
+
+    Args:
+      path: of the PNG file.
+      where: the machine and the number of measurements, for the title.
+      axes_of: for each kind of work, its quantities; for each quantity, pairs of work and relative cost.
+    """
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(4.6 * len(axes_of), 5.6))
+    panels = drawing.subplots(1, len(axes_of), squeeze=False)[0]
+    for axes, (about, quantities) in zip(panels, axes_of.items()):
+        for place, (name, points) in enumerate(quantities.items()):
+            colour = [*_COLOURS.values()][place % len(_COLOURS)]
+            style = ('-', '--', ':')[place // len(_COLOURS)]
+            axes.plot(*zip(*points), marker='.', color=colour, linestyle=style, label=name)
+        work = [*{value: None for points in quantities.values() for value, _ in points}]
+        axes.plot(work, [value / work[0] for value in work], color='0.7', linewidth=0.8, label='proportional')
+        axes.set_xscale('log')
+        axes.set_yscale('log')
+        axes.set_xlabel(about, fontsize=9)
+        axes.set_ylabel('cost, relative to the smallest work')
+        axes.grid(color='0.9')
+        axes.legend(fontsize=7, frameon=False, loc='upper center', bbox_to_anchor=(0.5, -0.14), ncol=2)
+    drawing.subplots_adjust(wspace=0.3, bottom=0.35)
+    drawing.suptitle(f'The growth of costs with the work\n{where}', fontsize=10)
     _save(drawing, path)
 
 

@@ -143,7 +143,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
 
 
 def _specification(config: Config, images: int) -> Dict[str, Any]:
-    """What `worker` reads, but for the pipeline and the colour."""
+    """The job that `worker` reads, but for the pipeline and the colour."""
     prefix = os.path.abspath(config.data_dir)
     return {
         'files': f'{prefix}-files',

@@ -18,7 +18,7 @@ INTERNAL = {
     *('examples.guide', 'examples.eager_revnet'),
     *('benchmarks.measurement', 'data.imagenet.beam', 'studies.revnet_memory.training', 'inception_v3_tpu'),
     *('studies.streaming.object_store', 'inception_v3.provenance.repetition', 'studies.versions.part'),
-    *('inception_v3.weights.torch_forward', 'benchmarks.peers.worker'),
+    *('inception_v3.weights.torch_forward', 'benchmarks.peers.worker', 'benchmarks.scaling.points'),
 }
 
 
