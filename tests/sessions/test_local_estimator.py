@@ -30,6 +30,7 @@ def evaluations_of(model_dir: str) -> List[Any]:
 
 
 @pytest.mark.both
+@pytest.mark.program
 def test_run__equals_that_of_tpu_estimator_with_a_graph_for_each_cycle(
     digits_dir: str, tmp_path: Any, monkeypatch: Any, one_layer: None
 ) -> None:
