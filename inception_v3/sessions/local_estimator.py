@@ -59,7 +59,7 @@ class _Graph(NamedTuple):
     Attributes:
       graph: the graph.
       session: its session.
-      hooks: the hooks that belong to the graph: of its input, and of its host call.
+      hooks: the hooks of each use of the graph, such as that of its host call.
       step: the operation of a step.
       metrics: the tensors to read after the last step.
     """
@@ -80,9 +80,9 @@ class _Graph(NamedTuple):
 class LocalEstimator(tf.estimator.tpu.TPUEstimator):
     """A TPUEstimator without a TPU, whose graphs and sessions of training and of evaluation live until `release`.
 
-    A call of `train` goes on with the weights of the call before, which must have saved them, and starts the input
-    again, as a new session would. A call of `evaluate` restores its checkpoint. The input function of the first call
-    of each serves all later ones. Saving, summaries and the check of the loss are up to the hooks.
+    A call of `train` goes on with the weights and the input of the call before, which must have saved the weights. A
+    call of `evaluate` restores its checkpoint. The input function of the first call of each serves all later ones.
+    Saving, summaries and the check of the loss are up to the hooks.
 
     Args:
       **arguments: those of TPUEstimator.
@@ -121,9 +121,11 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
         # Hooks look for the training loss here.
         tf.add_to_collection(tf.GraphKeys.LOSSES, estimator_spec.loss)
         session = _Session(estimator_spec.scaffold, self._session_config, checkpoint_dir=self.model_dir)
-        own_hooks = [*worker_hooks, *estimator_spec.training_hooks]
-        self._training = _Graph(tf.get_default_graph(), session, own_hooks, estimator_spec.train_op)
-        return self._training.run(hooks)
+        self._training = _Graph(
+            tf.get_default_graph(), session, [*estimator_spec.training_hooks], estimator_spec.train_op
+        )
+        # Those of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
+        return self._training.run([*worker_hooks, *hooks])
 
     def _evaluate_build_graph(
         self, input_fn: Callable[..., Any], hooks: Sequence[Any] = (), checkpoint_path: Optional[str] = None

@@ -121,14 +121,14 @@ def estimator(tmp_path: Any) -> LocalEstimator:
     )
 
 
-def test_train__starts_its_input_again_and_goes_on_with_its_weights(estimator: LocalEstimator, tmp_path: Any) -> None:
+def test_train__goes_on_with_its_input_and_its_weights(estimator: LocalEstimator, tmp_path: Any) -> None:
     losses = []
     for until in (3, 5):
         hook = Saving(str(tmp_path / 'model.ckpt'))
         estimator.train(examples, hooks=[hook], max_steps=until)
         losses.append(hook.losses)
-    assert losses == [[1, 2, 3], [1, 2]]
-    assert tf.train.load_variable(str(tmp_path / 'model.ckpt-5'), 'total') == 9
+    assert losses == [[1, 2, 3], [4, 5]]
+    assert tf.train.load_variable(str(tmp_path / 'model.ckpt-5'), 'total') == 15
 
 
 def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
@@ -139,8 +139,8 @@ def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
     found = [
         estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / f'model.ckpt-{step}')) for step in (3, 1, 3)
     ]
-    # The mean of 1 and 2, plus 1 + 1 + 2 or 1.
-    assert [(values['global_step'], values['sum']) for values in found] == [(3, 5.5), (1, 2.5), (3, 5.5)]
+    # The mean of 1 and 2, plus 1 + 2 + 3 or 1.
+    assert [(values['global_step'], values['sum']) for values in found] == [(3, 7.5), (1, 2.5), (3, 7.5)]
 
 
 def test_release__closes_the_sessions(estimator: LocalEstimator, tmp_path: Any) -> None:
