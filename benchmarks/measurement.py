@@ -270,11 +270,15 @@ def reason_of(error: Exception) -> str:
     return ' '.join(message.partition('[[')[0].split())
 
 
-def main() -> int:
-    """Measures the run that standard input describes, and prints the measurement."""
+def answer(measure: Callable[[str], Dict[str, Any]]) -> int:
+    """Prints the JSON of the measurement that standard input describes; returns the exit code of the process.
+
+    Args:
+      measure: makes the measurement from a description in JSON.
+    """
     be_killed_first()
     try:
-        print(json.dumps(perform(Run.from_json(sys.stdin.read()))._asdict()))
+        print(json.dumps(measure(sys.stdin.read())))
     except (app.UsageError, tf.errors.OpError) as error:
         print(reason_of(error), file=sys.stderr)
         return RETRY
@@ -282,4 +286,4 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(answer(lambda text: perform(Run.from_json(text))._asdict()))

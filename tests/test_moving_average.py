@@ -85,6 +85,22 @@ def test_load_ema_hook__of_a_model_dir_loads_the_newest_checkpoint_of_the_sessio
         assert session.run(weight) == 20.0
 
 
+def test_load_ema_hook__of_a_second_evaluation_adds_nothing_to_the_graph(tmp_path: Any) -> None:
+    paths = [write_checkpoint(str(tmp_path / f'model.ckpt-{step}'), 1.0, 10.0 * step) for step in (1, 2)]
+    weight = tf.get_variable('w', [])
+    tf.get_variable('statistic', [], trainable=False)
+    sizes, values = [], []
+    with tf.Session() as session:
+        for path in paths:
+            hook = LoadEMAHook(path)
+            hook.begin()
+            sizes.append(len(tf.get_default_graph().get_operations()))
+            hook.after_create_session(session, None)
+            values.append(session.run(weight))
+    assert values == [10.0, 20.0]
+    assert sizes[0] == sizes[1]
+
+
 def test_load_ema_hook__refuses_a_checkpoint_without_averages(tmp_path: Any) -> None:
     checkpoint = write_checkpoint(str(tmp_path / 'model.ckpt-1'), 1.0, None)
     tf.get_variable('w', [])

@@ -108,7 +108,7 @@ def _environment() -> Dict[str, str]:
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     names = arguments.chosen('peers', own['peers'], [*PEERS])
-    for flag in sorted(command_line.given - _ALLOWED):
+    for flag in [*(['preset'] if command_line.preset else []), *sorted(command_line.given - _ALLOWED)]:
         raise ConfigError(
             f'--{flag}: the other libraries cannot follow it. Omit the flag. '
             f'Allowed here: {", ".join(sorted(_ALLOWED))}.'

@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> None:
-    given = sorted(command_line.given)
+    given = [*(['preset'] if command_line.preset else []), *sorted(command_line.given)]
     if given:
         raise ConfigError(f'--{given[0]}: this benchmark sets the flags of its runs. Omit it.')
     names = arguments.chosen('axes', own['axes'], [*AXES])

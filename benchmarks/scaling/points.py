@@ -4,7 +4,6 @@ The process runs this module, `python -m benchmarks.scaling.points`, which reads
 and prints the measured quantities as JSON.
 """
 
-import dataclasses
 import json
 import os
 import sys
@@ -13,13 +12,11 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import numpy as np
-from absl import app
 
 from benchmarks import photographs
-from benchmarks.measurement import TRANSFER, Run, be_killed_first, cpu_seconds, peak_bytes, perform, reason_of
-from console.errors import DONE, RETRY
+from benchmarks.measurement import TRANSFER, Run, answer, cpu_seconds, peak_bytes, perform
 from console.tensorflow_versions import tf
-from data import record_counts, records, tf_example
+from data import records, tf_example
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.hooks.step import Step, StepHook, Watcher
@@ -139,7 +136,6 @@ def _counting(folder: str, images: int, files: int) -> Dict[str, float]:
     source = Config(use_tpu=False, data_dir=folder).source
     clock = time.perf_counter()
     source.contents(source.find(records.TRAIN))
-    assert os.path.exists(os.path.join(folder, record_counts.FILE_NAME))
     return {'counting s': time.perf_counter() - clock}
 
 
@@ -188,8 +184,10 @@ def _pixels(folder: str, side: int, variant: str, photographs_folder: str) -> Di
     if variant == 'step':
         return _network(folder, height=side, width=side, train_batch_size=1)
     photographs.make(photographs_folder)
-    config = Config(use_tpu=False, data_dir=photographs_folder, height=side, width=side, train_batch_size=16)
-    found = perform(Run(False, True, TRANSFER, dataclasses.replace(config, num_classes=8), 256))
+    config = Config(
+        use_tpu=False, data_dir=photographs_folder, num_classes=8, height=side, width=side, train_batch_size=16
+    )
+    found = perform(Run(is_naive=False, is_training=True, until=TRANSFER, config=config, images=256))
     return {'CPU-ms / image': found.cpu_ms, 'peak MB': found.peak_mb}
 
 
@@ -216,16 +214,5 @@ def measure(point: Point) -> Dict[str, float]:
         return measured[point.axis](folder)
 
 
-def main() -> int:
-    """Measures the point that standard input describes, and prints its quantities."""
-    be_killed_first()
-    try:
-        print(json.dumps(measure(Point(**json.loads(sys.stdin.read())))))
-    except (app.UsageError, tf.errors.OpError) as error:
-        print(reason_of(error), file=sys.stderr)
-        return RETRY
-    return DONE
-
-
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(answer(lambda text: measure(Point(**json.loads(text)))))

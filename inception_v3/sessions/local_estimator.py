@@ -134,7 +134,7 @@ class LocalEstimator(tf.estimator.tpu.TPUEstimator):
             scaffold, update_op, metrics, own_hooks = super()._evaluate_build_graph(input_fn, [], checkpoint_path)
             session = _Session(scaffold, self._session_config)
             self._evaluation = _Graph(tf.get_default_graph(), session, own_hooks, update_op, metrics)
-        # The order of the arguments that follow the checkpoint below.
+        # Of these, which Estimator hands on to the method below, only the hooks are new in each evaluation.
         return None, None, None, hooks
 
     def _evaluate_run(

@@ -66,7 +66,7 @@ def test_show__has_ratios_in_rounds_and_rows_of_what_is_missing(capsys: Any) -> 
     assert rows[5]['problem'] == 'not installed: get it'
 
 
-@pytest.mark.parametrize('flag', ['--peers=tensorflow', '--preprocessing=vgg', '--data_dir=x'])
+@pytest.mark.parametrize('flag', ['--peers=tensorflow', '--preset=digits', '--preprocessing=vgg', '--data_dir=x'])
 def test_command__refuses(flag: str, capsys: Any) -> None:
     assert peers.main(['peers', flag]) == 2
     assert flag.partition('=')[0] in capsys.readouterr().err

@@ -50,6 +50,7 @@ def test_relative__divides_by_the_smallest_work() -> None:
     [
         ('--axes=people', '--axes=people: people is not one of images, files, hosts, classes, pixels'),
         ('--largest=10', '--largest=10: leaves fewer than two amounts of images'),
+        ('--preset=digits', '--preset: this benchmark sets the flags of its runs'),
         ('--height=75', '--height: this benchmark sets the flags of its runs'),
         ('--plot=a.svg', '--plot=a.svg: must be the path of a .png file'),
     ],
@@ -89,6 +90,8 @@ def test_points__of_every_kind_are_measured(tmp_path: pathlib.Path, monkeypatch:
     ):
         found = scaling.measure(Point(axis, value, variant, str(tmp_path)))
         assert found.keys() == quantities and min(found.values()) > 0, axis
+        # A record that is used has been read.
+        assert found.get('read / used', 1) >= 1
     # 21,768,352 parameters without classes and auxiliary head, and 2,048 + 1 for each class.
     assert found['parameters'] == 21_768_352 + 10 * 2049
     with pytest.raises(scaling.MeasurementError, match=r'64 nowhere: .*nowhere'):

@@ -143,7 +143,23 @@ def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
     assert [(values['global_step'], values['sum']) for values in found] == [(3, 7.5), (1, 2.5), (3, 7.5)]
 
 
-def test_release__closes_the_sessions(estimator: LocalEstimator, tmp_path: Any) -> None:
+def test_evaluate__goes_on_after_a_checkpoint_that_was_removed(estimator: LocalEstimator, tmp_path: Any) -> None:
+    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=1)
+    found = []
+    # The first evaluation builds the graph, and creates no session.
+    for step in (9, 1, 9, 1):
+        try:
+            values = estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / f'model.ckpt-{step}'))
+            found.append(values['sum'])
+        except (ValueError, tf.errors.NotFoundError):
+            found.append(None)
+    assert found == [None, 2.5, None, 2.5]
+
+
+@pytest.mark.parametrize('method', ['release', 'export_saved_model'])
+def test_release__closes_the_sessions(method: str, estimator: LocalEstimator, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, 'export_saved_model', lambda self: b'')
+
     class Keep(tf.estimator.SessionRunHook):
         def after_create_session(self, session: Any, coord: Any) -> None:
             sessions.append(session)
@@ -152,7 +168,7 @@ def test_release__closes_the_sessions(estimator: LocalEstimator, tmp_path: Any) 
     estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt')), Keep()], max_steps=1)
     estimator.evaluate(few_examples, hooks=[Keep()], checkpoint_path=str(tmp_path / 'model.ckpt-1'))
     assert [session.run(tf.train.get_global_step(session.graph)) for session in sessions] == [1, 1]
-    estimator.release()
+    getattr(estimator, method)()
     for session in sessions:
         with pytest.raises(RuntimeError, match='closed'):
             session.run(tf.train.get_global_step(session.graph))
