@@ -13,13 +13,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
+import numpy as np
 from tensorflow.python.client import device_lib
 
 from benchmarks import arguments, photographs, program, tables
 from benchmarks.comparison import spread
-from benchmarks.measurement import MeasurementError
+from benchmarks.measurement import MeasurementError, cpu_seconds
 from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
@@ -45,7 +46,7 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
 # The kinds of input: the run's own, and one batch of random pixels again and again.
 REAL, REPEATED = 'real', 'repeated'
 # Session calls before the measurement: one step each, or on a TPU one loop.
-_WARM_UP_CALLS, _WARM_UP_LOOPS = 3, 1
+WARM_UP_CALLS, _WARM_UP_LOOPS = 3, 1
 _LEAST_CALLS = 2
 # Settings of a run's surroundings, which the result leaves out.
 _PRIVATE = (
@@ -54,27 +55,39 @@ _PRIVATE = (
 
 
 class Training(NamedTuple):
-    """A measurement: the device, and the milliseconds per step of each session call after the warm-up."""
+    """A measurement.
+
+    Attributes:
+      device: the device in words.
+      parameters: the number of trained numbers.
+      step_ms: milliseconds per step of each session call after the warm-up.
+      cpu_ms: the CPU time of this process in these calls, in milliseconds per step: all threads, user and system.
+    """
 
     device: str
+    parameters: int
     step_ms: List[float]
+    cpu_ms: List[float]
 
 
 class _Meter(Watcher):
-    """Records the time of each step."""
+    """Records the number of steps, the time and the CPU time after each session call, times in milliseconds."""
 
     def __init__(self) -> None:
-        self.steps: List[Step] = []
+        self._readings: List[Tuple[int, float, float]] = []
+        self._parameters = 0
+
+    def graph_built(self) -> None:
+        self._parameters = sum(variable.shape.num_elements() for variable in tf.trainable_variables())
 
     def step_done(self, session: tf.Session, done: Step) -> None:
-        self.steps.append(done)
+        self._readings.append((done.step, 1000 * done.time, 1000 * cpu_seconds()))
 
-    def step_ms(self, warm_up: int) -> List[float]:
-        """The milliseconds per step of each session call after `warm_up` calls."""
-        steps = self.steps[warm_up - 1 :]
-        return [
-            1000 * (after.time - before.time) / (after.step - before.step) for before, after in zip(steps, steps[1:])
-        ]
+    def measured(self, device: str, warm_up: int) -> Training:
+        """The measurement of the session calls after the first `warm_up`."""
+        readings = np.array(self._readings[warm_up - 1 :])
+        steps, times, cpu_times = np.diff(readings, axis=0).T
+        return Training(device, self._parameters, list(times / steps), list(cpu_times / steps))
 
 
 class _RepeatedBatch:
@@ -88,7 +101,7 @@ class _RepeatedBatch:
 
 
 def _warm_up(config: Config) -> int:
-    return _WARM_UP_LOOPS if config.use_tpu else _WARM_UP_CALLS
+    return _WARM_UP_LOOPS if config.use_tpu else WARM_UP_CALLS
 
 
 def with_steps(config: Config, steps: int) -> Config:
@@ -107,7 +120,7 @@ def measure_here(config: Config, kind: str) -> Training:
         config = dataclasses.replace(config, model_dir=here)
         input_fn = InputPipeline(True, config) if kind == REAL else _RepeatedBatch(config)
         make_estimator(config, writes=False).train(input_fn, hooks=[StepHook([meter])], max_steps=config.train_steps)
-    return Training(_device(config), meter.step_ms(_warm_up(config)))
+    return meter.measured(_device(config), _warm_up(config))
 
 
 def _device(config: Config) -> str:
@@ -192,6 +205,7 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
         'kind': kind,
         'device': device_name or measured[REAL][0].device,
         'host': tables.machine(),
+        'parameters': measured[REAL][0].parameters,
         **{name: versions[name] for name in ('tensorflow', 'python', 'inception_v3', 'revision', 'modified')},
         'settings': {name: value for name, value in settings.items() if name not in _PRIVATE},
         'rounds': len(waits),
@@ -206,7 +220,7 @@ def result(config: Config, measured: Dict[str, List[Training]], device_name: Any
 def _numbers(config: Config, of_kind: Sequence[Training], totals: Sequence[float]) -> Dict[str, Any]:
     return {
         'images_per_second': _rounded([1000 * config.train_batch_size / ms for ms in totals], 1),
-        'step_ms': _rounded([ms for each in of_kind for ms in each.step_ms], 2),
+        **{name: _rounded([ms for each in of_kind for ms in getattr(each, name)], 2) for name in ('step_ms', 'cpu_ms')},
     }
 
 
@@ -221,10 +235,10 @@ def _show(found: Dict[str, Any]) -> None:
     print(f'medians (least–greatest); rounds: {found["rounds"]}\n')
     line = '{median:,g} ({least:,g}–{greatest:,g})'
     rows = [
-        [title, *(line.format(**found[name][field]) for field in ('images_per_second', 'step_ms'))]
+        [title, *(line.format(**found[name][field]) for field in ('images_per_second', 'step_ms', 'cpu_ms'))]
         for title, name in (('input pipeline', 'real_input'), ('one batch, repeated', 'repeated_batch'))
     ]
-    tables.show(('input', 'images/s', 'ms / step'), rows, names=1)
+    tables.show(('input', 'images/s', 'ms / step', 'CPU-ms / step'), rows, names=1)
     print(
         '\nthe device waits for its input {median:.0%} of the time ({least:.0%}–{greatest:.0%})\n'.format(
             **found['input_share']

@@ -63,6 +63,7 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
             'benchmarks.reduced_decoding', 'measure decoding large photographs at a part of their size'
         ),
         'benchmark-peers': Command('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
+        'benchmark-steps': Command('benchmarks.peers.steps', 'compare the training step with those of other libraries'),
         'benchmark-growth': Command('benchmarks.scaling', 'measure the growth of costs with the work'),
         'benchmark-seed': Command('benchmarks.repeatability', 'measure the cost of --seed in a training run'),
         'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),

@@ -10,64 +10,40 @@ import dataclasses
 import json
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from benchmarks import arguments, measurement, program, tables
 from benchmarks.comparison import spread
-from benchmarks.measurement import TRANSFER, Measurement, MeasurementError, Run
-from benchmarks.peers import worker
+from benchmarks.measurement import TRANSFER, Measurement, Run
+from benchmarks.peers import environments, worker
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import dataset_info, records, tar_shards, tfrecord
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import Config
 from inception_v3.settings.flags import CommandLine, OwnFlag
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Flags of a run that all pipelines can follow.
 _ALLOWED = frozenset({'height', 'width', 'train_batch_size', 'num_shards', 'crop_area_min', 'crop_aspect_ratio_max'})
 # The largest changes of brightness, of 1, and of the factor of saturation, as in `distort_color_fast`.
 _BRIGHTNESS, _SATURATION = 32 / 255, 0.5
-
-
-class Peer(NamedTuple):
-    """A pipeline to measure.
-
-    Attributes:
-      environment: 1.15, 2.15, torch or dali: the environment that runs it.
-      module: the module that it needs there.
-      how: the way to install it.
-      data_format: for this program's own pipeline, tfrecord or tar; None for that of another library.
-    """
-
-    environment: str
-    module: str
-    how: str
-    data_format: Optional[str] = None
-
-
-_FRAMEWORKS = './run --frameworks true'
+# The format of the records that this program reads.
+_DATA_FORMATS = {'ours': 'tfrecord', 'ours_tar': 'tar'}
 _FFCV = (
     'FFCV needs Python 3.8 or later with PyTorch, OpenCV and libturbojpeg with their headers: pip install ffcv there, '
     'and name that Python with --torch_python'
 )
-PEERS: Dict[str, Peer] = {
-    **{
-        f'{name}_{version}': Peer(version, 'tensorflow', f'./run --tf={version} true', data_format)
-        for version in ('1.15', '2.15')
-        for name, data_format in (('ours', 'tfrecord'), ('ours_tar', 'tar'))
-    },
-    'torchvision_pil': Peer('torch', 'torchvision', _FRAMEWORKS),
-    'torchvision_tensors': Peer('torch', 'torchvision', _FRAMEWORKS),
-    'webdataset': Peer('torch', 'webdataset', _FRAMEWORKS),
-    'dali': Peer('dali', 'nvidia.dali', './run --dali true'),
-    'dali_fast': Peer('dali', 'nvidia.dali', './run --dali true'),
-    'ffcv': Peer('torch', 'ffcv', _FFCV),
-    'ffcv_raw': Peer('torch', 'ffcv', _FFCV),
+PEERS: Dict[str, environments.Peer] = {
+    **environments.with_tensorflow(*_DATA_FORMATS),
+    'torchvision_pil': environments.with_pytorch('torchvision'),
+    'torchvision_tensors': environments.with_pytorch('torchvision'),
+    'webdataset': environments.with_pytorch('webdataset'),
+    'dali': environments.Peer('dali', 'nvidia.dali', './run --dali true'),
+    'dali_fast': environments.Peer('dali', 'nvidia.dali', './run --dali true'),
+    'ffcv': environments.Peer('torch', 'ffcv', _FFCV),
+    'ffcv_raw': environments.Peer('torch', 'ffcv', _FFCV),
 }
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'peers': OwnFlag(str, None, f'pipelines to measure, comma-separated: {", ".join(PEERS)}; default: all'),
@@ -84,59 +60,22 @@ def main(argv: Sequence[str]) -> int:
     return program.run(argv, 'benchmarks.peers', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
 
 
-def pythons(torch_python: Optional[str]) -> Dict[str, str]:
-    """The interpreters of the environments by name; a file of this name may not exist."""
-    folders = {'1.15': '.venv', '2.15': '.venv-2.15', 'torch': '.venv-frameworks', 'dali': '.venv-dali'}
-    found = {name: str(_ROOT / folder / 'bin' / 'python') for name, folder in folders.items()}
-    found['.'.join(tf.__version__.split('.')[:2])] = sys.executable
-    return {**found, 'torch': torch_python or found['torch']}
-
-
-def is_installed(python: str, module: str) -> bool:
-    """Whether an interpreter exists and finds a module."""
-    code = 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
-    if not os.path.exists(python):
-        return False
-    done = subprocess.run([python, '-c', code, module], env=_environment(), stderr=subprocess.DEVNULL)
-    return done.returncode == 0
-
-
-def _environment() -> Dict[str, str]:
-    """The environment of another Python, for which this one's packages are of no use."""
-    return {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
-
-
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     names = arguments.chosen('peers', own['peers'], [*PEERS])
-    for flag in [*(['preset'] if command_line.preset else []), *sorted(command_line.given - _ALLOWED)]:
-        raise ConfigError(
-            f'--{flag}: the other libraries cannot follow it. Omit the flag. '
-            f'Allowed here: {", ".join(sorted(_ALLOWED))}.'
-        )
+    environments.check_flags(command_line, _ALLOWED)
     screen.update('generating the photographs')
     config = arguments.input_config(command_line, [records.TRAIN])
-    found = pythons(own['torch_python'])
-    missing = {
-        name: PEERS[name].how for name in names if not is_installed(found[PEERS[name].environment], PEERS[name].module)
-    }
+    found = environments.pythons(own['torch_python'])
+    missing = environments.missing(names, PEERS, found)
     present = [name for name in names if name not in missing]
     spec = _specification(config, own['images'])
     _prepare(config.data_dir, spec, found['torch'], present)
-    results: Results = {}
-    failed: Dict[Subject, str] = {}
-    subjects = [(name, colour) for colour in (True, False) for name in present]
-    for repeat in range(own['repeats']):
-        for name, colour in subjects:
-            if (name, colour) in failed:
-                continue
-            screen.update(f'round {repeat + 1} of {own["repeats"]}: {name}, {"with" if colour else "without"} colour')
-            try:
-                measured = measure(name, colour, found[PEERS[name].environment], config, spec)
-            except MeasurementError as error:
-                failed[name, colour] = str(error)
-                results.pop((name, colour), None)
-            else:
-                results.setdefault((name, colour), []).append(measured)
+    results, failed = environments.interleave(
+        [(name, colour) for colour in (True, False) for name in present],
+        own['repeats'],
+        lambda subject: measure(*subject, found[PEERS[subject[0]].environment], config, spec),
+        lambda words, subject: screen.update(f'{words}: {subject[0]}, {"with" if subject[1] else "without"} colour'),
+    )
     screen.clear()
     show(names, results, missing, failed, own['json'], config.train_batch_size)
     return RETRY if failed else DONE
@@ -167,7 +106,7 @@ def _prepare(data_dir: str, spec: Dict[str, Any], torch_python: str, names: Sequ
     if not os.path.exists(spec['files']):
         write_files(data_dir, spec['files'])
     if {'ffcv', 'ffcv_raw'} & {*names} and not os.path.exists(f'{spec["ffcv"]}-raw.beton'):
-        _call(torch_python, {**spec, 'pipeline': 'write_ffcv'})
+        environments.call(torch_python, worker.__file__, {**spec, 'pipeline': 'write_ffcv'})
 
 
 def write_files(data_dir: str, folder: str) -> None:
@@ -189,9 +128,9 @@ def measure(name: str, colour: bool, python: str, config: Config, spec: Dict[str
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
-    data_format = PEERS[name].data_format
+    data_format = _DATA_FORMATS.get(name.rpartition('_')[0])
     if data_format is None:
-        line = _call(python, {**spec, 'pipeline': name, 'colour': colour})
+        line = environments.call(python, worker.__file__, {**spec, 'pipeline': name, 'colour': colour})
         return Measurement(*(json.loads(line)[field] for field in Measurement._fields))
     config = dataclasses.replace(
         config,
@@ -200,18 +139,6 @@ def measure(name: str, colour: bool, python: str, config: Config, spec: Dict[str
         transfer='float' if colour else 'uint8',
     )
     return measurement.measure(Run(False, True, TRANSFER, config, spec['images']), python)
-
-
-def _call(python: str, spec: Dict[str, Any]) -> str:
-    """Runs the worker and returns its last line."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, 'spec.json')
-        pathlib.Path(path).write_text(json.dumps(spec))
-        command = [python, '-W', 'ignore', str(worker.__file__), path]
-        done = subprocess.run(command, env=_environment(), capture_output=True, text=True)
-    if done.returncode:
-        raise MeasurementError([f'exit code {done.returncode}', *done.stderr.strip().splitlines()][-1])
-    return (done.stdout.strip().splitlines() or [''])[-1]
 
 
 def show(

@@ -4,14 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, List
 
 import pytest
 
 from benchmarks import photographs
-from benchmarks.measurement import Measurement
+from benchmarks.measurement import Measurement, MeasurementError
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import worker
+from benchmarks.peers import environments, worker
 
 _CHILD = (
     'import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n'
@@ -73,9 +73,33 @@ def test_command__refuses(flag: str, capsys: Any) -> None:
 
 
 def test_is_installed__asks_the_interpreter() -> None:
-    assert peers.is_installed(sys.executable, 'json')
-    assert not peers.is_installed(sys.executable, 'nowhere.at_all')
-    assert not peers.is_installed('/nowhere/python', 'json')
+    assert environments.is_installed(sys.executable, 'json')
+    assert not environments.is_installed(sys.executable, 'nowhere.at_all')
+    assert not environments.is_installed('/nowhere/python', 'json')
+
+
+def test_interleave__keeps_rounds_together_and_drops_what_fails(monkeypatch: Any) -> None:
+    order: List[str] = []
+
+    def measure(name: str) -> int:
+        order.append(name)
+        if (name, order.count(name)) == ('b', 2):
+            raise MeasurementError('no memory')
+        return len(order)
+
+    told: List[str] = []
+    found = environments.interleave('abc', 3, measure, lambda words, name: told.append(f'{words}: {name}'))
+    assert order == [*'abcabcac']
+    assert found == ({'a': [1, 4, 7], 'c': [3, 6, 8]}, {'b': 'no memory'})
+    assert told[:4] == ['round 1 of 3: a', 'round 1 of 3: b', 'round 1 of 3: c', 'round 2 of 3: a']
+
+
+def test_call__reports_the_last_line_of_the_script_and_of_its_errors(tmp_path: Any) -> None:
+    script = tmp_path / 'script.py'
+    script.write_text('import json, sys\nspec = json.load(open(sys.argv[1]))\nprint("a")\nprint(6 // spec["number"])\n')
+    assert environments.call(sys.executable, str(script), {'number': 2}) == '3'
+    with pytest.raises(MeasurementError, match=r'^ZeroDivisionError: '):
+        environments.call(sys.executable, str(script), {'number': 0})
 
 
 @pytest.mark.program
@@ -93,10 +117,10 @@ def test_command__measures_what_is_installed(tmp_path: Any, monkeypatch: Any, ca
         '--json',
     ]
     assert peers.main(['peers', *flags]) == 0
-    found = peers.pythons(None)
+    found = environments.pythons(None)
     for row in json.loads(capsys.readouterr().out)['rows']:
         peer = peers.PEERS[row['pipeline']]
-        if peers.is_installed(found[peer.environment], peer.module):
+        if environments.is_installed(found[peer.environment], peer.module):
             assert row['cpu_ms']['median'] > 0, row
         else:
             assert row['problem'] == f'not installed: {peer.how}'

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from typing import Any, Dict, List
 
 import pytest
@@ -13,8 +14,14 @@ from inception_v3.input_pipeline import InputPipeline
 from tests.support.graphs import draw_many
 
 MEASURED: Dict[str, List[Training]] = {
-    REAL: [Training('a device', [80.0, 120.0]), Training('a device', [210.0, 190.0])],
-    REPEATED: [Training('a device', [70.0, 80.0]), Training('a device', [205.0, 205.0])],
+    REAL: [
+        Training('a device', 1000, [80.0, 120.0], [150.0, 160.0]),
+        Training('a device', 1000, [210.0, 190.0], [170.0, 180.0]),
+    ],
+    REPEATED: [
+        Training('a device', 1000, [70.0, 80.0], [99.0, 99.0]),
+        Training('a device', 1000, [205.0, 205.0], [99.0, 99.0]),
+    ],
 }
 
 
@@ -27,11 +34,12 @@ def test_result__has_rates_steps_and_the_share_of_the_input() -> None:
     assert found['real_input'] == {
         'images_per_second': {'median': 480.0, 'least': 320.0, 'greatest': 640.0},
         'step_ms': {'median': 155.0, 'least': 80.0, 'greatest': 210.0},
+        'cpu_ms': {'median': 165.0, 'least': 150.0, 'greatest': 180.0},
     }
     assert found['repeated_batch']['images_per_second'] == {'median': 582.8, 'least': 312.2, 'greatest': 853.3}
     # A round whose repeated batch was slower, by noise, counts as no wait.
     assert found['input_share'] == {'median': 0.125, 'least': 0.0, 'greatest': 0.25}
-    assert (found['kind'], found['device'], found['rounds']) == ('cpu', 'a device', 2)
+    assert (found['kind'], found['device'], found['parameters'], found['rounds']) == ('cpu', 'a device', 1000, 2)
     assert found['settings'] == {'use_tpu': False, 'train_batch_size': 64}
     assert not [word for word in ('me', 'mine') if f'/{word}/' in json.dumps(found) or f'"{word}"' in json.dumps(found)]
     assert {'date', 'host', 'tensorflow', 'python', 'revision', 'modified'} < {*found}
@@ -64,8 +72,12 @@ def test_with_steps__has_a_warm_up_and_whole_loops(use_tpu: bool, iterations: in
 def test_measure_here__measures_each_step_after_the_warm_up(small_config: Config, one_layer: None, kind: str) -> None:
     config = training.with_steps(dataclasses.replace(small_config, followup_shuffle_buffer_size=8), 4)
     measured = training.measure_here(config, kind)
-    assert len(measured.step_ms) == 4 and min(measured.step_ms) > 0
+    assert len(measured.step_ms) == len(measured.cpu_ms) == 4 and min(measured.step_ms) > 0
+    # All of this process's threads together, so at most the number of cores times the time, but for the clock's ticks.
+    assert 0 < sum(measured.cpu_ms) < len(os.sched_getaffinity(0)) * sum(measured.step_ms) + 50
     assert measured.device.endswith(' cores')
+    # A convolution of 3 x 3 x 3 x 16 weights, 16 offsets of its batch normalization, and the logits of 11 classes.
+    assert measured.parameters == 432 + 16 + 17 * 11
 
 
 def test_repeated_batch__is_one_of_the_runs_shape_again_and_again(small_config: Config) -> None:

@@ -19,6 +19,7 @@ INTERNAL = {
     *('benchmarks.measurement', 'data.imagenet.beam', 'studies.revnet_memory.training', 'inception_v3_tpu'),
     *('studies.streaming.object_store', 'inception_v3.provenance.repetition', 'studies.versions.part'),
     *('inception_v3.weights.torch_forward', 'benchmarks.peers.worker', 'benchmarks.scaling.points'),
+    'benchmarks.peers.step_worker',
 }
 
 
