@@ -1,4 +1,4 @@
-"""Common parts of the comparisons with other libraries: Python environments, scripts in them, rounds of measurements."""
+"""Common parts of the comparisons with other libraries: environments, scripts in them, rounds of measurements."""
 
 import json
 import os
