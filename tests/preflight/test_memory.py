@@ -118,7 +118,7 @@ class Stages(NamedTuple):
 
 # Two images, two halves, two convolutions, float32. A half has at least 16 channels.
 ONE_SMALL_STAGE = Stages((32,), 8, 2 * 2 * 2 * 4 * 8 * 8 * 16)
-REVNET_38_STAGES = Stages(REVNET_38.depths, 32, 2 * 2 * 2 * 4 * (32 * 32 * 16 + 16 * 16 * 32 + 8 * 8 * 56))
+TWO_STAGES = Stages((32, 64), 8, 2 * 2 * 2 * 4 * (8 * 8 * 16 + 4 * 4 * 32))
 
 
 def kept_of_a_revnet(stages: Stages, units: int, rebuild_activations: bool, model_dir: Any) -> int:
@@ -139,13 +139,13 @@ def kept_of_a_revnet(stages: Stages, units: int, rebuild_activations: bool, mode
 @pytest.mark.parametrize(
     'stages',
     [
-        pytest.param(ONE_SMALL_STAGE, id='small'),
-        pytest.param(REVNET_38_STAGES, marks=pytest.mark.slow, id='revnet38'),
+        pytest.param(ONE_SMALL_STAGE, id='one stage'),
+        pytest.param(TWO_STAGES, marks=pytest.mark.slow, id='two stages'),
     ],
 )
 def test_kept_for_backward__only_the_output_of_a_reversible_stage(tmp_path: Any, stages: Stages) -> None:
-    rebuilt = [kept_of_a_revnet(stages, units, True, tmp_path) for units in (2, 3)]
-    kept = [kept_of_a_revnet(stages, units, False, tmp_path) for units in (2, 3)]
+    rebuilt = [kept_of_a_revnet(stages, units, True, tmp_path) for units in (1, 2)]
+    kept = [kept_of_a_revnet(stages, units, False, tmp_path) for units in (1, 2)]
     # Only the moments of batch normalization grow with the units.
     assert 0 <= rebuilt[1] - rebuilt[0] < 1e4
     # The outputs of the convolutions, and their inputs, which are padded.
