@@ -81,6 +81,7 @@ def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
         master='',
         intra_op_threads=0,
         mode='eval',
+        profile_steps='',
         model_dir=model_dir,
         data_dir=_from_here(config, model_dir),
     )

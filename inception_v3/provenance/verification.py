@@ -116,6 +116,7 @@ def _repetition_of(config: Config, directory: str, model_dir: str, last: int) ->
         export_dir=None,
         train_steps=last,
         keep_best=False,
+        profile_steps='',
     )
 
 

@@ -1,5 +1,6 @@
 """Tests of finding a run's checkpoint and configuration for use on this machine."""
 
+import dataclasses
 import os
 from typing import Any
 
@@ -39,6 +40,15 @@ def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkey
     assert trained_model.find(model_dir, 'model.ckpt-3').step == 3
     with pytest.raises(CheckpointError, match=r'--checkpoint=model\.ckpt-5: no checkpoint of this name'):
         trained_model.find(model_dir, 'model.ckpt-5')
+
+
+def test_find__takes_a_run_with_settings_of_training_alone(tmp_path: Any, monkeypatch: Any) -> None:
+    config = Config(model_dir=str(tmp_path / 'model'), train_steps=60, profile_steps='51,55', batch_norm='synchronized')
+    config = dataclasses.replace(config, batch_norm_group_size=4, tpu='local', num_shards=8, init_from='elsewhere')
+    (tmp_path / 'model').mkdir()
+    start_in(tmp_path / 'start', config, monkeypatch)
+    save_step(str(config.model_dir), 60)
+    assert trained_model.find(str(config.model_dir)).config.mode == 'eval'
 
 
 def test_restore__refuses_a_checkpoint_of_another_network(tmp_path: Any) -> None:

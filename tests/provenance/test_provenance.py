@@ -366,3 +366,8 @@ def test_verify__finds_data_and_weights_from_the_folder_of_the_start(path: str, 
     config = Config(use_tpu=False, data_dir=path, init_from=path)
     repetition = verification._repetition_of(config, '/start', 'm', 3)
     assert (repetition.data_dir, repetition.init_from) == (found, found)
+
+
+def test_verify__repeats_a_profiled_run_without_the_profile() -> None:
+    repetition = verification._repetition_of(Config(train_steps=60, profile_steps='51,55'), '/start', 'm', 3)
+    assert (repetition.train_steps, repetition.profile_steps) == (3, '')
