@@ -13,6 +13,11 @@ import PIL.Image
 from benchmarks.measurement import peak_bytes
 
 
+def many(cases: int) -> int:
+    """The number of cases of a slow test: all of them with FUZZ=all in the environment, else a quarter."""
+    return cases if os.environ.get('FUZZ') == 'all' else cases // 4
+
+
 def run(module: str, cases: int, folder: pathlib.Path) -> None:
     """Runs `python -m module CASES FOLDER`, which iterates over `cases_in` and fails at the first wrong case."""
     done = subprocess.run(

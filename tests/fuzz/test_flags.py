@@ -26,8 +26,9 @@ from inception_v3.settings.data_set import fit_to_data_set, makes_digits
 from inception_v3.settings.epochs import EPOCHS
 from inception_v3.settings.presets import PRESETS
 from inception_v3.settings.setting import plain_type, setting_of
+from tests.fuzz import child
 
-FEW, MANY = 120, 5_000
+FEW, MANY = 120, child.many(5_000)
 # Limits of each case: its duration, and the growth of the peak memory.
 SECONDS, MEBIBYTES = 10, 500
 

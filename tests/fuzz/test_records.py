@@ -296,7 +296,7 @@ def test_pipelines_checker_and_audit_agree_on_damaged_files(tmp_path: pathlib.Pa
 
 @pytest.mark.slow
 def test_pipelines_checker_and_audit_agree_on_many_damaged_files(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 4_000, tmp_path)
+    child.run(__name__, child.many(4_000), tmp_path)
 
 
 if __name__ == '__main__':

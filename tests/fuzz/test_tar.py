@@ -244,7 +244,7 @@ def test_both_readers_agree_on_damaged_shards(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.slow
 def test_both_readers_agree_on_many_damaged_shards(tmp_path: pathlib.Path) -> None:
-    child.run(__name__, 2_000, tmp_path)
+    child.run(__name__, child.many(2_000), tmp_path)
 
 
 if __name__ == '__main__':
