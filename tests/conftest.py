@@ -44,13 +44,14 @@ def pytest_configure_node(node: Any) -> None:
 def _default_signals() -> None:
     """Gives processes of the tests the default handling of signals that this process was started to ignore.
 
-    A shell starts a background command of a script with SIGINT ignored, and `nohup` starts one with SIGHUP ignored. An
-    ignored signal stays ignored in new processes; one that Python handles has the default handling there.
+    A shell starts a background command of a script with SIGINT and SIGQUIT ignored, and `nohup` starts one with SIGHUP
+    ignored. An ignored signal stays ignored in new processes; one that Python handles has the default handling there.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, lambda number, frame: None)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
 
 
 @pytest.fixture(autouse=True)

@@ -107,7 +107,9 @@ def test_command__measures_what_is_installed(tmp_path: Any, monkeypatch: Any, ca
     data_dir = str(tmp_path / 'photographs')
     photographs.make(data_dir, train=16, validation=2, shards=2)
     monkeypatch.setattr(photographs, 'DATA_DIR', data_dir)
+    # One pipeline of each kind: the others differ from these by a line.
     flags = [
+        '--peers=ours_tar_2.15,torchvision_tensors,webdataset,dali_fast,ffcv',
         '--images=8',
         '--train_batch_size=4',
         '--num_shards=1',
