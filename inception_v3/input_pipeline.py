@@ -8,7 +8,7 @@ import functools
 import os
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
-from console.tensorflow_versions import tf, threads_of
+from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from inception_v3 import infeed
 from inception_v3.config import Config
@@ -94,6 +94,7 @@ class InputPipeline:
         # evaluation keeps file order.
         is_ordered = config.seed is not None or not config.followup_shuffle_buffer_size
         options.experimental_deterministic = not self._is_training or is_ordered
+        switch_autotuning_off(options)
         # With many images at a time, dividing the work on a single image among threads costs more than it saves.
         threads_of(options).max_intra_op_parallelism = 1
         if _is_here(config):

@@ -157,6 +157,15 @@ def test_threads__work_on_an_image_each(small_config: Config) -> None:
     assert threads_of(dataset.options()).max_intra_op_parallelism == 1
 
 
+def test_autotuning__is_off(small_config: Config) -> None:
+    dataset = InputPipeline(True, small_config)({'batch_size': 4})
+    # 1.15 adds the data set that tunes when the iterator is made.
+    tf.data.make_initializable_iterator(dataset)
+    options = dataset.options()
+    is_on = options.autotune.enabled if hasattr(options, 'autotune') else bool(operations_of('ModelDataset'))
+    assert is_on is False
+
+
 @pytest.mark.parametrize(
     ('changes', 'expected'),
     [
