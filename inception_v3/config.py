@@ -120,6 +120,7 @@ class Settings:
         4 / 3, 'largest width / height of a random crop; the smallest is its reciprocal (inception)', lower=1, upper=100
     )
     crop_padding: int = _preprocessing(4, 'black pixels around an image before its crop (cifar)', lower=0, upper=999)
+    draft_decode: bool = _preprocessing(False, 'decode large JPEGs at a half or a quarter of their sides: faster')
     random_flip: bool = _preprocessing(True, 'flip half of the training images left to right')
     fast_mode: bool = _preprocessing(
         True, 'bilinear resize, no hue or contrast distortion; False: a random resize method and both (inception)'

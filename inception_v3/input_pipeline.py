@@ -18,6 +18,7 @@ from inception_v3.model_dir.bad_records import name_bad_records
 from inception_v3.settings.data_set import images_of_hosts
 from inception_v3.storage import usable_records
 from inception_v3.storage.ordered_records import completed_steps, ordered_records
+from preprocessing import draft
 from preprocessing.decoding import decode_crop, image_shape
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import Uniform, seeded_uniform
@@ -89,17 +90,7 @@ class InputPipeline:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)
         dataset = self.transfer(dataset, params['batch_size'])
-        options = tf.data.Options()
-        # Training takes whichever image is ready first, unless a seed fixes the order, or records are not shuffled;
-        # evaluation keeps file order.
-        is_ordered = config.seed is not None or not config.followup_shuffle_buffer_size
-        options.experimental_deterministic = not self._is_training or is_ordered
-        switch_autotuning_off(options)
-        # With many images at a time, dividing the work on a single image among threads costs more than it saves.
-        threads_of(options).max_intra_op_parallelism = 1
-        if _is_here(config):
-            threads_of(options).private_threadpool_size = _parallel_calls(config)
-        return dataset.with_options(options)
+        return dataset.with_options(_options(self._is_training, config))
 
     # ---- Phase 1, storage: list files, shuffle files, repeat, interleave readers, shuffle records.
 
@@ -238,6 +229,20 @@ class InputPipeline:
         return dataset.prefetch(BATCHES_AHEAD) if config.prefetch_enabled else dataset
 
 
+def _options(is_training: bool, config: Config) -> tf.data.Options:
+    options = tf.data.Options()
+    # Training takes whichever image is ready first, unless a seed fixes the order, or records are not shuffled;
+    # evaluation keeps file order.
+    is_ordered = config.seed is not None or not config.followup_shuffle_buffer_size
+    options.experimental_deterministic = not is_training or is_ordered
+    switch_autotuning_off(options)
+    # With many images at a time, dividing the work on a single image among threads costs more than it saves.
+    threads_of(options).max_intra_op_parallelism = 1
+    if _is_here(config):
+        threads_of(options).private_threadpool_size = _parallel_calls(config)
+    return options
+
+
 # ---- Functions of phase 1
 
 
@@ -285,7 +290,7 @@ def preprocess_for_train(
     shape = image_shape(encoded)
     distortion = preprocessing.draw(shape, bbox, uniform)
     window = preprocessing.crop(shape, distortion)
-    image = preprocessing.resize(decode_crop(encoded, shape, window.crop), window)
+    image = decode_and_resize(encoded, shape, window, config)
     return infeed.for_training(image, distortion, config)
 
 
@@ -299,9 +304,25 @@ def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
     Returns:
       float32 [height, width, 3] in [0, 255], for `infeed.for_evaluation` or `infeed.as_evaluated`.
     """
-    preprocessing = preprocessing_for(config)
     shape = image_shape(encoded)
-    window = preprocessing.crop(shape)
+    return decode_and_resize(encoded, shape, preprocessing_for(config).crop(shape), config)
+
+
+def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, config: Config) -> tf.Tensor:
+    """Decodes the pixels of a window and resizes them.
+
+    Args:
+      encoded: string scalar, the image file's bytes.
+      shape: int32 [3], the image's shape, from `image_shape`.
+      window: as the `crop` of the preprocessing returns it.
+      config: of the run.
+
+    Returns:
+      float32 [height, width, 3] in [0, 255].
+    """
+    preprocessing = preprocessing_for(config)
+    if config.draft_decode:
+        return draft.decode_and_resize(preprocessing, encoded, shape, window, config.height, config.width)
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)
 
 

@@ -6,7 +6,6 @@ He et al., "Deep Residual Learning for Image Recognition", section 4.2.
 from typing import NamedTuple
 
 from console.tensorflow_versions import tf
-from preprocessing.geometry import BILINEAR, apply_resize
 from preprocessing.stateless import Uniform
 
 
@@ -57,24 +56,19 @@ def draw_distortion(padding: int = 4, random_flip: bool = True, uniform: Uniform
     )
 
 
-def resize_and_shift(
-    pixels: tf.Tensor, top: tf.Tensor, left: tf.Tensor, height: int, width: int, padding: int
-) -> tf.Tensor:
-    """Resizes an image bilinearly, pads it with black, and crops it to its size before padding.
+def shift(image: tf.Tensor, top: tf.Tensor, left: tf.Tensor, padding: int) -> tf.Tensor:
+    """Pads an image with black, and crops it to its size before padding.
 
     Args:
-      pixels: [any height, any width, 3], of any numeric dtype, in [0, 255].
+      image: float32 [height, width, 3], in [0, 255].
       top: int32 scalar, the first row of the crop in the padded image; `padding` for no shift.
       left: int32 scalar, the first column of the crop in the padded image; `padding` for no shift.
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
       padding: black pixels on each side.
 
     Returns:
       float32 [height, width, 3], in [0, 255].
     """
-    resized = apply_resize(pixels, height, width, BILINEAR)
-    padded = tf.pad(resized, [[padding, padding], [padding, padding], [0, 0]])
-    shifted = tf.slice(padded, tf.stack([top, left, 0]), [height, width, 3])
-    shifted.set_shape([height, width, 3])
+    padded = tf.pad(image, [[padding, padding], [padding, padding], [0, 0]])
+    shifted = tf.slice(padded, tf.stack([top, left, 0]), image.shape)
+    shifted.set_shape(image.shape)
     return shifted

@@ -4,6 +4,7 @@ import functools
 from typing import Callable, Union
 
 from console.tensorflow_versions import CASTS_IN_VECTORS, tf
+from preprocessing.decoding import Crop
 
 RESIZE_METHODS = (
     tf.image.ResizeMethod.BILINEAR,
@@ -65,6 +66,45 @@ def with_fewest_conversions(
         return bilinear(tf.cast(image, tf.float32))
     is_small = tf.size(image) < int(_FLOATS_UP_TO * height * width * int(image.shape[2]))
     return tf.cond(is_small, lambda: bilinear(tf.cast(image, tf.float32)), lambda: bilinear(image))
+
+
+def positions_in(crop: Crop, height: int, width: int) -> tf.Tensor:
+    """Returns the positions in an image that bilinear resizing of a crop makes its first and last pixels.
+
+    Args:
+      crop: the crop.
+      height: height of the result, in pixels.
+      width: width of the result, in pixels.
+
+    Returns:
+      float64 [4]: top, left, bottom, right, in pixels of the image.
+    """
+    top, left, crop_height, crop_width = (tf.cast(each, tf.float64) for each in crop)
+    # Pixel i of a resized side lies at i * side / resized side, as tf.image.resize of version 1 has it.
+    return tf.stack([top, left, top + crop_height * (1 - 1 / height), left + crop_width * (1 - 1 / width)])
+
+
+def sample(image: tf.Tensor, box: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Samples an image bilinearly at positions with equal distances.
+
+    Args:
+      image: [any height, any width, 3], of any numeric dtype.
+      box: float32 [4], the positions of the result's first and last pixels: top, left, bottom, right, in pixels.
+      height: height of the result, in pixels.
+      width: width of the result, in pixels.
+
+    Returns:
+      float32 [height, width, 3], with pixels of the same range.
+    """
+    ends = tf.cast(tf.tile(tf.shape(image)[:2] - 1, [2]), tf.float32)
+    boxes = [box / ends]
+
+    def bilinear(image: tf.Tensor) -> tf.Tensor:
+        return tf.image.crop_and_resize(image[tf.newaxis], boxes, [0], [height, width])[0]
+
+    sampled = with_fewest_conversions(bilinear, image, height, width)
+    sampled.set_shape([height, width, 3])
+    return sampled
 
 
 def apply_flip(image: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:

@@ -11,7 +11,7 @@ from console.tensorflow_versions import tf
 from preprocessing import cifar_preprocessing, inception_preprocessing, vgg_preprocessing
 from preprocessing.color import FastColor, apply_color, scale_to_network
 from preprocessing.decoding import Crop
-from preprocessing.geometry import BILINEAR, apply_flip, apply_resize
+from preprocessing.geometry import BILINEAR, apply_flip, apply_resize, positions_in, sample
 from preprocessing.stateless import Uniform
 
 # The largest value of a pixel.
@@ -62,12 +62,23 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
         """Returns the window of a distortion, or the central window of evaluation if there is no distortion."""
 
     @abc.abstractmethod
-    def resize(self, pixels: tf.Tensor, window: Window) -> tf.Tensor:
+    def positions(self, window: Window) -> tf.Tensor:
+        """Returns the positions in the image that become the result's first and last pixels if resized bilinearly.
+
+        Returns:
+          float64 [4]: top, left, bottom, right, in pixels.
+        """
+
+    @abc.abstractmethod
+    def resize(self, pixels: tf.Tensor, window: Window, box: Optional[tf.Tensor] = None) -> tf.Tensor:
         """Resizes the pixels of a window.
 
         Args:
-          pixels: uint8 [crop height, crop width, 3], the pixels in `window.crop`.
+          pixels: uint8 [crop height, crop width, 3], the pixels in `window.crop`; with a box, any part of the image at
+            any scale.
           window: as `crop` returns it.
+          box: float32 [4], the positions within `pixels` that become the result's first and last pixels: top, left,
+            bottom, right. Resizing is then bilinear.
 
         Returns:
           float32 [height, width, 3], in [0, 255].
@@ -154,8 +165,14 @@ class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _
             return _InceptionWindow(inception_preprocessing.central_crop(image_shape), BILINEAR)
         return _InceptionWindow(distortion.crop, distortion.resize_method)
 
-    def resize(self, pixels: tf.Tensor, window: _InceptionWindow) -> tf.Tensor:
+    def positions(self, window: _InceptionWindow) -> tf.Tensor:
+        """Returns the positions that `tf.image.resize` reads."""
+        return positions_in(window.crop, self._settings.height, self._settings.width)
+
+    def resize(self, pixels: tf.Tensor, window: _InceptionWindow, box: Optional[tf.Tensor] = None) -> tf.Tensor:
         """Resizes by the drawn method, or bilinearly in evaluation."""
+        if box is not None:
+            return sample(pixels, box, self._settings.height, self._settings.width)
         return apply_resize(pixels, self._settings.height, self._settings.width, window.resize_method)
 
     def finish(self, image: tf.Tensor, distortion: Optional[inception_preprocessing.Distortion] = None) -> tf.Tensor:
@@ -201,8 +218,15 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
             return vgg_preprocessing.central_window(image_shape, self._resize_range[0], *size)
         return vgg_preprocessing.draw_window(image_shape, distortion, *size)
 
-    def resize(self, pixels: tf.Tensor, window: vgg_preprocessing.Window) -> tf.Tensor:
+    def positions(self, window: vgg_preprocessing.Window) -> tf.Tensor:
+        """Returns the positions of the window's box."""
+        begin = tf.stack([window.crop.top, window.crop.left])
+        return tf.cast(window.box, tf.float64) + tf.cast(tf.tile(begin, [2]), tf.float64)
+
+    def resize(self, pixels: tf.Tensor, window: vgg_preprocessing.Window, box: Optional[tf.Tensor] = None) -> tf.Tensor:
         """Resizes bilinearly, to the result of resizing the whole image and then cropping."""
+        if box is not None:
+            return sample(pixels, box, self._settings.height, self._settings.width)
         return vgg_preprocessing.resize_window(pixels, window, self._settings.height, self._settings.width)
 
     def finish(self, image: tf.Tensor, distortion: Optional[vgg_preprocessing.Distortion] = None) -> tf.Tensor:
@@ -253,12 +277,15 @@ class CifarPreprocessing(Preprocessing[cifar_preprocessing.Distortion, _CifarWin
             return _CifarWindow(whole, unshifted, unshifted)
         return _CifarWindow(whole, distortion.top, distortion.left)
 
-    def resize(self, pixels: tf.Tensor, window: _CifarWindow) -> tf.Tensor:
+    def positions(self, window: _CifarWindow) -> tf.Tensor:
+        """Returns the positions that `tf.image.resize` reads."""
+        return positions_in(window.crop, self._settings.height, self._settings.width)
+
+    def resize(self, pixels: tf.Tensor, window: _CifarWindow, box: Optional[tf.Tensor] = None) -> tf.Tensor:
         """Resizes the image bilinearly, and shifts it."""
-        settings = self._settings
-        return cifar_preprocessing.resize_and_shift(
-            pixels, window.top, window.left, settings.height, settings.width, settings.crop_padding
-        )
+        size = self._settings.height, self._settings.width
+        resized = apply_resize(pixels, *size, BILINEAR) if box is None else sample(pixels, box, *size)
+        return cifar_preprocessing.shift(resized, window.top, window.left, self._settings.crop_padding)
 
     def finish(self, image: tf.Tensor, distortion: Optional[cifar_preprocessing.Distortion] = None) -> tf.Tensor:
         """Flips and scales to [-1, 1]; only scales in evaluation."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, Tuple
 from console.tensorflow_versions import tf
 from preprocessing.color import add_to_channels
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.geometry import apply_flip, with_fewest_conversions
+from preprocessing.geometry import apply_flip, sample
 from preprocessing.stateless import Uniform
 
 # Mean red, green and blue of ImageNet's training images, for pixels in [0, 255].
@@ -150,15 +150,7 @@ def resize_window(pixels: tf.Tensor, window: Window, height: int, width: int) ->
     """
     # Bilinear resizing repeats the image's last pixels beyond its edge.
     pixels = tf.cond(window.is_enlarged, lambda: _with_last_pixels_repeated(pixels), lambda: pixels)
-    ends = tf.cast(tf.tile(tf.shape(pixels)[:2] - 1, [2]), tf.float32)
-    boxes = [window.box / ends]
-
-    def bilinear(pixels: tf.Tensor) -> tf.Tensor:
-        return tf.image.crop_and_resize(pixels[tf.newaxis], boxes, [0], [height, width])[0]
-
-    resized = with_fewest_conversions(bilinear, pixels, height, width)
-    resized.set_shape([height, width, 3])
-    return resized
+    return sample(pixels, window.box, height, width)
 
 
 def _with_last_pixels_repeated(pixels: tf.Tensor) -> tf.Tensor:

@@ -29,7 +29,13 @@ DOCUMENTED: Dict[str, Any] = {
     **{'cr_distortion_range': 0.1, 'use_fast_color_distort': True},
 }
 NEW: Dict[str, Any] = {
-    **{'num_train_images': 1281167, 'num_eval_images': 50000, 'max_bad_records': 0, 'random_flip': True},
+    **{
+        'num_train_images': 1281167,
+        'num_eval_images': 50000,
+        'max_bad_records': 0,
+        'random_flip': True,
+        'draft_decode': False,
+    },
     **{
         'crop_padding': 4,
         'crop_area_min': 0.05,

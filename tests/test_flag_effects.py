@@ -77,6 +77,7 @@ EFFECTS: Dict[str, Effect] = {
     'crop_area_min': Effect(0.5, inputs.crop_range('area_range'), [0.5, 1.0]),
     'crop_aspect_ratio_max': Effect(2.0, inputs.crop_range('aspect_ratio_range'), [0.5, 2.0]),
     'crop_padding': Effect(7, inputs.shifts, 15, {'preprocessing': 'cifar'}),
+    'draft_decode': Effect(True, inputs.reductions, [1, 2, 4]),
     'random_flip': Effect(False, inputs.random_draws, 3),
     'fast_mode': Effect(False, inputs.has_operation('ResizeBicubic'), True),
     'use_fast_color_distort': Effect(False, inputs.has_operation('AdjustSaturation'), True),

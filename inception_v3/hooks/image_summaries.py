@@ -9,8 +9,8 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from inception_v3 import infeed, seeding
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
-from preprocessing.decoding import Crop, decode_crop, decode_image, image_shape
+from inception_v3.input_pipeline import InputPipeline, decode_and_resize
+from preprocessing.decoding import Crop, decode_image, image_shape
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.stateless import seeded_uniform
 
@@ -104,7 +104,7 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
         shape = image_shape(encoded)
         distortion = preprocessing.draw(shape, bbox, seeded_uniform(key)) if is_training else None
         window = preprocessing.crop(shape, distortion)
-        image = preprocessing.resize(decode_crop(encoded, shape, window.crop), window)
+        image = decode_and_resize(encoded, shape, window, config)
         features = (
             infeed.for_training(image, distortion, config) if is_training else infeed.for_evaluation(image, config)
         )

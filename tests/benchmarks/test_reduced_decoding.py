@@ -3,43 +3,10 @@
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks import reduced_decoding
-from console.tensorflow_versions import tf
-from preprocessing.decoding import decode_image
-from tests.support.graphs import evaluate
-from tests.support.images import CAT
-from tests.support.photos import encode_jpeg
-
-
-def sampled(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The values of an image at positions between its pixels."""
-    for axis, places in enumerate([rows, columns]):
-        low = np.floor(places).astype(int)
-        share = (places - low).reshape([-1, 1, 1] if axis == 0 else [-1, 1])
-        image = image.take(low, axis) * (1 - share) + image.take(low + 1, axis) * share
-    return image
-
-
-@pytest.mark.parametrize('reduction', reduced_decoding.REDUCTIONS)
-def test_reduced__samples_means_of_blocks_at_the_positions_of_evaluation(reduction: int) -> None:
-    height, width = 60, 90
-    encoded = tf.constant(encode_jpeg(CAT.repeat(2, 0).repeat(2, 1)))  # 600 x 902
-    whole, result = evaluate(decode_image(encoded), reduced_decoding.reduced(encoded, reduction, height, width))
-    rows, columns = whole.shape[0] // reduction, whole.shape[1] // reduction
-    blocks = whole[: rows * reduction, : columns * reduction].reshape([rows, reduction, columns, reduction, 3])
-    means = blocks.astype(float).mean((1, 3))
-    # The central crop: 37 and 56 pixels are left out on each side.
-    places = [37 + np.arange(height) * (526 / height), 56 + np.arange(width) * (790 / width)]
-    expected = sampled(means, *[(each - (reduction - 1) / 2) / reduction for each in places])
-    # Means of decoded pixels are clipped and rounded before, the reduced ones after.
-    assert np.abs(result - expected).mean() < 1
-    # Positions that are wrong by a quarter of a reduced pixel differ more.
-    for wrong in (-0.25, 0.25):
-        shifted = sampled(means, *[(each - (reduction - 1) / 2) / reduction + wrong for each in places])
-        assert np.abs(result - shifted).mean() > 1.2
+from tests.support.runs import FinishedRun
 
 
 def test_command__prints_ratios_and_differences(monkeypatch: Any, capsys: Any) -> None:
@@ -58,7 +25,20 @@ def test_command__prints_ratios_and_differences(monkeypatch: Any, capsys: Any) -
         assert 0 < row['mean_difference'] < row['largest_difference']
 
 
-@pytest.mark.parametrize('flag', ['--height=438', '--width=438', '--preprocessing=vgg'])
+def test_command__compares_the_outputs_of_a_network(
+    finished_run: FinishedRun, one_layer: None, monkeypatch: Any, capsys: Any
+) -> None:
+    for name, value in {'HEIGHT': 400, 'WIDTH': 600, '_IMAGES': 2, 'KINDS': reduced_decoding.KINDS[:1]}.items():
+        monkeypatch.setattr(reduced_decoding, name, value)
+    arguments = ['reduced', f'--model={finished_run.config.model_dir}', '--repeats=1']
+    assert reduced_decoding.main([*arguments, '--json']) == 0
+    for row in json.loads(capsys.readouterr().out):
+        assert 0 < row['log_probability_difference'] < 10 and row['same_top_1'] in (0, 0.5, 1)
+    assert reduced_decoding.main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith('log-probability  same top-1')
+
+
+@pytest.mark.parametrize('flag', ['--height=438', '--width=438'])
 def test_command__refuses_what_it_does_not_measure(flag: str, capsys: Any) -> None:
     assert reduced_decoding.main(['reduced', flag]) == 2
     assert flag in capsys.readouterr().err
