@@ -86,6 +86,27 @@ def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: 
     return info
 
 
+def build_if_missing(
+    data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None
+) -> Optional[DatasetInfo]:
+    """Writes the data set, as `build`, unless the folder has it, or another process finishes it first.
+
+    Returns:
+      The description of the data set that was written; None if it was there.
+
+    Raises:
+      records.DataError: as `build`.
+    """
+    if is_built(data_dir):
+        return None
+    try:
+        return build(data_dir, digits, images_per_digit)
+    except records.DataError:
+        if is_built(data_dir):
+            return None
+        raise
+
+
 def is_built(data_dir: str) -> bool:
     """Whether `build` made this folder."""
     return os.path.exists(os.path.join(data_dir, FILE_NAME))

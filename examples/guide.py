@@ -222,8 +222,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument('--model_dir', default=CONFIG.model_dir, help='folder of the checkpoints (default %(default)s)')
     parser.add_argument('--train_steps', type=int, default=CONFIG.train_steps, help='steps (default %(default)s)')
     arguments = parser.parse_args(argv)
-    if not digits.is_built(CONFIG.data_dir):
-        digits.build(CONFIG.data_dir)
+    digits.build_if_missing(CONFIG.data_dir)
     run(Config(**{**vars(CONFIG), **vars(arguments)}))
 
 

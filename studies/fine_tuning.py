@@ -139,8 +139,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     check_writable('out', out)
     screen.update('writing the data sets')
     for images in (None, *arguments.images):
-        if not digits.is_built(_data_dir(out, images)):
-            digits.build(_data_dir(out, images), _OLD if images is None else _NEW, images)
+        digits.build_if_missing(_data_dir(out, images), _OLD if images is None else _NEW, images)
     screen.clear()
     planned = study(out, arguments.images, arguments.seeds, arguments.steps)
     for name, content in ((SOURCE, source_study(out)), (STUDY, planned)):

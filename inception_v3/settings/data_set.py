@@ -176,8 +176,8 @@ def _described(command_line: CommandLine) -> Config:
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
             'random images with --use_data=fake.'
         )
-    if makes_digits(command_line):
-        built = digits.build(config.data_dir)
+    built = digits.build_if_missing(config.data_dir) if makes_digits(command_line) else None
+    if built:
         logger.info(
             'wrote %d training and %d validation images to %s',
             built.train_images,

@@ -87,8 +87,7 @@ def _photographs(place: Place) -> Config:
 
 def _digits(place: Place) -> Config:
     data_dir = place.path('digits')
-    if not digits.is_built(data_dir):
-        digits.build(data_dir)
+    digits.build_if_missing(data_dir)
     changes = {'data_dir': data_dir, 'export_dir': None, 'seed': _SEED, 'intra_op_threads': 2}
     return Config(**{**PRESETS['digits'], **changes})
 

@@ -153,6 +153,31 @@ def test_the_central_crop_of_evaluation_keeps_the_whole_digit(stored: Dict[str, 
         assert image.pixels.max() > 150
 
 
+def test_build_if_missing__uses_what_another_process_finishes_first(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(tmp_path / 'digits')
+
+    def write_split(*arguments: Any) -> Any:
+        # Another process starts while this one writes.
+        monkeypatch.undo()
+        assert digits.build_if_missing(folder, (7, 3), 2)
+        return digits._write(*arguments)
+
+    monkeypatch.setattr(digits, '_write', write_split)
+    assert digits.build_if_missing(folder, (7, 3), 2) is None
+    assert digits.is_built(folder) and os.listdir(str(tmp_path)) == ['digits']
+    assert digits.build_if_missing(folder, (7, 3), 2) is None
+    with pytest.raises(records.DataError, match='exists already'):
+        digits.build(folder, (7, 3), 2)
+
+
+def test_build_if_missing__refuses_a_folder_of_other_files(tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'notes.txt').write_text('mine')
+    with pytest.raises(records.DataError, match='exists already'):
+        digits.build_if_missing(str(tmp_path), (7, 3), 2)
+
+
 def test_some_digits__are_the_first_of_the_whole_data_set(
     stored: Dict[str, List[Stored]], tmp_path: pathlib.Path
 ) -> None:
