@@ -4,6 +4,8 @@ A study file (.py or .yaml; studies/study.py shows both) names the preset and fl
 and the seeds that repeat each case. A shipped study is chosen by its name. Each trial is one command line of the
 program with a folder of its own, and can be run alone: OUT/trials/CASE/seed-N/command.sh. The same command resumes a
 sweep: it keeps trials that are done, runs failed ones again, and resumes stopped ones from their last checkpoint.
+--reuse=DIR takes trials that another sweep has finished with the same flags, such as the documented default, which most
+shipped studies share.
 
 Words after -- are flags of the program for every trial: the data set, the TPU, the number of steps.
 
@@ -34,7 +36,7 @@ from inception_v3.model_dir.files import check_writable
 from studies import command_line, extras
 from studies.report import files as report_files
 from studies.study import StudyError
-from studies.sweep import plan, trials
+from studies.sweep import plan, reuse, trials
 from studies.sweep.plan import Plan
 from studies.sweep.trials import State
 from studies.sweep.workers import Place, ThisMachine
@@ -93,6 +95,15 @@ def _parser() -> argparse.ArgumentParser:
         '--limit', type=command_line.number_of(int, 1), metavar='N', help='only the first N trials that are not done'
     )
     parser.add_argument(
+        '--reuse',
+        type=command_line.folder,
+        action='append',
+        default=[],
+        metavar='DIR',
+        help='folder of another sweep, whose finished trials with the same flags and seed are copied instead of run '
+        'again; may be given several times',
+    )
+    parser.add_argument(
         '--workers',
         type=command_line.number_of(int, 1),
         default=1,
@@ -127,6 +138,8 @@ def _perform(arguments: argparse.Namespace, planned: Plan, program: Sequence[str
         plan.check_folder(planned)
         plan.prepare_data(planned)
         plan.write_study(planned, program)
+        for trial, source in reuse.take(planned.selected, arguments.reuse):
+            print(f'{trial.name}: taken from {source}', file=sys.stderr)
         return _run(arguments, planned, program)
     finally:
         os.close(folder)

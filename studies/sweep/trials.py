@@ -209,6 +209,16 @@ def state_of(trial: Trial) -> State:
     return outcome.state
 
 
+def changed_flags(trial: Trial) -> List[str]:
+    """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run."""
+    recorded = recorded_config(trial.model_dir)
+    if not recorded:
+        return []
+    own = [name for name in _AUTOMATIC if name not in trial.command_line.given]
+    # A folder may have been moved.
+    return [c for c in differences(recorded, trial.config) if c.split(':')[0] not in (*own, 'model_dir')]
+
+
 def check_unchanged(trials: Iterable[Trial]) -> None:
     """Checks that the trials' folders hold runs with the trials' current flags.
 
@@ -217,12 +227,7 @@ def check_unchanged(trials: Iterable[Trial]) -> None:
     """
     changed: Dict[str, List[str]] = {}
     for trial in trials:
-        recorded = recorded_config(trial.model_dir)
-        if not recorded:
-            continue
-        own = [name for name in _AUTOMATIC if name not in trial.command_line.given]
-        # A folder may have been moved.
-        found = [c for c in differences(recorded, trial.config) if c.split(':')[0] not in (*own, 'model_dir')]
+        found = changed_flags(trial)
         if found:
             changed[trial.folder] = found
     if changed:
