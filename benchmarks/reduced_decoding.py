@@ -116,8 +116,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
-    network = CheckpointClassifier(trained_model.find(own['model'])) if own['model'] else None
-    config = trained_model.find(own['model']).config if own['model'] else command_line.config
+    model = trained_model.find(own['model']) if own['model'] else None
+    network = CheckpointClassifier(model) if model else None
+    config = model.config if model else command_line.config
     for name in ('height', 'width'):
         if not 2 <= getattr(config, name) <= _LARGEST:
             raise ConfigError(f'--{name}={getattr(config, name)}: must be 2 to {_LARGEST} here.')
