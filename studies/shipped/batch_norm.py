@@ -17,6 +17,6 @@ STUDY = Study(
     step_ms=STEP_MS,
     digits=Small(flags={**DIGITS, **_TWO_CORES, 'train_steps_per_eval': 240}),
     digits_whole=Small(
-        flags={**DIGITS_WHOLE, **_TWO_CORES, 'train_steps': 3000, 'train_steps_per_eval': 1000}, seeds=WHOLE_SEEDS
+        flags={**DIGITS_WHOLE, **_TWO_CORES, 'train_steps': 1500, 'train_steps_per_eval': 1500}, seeds=WHOLE_SEEDS
     ),
 )

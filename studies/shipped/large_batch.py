@@ -52,5 +52,5 @@ STUDY = Study(
     ],
     step_ms=STEP_MS,
     digits=_small(DIGITS, 352),
-    digits_whole=_small(DIGITS_WHOLE, 1504, WHOLE_SEEDS),
+    digits_whole=_small(DIGITS_WHOLE, 752, WHOLE_SEEDS),
 )
