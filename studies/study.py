@@ -192,7 +192,7 @@ class Study:
       report: the metrics to report, the most important first: keys of `runs.METRICS`.
       step_ms: milliseconds of a training step of 1,024 images on a v2-8, for the cost; None: unknown.
       digits: the short version, to try a study out, if there is one: less than a minute a trial.
-      digits_whole: the small version with whole runs, which reach the accuracy of the preset, if there is one.
+      digits_whole: the small version with runs that are long enough to answer the question, if there is one.
       question: the question that the study answers; by default the docstring of a Python file.
       name: the study's name; by default that of its file.
 

@@ -299,7 +299,7 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 
 @pytest.mark.program
 def test_storage__reads_large_tar_shards_within_256_mebibytes(tmp_path: Any) -> None:
-    """Measures a process that reads shards of 108 MB, eight at a time. Whole, each would take more than its share."""
+    """Measures a process that reads shards of the published 216 MB, eight at a time. Whole, each would take more than its share."""
     program = (
         'import sys\nfrom console.tensorflow_versions import tf\n'
         'from benchmarks.measurement import peak_bytes\n'
@@ -317,7 +317,7 @@ def test_storage__reads_large_tar_shards_within_256_mebibytes(tmp_path: Any) -> 
     first = str(tmp_path / 'train-00000.tar')
     image = b'\xff\xd8' + bytes(range(256)) * 420
     with tarfile.open(first, 'w') as archive:
-        for number in range(1000):
+        for number in range(2000):
             for extension, content in (('jpg', image), ('cls', b'1')):
                 member = tarfile.TarInfo(f'{number:06d}.{extension}')
                 member.size = len(content)

@@ -28,8 +28,8 @@ _MILLISECONDS = round(PUBLISHED_STEP * 1000)
 _PURPOSE = f"""Draws the plan of a run before it starts, from the flags of inception_v3.main.
 
 Prints the length of the run, its learning rate, the memory of its averages, and what its hosts must deliver; and writes
-them with figures to {PAGE_FILE}, a self-contained page, and {PICTURE_FILE}. Nothing is trained, and model_dir is not
-used.
+them with figures to {PAGE_FILE}, a self-contained page, and {PICTURE_FILE}. Nothing is trained, and nothing
+is written to model_dir.
 
 {EXIT_CODES}"""
 _OWN_FLAGS = {'out': flags.OwnFlag(str, 'plan', f'folder for {PAGE_FILE} and {PICTURE_FILE}')}

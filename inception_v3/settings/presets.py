@@ -43,8 +43,11 @@ DESCRIPTIONS: Dict[str, str] = {
 
 def _imagenet_in_batches_of(images: int, **changes: Any) -> Dict[str, Any]:
     """ImageNet with 128 images a core, for as many images as the default has in its 213,000 steps of 1,024."""
+    cores = images // 128
     return {
-        'num_shards': images // 128,
+        'num_shards': cores,
+        # The documented decay of one device, to the power of the number of cores: the default is that of 8.
+        'batch_norm_decay': round(0.9997**cores, 4),
         'train_batch_size': images,
         'use_learning_rate_warmup': True,
         'train_steps': 213000 * 1024 // images,

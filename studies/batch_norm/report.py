@@ -68,7 +68,7 @@ def _published(equal: Comparison) -> Section:
         ['  mean of the eight', '-', '-', *map(number, equal.mean_of_own)],
     ]
     notes = (
-        'biased: the moving variance without the correction n / (n - 1), which the published experiment probably lacks',
+        'biased: the moving variance without the correction n / (n - 1), which the published layer lacks for rows',
         '  (table 2). In the published outputs, each replica uses its own statistics: compare them with',
         '  "local, biased". The published moving statistics are means over the replicas: compare them with',
         '  "averaged, biased".',

@@ -131,7 +131,7 @@ def _earlier_results(out: str, settings: Dict[str, Any]) -> Results:
 
 def _notes(plan: Plan) -> List[str]:
     return [
-        'Each training runs in a process of its own, on made-up images. For time, plain and reversible training take '
+        'Each training runs in a process of its own, on generated images. For time, plain and reversible training take '
         f'turns in {plan.repeats} rounds; tables show the median. Memory is the peak of resident memory, and CPU time '
         'is that of all threads, both as the kernel counts them.',
         f'Machine: {tables.machine()}. Memory is measured with '

@@ -1,6 +1,6 @@
 """Memory over the iterations of a published network, with activations kept and rebuilt.
 
-The document's plot: RevNet-104 at 224 pixels on made-up images, 100 iterations in batches of 128.
+The document's plot: RevNet-104 at 224 pixels on generated images, 100 iterations in batches of 128.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Trains a RevNet of any depth on made-up images, and stops at marks so that another process can measure it.
+"""Trains a RevNet of any depth on generated images, and stops at marks so that another process can measure it.
 
 Run as `python -m studies.revnet_memory.training`. The first line of standard input is JSON: a `Training`, and a folder.
 At a mark the process prints `mark` and waits for a line: the number of steps to the next mark, and optionally the word

@@ -2,7 +2,7 @@
 
 Published, with the fast colour distortion: more than 78.1 % at global batches of 1,024 to 16,384. Every batch size
 trains for the same number of epochs, on 8 cores for every 1,024 images. The small versions have batches of 32 and 128,
-for 8 or 33 epochs; in the first four, the learning rate with warm-up is below the plain one.
+for 8 or 17 epochs; in the first four, the learning rate with warm-up is below the plain one.
 """
 
 from typing import Optional
@@ -41,6 +41,8 @@ STUDY = Study(
                 f'batch={batch}': {
                     'train_batch_size': batch,
                     'num_shards': batch // 128,
+                    # The documented decay of one device, to the power of the number of cores.
+                    'batch_norm_decay': round(0.9997 ** (batch // 128), 4),
                     'eval_batch_size': 1024,
                     'train_steps': 213000 * 1024 // batch,
                     'train_steps_per_eval': 2000 * 1024 // batch,

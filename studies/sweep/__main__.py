@@ -9,7 +9,7 @@ shipped studies share.
 
 Words after -- are flags of the program for every trial: the data set, the TPU, the number of steps.
 
-    python -m studies.sweep optimizers -- --tpu=NODE --data_dir=gs://BUCKET/imagenet
+    python -m studies.sweep optimizers -- --tpu=local --data_dir=gs://BUCKET/imagenet
 
 --emit=gke runs nothing. It prints a Google Kubernetes Engine job for each trial; the jobs write to
 --out=gs://BUCKET/FOLDER. Afterwards, python -m studies.compare draws the report.
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     for version, purpose in (
         ('digits', 'to try the study out: less than a minute a trial'),
-        ('digits_whole', 'with whole runs, which answer the question'),
+        ('digits_whole', 'with runs long enough to answer the question'),
     ):
         parser.add_argument(
             f'--{version}',

@@ -44,14 +44,15 @@ CHANGES: Dict[str, Dict[str, Any]] = {
     'imagenet': {},
     'imagenet_large_batch': {
         **{'num_shards': 32, 'train_batch_size': 4096, 'use_learning_rate_warmup': True, 'train_steps': 53250},
+        **{'batch_norm_decay': 0.9904},
     },
     'imagenet_batch_8192': {
         **{'num_shards': 64, 'train_batch_size': 8192, 'use_learning_rate_warmup': True, 'train_steps': 26625},
-        **{'train_steps_per_eval': 1000},
+        **{'batch_norm_decay': 0.981, 'train_steps_per_eval': 1000},
     },
     'imagenet_batch_16384': {
         **{'num_shards': 128, 'train_batch_size': 16384, 'use_learning_rate_warmup': True, 'train_steps': 13312},
-        **{'train_steps_per_eval': 1000},
+        **{'batch_norm_decay': 0.9623, 'train_steps_per_eval': 1000},
     },
     'resnet50_imagenet': {
         **GOYAL,

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+from inception_v3.batch_norm import decay_warning
 from inception_v3.config import Config
 from studies import shipped
 from studies.study import SMALL_VERSIONS, Study
@@ -56,4 +57,5 @@ def test_shipped__one_case_is_the_documented_default() -> None:
 def test_large_batch__has_128_images_a_core_and_the_published_epochs() -> None:
     for config in configs_of(load(str(FOLDER / 'large_batch.py'))).values():
         assert config.train_batch_size == 128 * config.num_shards
+        assert decay_warning(config) is None
         assert config.train_steps * config.train_batch_size / config.num_train_images == pytest.approx(170.2, abs=0.1)
