@@ -299,7 +299,7 @@ def test_session__closes_without_a_crash_while_files_are_read(digits_dir: str) -
 
 @pytest.mark.program
 def test_storage__reads_large_tar_shards_within_256_mebibytes(tmp_path: Any) -> None:
-    """Measures a process that reads shards of the published 216 MB, eight at a time. Whole, each would take more than its share."""
+    """Measures a process that reads shards of the published 216 MB, eight at a time."""
     program = (
         'import sys\nfrom console.tensorflow_versions import tf\n'
         'from benchmarks.measurement import peak_bytes\n'

@@ -21,7 +21,7 @@ DIGITS = {
     'train_steps_per_eval': 120,
 }
 
-# Flags of every version with whole runs: the preset's on one thread, for the same reasons, and for half of its steps. At
-# the preset's 1,500 steps the cases approach the ceiling, where differences between them are smaller.
+# Flags of every version with longer runs: the preset's on one thread, for the same reasons, and half of its steps. At
+# 1,500 steps the cases approach the ceiling, where differences between them are smaller.
 DIGITS_WHOLE = {'intra_op_threads': 1, 'train_steps': 750, 'train_steps_per_eval': 750}
 WHOLE_SEEDS = 10
