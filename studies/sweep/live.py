@@ -37,6 +37,7 @@ class Progress:
       state: its state.
       activity: activity of a running trial: starting, training or evaluating; else empty.
       status: the last status line of its training; None before the first.
+      steps: the number of steps of its training.
       evaluation: the evaluation of its highest step with the training settings; None if there is none.
       reason: why it failed or was stopped; else empty.
       seconds: seconds since its start, or its duration; None if this sweep has not started it.
@@ -47,6 +48,7 @@ class Progress:
         self.state = state
         self.activity = ''
         self.status: Optional[Status] = None
+        self.steps = trials.run_config(trial).train_steps
         self.evaluation: Optional[Evaluation] = trials.last_evaluation(trial)
         self.reason = ''
         self.seconds: Optional[float] = None
@@ -73,6 +75,7 @@ class Progress:
             status = Status.parse(line)
             if status:
                 self.status, self._status_at, self.activity = status, time.monotonic(), 'training'
+                self.steps = status.steps
             elif 'preparing to train' in line:
                 self.activity = 'training'
                 # The last status line is from before the evaluation; its time left is out of date.
@@ -109,7 +112,7 @@ class Progress:
 
     def cells(self) -> Tuple[str, ...]:
         """State, step, loss, top-1 and time left, as texts for a table."""
-        step = '' if self.step is None else f'{self.step:,} of {self.trial.config.train_steps:,}'
+        step = '' if self.step is None else f'{self.step:,} of {self.steps:,}'
         # The loss of another step than the one shown would mislead.
         loss = f'{self.status.loss:.4f}' if self.status and self.status.step == self.step else ''
         top_1 = f'{self.evaluation.top_1:.2%}' if self.evaluation else ''

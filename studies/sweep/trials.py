@@ -1,5 +1,6 @@
 """The trials of a study: command lines of the program, each with a folder that records its state."""
 
+import dataclasses
 import enum
 import json
 import os
@@ -14,8 +15,10 @@ from console.messages import shown
 from data.files import text_of, write_whole
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
-from inception_v3.model_dir.files import now, recorded_config
+from inception_v3.model_dir.files import now, read_config, recorded_config
 from inception_v3.settings import flags
+from inception_v3.settings.epochs import steps_of_epochs
+from inception_v3.settings.own_images import own_images
 from inception_v3.settings.presets import PRESETS
 from studies.study import Study, StudyError
 
@@ -66,7 +69,7 @@ class Trial(NamedTuple):
 
     @property
     def config(self) -> Config:
-        """The configuration that the command line gives; the run may add settings of its data set."""
+        """The configuration that the command line gives; `run_config` adds the settings of the data set."""
         return self.command_line.config
 
     @property
@@ -156,7 +159,7 @@ def trials_of(study: Study, out: str) -> List[Trial]:
 
 def cost_of(study: Study, trials: Iterable[Trial]) -> Cost:
     """The cost of training; assumes that the time of a step is proportional to its batch size."""
-    configs = [trial.config for trial in trials]
+    configs = [run_config(trial) for trial in trials]
     hours = None
     if study.step_ms is not None:
         images = sum(config.train_steps * config.train_batch_size for config in configs)
@@ -192,6 +195,25 @@ def outcome_of(trial: Trial) -> Optional[Outcome]:
         return None
 
 
+def run_config(trial: Trial) -> Config:
+    """A trial's configuration with the sizes of its data set, and what follows from them, once its run recorded them.
+
+    Before the run, and if its record cannot be read, the sizes are those of the command line.
+    """
+    run = recorded_config(trial.model_dir)
+    return _fitted(trial, run) if run else trial.config
+
+
+def _fitted(trial: Trial, run: Config) -> Config:
+    """A trial's configuration as `fit_to_data_set` gives it for the data set and the folder of a run."""
+    given = trial.command_line.given
+    automatic = {name: getattr(run, name) for name in _AUTOMATIC if name not in given}
+    config = dataclasses.replace(trial.config, model_dir=run.model_dir, **automatic)
+    if trial.command_line.preset == 'own_images':
+        config = dataclasses.replace(config, **own_images(config, given))
+    return dataclasses.replace(config, **steps_of_epochs(vars(config)))
+
+
 def last_evaluation(trial: Trial) -> Optional[Evaluation]:
     """The evaluation of a trial's highest step with its training settings; None if there is none."""
     evaluations = read_unchanged(trial.model_dir)
@@ -205,29 +227,35 @@ def state_of(trial: Trial) -> State:
         return State.STOPPED if recorded_config(trial.model_dir) else State.WAITING
     if outcome.state is State.DONE:
         steps = [evaluation.step for evaluation in read_unchanged(trial.model_dir)]
-        return State.DONE if trial.config.train_steps in steps else State.STOPPED
+        return State.DONE if run_config(trial).train_steps in steps else State.STOPPED
     return outcome.state
 
 
 def changed_flags(trial: Trial) -> List[str]:
-    """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run."""
-    recorded = recorded_config(trial.model_dir)
-    if not recorded:
-        return []
-    own = [name for name in _AUTOMATIC if name not in trial.command_line.given]
-    # A folder may have been moved.
-    return [c for c in differences(recorded, trial.config) if c.split(':')[0] not in (*own, 'model_dir')]
+    """The flags in which a trial differs from the run in its folder, as `name: old -> new`; none without a run.
+
+    Settings that a run takes from its data set do not differ; nor does its folder, which may have been moved.
+
+    Raises:
+      ConfigError: the configuration of the run cannot be read.
+    """
+    run = read_config(trial.model_dir)
+    return differences(run, _fitted(trial, run)) if run else []
 
 
 def check_unchanged(trials: Iterable[Trial]) -> None:
     """Checks that the trials' folders hold runs with the trials' current flags.
 
     Raises:
-      StudyError: a folder holds a run with other flags; resuming it would mix two experiments.
+      StudyError: a folder holds a run with other flags, or whose flags cannot be read; resuming it could mix two
+        experiments.
     """
     changed: Dict[str, List[str]] = {}
     for trial in trials:
-        found = changed_flags(trial)
+        try:
+            found = changed_flags(trial)
+        except ConfigError as error:
+            raise StudyError(f'{error} Name another folder with --out, or remove {trial.folder}, to run it again.')
         if found:
             changed[trial.folder] = found
     if changed:
@@ -251,10 +279,11 @@ def folders_of_other_trials(out: str, trials: Iterable[Trial]) -> List[str]:
 
 
 def _folders_in(folder: str) -> List[str]:
-    """The folders inside a folder, without the files that file managers leave."""
+    """The folders inside a folder, without hidden ones and the files that file managers leave."""
     if not os.path.isdir(folder):
         return []
-    return [entry.path for entry in sorted(os.scandir(folder), key=lambda entry: entry.name) if entry.is_dir()]
+    found = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    return [entry.path for entry in found if entry.is_dir() and not entry.name.startswith('.')]
 
 
 def reason_in(log: str) -> str:

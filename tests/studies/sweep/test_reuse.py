@@ -9,6 +9,7 @@ from typing import Any, List
 import pytest
 
 from inception_v3.model_dir.evaluations import read_evaluations
+from inception_v3.model_dir.files import CONFIG_FILE
 from studies.study import Study, StudyError, cases, grid
 from studies.sweep import __main__ as sweep
 from studies.sweep import reuse, trials
@@ -86,6 +87,28 @@ def test_take__leaves_trials_that_have_started(tmp_path: pathlib.Path) -> None:
     assert reuse.take([first], [mark(one)]) == [] and trials.state_of(first) is State.STOPPED
 
 
+def test_take__leaves_trials_whose_flags_cannot_be_read(tmp_path: pathlib.Path) -> None:
+    one, two = tmp_path / 'one', tmp_path / 'two'
+    for trial in optimizers(one):
+        finish(trial)
+        # As another version of the program would write it; and damaged.
+        path = pathlib.Path(trial.model_dir, CONFIG_FILE)
+        path.write_text('{"a_later_flag": 1}' if trial.seed == 1 else '{"optim')
+    assert reuse.take(colors(two), [mark(one)]) == [] and not two.exists()
+
+
+def test_take__replaces_what_was_left_before_a_run_began(tmp_path: pathlib.Path) -> None:
+    one, two = tmp_path / 'one', tmp_path / 'two'
+    (finished, *_), (waiting, *_) = optimizers(one), colors(two)
+    finish(finished)
+    os.makedirs(waiting.folder)
+    pathlib.Path(waiting.log).write_text('killed before its run began')
+    (two / 'trials' / 'fast' / '.unfinished-killed' / 'trial').mkdir(parents=True)
+    assert [each.trial for each in reuse.take([waiting], [mark(one)])] == [waiting]
+    assert pathlib.Path(waiting.log).read_text() == f'log of {finished.folder}'
+    assert os.listdir(str(two / 'trials' / 'fast')) == ['seed-1']
+
+
 def test_take__searches_the_sweeps_in_order(tmp_path: pathlib.Path) -> None:
     folders = [tmp_path / name for name in ('b-1', 'a')]
     for folder in folders:
@@ -97,6 +120,8 @@ def test_take__searches_the_sweeps_in_order(tmp_path: pathlib.Path) -> None:
 def test_take__refuses_a_folder_without_a_sweep(tmp_path: pathlib.Path) -> None:
     with pytest.raises(StudyError, match=re.escape(f'--reuse={tmp_path}: holds no sweep; it has no study.json.')):
         reuse.take([], [str(tmp_path)])
+    with pytest.raises(StudyError, match=r'--reuse=.*/one\[1\]: must not contain any of the characters'):
+        reuse.take([], [mark(tmp_path / 'one[1]')])
 
 
 def test_take__leaves_nothing_of_a_copy_that_fails(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

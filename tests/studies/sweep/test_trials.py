@@ -5,18 +5,21 @@ import pathlib
 import shlex
 import shutil
 import subprocess
-from typing import Any
+from typing import Any, Dict, Tuple
 
 import pytest
 
+from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
 from inception_v3.model_dir.files import CONFIG_FILE, now
 from inception_v3.settings import flags
+from inception_v3.settings.data_set import fit_to_data_set
 from studies.study import Study, StudyError, cases, grid
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
+from tests.support import recorded
 
 PROGRAM = ('python', '-m', 'inception_v3.main')
 
@@ -132,6 +135,41 @@ def test_check_unchanged__refuses_runs_with_other_flags(tmp_path: pathlib.Path) 
         trials.check_unchanged([trial_in(tmp_path, intra_op_threads=1)])
 
 
+def test_check_unchanged__refuses_runs_whose_flags_cannot_be_read(tmp_path: pathlib.Path) -> None:
+    trial = trial_in(tmp_path)
+    os.makedirs(trial.model_dir)
+    path = os.path.join(trial.model_dir, CONFIG_FILE)
+    write_whole(path, '{"a_later_flag": 1}')
+    with pytest.raises(StudyError, match=f'{path}: .*a_later_flag.* or remove {trial.folder}, to run it again'):
+        trials.check_unchanged([trial])
+
+
+EPOCHS = {'train_epochs': 2, 'train_batch_size': 10}
+
+
+@pytest.mark.parametrize(
+    ('preset', 'own', 'images', 'steps'),
+    [('digits', EPOCHS, (100, 20), 20), ('own_images', {}, (400, 20), 1000)],
+)
+def test_trials__whose_steps_follow_from_the_data_set_are_done_and_unchanged(
+    preset: str, own: Dict[str, Any], images: Tuple[int, int], steps: int, tmp_path: pathlib.Path
+) -> None:
+    study = Study(preset=preset, flags={'data_dir': str(tmp_path / 'data'), **own}, seeds=1)
+    (trial,) = trials.trials_of(study, str(tmp_path / 'out'))
+    (tmp_path / 'data').mkdir()
+    train, validation = images
+    DatasetInfo('mine', 'here', train, validation, 3, ['background', 'cat', 'dog']).write(str(tmp_path / 'data'))
+    recorded.write(trial.model_dir, fit_to_data_set(trial.command_line), [evaluation(steps - 1)])
+    outcome(0).write(trial.folder)
+    assert trials.state_of(trial) is State.STOPPED
+    append_evaluation(trial.model_dir, evaluation(steps))
+    assert trials.state_of(trial) is State.DONE and trials.cost_of(study, [trial]).steps == steps
+    trials.check_unchanged([trial])
+    (longer,) = trials.trials_of(study.with_flags({'train_batch_size': 5}), str(tmp_path / 'out'))
+    with pytest.raises(StudyError, match=r'train_batch_size: .* -> 5.*train_steps: '):
+        trials.check_unchanged([longer])
+
+
 def _changed(config: Config, **changes: Any) -> Config:
     return Config(**{**config.__dict__, **changes})
 
@@ -145,6 +183,7 @@ def test_folders_of_other_trials__are_found(tmp_path: pathlib.Path) -> None:
     # Files that a file manager leaves are ignored.
     for place in (tmp_path / 'trials', tmp_path / 'trials' / 'default'):
         (place / '.DS_Store').write_text('')
+        (place / '.unfinished-1').mkdir()
     assert trials.folders_of_other_trials(str(tmp_path), [trial]) == [str(other)]
 
 
