@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
+from inception_v3 import infeed
 from inception_v3.config import Config
+from inception_v3.input_pipeline import resize_for_eval
+from inception_v3.model_dir import evaluations, origin
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.weights.sources import AVERAGE
 from tests.support.observations import course, device, inputs, rate, step, weights
@@ -185,6 +188,25 @@ def one_layer_in_place_of_the_network() -> Iterator[None]:
 def defaults() -> Dict[Any, Any]:
     """The observations of the default that were made so far."""
     return {}
+
+
+def graph_of_evaluation(config: Config) -> Any:
+    with tf.Graph().as_default() as graph:
+        infeed.for_evaluation(resize_for_eval(tf.constant(b''), config), config)
+    return graph.as_graph_def()
+
+
+def test_flags_that_change_evaluated_pixels_distinguish_evaluations_and_exports(base: Config) -> None:
+    changing = set()
+    for flag, effect in EFFECTS.items():
+        config = dataclasses.replace(base, **effect.others)
+        other = dataclasses.replace(config, **{flag: effect.value})
+        if graph_of_evaluation(config) != graph_of_evaluation(other):
+            changing.add(flag)
+    assert {'preprocessing', 'height', 'width', 'precision', 'transfer', 'draft_decode'} <= changing
+    # The padding of evaluation is cut off again.
+    changing.discard('crop_padding')
+    assert changing <= {*evaluations.DECIDING} and changing <= {*origin.SETTINGS}
 
 
 @pytest.mark.parametrize('flag', sorted(EFFECTS))

@@ -11,10 +11,11 @@ RESULTS_FILE = 'results.jsonl'
 
 
 # The fields of a configuration that change the result of an evaluation.
-_DECIDING = (
+DECIDING = (
     *('use_data', 'data_dir', 'data_format', 'eval_files', 'image_key', 'label_key', 'label_offset', 'num_classes'),
     *('num_eval_images', 'eval_total_size', 'max_bad_records'),
-    *('preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'precision', 'transfer', 'moving_average'),
+    *('preprocessing', 'height', 'width', 'draft_decode', 'network', 'depth_multiplier', 'precision', 'transfer'),
+    'moving_average',
 )
 
 
@@ -68,7 +69,7 @@ def changed_since_training(config: Config, checkpoint: str) -> Tuple[str, ...]:
     trained = recorded_config(os.path.dirname(checkpoint))
     if not trained:
         return ()
-    return tuple(change for change in differences(trained, config) if change.split(':')[0] in _DECIDING)
+    return tuple(change for change in differences(trained, config) if change.split(':')[0] in DECIDING)
 
 
 def append_evaluation(model_dir: str, evaluation: Evaluation) -> None:

@@ -18,9 +18,9 @@ from inception_v3.model_dir.evaluations import evaluations_in, read_evaluations
 EXTRA = 'assets.extra'
 _FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
-_SETTINGS = (
+SETTINGS = (
     *('num_classes', 'preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'transfer', 'moving_average'),
-    *('zero_init_last_scale', 'auxiliary_head', 'batch_norm', 'precision'),
+    *('zero_init_last_scale', 'auxiliary_head', 'batch_norm', 'precision', 'draft_decode'),
 )
 
 
@@ -78,7 +78,7 @@ def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) 
         step=step,
         weights=weights,
         digest=hashlib.sha256(index).hexdigest(),
-        settings={**{name: getattr(config, name) for name in _SETTINGS}, 'class_names': [*class_names]},
+        settings={**{name: getattr(config, name) for name in SETTINGS}, 'class_names': [*class_names]},
         top_1=last.top_1 if last else None,
         images=last.images if last else None,
     )
@@ -95,6 +95,8 @@ def read(saved_model: str) -> Optional[Origin]:
     """The origin of a SavedModel; None if it has none, because an earlier version of this program exported it."""
     with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):
         origin = Origin(**json.loads(text_of(os.path.join(saved_model, _FILE))))
+        # Earlier versions, which did not have a setting, exported as its default does.
+        origin.settings.update({name: getattr(Config, name) for name in SETTINGS if name not in origin.settings})
         # A damaged file may have other types.
         str(origin)
         return origin
