@@ -96,7 +96,9 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
     With a seed these are the images of the step in the graph's global step, with the same distortions. Records that
     cannot be used and may be skipped are left out.
     """
-    pipeline = InputPipeline(is_training, config)
+    # Without max_bad_records, records come as they are, not with their places or in the groups in which the run tries
+    # them; their order is the same.
+    pipeline = InputPipeline(is_training, dataclasses.replace(config, max_bad_records=0))
     preprocessing = preprocessing_for(config)
 
     def sample_of(serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> _Sample:
@@ -114,9 +116,8 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
     dataset = pipeline.storage(hosts=config.hosts if is_training else 1)
     if not config.max_bad_records:
         return dataset.take(count).map(sample_of)
-    dataset = dataset.take(count + config.max_bad_records)
-    dataset = dataset.map(lambda path, position, serialized: sample_of(serialized))
-    return dataset.apply(tf.data.experimental.ignore_errors()).take(count)
+    samples = dataset.take(count + config.max_bad_records).map(sample_of)
+    return samples.apply(tf.data.experimental.ignore_errors()).take(count)
 
 
 def _whole(sample: _Sample) -> tf.Tensor:

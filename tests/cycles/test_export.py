@@ -166,3 +166,9 @@ def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_
     execute(raw)
     with pytest.raises(CheckpointError, match=r'model\.ckpt-1: has no moving averages'):
         execute(dataclasses.replace(raw, moving_average=True, export_dir=str(tmp_path / 'export')))
+
+
+def test_origin__of_an_earlier_version_has_the_defaults_of_later_settings(tmp_path: Any) -> None:
+    origin.write(str(tmp_path), origin.Origin('/run', 5, 'raw', 'digest', {'height': 75}))
+    found = origin.read(str(tmp_path))
+    assert found and found.settings['height'] == 75 and found.settings['draft_decode'] is False

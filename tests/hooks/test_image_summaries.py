@@ -158,6 +158,30 @@ def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos
     assert [*found] == ['eval_images/01 label 2 (b), before', 'eval_images/01 label 2 (b), cropped']
 
 
+def test_draw__leaves_out_bad_records_of_training_with_a_seed(
+    config: Config, photos: List[Photo], tmp_path: Any
+) -> None:
+    examples = []
+    for label in range(1, 4):
+        example = tf.train.Example()
+        example.features.feature['image/encoded'].bytes_list.value.append(photos[0].encoded)
+        example.features.feature['image/class/label'].int64_list.value.append(label)
+        examples.append(example.SerializeToString())
+    write_records(tmp_path, 'train', [*examples, b'nonsense'])
+    seeded = dataclasses.replace(
+        config, data_dir=str(tmp_path), model_dir=str(tmp_path / 'model'), max_bad_records=1, image_summaries=3
+    )
+    assert seeded.seed is not None
+    found = drawn_images(seeded, True, step=2)
+    labels = [tag.split()[2] for tag in found if 'before' in tag]
+    # Of 4 records in an epoch, one cannot be drawn; those drawn are the first of step 2, with their own distortions.
+    assert len(labels) == 3 and {*labels} <= {'1', '2', '3'}
+    write_records(tmp_path, 'train', [*examples, examples[0]])
+    whole = drawn_images(dataclasses.replace(seeded, max_bad_records=0, image_summaries=4), True, step=2)
+    drawn = [image for tag, image in found.items() if 'distorted' in tag]
+    assert all(any(np.array_equal(image, other) for other in whole.values()) for image in drawn)
+
+
 def test_tag_name__replaces_slashes_and_shortens_names() -> None:
     names = ['', 'a/b', 'c\udcff', 'd' * 200]
     tags = [image_summaries.tag_name(label, names) for label in range(5)]
