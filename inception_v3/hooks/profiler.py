@@ -105,9 +105,20 @@ class ProfiledSteps(Watcher):
             self._finish()
 
     def session_ended(self) -> None:
-        """Writes a profile of the steps that were done, if training ends before the last step."""
-        if self._began is not None and not self._has_ended:
+        """Writes a profile of the steps that were done, if training ends before the last step.
+
+        If none was done, because an evaluation comes before the first, the next session starts the profile again.
+        """
+        if self._began is None or self._has_ended:
+            return
+        if len(self._calls) > 1:
             self._finish()
+            return
+        if self._tracing is None:
+            self._logged(lambda: tensorflow_profiler.stop(self._folder, writes=False))
+        else:
+            self._tracing.join(_PATIENCE)
+        self._began, self._calls, self._tracing = None, [], None
 
     def abandon(self) -> None:
         """Discards an unfinished profile, after an error of training."""

@@ -91,6 +91,22 @@ def test_profile__of_resumed_runs_and_loops(
     assert words in caplog.text
 
 
+def test_profile__of_steps_right_after_an_evaluation(config: Config) -> None:
+    watcher = ProfiledSteps(config)
+    with tf.Graph().as_default(), tf.Session() as session:
+        step = tf.matmul(tf.ones([9, 9]), tf.ones([9, 9]))
+        # The first cycle ends with step 3; the profile begins with step 4.
+        for steps in (range(4), range(3, 7)):
+            watcher.session_began(session, steps[0], time.monotonic())
+            for done in steps[1:]:
+                session.run(step)
+                watcher.step_done(session, Step(done, 0.0, time.monotonic()))
+            watcher.session_ended()
+    found = profile.read(str(config.model_dir))
+    assert (found.first, found.last) == (4, 6)
+    assert len(tensorflow_profiler.runs(str(config.model_dir))) == 1
+
+
 @pytest.mark.parametrize('fails', [True, False])
 def test_interrupted_profile__is_discarded_after_an_error_and_kept_after_sigterm(
     config: Config, caplog: Any, fails: bool
