@@ -11,7 +11,7 @@ place in a window of each lane, and skips those before a group's beginning in it
 """
 
 import itertools
-from typing import Callable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ _FEWEST_LANES, _MOST_LANES, _LANE_RECORDS = 16, 64, 64
 _GROUP_ORDER, _WINDOWS = -1, -2
 # The number of epochs per seed in keys: more than any run has.
 _EPOCHS = 1 << 31
+
+# The input pipeline's message about a file that ends before a record that was counted.
+FEWER_RECORDS = 'has fewer records than were counted'
 
 Reader = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 
@@ -164,7 +167,9 @@ def ordered(
         those of the next lane. They begin at a multiple of `steps`, which may be before `step`.
 
     Returns:
-      A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations.
+      A data set of (record, key): an element of `read`, and the result of `key_of` for its random operations. At run
+      time, `tf.errors.InvalidArgumentError` is raised if a file has fewer records than it is said to have: those after
+      it would otherwise come too early.
 
     Raises:
       DataError: the files have no records.
@@ -207,12 +212,23 @@ def _records_of_epoch(plan: _Plan, lane: tf.Tensor, epoch: tf.Tensor, taken: tf.
     spans = _spans(plan.files, order, begin + read, begin + counts[lane])
 
     def numbered(path: tf.Tensor, size: tf.Tensor, skip: tf.Tensor, take: tf.Tensor, first: tf.Tensor) -> Reader:
-        return plan.read(path, size).skip(skip).take(take).enumerate(first)
+        records = plan.read(path, size)
+        return records.skip(skip).concatenate(_missing(path, records)).take(take).enumerate(first)
 
     dataset = tf.data.Dataset.from_tensor_slices(spans).flat_map(numbered)
     if plan.window > 1:
         dataset = _shuffled(dataset, plan.window, plan.seed, epoch, begin + read).skip(skipped - read)
     return dataset.map(lambda number, record: (record, key_of(plan.seed, epoch, number)))
+
+
+def _missing(path: tf.Tensor, records: tf.data.Dataset) -> tf.data.Dataset:
+    """A data set whose only element, of the types of a file's records, cannot be read: it stands for a missing record."""
+
+    def fail(path: tf.Tensor) -> Any:
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.constant(False), data=[path, FEWER_RECORDS])]):
+            return tf.nest.map_structure(lambda dtype: tf.zeros([], dtype), tf.data.get_output_types(records))
+
+    return tf.data.Dataset.from_tensors(path).map(fail)
 
 
 def _group_order(seed: int, epoch: tf.Tensor, total: int, group_buffer: int) -> List[tf.Tensor]:

@@ -19,6 +19,7 @@ FRAME_BYTES = _LENGTH_BYTES + 4 + 4
 _GZIP = b'\x1f\x8b'
 # The size limit of protocol buffers: every Example is shorter.
 _TOO_LONG = 2**31
+_TRUNCATED_LENGTH = 'the length of a record is truncated at byte {:,}'
 # The largest data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
 _LARGEST_CHECKED = 16 << 30
 _THREADS = 32
@@ -85,11 +86,15 @@ def _length_fault(path: str) -> Optional[str]:
         while place < size:
             fault = _length_fault_at(file, place)
             if fault:
-                return f'record {position}: the file is damaged or truncated from here on: {fault}.'
+                return _from_here_on(position, fault)
             file.seek(place)
             place += FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
             position += 1
     return None
+
+
+def _from_here_on(position: int, fault: str) -> str:
+    return f'record {position}: the file is damaged or truncated from here on: {fault}.'
 
 
 def _length_fault_at(file: BinaryIO, place: int) -> Optional[str]:
@@ -98,7 +103,7 @@ def _length_fault_at(file: BinaryIO, place: int) -> Optional[str]:
     head = file.read(_LENGTH_BYTES + 4)
     length = int.from_bytes(head[:_LENGTH_BYTES], 'little')
     if 0 < len(head) < _LENGTH_BYTES + 4:
-        return f'the length of a record is truncated at byte {place:,}'
+        return _TRUNCATED_LENGTH.format(place)
     # TensorFlow reports a length whose checksum is wrong.
     if length >= _TOO_LONG and _masked_crc32c(head[:_LENGTH_BYTES]) == int.from_bytes(head[_LENGTH_BYTES:], 'little'):
         return f'the record claims a length of {length:,} bytes'
@@ -142,7 +147,7 @@ def count_records(paths: Sequence[str]) -> List[int]:
     """The number of records in each file. Only the lengths of the records are read.
 
     Raises:
-      DataError: a file cannot be read.
+      DataError: a file cannot be read, or ends within the length of a record, which TensorFlow would take for its end.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
     return count_each(paths, _count)
@@ -155,6 +160,8 @@ def _count(path: str) -> int:
     with remote.explained(path, remote.READ), opener() as file:
         # A truncated record is counted, too; reading it raises an error that names it.
         while place < size:
+            if size - place < _LENGTH_BYTES + 4:
+                raise DataError(f'{path}, {_from_here_on(count, _TRUNCATED_LENGTH.format(place))}')
             file.seek(place)
             place += FRAME_BYTES + int.from_bytes(file.read(_LENGTH_BYTES), 'little')
             count += 1

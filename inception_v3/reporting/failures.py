@@ -14,7 +14,7 @@ from console.errors import CommandError, RetryableError
 from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import record_checker, records, remote, tf_example
+from data import order, record_checker, records, remote, tf_example
 from inception_v3.config import Config, ConfigError
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.bad_records import checker_of
@@ -22,11 +22,13 @@ from inception_v3.model_dir.checkpoints import PASSED_OVER, latest_checkpoint, s
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.leftovers import remove_leftovers
 from inception_v3.settings.data_set import splits_of
+from inception_v3.storage import usable_records
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
 # The operation that reports the errors of the input pipeline.
 _INPUT_OPERATION = 'IteratorGetNext'
+_FEWER_RECORDS = re.compile(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]')
 # Bad records that one message lists.
 _LISTED_AT_MOST = 10
 
@@ -178,18 +180,31 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
         is_of_input = any(text in error.message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
         if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in error.message:
             raise
+        fewer = _FEWER_RECORDS.search(error.message)
+        if fewer:
+            raise records.DataError(
+                f'{fewer.group(1)}: {order.FEWER_RECORDS}: it has changed, or is truncated. Check the data set with '
+                'python -m data.audit, and remove .records.json beside it, which the next run writes anew. The '
+                'checkpoints are kept.'
+            )
         logger.info('a record cannot be used; searching for it')
         at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
         found = list(itertools.islice(_bad_records(config, splits, screen), at_most))
         screen.clear()
         if not found:
             raise
+        reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
+        advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
+        if usable_records.NONE_USABLE in error.message:
+            reason = (
+                f'--seed={config.seed}: bad records follow each other, with no usable one near them to take instead:'
+            )
+            advice = 'Repair the data, or train without --seed.'
         lines = [
-            f'--max_bad_records={config.max_bad_records}: more bad records than allowed:',
+            reason,
             *[str(bad_record) for bad_record in found[:_LISTED_AT_MOST]],
             *(['and more.'] if len(found) > _LISTED_AT_MOST else []),
-            'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped. The checkpoints '
-            'are kept.',
+            f'{advice} The checkpoints are kept.',
         ]
         raise records.DataError('\n'.join(lines))
 

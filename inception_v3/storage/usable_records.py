@@ -16,6 +16,9 @@ GROUP_RECORDS = 128
 # The fewest records of which one can replace another.
 RUN_RECORDS = 8
 
+# A part of the message about records that cannot be replaced.
+NONE_USABLE = 'consecutive records can be used'
+
 # Called with the paths, string [records], and the positions, int64 [records], of bad records.
 _NameBad = Callable[[tf.Tensor, tf.Tensor], tf.Operation]
 
@@ -71,7 +74,7 @@ def map_or_replace(
         usable, features, labels = _tried(records, lanes * run, preprocess, parallel_calls, name_bad)
         chosen = tf.gather(_replaced(usable, lanes, run), leaving)
         some = tf.gather(paths, 0), tf.gather(paths, lanes * run - 1)
-        message = ['none of', run, 'consecutive records can be used, in one of the files from', *some]
+        message = ['none of', run, f'{NONE_USABLE}, in one of the files from', *some]
         with tf.control_dependencies([tf.Assert(tf.reduce_all(chosen >= 0), message)]):
             return tf.nest.map_structure(lambda each: tf.gather(each, tf.maximum(chosen, 0)), (features, labels))
 

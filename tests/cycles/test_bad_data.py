@@ -7,7 +7,8 @@ from typing import Any, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records
+from data import record_counts, records
+from data.record_counts import FileRecords
 from data.records import DataError
 from inception_v3.config import Config
 from inception_v3.settings.data_set import check_files
@@ -114,6 +115,33 @@ def test_run__refuses_fewer_files_than_hosts(photos: List[Photo], tmp_path: Any)
         check_files(two, 'train', paths)
     # A host without validation images feeds padding.
     check_files(two, 'validation', paths)
+
+
+def test_run__names_a_file_with_fewer_records_than_were_counted(
+    copied: Config, photos: List[Photo], tmp_path: Any
+) -> None:
+    write_records(tmp_path / 'data', 'train', 3 * [photo_example(photos[0]).SerializeToString()])
+    path = records.shard_path(str(tmp_path / 'data'), 'train', 0, 1)
+    record_counts.write(f'{tmp_path}/data/', {os.path.basename(path): FileRecords(os.path.getsize(path), 4)})
+    config = dataclasses.replace(copied, data_dir=str(tmp_path / 'data'), mode='train', seed=1, train_steps=100)
+    with pytest.raises(
+        DataError, match=f'^{path}: has fewer records than were counted: it has changed, or is truncated'
+    ):
+        execute(config)
+
+
+def test_run__names_bad_records_that_cannot_be_replaced(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
+    good = photo_example(photos[0]).SerializeToString()
+    write_records(tmp_path / 'data', 'train', [good, *(40 * [b'nonsense'])])
+    config = dataclasses.replace(
+        copied, data_dir=str(tmp_path / 'data'), mode='train', seed=1, train_steps=100, max_bad_records=40
+    )
+    with pytest.raises(DataError) as error:
+        execute(config)
+    reason, *found, advice = str(error.value).splitlines()
+    assert reason == '--seed=1: bad records follow each other, with no usable one near them to take instead:'
+    assert 'record 1: not a tf.train.Example' in found[0]
+    assert advice == 'Repair the data, or train without --seed. The checkpoints are kept.'
 
 
 def test_run__names_files_that_are_not_read(copied: Config, photos: List[Photo], tmp_path: Any, caplog: Any) -> None:

@@ -124,6 +124,18 @@ def test_order__ignores_the_seed_of_the_graph(whole: Taken) -> None:
     assert numbers == whole.numbers[:RECORDS].tolist()
 
 
+@pytest.mark.parametrize('step', [0, 3])
+def test_order__of_a_file_with_fewer_records_than_counted_is_an_error(step: int) -> None:
+    fewer = [*COUNTS[:-1], COUNTS[-1] - 1]
+    with tf.Graph().as_default(), tf.Session() as session:
+        arguments = (_files(COUNTS), _reader(fewer), SEED, tf.constant(step, tf.int64), order.Share(BATCH), 1024, 1000)
+        following = tf.data.make_one_shot_iterator(order.ordered(*arguments)).get_next()
+        message = rf'\[{len(COUNTS) - 1}\] \[{order.FEWER_RECORDS}\]'
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            for _ in range(RECORDS):
+                session.run(following)
+
+
 def test_order__of_files_without_records_is_an_error() -> None:
     for counts, named in (([0], '0'), ([0, 0], '0 and the other files')):
         with pytest.raises(DataError, match=f'^{named}: no records.$'):

@@ -32,6 +32,17 @@ def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
     assert tfrecord.count_records([whole, cut_short, damaged]) == [6, 6, 1]
 
 
+def test_counting_refuses_a_truncated_length(tmp_path: pathlib.Path) -> None:
+    (path,) = written(tmp_path, records.TRAIN, [3])
+    size = os.path.getsize(path)
+    with open(path, 'ab') as file:
+        file.write(b'12345')
+    # TensorFlow reads three records, and takes the five bytes for the end.
+    assert len([*tf.io.tf_record_iterator(path)]) == 3
+    with pytest.raises(records.DataError, match=f'^{path}, record 3: .*length of a record is truncated at byte {size}'):
+        tfrecord.count_records([path])
+
+
 def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(records.DataError, match=f'{tmp_path}/none: cannot be read'):
         tfrecord.count_records([f'{tmp_path}/none'])
