@@ -222,7 +222,7 @@ def _records_of_epoch(plan: _Plan, lane: tf.Tensor, epoch: tf.Tensor, taken: tf.
 
 
 def _missing(path: tf.Tensor, records: tf.data.Dataset) -> tf.data.Dataset:
-    """A data set whose only element, of the types of a file's records, cannot be read: it stands for a missing record."""
+    """A data set whose only element fails. It stands for a missing record, and has the types of a file's records."""
 
     def fail(path: tf.Tensor) -> Any:
         with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.constant(False), data=[path, FEWER_RECORDS])]):

@@ -18,6 +18,8 @@ from inception_v3.gpu import loss_scale
 PREFIX = 'model.ckpt'
 _LIST = 'checkpoint'
 _NAME = re.compile(rf'{re.escape(PREFIX)}-(\d+)(?=\.(index|meta|data-\d+-of-\d+)$)')
+_OWN_NAME = re.compile(rf'{re.escape(PREFIX)}-\d+')
+_STEP_IN_NAME = re.compile(r'-(\d+)$')
 _KEPT = 5
 
 # A file that exists only during a save. It names the checkpoint being written and the checkpoints to remove. After
@@ -219,16 +221,27 @@ def check_undamaged(checkpoint: str) -> None:
 
 
 def _names_in_list(model_dir: str) -> List[str]:
-    """The names in a folder's list of checkpoints, oldest first; empty if the list cannot be read."""
+    """The names in a folder's list of checkpoints, oldest first; empty if the list cannot be read.
+
+    They are relative to the folder; a checkpoint elsewhere has its whole path.
+    """
     try:
         state = tf.train.get_checkpoint_state(model_dir)
     except ValueError:
         state = None
     if not state:
         return []
-    names = [os.path.basename(path) for path in (*state.all_model_checkpoint_paths, state.model_checkpoint_path)]
+    prefix = os.path.join(model_dir, '')
+    paths = [*state.all_model_checkpoint_paths, state.model_checkpoint_path]
+    names = [path[len(prefix) :] if path.startswith(prefix) else path for path in paths]
     # TensorFlow's list usually names the newest twice.
     return names[: names.index(names[-1]) + 1]
+
+
+def _step_in(name: str) -> Optional[int]:
+    """The step at the end of a checkpoint's name; None if it has none."""
+    match = _STEP_IN_NAME.search(name)
+    return int(match.group(1)) if match else None
 
 
 def _write_list(model_dir: str, names: List[str]) -> None:
@@ -259,7 +272,7 @@ def skip_damaged(model_dir: str) -> Optional[str]:
       RemoteError: access is denied, or the store cannot be reached.
     """
     listed = _names_in_list(model_dir)
-    newest_step = int(listed[-1].rpartition('-')[2]) if listed else None
+    newest_step = _step_in(listed[-1]) if listed else None
     steps = [step for step in sorted(_files_of(model_dir)) if newest_step is None or step <= newest_step]
     problems: Dict[int, CheckpointError] = {}
     for step in reversed(steps):
@@ -306,15 +319,16 @@ def _checkpoint_of(file_name: str) -> str:
 
 def step_before(model_dir: str, step: int) -> Optional[int]:
     """The step of the newest listed checkpoint that is older than `step`; None if there is none."""
-    steps = [int(name.rpartition('-')[2]) for name in _names_in_list(model_dir)]
-    return max((older for older in steps if older < step), default=None)
+    steps = [_step_in(name) for name in _names_in_list(model_dir)]
+    return max((older for older in steps if older is not None and older < step), default=None)
 
 
 def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     """Writes a checkpoint, reads it back, adds it to the list, and removes all but the newest five.
 
     If the process is killed at any moment, the newest listed checkpoint is complete. If the newest listed checkpoint
-    already has this step, nothing is written.
+    already has this step, nothing is written. A checkpoint from which the training began, and which has another name
+    or is elsewhere, stays in the list until there are five others; its files are never removed.
 
     Args:
       model_dir: the folder.
@@ -330,7 +344,8 @@ def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     if listed and listed[-1] == name:
         return
     names = [*(other for other in listed if other != name), name]
-    kept, obsolete = names[-_KEPT:], names[:-_KEPT]
+    own = [each for each in names if _OWN_NAME.fullmatch(each)]
+    kept, obsolete = names if len(own) < _KEPT else own[-_KEPT:], own[:-_KEPT]
     note = os.path.join(model_dir, _NOTE)
     file_io.atomic_write_string_to_file(note, ' '.join([name, *obsolete]))
     write()

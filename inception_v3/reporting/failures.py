@@ -196,9 +196,7 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
         reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
         advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
         if usable_records.NONE_USABLE in error.message:
-            reason = (
-                f'--seed={config.seed}: bad records follow each other, with no usable one near them to take instead:'
-            )
+            reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
             advice = 'Repair the data, or train without --seed.'
         lines = [
             reason,

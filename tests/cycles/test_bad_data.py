@@ -139,7 +139,7 @@ def test_run__names_bad_records_that_cannot_be_replaced(copied: Config, photos: 
     with pytest.raises(DataError) as error:
         execute(config)
     reason, *found, advice = str(error.value).splitlines()
-    assert reason == '--seed=1: bad records follow each other, with no usable one near them to take instead:'
+    assert reason == '--seed=1: bad records follow each other, and none near them can replace them:'
     assert 'record 1: not a tf.train.Example' in found[0]
     assert advice == 'Repair the data, or train without --seed. The checkpoints are kept.'
 

@@ -18,7 +18,9 @@ from inception_v3.model_dir.checkpoints import (
     DamagedError,
     check_undamaged,
     latest_checkpoint,
+    set_aside,
     skip_damaged,
+    step_before,
 )
 from inception_v3.model_dir.leftovers import remove_leftovers
 from tests.support.runs import execute, make_small_config
@@ -69,6 +71,28 @@ def test_save__keeps_and_lists_the_newest_five(tmp_path: Any) -> None:
     left = {name.split('.')[1] for name in os.listdir(str(tmp_path)) if name.startswith('model')}
     assert left == {f'ckpt-{step}' for step in range(3, 8)}
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+
+
+@pytest.mark.parametrize('first', ['step-500/model.ckpt-500', 'pretrained.ckpt'])
+def test_save__lists_the_checkpoint_of_the_beginning_until_there_are_five_others(tmp_path: Any, first: str) -> None:
+    save(tmp_path / 'before', 500)
+    for path in (tmp_path / 'before').glob('model.ckpt-500.*'):
+        copy = tmp_path / 'run' / path.name.replace('model.ckpt-500', first)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(str(path), str(copy))
+    model_dir = tmp_path / 'run'
+    (model_dir / 'checkpoint').write_text(f'model_checkpoint_path: "{first}"\n')
+    save(model_dir, 510)
+    # If the new checkpoint is set aside, the run resumes from the first one.
+    assert step_before(str(model_dir), 510) == (500 if 'step' in first else None)
+    set_aside(str(model_dir), 510)
+    assert latest_checkpoint(str(model_dir)) == str(model_dir / first)
+    save(model_dir, *range(520, 570, 10))
+    assert listed(model_dir) == [NAME.format(step) for step in range(520, 570, 10)]
+    assert (model_dir / f'{first}.index').exists()
+    save(model_dir, 570)
+    assert listed(model_dir) == [NAME.format(step) for step in range(530, 580, 10)]
+    assert skip_damaged(str(model_dir)) == str(model_dir / NAME.format(570))
 
 
 def test_save__does_not_write_a_listed_step_again(tmp_path: Any) -> None:
