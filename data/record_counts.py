@@ -9,6 +9,7 @@ from console.tensorflow_versions import tf
 from data import files, records
 
 FILE_NAME = '.records.json'
+_DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 class FileRecords(NamedTuple):
@@ -18,31 +19,45 @@ class FileRecords(NamedTuple):
     records: int
 
 
-def count(paths: Sequence[str], folder: str, count_records: Callable[[Sequence[str]], List[int]]) -> List[FileRecords]:
-    """The number of records in each file: from the folder's `.records.json`, else counted and written there.
+def count(paths: Sequence[str], count_records: Callable[[Sequence[str]], List[int]]) -> List[FileRecords]:
+    """The number of records in each file: from the `.records.json` in its folder, else counted and written there.
 
     A file whose size is another one than that in `.records.json` is counted again. If that file cannot be written, a
     line of the log says so, and the records are counted at each start.
 
     Args:
       paths: the files.
-      folder: the folder that contains them, with a slash at the end.
       count_records: counts the records of files.
 
     Raises:
       DataError: a file cannot be read.
       RemoteError: access to a file is denied, or the store cannot be reached.
     """
+    names: Dict[str, List[str]] = {}
+    for path in paths:
+        folder, slash, name = path.rpartition('/')
+        names.setdefault(f'{folder}{slash}', []).append(name)
+    found = {
+        f'{folder}{name}': content
+        for folder, in_folder in names.items()
+        for name, content in zip(in_folder, _count_in(folder, in_folder, count_records))
+    }
+    return [found[path] for path in paths]
+
+
+def _count_in(
+    folder: str, names: Sequence[str], count_records: Callable[[Sequence[str]], List[int]]
+) -> List[FileRecords]:
+    """The contents of files in a folder, which ends with a slash."""
     path = f'{folder}{FILE_NAME}'
     known = _read(path)
     try:
-        sizes = records.sizes_of(paths)
+        sizes = records.sizes_of([f'{folder}{name}' for name in names])
     except tf.errors.OpError as error:
         raise records.DataError(f'{folder}: a file cannot be read: {error.message}')
-    names = [each[len(folder) :] for each in paths]
     unknown = [i for i, name in enumerate(names) if name not in known or known[name].bytes != sizes[i]]
     if unknown:
-        counts = count_records([paths[index] for index in unknown])
+        counts = count_records([f'{folder}{names[index]}' for index in unknown])
         # What another process has written in the meantime is kept.
         known = _read(path)
         known.update({names[i]: FileRecords(sizes[i], number) for i, number in zip(unknown, counts)})
@@ -55,13 +70,18 @@ def count(paths: Sequence[str], folder: str, count_records: Callable[[Sequence[s
 
 
 def _read(path: str) -> Dict[str, FileRecords]:
-    """The files by name; empty if there is no such file, or it is damaged."""
+    """The files by name; empty if there is no such file, or it is damaged or cannot be read."""
     try:
         content = json.loads(files.text_of(path) or '{}')
-        return {name: FileRecords(int(each['bytes']), int(each['records'])) for name, each in content.items()}
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        found = {name: FileRecords(int(each['bytes']), int(each['records'])) for name, each in content.items()}
+        if any(number < 0 for each in found.values() for number in each):
+            raise ValueError('a negative number')
+        return found
+    except _DAMAGED as error:
         logger.info('%s: is damaged, and is written anew: %s', path, error)
-        return {}
+    except (CommandError, OSError, tf.errors.OpError) as error:
+        logger.info('%s: cannot be read: %s', path, str(error).partition('\n')[0])
+    return {}
 
 
 def write(folder: str, known: Dict[str, FileRecords]) -> None:

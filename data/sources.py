@@ -194,7 +194,7 @@ class Source(NamedTuple):
 
     def contents(self, paths: Sequence[str]) -> List[record_counts.FileRecords]:
         """The size of each file, and the number of its records; raises errors as `record_counts.count`."""
-        return record_counts.count(paths, common_folder(paths), self.format.count_records)
+        return record_counts.count(paths, self.format.count_records)
 
     def name_of(self, path: str, paths: Sequence[str]) -> str:
         """The name of a file among those of its split, without slashes: distinct, even in several folders."""
