@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from typing import NamedTuple, Optional
+from typing import List, NamedTuple, Optional
 
 from console.tensorflow_versions import tf
 from data import remote
@@ -103,9 +103,15 @@ def _from_here(config: Config, model_dir: str) -> str:
     data_dir = config.data_dir
     if not data_dir and config.eval_files:
         # Patterns are relative to the folder where the run was started.
-        directories = [start.directory for start in starts.read(model_dir)]
+        directories = _started_in(model_dir)
         return '' if not directories or os.getcwd() in directories else directories[-1]
     if not data_dir or remote.is_remote(data_dir) or os.path.isabs(data_dir) or os.path.exists(data_dir):
         return data_dir
-    candidates = [os.path.join(start.directory, data_dir) for start in starts.read(model_dir)]
+    candidates = [os.path.join(directory, data_dir) for directory in _started_in(model_dir)]
     return next((path for path in reversed(candidates) if os.path.exists(path)), data_dir)
+
+
+def _started_in(model_dir: str) -> List[str]:
+    """The folders where a run was started, oldest first. That of a folder `best` is the run around it."""
+    recorded = starts.read(model_dir) or starts.read(os.path.dirname(model_dir.rstrip('/')))
+    return [start.directory for start in recorded]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 from typing import Any
 
 import pytest
@@ -40,6 +41,18 @@ def test_find__uses_the_cpu_and_the_data_of_the_last_start(tmp_path: Any, monkey
     assert trained_model.find(model_dir, 'model.ckpt-3').step == 3
     with pytest.raises(CheckpointError, match=r'--checkpoint=model\.ckpt-5: no checkpoint of this name'):
         trained_model.find(model_dir, 'model.ckpt-5')
+
+
+@pytest.mark.parametrize('slash', ['', '/'])
+def test_find__takes_the_data_of_the_run_around_the_folder_best(tmp_path: Any, monkeypatch: Any, slash: str) -> None:
+    model_dir = tmp_path / 'model'
+    (model_dir / 'best').mkdir(parents=True)
+    start_in(tmp_path / 'start', Config(model_dir=str(model_dir), data_dir='data'), monkeypatch)
+    (tmp_path / 'start' / 'data').mkdir()
+    save_step(str(model_dir / 'best'), 3)
+    shutil.copy(str(model_dir / 'config.json'), str(model_dir / 'best'))
+    monkeypatch.chdir(str(tmp_path))
+    assert trained_model.find(f'{model_dir}/best{slash}').config.data_dir == str(tmp_path / 'start' / 'data')
 
 
 def test_find__takes_a_run_with_settings_of_training_alone(tmp_path: Any, monkeypatch: Any) -> None:
