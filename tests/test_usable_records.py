@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records
+from data import records, remote, tar_shards
+from data.records import DataError
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.storage import usable_records
+from inception_v3.storage import ordered_records, usable_records
 from tests.support.runs import make_small_config
 from tests.test_layouts import BATCH, STEPS, global_batches
 
@@ -109,3 +110,21 @@ def test_preprocessing__gets_groups_of_several_lanes(config: Config, tmp_path: A
     assert shape(48, 0, 1) == (16, 3, 3)
     assert shape(128, 0, 2) == (16, 1, 8)
     assert shape(4096, 0, 2) == (1, 1, 256)
+
+
+def test_group_for__has_at_most_a_few_steps_of_all_lanes() -> None:
+    assert ordered_records.group_for(448, 1, 1280000) == (64, 2, 7)
+    assert ordered_records.group_for(448, 1, 1280000).records == 896
+    assert max(ordered_records.group_for(batch, 1, 1280000).records for batch in range(8, 1025, 8)) == 896
+
+
+def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(
+    photo_dir: str, tmp_path: Any, monkeypatch: Any
+) -> None:
+    tar_shards.convert(photo_dir, str(tmp_path / 'tar'), 0, lambda text: None)
+    config = make_small_config(str(tmp_path / 'tar'), train_batch_size=8, seed=1, data_format='tar')
+    monkeypatch.setattr(remote, 'hides_refusals', lambda path: True)
+    InputPipeline(True, config).storage()
+    monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', 100)
+    with pytest.raises(DataError, match=r'--seed=1: reads 8 shards at a time, .* loaded whole: with .*train-.*\.tar'):
+        InputPipeline(True, config).storage()

@@ -12,12 +12,15 @@ from inception_v3.gpu import accelerator
 from inception_v3.memory.machine import available_memory
 from inception_v3.model_fn import network_options
 from inception_v3.networks.registry import NETWORKS, Sizes, sizes_of
+from inception_v3.storage.ordered_records import group_for
 
 _FLOAT = 4
 # Copies of the weights: the weights themselves, and the optimizer's state; their gradients come in addition.
 _COPIES = {'sgd': 1, 'momentum': 2, 'RMS': 3}
 # Batches of images in memory: one in use, two ahead, one being filled (see `InputPipeline.transfer`).
 _BATCHES = 4
+# Groups of images in memory that are tried together, with a seed and `max_bad_records`.
+_GROUPS = 3
 # Share of the activations that are certainly in memory at the same time.
 _HELD = 0.85
 # Bytes of a place in TensorFlow's shuffle buffers, which are allocated at once.
@@ -49,6 +52,8 @@ def sizes_for(config: Config) -> Sizes:
 def training_need(config: Config) -> Need:
     """The memory of a training step, at least: weights, optimizer, averages, activations kept and images read ahead.
 
+    With a seed and `max_bad_records`, the images that are tried together are counted with the variables.
+
     Scratch space and the initialization of variables are not counted, so that what is refused does not fit. Measured
     peaks are 1.1 to 1.6 times this, and more for a RevNet that recomputes its activations.
     """
@@ -56,6 +61,9 @@ def training_need(config: Config) -> Need:
     copies = _COPIES[config.optimizer] + int(config.moving_average) + 1
     variables = (copies * sizes.parameters + sizes.statistics) * _FLOAT
     kept = int(_HELD * sizes.kept) * tf.as_dtype(config.precision).size
+    if config.seed is not None and config.max_bad_records:
+        group = group_for(config.train_batch_size, config.hosts, config.num_train_images)
+        variables += _GROUPS * group.records * _image(config) * config.hosts
     return Need(variables, kept + 2 * config.num_classes * _FLOAT + _image(config) * _ahead(config))
 
 

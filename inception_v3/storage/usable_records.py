@@ -11,7 +11,8 @@ from typing import Any, Callable, Tuple
 
 from console.tensorflow_versions import tf
 
-# Records that are processed as a group. Larger groups cost less per record; about three groups are held in memory.
+# Records that are processed as a group; with a seed, see `ordered_records.group_for`. Larger groups cost less per
+# record; about three groups are held in memory.
 GROUP_RECORDS = 128
 # The fewest records of which one can replace another.
 RUN_RECORDS = 8

@@ -59,6 +59,15 @@ def test_training_need__agrees_with_the_graph(monkeypatch: Any) -> None:
     assert 0.7 * kept < without_images <= kept
 
 
+def test_training_need__counts_the_images_that_are_tried_together() -> None:
+    config = dataclasses.replace(SMALL, seed=1, train_batch_size=32, model_dir='run')
+    alone = training_need(config)
+    tried = training_need(dataclasses.replace(config, max_bad_records=2))
+    # 16 lanes of 2 records a step: runs of 8 records are those of 4 steps, of all lanes.
+    assert tried.variables - alone.variables == 3 * (16 * 4 * 2) * (75 * 75 * 3 * 4)
+    assert tried.per_image == alone.per_image
+
+
 def test_evaluation_need__grows_with_the_batches_read_ahead() -> None:
     one, four = (
         evaluation_need(dataclasses.replace(SMALL, eval_batch_size=10, eval_total_size=images)) for images in (10, 400)
