@@ -124,7 +124,7 @@ def _whole(sample: _Sample) -> tf.Tensor:
     """Draws the whole image of a sample with the outline of its crop, at most `LARGEST_SIDE` pixels a side, as PNG."""
     size = tf.shape(sample.whole)[:2]
     scale = tf.minimum(1.0, LARGEST_SIDE / tf.cast(tf.reduce_max(size), tf.float32))
-    smaller = tf.cast(tf.math.rint(tf.cast(size, tf.float32) * scale), tf.int32)
+    smaller = tf.maximum(tf.cast(tf.math.rint(tf.cast(size, tf.float32) * scale), tf.int32), 1)
     resized = tf.image.resize(sample.whole[tf.newaxis], smaller, tf.image.ResizeMethod.AREA)[0]
     top, left, height, width = tf.unstack(tf.cast(tf.stack(sample.crop), tf.float32) * scale)
     line = tf.maximum(1.0, tf.math.rint(OUTLINE_WIDTH * tf.cast(tf.reduce_max(smaller), tf.float32)))

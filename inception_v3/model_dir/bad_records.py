@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from typing import Iterator, List, Sequence
 
 from console.log import logger
@@ -14,6 +15,7 @@ from preprocessing.decoding import decode_image
 # In model_dir, a folder per split: an empty file for each skipped record, named FILE@POSITION.
 _FOLDER = 'bad_records'
 _SEPARATOR = '@'
+_NAME = re.compile(r'.+@\d+')
 # More bytes than a path can have.
 _LONGEST_PATH = 1 << 20
 
@@ -110,4 +112,6 @@ class BadRecords:
     def _names(self, split: str) -> List[str]:
         if not self._config.max_bad_records:
             return []
-        return remote.names_in(_folder(self._config, split)) or []
+        names = remote.names_in(_folder(self._config, split)) or []
+        # Without the files that file managers leave.
+        return [name for name in names if _NAME.fullmatch(name)]

@@ -79,6 +79,7 @@ class TrainerLock:
         self._claim.update(machine=_machine(), birth=_birth(process))
         self._descriptor: Optional[int] = None
         self._overtaken_by: Optional[Dict[str, Any]] = None
+        self._known_at = 0.0
         self._released = threading.Event()
         # Held during a renewal. A renewal during the release would write the claim again, or leave an incomplete file.
         self._renewing = threading.Lock()
@@ -153,6 +154,7 @@ class TrainerLock:
         claim = json.dumps({**self._claim, 'renewed': time.time()}) + '\n'
         with remote.explained(self._path, remote.WRITE):
             file_io.atomic_write_string_to_file(self._path, claim)
+        self._known_at = time.time()
 
     def _renew(self) -> None:
         while not self._released.wait(_RENEW_EVERY):
@@ -172,9 +174,15 @@ class TrainerLock:
     def check(self) -> None:
         """Checks that this process still holds the lock.
 
+        Usually the thread that renews it knows. After a suspension, it may not have looked yet.
+
         Raises:
           LockedError: another process has taken it over.
         """
+        if not self._overtaken_by and time.time() - self._known_at > STALE_AFTER:
+            self._known_at = time.time()
+            with contextlib.suppress(tf.errors.OpError, remote.RemoteError):
+                self._overtaken_by = self._foreign_claim()
         if self._overtaken_by:
             raise LockedError(
                 f'{self._in_use(self._overtaken_by)} It took over the lock, which this run did not renew in time.'

@@ -135,6 +135,15 @@ def test_draw__reduces_large_images_with_their_outline(config: Config, photos: L
     assert (columns.start, columns.stop) == pytest.approx((1024 / 16, 1024 * 15 / 16), abs=1)
 
 
+def test_draw__keeps_a_row_of_a_very_wide_image(config: Config, photos: List[Photo], tmp_path: Any) -> None:
+    example = tf.train.Example()
+    example.features.feature['image/encoded'].bytes_list.value.append(encode_jpeg(np.full([1, 3000, 3], 90, np.uint8)))
+    example.features.feature['image/class/label'].int64_list.value.append(1)
+    write_records(tmp_path, 'validation', [example.SerializeToString()])
+    whole, _ = drawn_images(dataclasses.replace(config, data_dir=str(tmp_path)), False).values()
+    assert whole.shape == (1, 1024, 3)
+
+
 @pytest.mark.slow
 def test_draw__reads_tar_shards(config: Config, photo_dir: str, tmp_path: Any) -> None:
     tar_dir = str(tmp_path / 'tar')

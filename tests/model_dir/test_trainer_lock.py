@@ -171,6 +171,16 @@ def test_hook__ends_training_that_has_lost_the_lock(tmp_path: Any) -> None:
             session.run(advance)
 
 
+def test_check__looks_for_itself_after_a_suspension(tmp_path: Any, monkeypatch: Any) -> None:
+    with TrainerLock(str(tmp_path), SINCE) as lock:
+        write_claim(tmp_path)
+        lock.check()
+        later = time.time() + STALE_AFTER + 1
+        monkeypatch.setattr(trainer_lock.time, 'time', lambda: later)
+        with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
+            lock.check()
+
+
 def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: Any) -> None:
     write, began, ended = trainer_lock.file_io.atomic_write_string_to_file, threading.Event(), threading.Event()
 
