@@ -234,10 +234,7 @@ class Settings:
     save_summary_steps: int = _run(100, 'training steps between summaries', lower=1)
     profile_steps: str = _run('', 'A,B: training steps A to B to profile, in model_dir/profile.html and TensorBoard')
     image_summaries: int = _run(
-        0,
-        'images to write for TensorBoard when a command begins to train, and at its first evaluation',
-        lower=0,
-        upper=99,
+        0, 'images to write for TensorBoard at the start of training and of evaluation', lower=0, upper=99
     )
     log_steps: int = _run(
         0,

@@ -13,7 +13,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 MAX_FILE_LINES, MAX_CLASS_LINES, MAX_FUNCTION_LINES = 400, 200, 60
 # The documented program alone, and with its rooms.
-MAX_PROGRAM_LINES, MAX_PACKAGE_LINES = 2700, 19900
+MAX_PROGRAM_LINES, MAX_PACKAGE_LINES = 2700, 20000
 DRAWERS = {'utils', 'util', 'common', 'helpers', 'helper', 'misc'}
 
 

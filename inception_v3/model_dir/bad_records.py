@@ -55,7 +55,7 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     written = tf.while_loop(lambda index: index < tf.size(names), write, [0], parallel_iterations=1)
     # The pattern depends on the loop. With a constant pattern, TensorFlow's constant folding would list the files
     # before they are written.
-    pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*'])
+    pattern = tf.strings.join([folder, os.sep, tf.strings.substr(names[0], 0, written * 0), '*@*'])
     count = tf.size(tf.io.matching_files(pattern))
     return tf.Assert(count <= config.max_bad_records, ['more bad records than may be skipped:', count])
 
