@@ -52,7 +52,8 @@ class CaseFindings:
 
     Attributes:
       case: the case.
-      keys: identify its runs, in order: their seeds if these are distinct, else their names.
+      keys: identify its runs, in order: their seeds if these are distinct, else their names. Those that have not
+        started have names.
       evaluations: the curve of each reported metric.
       loss: the curve of the training loss; a point is the mean of the summaries in a span of steps.
       schedule: (step, learning rate) at the first step, at each change and at the last step; empty before a run has
@@ -174,9 +175,10 @@ def _case_findings(case: Case, report: Sequence[str]) -> CaseFindings:
 
 
 def _keys(runs: Sequence[Run]) -> Tuple[object, ...]:
-    seeds = [run.seed for run in runs]
-    if len({*seeds} - {None}) == len(runs):
-        return tuple(seeds)
+    # The seed of a run that has not started is not known.
+    seeds = [run.seed for run in runs if run.config]
+    if None not in seeds and len({*seeds}) == len(seeds):
+        return tuple(run.seed if run.config else run.name for run in runs)
     return tuple(run.name for run in runs)
 
 

@@ -44,7 +44,7 @@ def test_finals__are_of_the_finished_runs() -> None:
         not_started('waiting'),
     )
     found = find(Case('case', {}, runs)).cases[0]
-    assert found.finals['top_1'] == {'done': 0.7, 'failed in its export': 0.5}
+    assert found.finals['top_1'] == {1: 0.7, 4: 0.5}
     assert [findings.state(run) for run in runs] == [
         *('finished', 'at step 290 of 300', 'failed, at step 290 of 300', 'finished', 'not started')
     ]
@@ -58,6 +58,12 @@ def test_difference__pairs_runs_by_seed() -> None:
     assert found.paired
     assert found.mean == pytest.approx((0.1 + 0.3 + 0.1) / 3)
     assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.3))
+
+
+def test_difference__pairs_the_finished_runs_of_a_sweep_that_goes_on() -> None:
+    cases = [recorded.case('sgd', [0.5, 0.6, 0.8]), recorded.case('RMS', [0.6, 0.9, 0.9])]
+    unfinished = [Case(case.name, {}, (*case.runs, not_started(f'{case.name}/seed-4'))) for case in cases]
+    assert find(*unfinished).pairs[0].differences == find(*cases).pairs[0].differences
 
 
 def test_difference__does_not_pair_several_runs_of_one_seed() -> None:
