@@ -78,6 +78,14 @@ def test_progress__follows_log_and_results(two_trials: List[Trial], clock: List[
     assert progress.cells() == ('done', '1,500 of 1,500', '', '75.00%', '') and progress.seconds == 30
 
 
+def test_progress__shows_the_steps_that_follow_from_the_data_set(two_trials: List[Trial], clock: List[float]) -> None:
+    progress = Progress(two_trials[0], State.WAITING)
+    progress.start()
+    append(two_trials[0], '12:00:15 step 30 of 60, loss 2.5000, 100.0 images/s, 0:08 left\n')
+    progress.read()
+    assert progress.cells()[1] == '30 of 60'
+
+
 def test_progress__forgets_the_time_left_of_an_earlier_training(two_trials: List[Trial], clock: List[float]) -> None:
     trial = two_trials[0]
     progress = Progress(trial, State.STOPPED)
