@@ -3,8 +3,8 @@
 At full size a study trains on ImageNet on a TPU; the sweep's command line names the data set and the TPU. The small
 versions train on the digits. The short one, with a tenth of the network's channels for five epochs, takes less than a
 minute a trial: it shows how a sweep works, and large effects. The whole one answers, for the digits: ten seeds of the
-preset's network and 750 steps, half of the preset's, with which the reference case reaches 97 % on average, in about
-four minutes of CPU time.
+preset's network and 750 steps, half of the preset's, with which the reference case reaches 97 %, in about four minutes
+of CPU time.
 """
 
 # Milliseconds of TPU time of a training step with 1,024 images on a v2-8, from the published trace.
