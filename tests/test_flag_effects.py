@@ -1,6 +1,7 @@
 """Every flag has an effect: a table of flag, another value, the observation, and what is then observed."""
 
 import dataclasses
+import functools
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple
 
@@ -190,10 +191,11 @@ def defaults() -> Dict[Any, Any]:
     return {}
 
 
-def graph_of_evaluation(config: Config) -> Any:
+@functools.lru_cache(maxsize=None)
+def graph_of_evaluation(config: Config) -> bytes:
     with tf.Graph().as_default() as graph:
         infeed.for_evaluation(resize_for_eval(tf.constant(b''), config), config)
-    return graph.as_graph_def()
+    return graph.as_graph_def().SerializeToString(deterministic=True)
 
 
 def test_flags_that_change_evaluated_pixels_distinguish_evaluations_and_exports(base: Config) -> None:
