@@ -20,13 +20,13 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import trained_model
 from inception_v3.predict.classifier import CheckpointClassifier
 from inception_v3.settings.flags import CommandLine, OwnFlag
 from preprocessing.decoding import image_shape
 from preprocessing.draft import REDUCTIONS, decode_and_resize_reduced
 from preprocessing.preprocessings import preprocessing_for
+from preprocessing.resizing import resize_for_eval
 
 HEIGHT, WIDTH = 2000, 3000
 # The reduced pixels must not be enlarged: 4 x 437 is the height of the central crop.

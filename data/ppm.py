@@ -13,16 +13,18 @@ HEADER_BYTES = 1024
 
 
 def as_png(encoded: tf.Tensor) -> tf.Tensor:
-    """Converts a PPM image to a PNG image, and returns other images unchanged.
+    """Converts PPM images to PNG images, and returns other images unchanged.
 
     Args:
-      encoded: string scalar, the bytes of an image file.
+      encoded: string scalar, the bytes of an image file; or strings [images].
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, for a PPM image that is truncated, or not of 8 bits per channel.
     """
     is_ppm = tf.equal(tf.strings.substr(encoded, 0, len(_MAGIC)), _MAGIC)
-    return tf.cond(is_ppm, lambda: _convert(encoded), lambda: encoded)
+    if encoded.shape.ndims == 0:
+        return tf.cond(is_ppm, lambda: _convert(encoded), lambda: encoded)
+    return tf.cond(tf.reduce_any(is_ppm), lambda: tf.map_fn(as_png, encoded), lambda: encoded)
 
 
 def _convert(encoded: tf.Tensor) -> tf.Tensor:

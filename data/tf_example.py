@@ -19,12 +19,12 @@ _FORMATS = {b'\x89PNG': 'PNG', b'GIF8': 'GIF'}
 
 
 class ParsedRecord(NamedTuple):
-    """The parts of a record that training and evaluation use.
+    """The parts of a record that training and evaluation use; those of a group of records, with a first dimension.
 
     Attributes:
       encoded: string scalar, the image file's bytes.
       label: int64 scalar, after the addition of `Fields.label_offset`; 0 is the background.
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1].
+      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax, clipped to [0, 1]. For a group, there are none.
     """
 
     encoded: tf.Tensor
@@ -59,26 +59,29 @@ class Box(NamedTuple):
 
 
 def parse(serialized: tf.Tensor, with_boxes: bool = True, fields: Fields = DOCUMENTED_FIELDS) -> ParsedRecord:
-    """Parses a serialized `tf.train.Example` with TensorFlow operations.
+    """Parses a serialized `tf.train.Example`, or a group of them, with TensorFlow operations.
 
     TensorFlow crashes on a list of floats that claims to be longer than its record. Checksums exclude such damage, so
     only a program that writes malformed records can cause it.
 
     Args:
-      serialized: a string scalar, the record.
-      with_boxes: parse the bounding boxes, which takes longer than everything else. If False, `bbox` is empty.
+      serialized: a string scalar, the record; for a group, strings [records].
+      with_boxes: parse the bounding boxes, which takes longer than everything else; for a single record only. If
+        False, `bbox` is empty.
       fields: of the record.
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, for a record that is not an Example, or has no image or no label.
     """
+    assert not (with_boxes and serialized.shape.ndims), 'records have different numbers of boxes'
     features = {
         fields.image: tf.io.FixedLenFeature([], tf.string),
         fields.label: tf.io.FixedLenFeature([], tf.int64),
     }
     if with_boxes:
         features.update({f'image/object/bbox/{c}': tf.io.VarLenFeature(tf.float32) for c in CORNERS})
-    parsed = tf.io.parse_single_example(tf.strings.join([_QUOTATION_END, serialized]), features)
+    parse_all = tf.io.parse_example if serialized.shape.ndims else tf.io.parse_single_example
+    parsed = parse_all(tf.strings.join([_QUOTATION_END, serialized]), features)
     bbox = tf.zeros([0, 4])
     if with_boxes:
         bbox = tf.stack([parsed[f'image/object/bbox/{c}'].values for c in CORNERS], axis=-1)

@@ -18,13 +18,14 @@ from data import digits, order, records, tf_example
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
-from inception_v3.input_pipeline import preprocess_for_train, resize_for_eval
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.record_preprocessing import preprocess_for_train
 from inception_v3.settings.presets import PRESETS
 from preprocessing.preprocessings import preprocessing_for
-from preprocessing.stateless import seeded_uniform
+from preprocessing.resizing import resize_for_eval
+from preprocessing.stateless import uniform_of
 
 # The documented program with a network and images that suit digits; a seed, so that a run can be repeated.
 CONFIG = Config(**{**PRESETS['digits'], 'model_dir': 'runs/guide', 'export_dir': None, 'seed': 1})
@@ -93,7 +94,7 @@ class InputPipeline:
         config = self._config
         encoded, label, boxes = tf_example.parse(record, self._is_training and config.use_annotated_bbox)
         if self._is_training:
-            image = preprocess_for_train(encoded, boxes, config, seeded_uniform(key))
+            image = preprocess_for_train(encoded, boxes, config, uniform_of(key))
         else:
             image = preprocessing_for(config).finish(resize_for_eval(encoded, config))
         return image, tf.cast(label, tf.int32)

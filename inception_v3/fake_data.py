@@ -8,7 +8,7 @@ from inception_v3 import infeed
 from inception_v3.config import Config
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
-from preprocessing.stateless import seeded_uniform
+from preprocessing.stateless import uniform_of
 
 
 @tf.autograph.experimental.do_not_convert
@@ -39,7 +39,7 @@ def fake_images(
             return infeed.for_evaluation(pixels, config), label
         key = None if config.seed is None else order.key_of(config.seed, epoch, index)
         shape = tf.constant([config.height, config.width, 3])
-        distortion = preprocessing_for(config).draw(shape, whole_image_box(), seeded_uniform(key))
+        distortion = preprocessing_for(config).draw(shape, whole_image_box(), uniform_of(key))
         return infeed.for_training(pixels, distortion, config), label
 
     def of_batch(batch: tf.Tensor) -> tf.data.Dataset:

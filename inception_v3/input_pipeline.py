@@ -15,19 +15,20 @@ from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.bad_records import name_bad_records
+from inception_v3.record_preprocessing import RecordPreprocessing
 from inception_v3.settings.data_set import images_of_hosts
 from inception_v3.storage import usable_records
 from inception_v3.storage.ordered_records import completed_steps, ordered_records
-from preprocessing import draft
-from preprocessing.decoding import decode_crop, image_shape
-from preprocessing.preprocessings import preprocessing_for
-from preprocessing.stateless import Uniform, seeded_uniform
 
 # Upper limit of the bytes that are read ahead, over all files.
 _READ_AHEAD_LIMIT = 256 << 20
 # Batches to prefetch: with two, one batch may be late without delaying a step.
 BATCHES_AHEAD = 2
 _THREADS_PER_CORE = 4
+# Records that are parsed and drawn together: an operation on sixteen costs little more than one on a single record.
+_GROUP_RECORDS = 16
+# One such group is prepared at a time for this many images that are decoded at a time.
+_IMAGES_PER_GROUP = 4
 
 # A label, int32, or (label, path, position of the record in its file).
 _Label = Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
@@ -52,6 +53,7 @@ class InputPipeline:
         self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
         self._format = config.source.format
+        self._records = RecordPreprocessing(is_training, config)
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
         """Builds the data set.
@@ -70,7 +72,7 @@ class InputPipeline:
           dict of these and of the distortions, float32 [batch, numbers]. `infeed.received` makes finished images of
           either.
 
-          Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
+          _Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
           batches of padding follow without end, because the number of evaluation steps is fixed there, and is the same
           for all hosts.
 
@@ -162,44 +164,27 @@ class InputPipeline:
     @_no_autograph
     def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Converts records, as `storage` returns them, to a data set of (features, label)."""
-        parallel_calls = _parallel_calls(self._config)
-        if not self._config.max_bad_records:
-            return dataset.map(self._preprocess_at if self._with_places else self.preprocess, parallel_calls)
-        name_bad = functools.partial(name_bad_records, self._config, self._split)
-        if self._is_training and self._config.seed is not None:
-            step = completed_steps(self._config)
+        config, parallel_calls = self._config, _parallel_calls(self._config)
+        if not config.max_bad_records:
+            if self._with_places:
+                return dataset.map(self._preprocess_at, parallel_calls)
+            if self._is_training and config.use_annotated_bbox:
+                # One by one, because images have different numbers of boxes.
+                return dataset.map(self._records.preprocess, parallel_calls)
+            groups = dataset.batch(_GROUP_RECORDS, drop_remainder=self._is_training)
+            drawn = groups.map(self._records.draw, -(-parallel_calls // _IMAGES_PER_GROUP)).unbatch()
+            return drawn.map(self._records.finish, parallel_calls)
+        name_bad = functools.partial(name_bad_records, config, self._split)
+        if self._is_training and config.seed is not None:
+            step = completed_steps(config)
             return usable_records.map_or_replace(dataset, self._preprocess_at, parallel_calls, name_bad, step)
         return usable_records.map_or_skip(dataset, self._preprocess_at, parallel_calls, name_bad)
 
     def _preprocess_at(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
     ) -> Tuple[infeed.Features, _Label]:
-        features, label = self.preprocess(serialized, key)
+        features, label = self._records.preprocess(serialized, key)
         return features, (label, path, position) if self._with_places else label
-
-    def preprocess(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[infeed.Features, tf.Tensor]:
-        """Preprocesses one record.
-
-        Args:
-          serialized: string scalar, the record.
-          key: int64 [2], the seed of the image's distortion; None draws from TensorFlow's generators.
-
-        Returns:
-          The data to send for the image (see `infeed`), and its label, an int32 scalar.
-        """
-        with tf.name_scope('preprocessing'):  # By which a profile finds the phase.
-            encoded, bbox, label = self.parse(serialized)
-            if self._is_training:
-                return preprocess_for_train(encoded, bbox, self._config, seeded_uniform(key)), label
-            return infeed.for_evaluation(resize_for_eval(encoded, self._config), self._config), label
-
-    def parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Parses one record to its encoded image, its boxes float32 [1, boxes, 4], and its label, an int32 scalar."""
-        config = self._config
-        record = self._format.parse(serialized, self._is_training and config.use_annotated_bbox, config.source.fields)
-        in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
-        with tf.control_dependencies([tf.Assert(in_range, ['label out of range:', record.label])]):
-            return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
 
     # ---- Phase 3, transfer: batch, pad, transpose, prefetch.
 
@@ -270,60 +255,6 @@ def _parallel_calls(config: Config) -> int:
     if not _is_here(config):
         return config.num_parallel_calls
     return min(config.num_parallel_calls, _THREADS_PER_CORE * len(os.sched_getaffinity(0)))
-
-
-def preprocess_for_train(
-    encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
-) -> infeed.Features:
-    """Distorts an image for training.
-
-    Args:
-      encoded: string scalar, the image file's bytes.
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
-      config: of the run.
-      uniform: draws the random numbers.
-
-    Returns:
-      The data to send for the image; see `infeed.for_training`.
-    """
-    preprocessing = preprocessing_for(config)
-    shape = image_shape(encoded)
-    distortion = preprocessing.draw(shape, bbox, uniform)
-    window = preprocessing.crop(shape, distortion)
-    image = decode_and_resize(encoded, shape, window, config)
-    return infeed.for_training(image, distortion, config)
-
-
-def resize_for_eval(encoded: tf.Tensor, config: Config) -> tf.Tensor:
-    """Decodes, crops and resizes an image, as every evaluation, prediction and export does.
-
-    Args:
-      encoded: string scalar, the image file's bytes.
-      config: of the run.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255], for `infeed.for_evaluation` or `infeed.as_evaluated`.
-    """
-    shape = image_shape(encoded)
-    return decode_and_resize(encoded, shape, preprocessing_for(config).crop(shape), config)
-
-
-def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, config: Config) -> tf.Tensor:
-    """Decodes the pixels of a window and resizes them.
-
-    Args:
-      encoded: string scalar, the image file's bytes.
-      shape: int32 [3], the image's shape, from `image_shape`.
-      window: as the `crop` of the preprocessing returns it.
-      config: of the run.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255].
-    """
-    preprocessing = preprocessing_for(config)
-    if config.draft_decode:
-        return draft.decode_and_resize(preprocessing, encoded, shape, window, config.height, config.width)
-    return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)
 
 
 # ---- Functions of phase 3

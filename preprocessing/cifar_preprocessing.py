@@ -40,7 +40,7 @@ class Distortion(NamedTuple):
 
 
 def draw_distortion(padding: int = 4, random_flip: bool = True, uniform: Uniform = tf.random.uniform) -> Distortion:
-    """Draws the random numbers of one training image.
+    """Draws the random numbers of one training image, or of a group.
 
     A seed must give the same numbers in every version, so the order of the draws must not change.
 

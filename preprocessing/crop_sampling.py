@@ -27,9 +27,9 @@ def sample_crop(
     position, in whole pixels. All attempts are computed at once, and the first valid one is the crop.
 
     Args:
-      image_shape: int32 [3], height, width and channels of the image.
+      image_shape: int32 [3], height, width and channels of the image; or of each image of a group, [images, 3].
       bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. If there are no boxes, the
-        whole image is the box.
+        whole image is the box. For a group, the constant box of the whole image.
       min_object_covered: the fraction of some box that the crop must contain. Boxes smaller than a pixel do not count.
       aspect_ratio_range: lowest and highest width over height.
       area_range: lowest (above 0) and highest area, as fractions of the image.
@@ -40,13 +40,13 @@ def sample_crop(
       tf.errors.InvalidArgumentError: at run time, if a box is not in [0, 1].
     """
     # Pixel counts are whole numbers in float32. The rows of a matrix are heights and widths, its columns attempts.
-    sides = tf.cast(image_shape[:2, tf.newaxis], tf.float32)
-    height, width = tf.split(sides, 2)
-    aspect, step, position = tf.split(uniform([4, max_attempts]), [1, 1, 2])
+    sides = tf.cast(image_shape[..., :2, tf.newaxis], tf.float32)
+    height, width = tf.split(sides, 2, -2)
+    aspect, step, position = tf.split(uniform([4, max_attempts]), [1, 1, 2], -2)
     aspect = aspect * (aspect_ratio_range[1] - aspect_ratio_range[0]) + aspect_ratio_range[0]
     areas = tf.constant(area_range, shape=[2, 1]) * width * height
-    min_area, max_area = tf.split(areas, 2)
-    lowest, highest = tf.split(tf.math.rint(tf.sqrt(areas / aspect)), 2)
+    min_area, max_area = tf.split(areas, 2, -2)
+    lowest, highest = tf.split(tf.math.rint(tf.sqrt(areas / aspect)), 2, -2)
     # Keeps the crop within the image's height and, with the width rounded, within its width. The kernel divides in
     # float64, which would take five times as many operations here. With float32, the largest height differs by one row
     # for about one in ten thousand aspect ratios.
@@ -58,7 +58,7 @@ def sample_crop(
     heights += tf.sign(tf.clip_by_value(area, min_area, max_area) - area)
     widths = tf.math.rint(heights * aspect)
     area = heights * widths
-    sizes = tf.concat([heights, widths], 0)
+    sizes = tf.concat([heights, widths], -2)
     begins = tf.floor(position * (sides - sizes))
 
     if np.array_equal(tf.get_static_value(bbox), [[[0, 0, 1, 1]]]):
@@ -66,12 +66,20 @@ def sample_crop(
         covers = area / (height * width) >= min_object_covered
     else:
         covers = _covers(begins, begins + sizes, _in_pixels(bbox, sides), min_object_covered)
-    fits = tf.concat([sizes <= sides, area >= min_area, area <= max_area, covers], 0)
-    attempts = tf.range(max_attempts)
-    first = tf.reduce_min(tf.where(tf.reduce_all(fits, 0), attempts, tf.fill([max_attempts], max_attempts)))
+    fits = tf.reduce_all(tf.concat([sizes <= sides, area >= min_area, area <= max_area, covers], -2), -2)
+    return _first(fits, begins, sizes, sides)
+
+
+def _first(fits: tf.Tensor, begins: tf.Tensor, sizes: tf.Tensor, sides: tf.Tensor) -> Crop:
+    """Returns the first crop [..., 2, attempts] that fits, bool [..., attempts]; if none does, the whole image."""
+    max_attempts = int(fits.shape[-1])
     # The last column, after the attempts, is the whole image.
-    crops = tf.concat([tf.concat([begins, sizes], 0), tf.concat([tf.zeros([2, 1]), sides], 0)], 1)
-    return Crop(*tf.unstack(tf.cast(tf.gather(crops, first, axis=1), tf.int32), 4))
+    crops = tf.concat([tf.concat([begins, sizes], -2), tf.concat([tf.zeros_like(sides), sides], -2)], -1)
+    attempts = np.arange(max_attempts + 1, dtype=np.int32)
+    first = tf.reduce_min(tf.where_v2(fits, attempts[:-1], max_attempts), -1, keepdims=True)
+    # Not tf.gather, which takes a column of each matrix of a group with thirty operations.
+    is_first = tf.cast(tf.equal(attempts, first), tf.float32)
+    return Crop(*tf.unstack(tf.cast(tf.reduce_sum(crops * is_first[..., tf.newaxis, :], -1), tf.int32), 4, -1))
 
 
 def _in_pixels(bbox: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:

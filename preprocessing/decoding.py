@@ -42,14 +42,14 @@ _USUAL_BYTES = {
     **dict(enumerate(b'\xff\xc0\x00\x11\x08', 158)),
     167: 3,
 }
-_USUAL_SIZE_OFFSET, _USUAL_HEADER_BYTES = 163, 168
+_USUAL_SIZE, _USUAL_HEADER_BYTES = slice(163, 167), 168
 
 # The largest image that is decoded: a file of a few thousand bytes could otherwise expand to gigabytes.
 MAX_PIXELS = 100_000_000
 
 
 class Crop(NamedTuple):
-    """A box in an image, in pixels: int32 scalars."""
+    """A box in an image, in pixels: int32 scalars; for a group of images, each int32 [images]."""
 
     top: tf.Tensor
     left: tf.Tensor
@@ -80,29 +80,37 @@ def _decode(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def image_shape(encoded: tf.Tensor) -> tf.Tensor:
-    """Returns height, width and channels of an encoded image, int32 [3].
+    """Returns height, width and channels of an encoded image, int32 [3]; of each image of a group, int32 [images, 3].
 
     The size of a JPEG or PNG file is read from its header. A GIF file is decoded. If its frame is larger than its
     header says, memory for the frame is allocated before the file is refused.
 
     Args:
-      encoded: a string scalar, the bytes of a file that `decode_image` takes.
+      encoded: a string scalar, the bytes of a file that `decode_image` takes; for a group, strings [images].
 
     Raises:
-      tf.errors.InvalidArgumentError: at run time, if the file is not an image, or has more than `MAX_PIXELS` pixels.
+      tf.errors.InvalidArgumentError: at run time, if a file is not an image, or has more than `MAX_PIXELS` pixels.
     """
     # The header of a usual file is found in a third of the time.
     first_bytes = tf.raw_ops.DecodePaddedRaw(
         input_bytes=encoded, fixed_length=_USUAL_HEADER_BYTES, out_type=tf.uint8, little_endian=True
     )
-    is_usual = tf.equal(tf.gather(first_bytes, [*_USUAL_BYTES]), np.array([*_USUAL_BYTES.values()], np.uint8))
+    usual_bytes = np.array([*_USUAL_BYTES.values()], np.uint8)
+    is_usual = tf.reduce_all(tf.equal(tf.gather(first_bytes, [*_USUAL_BYTES], axis=-1), usual_bytes), -1)
 
-    def of_usual_jpeg() -> tf.Tensor:
-        size = tf.strings.substr(encoded, _USUAL_SIZE_OFFSET, 4)
-        height_and_width = tf.io.decode_raw(size, tf.uint16, little_endian=False)
-        return tf.concat([tf.cast(height_and_width, tf.int32), [3]], 0)
+    def of_usual_jpegs() -> tf.Tensor:
+        high_and_low = tf.cast(first_bytes[..., _USUAL_SIZE], tf.int32)
+        height_and_width = high_and_low[..., ::2] * 256 + high_and_low[..., 1::2]
+        return tf.pad(height_and_width, [[0, 0]] * encoded.shape.ndims + [[0, 1]], constant_values=3)
 
-    return _checked_shape(tf.cond(tf.reduce_all(is_usual), of_usual_jpeg, lambda: _shape_of_any(encoded)))
+    def with_others() -> tf.Tensor:
+        if encoded.shape.ndims == 0:
+            return _shape_of_any(encoded)
+        others = tf.where(tf.logical_not(is_usual))
+        found = tf.map_fn(_shape_of_any, tf.gather_nd(encoded, others), tf.int32)
+        return tf.tensor_scatter_nd_update(of_usual_jpegs(), others, found)
+
+    return _checked_shape(tf.cond(tf.reduce_all(is_usual), of_usual_jpegs, with_others))
 
 
 def _shape_of_any(encoded: tf.Tensor) -> tf.Tensor:
@@ -141,11 +149,12 @@ def _gif_header_pixels(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _checked_shape(shape: tf.Tensor) -> tf.Tensor:
-    """Returns the shape of an image; fails if the image has no pixels, or too many."""
-    sides = tf.cast(shape[:2], tf.int64)
+    """Returns the shapes of images [..., 3]; fails if an image has no pixels, or too many."""
+    sides = tf.cast(shape[..., :2], tf.int64)
     # A PNG header can hold two negative sides, whose product is positive.
-    pixels = tf.reduce_prod(tf.maximum(sides, 0))
-    with tf.control_dependencies([_require(pixels > 0, 'an image of no pixels'), _check_pixels(pixels)]):
+    pixels = tf.reduce_prod(tf.maximum(sides, 0), -1)
+    has_pixels = _require(tf.reduce_all(pixels > 0), 'an image of no pixels')
+    with tf.control_dependencies([has_pixels, _check_pixels(tf.reduce_max(pixels))]):
         return tf.identity(shape)
 
 

@@ -22,7 +22,7 @@ from preprocessing.color import (
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
 from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_flip, apply_resize
-from preprocessing.stateless import Uniform
+from preprocessing.stateless import Uniform, is_seeded
 
 MIN_OBJECT_COVERED = 0.1
 CROP_AREA_MIN = 0.05
@@ -89,42 +89,50 @@ def draw_crop(
     """Draws a random crop that covers enough of at least one box.
 
     Args:
-      image_shape: int32 [3], height, width and channels of the image.
+      image_shape: int32 [3], height, width and channels of the image; or of each image of a group, [images, 3].
       bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. If there are no boxes, the
-        whole image is the box.
+        whole image is the box. For a group with a seed, the constant box of the whole image.
       min_object_covered: the fraction of some box that the crop must contain.
       aspect_ratio_range: lowest and highest width over height.
       area_range: lowest and highest area, as fractions of the image.
       max_attempts: number of attempts; if all fail, the crop is the whole image.
       uniform: draws the numbers, for example a `StatelessUniform`. The default uses TensorFlow's own sampler.
     """
-    if uniform is not tf.random.uniform:
+    if is_seeded(uniform):
         return sample_crop(image_shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts, uniform)
-    # Unlike other random operations, this one does not read the graph's seed by itself.
-    seed, seed2 = tf.get_seed(None)
-    begin, size, _ = tf.image.sample_distorted_bounding_box(
-        image_shape,
-        bounding_boxes=bbox,
-        seed=seed,
-        seed2=seed2,
-        min_object_covered=min_object_covered,
-        aspect_ratio_range=aspect_ratio_range,
-        area_range=area_range,
-        max_attempts=max_attempts,
-        use_image_if_no_bounding_boxes=True,
-    )
-    return Crop(begin[0], begin[1], size[0], size[1])
+
+    def box_of(image_shape: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
+        # Unlike other random operations, this one does not read the graph's seed by itself.
+        seed, seed2 = tf.get_seed(None)
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            image_shape,
+            bounding_boxes=bbox,
+            seed=seed,
+            seed2=seed2,
+            min_object_covered=min_object_covered,
+            aspect_ratio_range=aspect_ratio_range,
+            area_range=area_range,
+            max_attempts=max_attempts,
+            use_image_if_no_bounding_boxes=True,
+        )
+        return begin, size
+
+    if image_shape.shape.ndims == 1:
+        begin, size = box_of(image_shape)
+    else:
+        begin, size = (tf.stack(each) for each in zip(*map(box_of, tf.unstack(image_shape))))
+    return Crop(begin[..., 0], begin[..., 1], size[..., 0], size[..., 1])
 
 
 def draw_distortion(
     image_shape: tf.Tensor, bbox: tf.Tensor, settings: Settings, uniform: Uniform = tf.random.uniform
 ) -> Distortion:
-    """Draws the random numbers of one training image.
+    """Draws the random numbers of one training image, or of a group.
 
     A seed must give the same numbers in every version, so the order of the draws must not change.
 
     Args:
-      image_shape: int32 [3], height, width and channels of the image.
+      image_shape: int32 [3], height, width and channels of the image; or of each image of a group, [images, 3].
       bbox: float32 [1, boxes, 4], the boxes to crop around, as for `draw_crop`.
       settings: of the preprocessing; `use_annotated_bbox` is not read here.
       uniform: draws the numbers.

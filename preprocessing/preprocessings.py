@@ -49,12 +49,15 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     @abc.abstractmethod
     def draw(self, image_shape: tf.Tensor, bbox: tf.Tensor, uniform: Uniform) -> Distortion:
-        """Draws the random numbers of a training image.
+        """Draws the random numbers of a training image, or of each image of a group.
 
         Args:
-          image_shape: int32 [3], height, width and channels of the image.
-          bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
+          image_shape: int32 [3], height, width and channels of the image; for a group, [images, 3].
+          bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image; not read for a group.
           uniform: draws the numbers.
+
+        Returns:
+          The numbers; for a group, each [images, …], but scalars where all images have the same.
         """
 
     @abc.abstractmethod
@@ -163,7 +166,7 @@ class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _
         """Returns the drawn crop, or the central 87.5 % of height and width."""
         if distortion is None:
             return _InceptionWindow(inception_preprocessing.central_crop(image_shape), BILINEAR)
-        return _InceptionWindow(distortion.crop, distortion.resize_method)
+        return _InceptionWindow(distortion.crop, BILINEAR if self._settings.fast_mode else distortion.resize_method)
 
     def positions(self, window: _InceptionWindow) -> tf.Tensor:
         """Returns the positions that `tf.image.resize` reads."""

@@ -1,4 +1,7 @@
-"""Random numbers that are a pure function of a seed, independent of what ran before and of parallelism."""
+"""Sources of the random numbers of one image, or of a group of images that are drawn together.
+
+Those of a seed are a pure function of it, independent of what ran before, of parallelism, and of the group.
+"""
 
 from typing import Any, Callable, Optional, Sequence
 
@@ -7,7 +10,7 @@ import numpy as np
 from console.tensorflow_versions import tf
 
 # A function that draws uniform numbers in [minval, maxval), with the arguments of
-# `tf.random.uniform(shape, minval, maxval, dtype)`.
+# `tf.random.uniform(shape, minval, maxval, dtype)`. For a group of images, the result is [images, *shape].
 Uniform = Callable[..., tf.Tensor]
 
 # The highest byte of a seed's second number is free; the index of the call is put there.
@@ -22,7 +25,8 @@ class StatelessUniform:
     because Philox (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3") mixes all bits of a seed.
 
     Args:
-      seed: int64 [2]: any number, and a number in [0, 2**56), such as an image's position in a run.
+      seed: int64 [2]: any number, and a number in [0, 2**56), such as an image's position in a run. For a group of
+        images, one of each, int64 [images, 2].
     """
 
     def __init__(self, seed: tf.Tensor) -> None:
@@ -36,14 +40,50 @@ class StatelessUniform:
         seed = self._seed + tf.constant([0, self._calls << _CALL_SHIFT], tf.int64)
         self._calls += 1
         if dtype != tf.float32:
-            return tf.random.stateless_uniform(shape, seed, minval, maxval, dtype)
+            return self._drawn(seed, lambda seed: tf.random.stateless_uniform(shape, seed, minval, maxval, dtype))
         # tf.random.stateless_uniform computes the same, with three to nine operations more.
-        drawn = tf.raw_ops.StatelessRandomUniform(shape=shape, seed=seed, dtype=dtype)
+        drawn = self._drawn(seed, lambda seed: tf.raw_ops.StatelessRandomUniform(shape=shape, seed=seed, dtype=dtype))
         lowest = np.float32(minval)
         span = np.float32(maxval) - lowest
         return drawn if (lowest, span) == (0, 1) else drawn * span + lowest
 
+    @staticmethod
+    def _drawn(seed: tf.Tensor, draw: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Draws for one seed, or for each of a group: an operation takes one seed."""
+        if seed.shape.ndims == 1:
+            return draw(seed)
+        return tf.stack([draw(each) for each in tf.unstack(seed)])
 
-def seeded_uniform(seed: Optional[tf.Tensor]) -> Uniform:
-    """Returns a `StatelessUniform` of a seed, or `tf.random.uniform` if there is none."""
-    return tf.random.uniform if seed is None else StatelessUniform(seed)
+
+class UnseededUniform:
+    """Draws uniform numbers for a group of images with TensorFlow's own generators.
+
+    Args:
+      images: the number of images.
+    """
+
+    def __init__(self, images: int) -> None:
+        self._images = images
+
+    def __call__(
+        self, shape: Sequence[int], minval: Any = 0, maxval: Any = 1, dtype: tf.DType = tf.float32
+    ) -> tf.Tensor:
+        """Draws uniform numbers in [minval, maxval), float32 or integers, [images, *shape]."""
+        return tf.random.uniform([self._images, *shape], minval, maxval, dtype)
+
+
+def uniform_of(seed: Optional[tf.Tensor], images: Optional[int] = None) -> Uniform:
+    """Returns the source of an image's random numbers.
+
+    Args:
+      seed: as for `StatelessUniform`; None draws with TensorFlow's own generators.
+      images: the number of images of a group; None for one image.
+    """
+    if seed is not None:
+        return StatelessUniform(seed)
+    return tf.random.uniform if images is None else UnseededUniform(images)
+
+
+def is_seeded(uniform: Uniform) -> bool:
+    """Whether a source is not one of TensorFlow's own generators."""
+    return uniform is not tf.random.uniform and not isinstance(uniform, UnseededUniform)

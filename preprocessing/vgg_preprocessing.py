@@ -62,7 +62,7 @@ class Distortion(NamedTuple):
 def draw_distortion(
     resize_side_min: int, resize_side_max: int, random_flip: bool = True, uniform: Uniform = tf.random.uniform
 ) -> Distortion:
-    """Draws the random numbers of one training image.
+    """Draws the random numbers of one training image, or of a group.
 
     A seed must give the same numbers in every version, so the order of the draws must not change.
 

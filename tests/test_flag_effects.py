@@ -11,10 +11,10 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import evaluations, origin
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.weights.sources import AVERAGE
+from preprocessing.resizing import resize_for_eval
 from tests.support.observations import course, device, inputs, rate, step, weights
 from tests.support.runs import ONE_LAYER
 
@@ -70,7 +70,7 @@ EFFECTS: Dict[str, Effect] = {
     'followup_shuffle_buffer_size': Effect(18, inputs.shuffle_buffers, [1024, 18]),
     'prefetch_dataset_buffer_size': Effect(12345, inputs.read_ahead, 12345),
     'prefetch_enabled': Effect(False, inputs.operations('PrefetchDataset'), []),
-    'num_parallel_calls': Effect(5, inputs.operations_on_tpu('ParallelMapDataset'), [[5]]),
+    'num_parallel_calls': Effect(5, inputs.operations_on_tpu('ParallelMapDataset'), [[2], [5]]),
     'transpose_enabled': Effect(True, inputs.training_batch_layout, ((75, 75, 3, 3), np.float32)),
     'transfer': Effect('uint8', inputs.sent_types, CHANGED),
     'max_bad_records': Effect(1, inputs.evaluated_with_a_bad_record, 2),

@@ -30,6 +30,7 @@ LAYERS = (
     ('estimator', 'memory'),
     ('hooks',),
     ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
+    ('record_preprocessing',),
     ('moving_average', 'weights', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
     ('storage',),
     ('model_dir',),

@@ -10,7 +10,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3 import input_pipeline
+from inception_v3 import record_preprocessing
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
@@ -170,47 +170,12 @@ def test_use_annotated_bbox__crops_around_the_boxes(config: Config, monkeypatch:
     monkeypatch.setattr(inception_preprocessing, 'draw_distortion', remember)
     annotated = tf.constant([[[0.1, 0.2, 0.3, 0.4]]])
     for use in (False, True):
-        input_pipeline.preprocess_for_train(
+        record_preprocessing.preprocess_for_train(
             tf.constant(''), annotated, dataclasses.replace(config, use_annotated_bbox=use)
         )
     with tf.Session() as session:
         assert session.run(given[0]).tolist() == [[[0, 0, 1, 1]]]
     assert given[1] is annotated
-
-
-@pytest.mark.parametrize(('label', 'is_allowed'), [(0, True), (5, True), (6, False), (-1, False)])
-def test_parse__refuses_labels_beyond_num_classes(
-    label: int, is_allowed: bool, config: Config, photos: List[Photo]
-) -> None:
-    record = tf.constant(photo_example(photos[0]._replace(label=label)).SerializeToString())
-    encoded, _, parsed = InputPipeline(False, config).parse(record)
-    with tf.Session() as session:
-        if is_allowed:
-            assert session.run([encoded, parsed]) == [photos[0].encoded, label]
-        else:
-            with pytest.raises(tf.errors.InvalidArgumentError, match='label out of range'):
-                session.run(encoded)
-
-
-@pytest.mark.parametrize(('is_training', 'use', 'boxes'), [(True, True, 2), (True, False, 0), (False, True, 0)])
-def test_parse__reads_boxes_for_training_with_them(
-    is_training: bool, use: bool, boxes: int, config: Config, photos: List[Photo]
-) -> None:
-    record = tf.constant(photo_example(photos[2]).SerializeToString())
-    pipeline = InputPipeline(is_training, dataclasses.replace(config, use_annotated_bbox=use))
-    with tf.Session() as session:
-        assert session.run(pipeline.parse(record)[1]).tolist() == [photos[2].boxes[:boxes].tolist()]
-
-
-@pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
-def test_preprocess__draws_the_distortion_from_the_key(preprocessing: str, config: Config, photos: List[Photo]) -> None:
-    pipeline = InputPipeline(True, dataclasses.replace(config, preprocessing=preprocessing, seed=1))
-    record = tf.constant(photo_example(photos[0]).SerializeToString())
-    keys = [tf.constant(key, tf.int64) for key in ([1, 2], [1, 2], [1, 3], [2, 2])]
-    with tf.Session() as session:
-        first, again, other_record, other_epoch = session.run([pipeline.preprocess(record, key)[0] for key in keys])
-    np.testing.assert_array_equal(first, again)
-    assert np.abs(first - other_record).max() > 0.1 and np.abs(first - other_epoch).max() > 0.1
 
 
 def damaged(example: tf.train.Example, **changes: Any) -> bytes:

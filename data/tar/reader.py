@@ -153,9 +153,9 @@ def _serialize(content: tf.Tensor, samples: Samples) -> tf.data.Dataset:
 
 
 def parse(serialized: tf.Tensor, label_offset: int = 0) -> ParsedRecord:
-    """Parses a sample of `reader`, a string scalar, with TensorFlow operations. It has no bounding boxes.
+    """Parses a sample of `reader`, a string scalar, or a group of samples, strings [samples].
 
-    `label_offset` is added to its label.
+    Samples have no bounding boxes. `label_offset` is added to the label.
 
     Raises:
       tf.errors.InvalidArgumentError: at run time, for a sample that cannot be used.
@@ -163,5 +163,6 @@ def parse(serialized: tf.Tensor, label_offset: int = 0) -> ParsedRecord:
     # For an unusable sample, this is the beginning of its problem: not a number, so that the error quotes it.
     label = tf.strings.to_number(tf.strings.substr(serialized, 0, _LABEL_DIGITS), tf.int64)
     with tf.control_dependencies([label]):
-        encoded = tf.strings.substr(serialized, _LABEL_DIGITS, tf.strings.length(serialized))
+        lengths = tf.strings.length(serialized)
+        encoded = tf.strings.substr(serialized, tf.fill(tf.shape(lengths), _LABEL_DIGITS), lengths)
     return ParsedRecord(ppm.as_png(encoded), label + label_offset, tf.zeros([1, 0, 4]))

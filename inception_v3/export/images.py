@@ -8,7 +8,9 @@ import numpy as np
 from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline, resize_for_eval
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.record_preprocessing import RecordPreprocessing
+from preprocessing.resizing import resize_for_eval
 
 _BATCH_SIZE = 32
 
@@ -40,10 +42,10 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
     config = dataclasses.replace(
         config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, max_bad_records=0
     )
-    pipeline = InputPipeline(is_training, config)
+    pipeline, records_of_split = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
 
     def prepared(serialized: tf.Tensor) -> tf.Tensor:
-        encoded, _, label = pipeline.parse(serialized)
+        encoded, _, label = records_of_split.parse(serialized)
         return encoded, infeed.as_evaluated(resize_for_eval(encoded, config), config), label
 
     with tf.Graph().as_default() as graph:

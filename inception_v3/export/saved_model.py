@@ -11,9 +11,9 @@ from data.files import write_whole
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.export.card import CARD_FILE, LABELS_FILE, card, labels
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import origin
 from inception_v3.model_fn import EXPORT_SIGNATURE
+from preprocessing.resizing import resize_for_eval
 
 _PARALLEL_IMAGES = 16
 

@@ -12,7 +12,6 @@ from inception_v3.batch_norm import BatchNorm
 from inception_v3.config import ConfigError
 from inception_v3.features import graph_2015
 from inception_v3.features.endpoints import Endpoints
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.memory.estimate import bytes_per_image
 from inception_v3.model_dir import digests, trained_model
 from inception_v3.model_dir.checkpoints import is_complete
@@ -21,6 +20,7 @@ from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
 from preprocessing.decoding import decode_image
+from preprocessing.resizing import resize_for_eval
 
 FEATURES, LOGITS = 'features', 'logits'
 # The graph of 2015 computes (x - 128) / 128.

@@ -9,10 +9,10 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from inception_v3 import infeed, seeding
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline, decode_and_resize
-from preprocessing.decoding import Crop, decode_image, image_shape
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.record_preprocessing import RecordPreprocessing
+from preprocessing.decoding import Crop, decode_image
 from preprocessing.preprocessings import preprocessing_for
-from preprocessing.stateless import seeded_uniform
 
 # The longer side of a picture of a whole image, in pixels; larger images are reduced to this.
 LARGEST_SIDE = 1024
@@ -99,18 +99,12 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
     # Without max_bad_records, records come as they are, not with their places or in the groups in which the run tries
     # them; their order is the same.
     pipeline = InputPipeline(is_training, dataclasses.replace(config, max_bad_records=0))
-    preprocessing = preprocessing_for(config)
+    preprocessing = RecordPreprocessing(is_training, config)
 
     def sample_of(serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> _Sample:
-        encoded, bbox, label = pipeline.parse(serialized)
-        shape = image_shape(encoded)
-        distortion = preprocessing.draw(shape, bbox, seeded_uniform(key)) if is_training else None
-        window = preprocessing.crop(shape, distortion)
-        image = decode_and_resize(encoded, shape, window, config)
-        features = (
-            infeed.for_training(image, distortion, config) if is_training else infeed.for_evaluation(image, config)
-        )
-        return _Sample(decode_image(encoded), window.crop, features, label)
+        drawn = preprocessing.draw(serialized, key)
+        window = preprocessing_for(config).crop(drawn.shape, drawn.distortion or None)
+        return _Sample(decode_image(drawn.encoded), window.crop, *preprocessing.finish(drawn))
 
     count = config.image_summaries
     dataset = pipeline.storage(hosts=config.hosts if is_training else 1)

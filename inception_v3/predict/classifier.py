@@ -14,7 +14,6 @@ from data.dataset_info import is_background
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.memory.estimate import bytes_per_image
 from inception_v3.model_dir import origin, trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
@@ -24,6 +23,7 @@ from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
 from inception_v3.settings.data_set import description_of
 from preprocessing.decoding import apply_crop
 from preprocessing.preprocessings import preprocessing_for
+from preprocessing.resizing import resize_for_eval
 
 # TensorFlow's list of the checkpoints in a folder.
 _LIST_OF_CHECKPOINTS = 'checkpoint'

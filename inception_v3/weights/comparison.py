@@ -10,11 +10,11 @@ from console.tensorflow_versions import tf
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.weights import forward, writing
 from inception_v3.weights.foreign import KERAS, OURS, TORCH, Weights
 from inception_v3.weights.forward import FEATURES, LOGITS
 from inception_v3.weights.sources import WeightsError
+from preprocessing.resizing import resize_for_eval
 
 # Outputs of all rows of a network take 40 MB for an image of 299 x 299 pixels.
 _BATCH = 8

@@ -24,7 +24,8 @@ from benchmarks.measurement import MeasurementError, reason_of
 from console.tensorflow_versions import tf
 from data import records, tar_shards, tfrecord
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline, preprocess_for_train
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.record_preprocessing import preprocess_for_train
 from inception_v3.settings.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
 from studies.streaming import object_store

@@ -35,3 +35,11 @@ def test_other_ppm_images_are_refused(content: bytes) -> None:
 def test_other_images_stay_as_they_are(photos: List[Photo]) -> None:
     assert evaluate(ppm.as_png(tf.constant(photos[0].encoded))) == photos[0].encoded
     assert evaluate(ppm.as_png(tf.constant(b''))) == b''
+
+
+def test_groups_are_converted_image_by_image(photos: List[Photo]) -> None:
+    files = [b'P6 2 1 255\n \n9 \t5', photos[0].encoded, b'P6 1 1 255\n123']
+    assert evaluate(ppm.as_png(tf.constant(files))).tolist() == [
+        evaluate(ppm.as_png(tf.constant(file))) for file in files
+    ]
+    assert evaluate(ppm.as_png(tf.constant(files[1:2]))).tolist() == files[1:2]

@@ -18,11 +18,11 @@ from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.evaluate_report.analysis import ErrorAnalysis
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import trained_model
 from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks.registry import NETWORKS
 from preprocessing.preprocessings import preprocessing_for
+from preprocessing.resizing import resize_for_eval
 from tests.support.graphs import evaluate
 from tests.support.pages import read_page
 from tests.support.photos import Photo

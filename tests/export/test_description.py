@@ -11,7 +11,7 @@ from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.export.description import describe, steps_of
 from inception_v3.export.prepare import prepare
-from inception_v3.input_pipeline import resize_for_eval
+from preprocessing.resizing import resize_for_eval
 
 
 def evaluated(pixels: np.ndarray, config: Config) -> np.ndarray:

@@ -18,7 +18,7 @@ from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
 from data.tf_example import Fields
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
+from inception_v3.record_preprocessing import RecordPreprocessing
 from preprocessing.decoding import decode_image
 from tests.fuzz import child
 from tests.support.records import framed
@@ -207,8 +207,8 @@ class Pipelines:
                         preprocessing=preprocessing,
                         use_annotated_bbox=True,
                     )
-                    pipeline = InputPipeline(is_training, config)
-                    self._graphs.append(pipeline.preprocess(self._serialized))
+                    record_preprocessing = RecordPreprocessing(is_training, config)
+                    self._graphs.append(record_preprocessing.preprocess(self._serialized))
         self._session = tf.Session(graph=graph)
         self._session.run(self._iterator.initializer)
 

@@ -25,7 +25,7 @@ from data.tar.layout import BLOCK, Problem
 from data.tar.shard import Shard
 from data.tf_example import Fields
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
+from inception_v3.record_preprocessing import RecordPreprocessing
 from preprocessing.decoding import decode_image
 from tests.fuzz import child
 
@@ -170,7 +170,7 @@ class Reader:
             self._next = iterator.get_next()
             self._sample = tf.placeholder(tf.string, [])
             config = Config(use_tpu=False, height=75, width=75, num_classes=NUM_CLASSES, data_format='tar')
-            self._evaluated = InputPipeline(False, config).preprocess(self._sample)
+            self._evaluated = RecordPreprocessing(False, config).preprocess(self._sample)
         self._session = tf.Session(graph=graph)
         self._session.run(iterator.initializer)
 

@@ -13,11 +13,11 @@ from console.tensorflow_versions import tf
 from data import image_files
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
-from inception_v3.input_pipeline import resize_for_eval
 from inception_v3.model_dir import origin, trained_model
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier
 from preprocessing.decoding import decode_image
+from preprocessing.resizing import resize_for_eval
 from tests.predict.predictions import Trained, objects
 from tests.support.graphs import evaluate
 from tests.support.images import CAT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import input_pipeline, model_fn
+from inception_v3 import model_fn, record_preprocessing
 from inception_v3.config import Config
 from inception_v3.preflight import graphs
 from inception_v3.tpu.supported import flaw
@@ -132,11 +132,11 @@ def test_flaws__kernel_must_support_the_types(on_tpu: Config, one_layer: None, m
 def test_flaws__find_python_in_functions_of_the_input_pipeline(
     on_tpu: Config, one_layer: None, monkeypatch: Any
 ) -> None:
-    def through_python(encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Any) -> tf.Tensor:
+    def through_python(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> tf.Tensor:
         length = tf.py_func(lambda x: np.float32(len(x)), [encoded], tf.float32, name='slow')  # python
         return tf.zeros([config.height, config.width, 3]) + tf.reshape(length, [])
 
-    monkeypatch.setattr(input_pipeline, 'preprocess_for_train', through_python)
+    monkeypatch.setattr(record_preprocessing, 'distort', through_python)
     graph = graphs.build(on_tpu, CLOUD_TPUS['v2-8'], True)
     (flaw,) = [*graphs.flaws(graph)]
     assert flaw.type == 'PyFunc' and flaw.operation.endswith('/slow')

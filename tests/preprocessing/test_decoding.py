@@ -329,3 +329,28 @@ def test_image_shape__refuses_a_png_without_a_size() -> None:
     for encoded in (b'\x89PNG', file_of(CAT, 'PNG')[:20]):
         with pytest.raises(tf.errors.InvalidArgumentError):
             evaluate(image_shape(tf.constant(encoded)))
+
+
+def test_image_shape__of_a_group_is_that_of_each_image() -> None:
+    sizes = ((200, 100), (7, 9), (300, 451), (100, 120), (33, 44), (2, 3))
+    kinds = ('JPEG', 'PNG', 'GIF', 'JPEG', 'JPEG', 'JPEG')
+    files = [file_of(CAT.crop((0, 0, width, height)), kind) for (height, width), kind in zip(sizes, kinds)]
+    files[3] = file_of(CAT.crop((0, 0, 120, 100)), 'JPEG', progressive=True)
+    is_usual = [decoding._USUAL_BYTES.items() <= {*enumerate(file)} for file in files]
+    assert is_usual == [True, False, False, False, True, True]
+    expected = [[height, width, 3] for height, width in sizes]
+    for chosen in (slice(None), slice(1, 4), slice(4, 6), slice(0, 1)):
+        assert evaluate(image_shape(tf.constant(files[chosen]))).tolist() == expected[chosen]
+
+
+@pytest.mark.parametrize('bad', [b'', b'not an image', file_of(CAT, 'PNG')[:20]])
+def test_image_shape__refuses_a_group_with_a_bad_file(bad: bytes) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        evaluate(image_shape(tf.constant([file_of(CAT, 'JPEG'), bad])))
+
+
+def test_image_shape__refuses_a_group_with_too_large_an_image() -> None:
+    jpeg = bytearray(file_of(CAT, 'JPEG'))
+    jpeg[163:167] = struct.pack('>HH', 10_001, 10_000)
+    with pytest.raises(tf.errors.InvalidArgumentError, match='an image of more than'):
+        evaluate(image_shape(tf.constant([bytes(jpeg), file_of(CAT, 'JPEG')])))

@@ -9,7 +9,7 @@ import scipy.stats
 from console.tensorflow_versions import tf
 from preprocessing import cifar_preprocessing, inception_preprocessing, vgg_preprocessing
 from preprocessing.inception_preprocessing import Settings
-from preprocessing.stateless import StatelessUniform
+from preprocessing.stateless import StatelessUniform, UnseededUniform
 from tests.support.graphs import evaluate
 
 IMAGES = 2000
@@ -124,3 +124,48 @@ def test_stateless_uniform__is_independent_between_neighbours() -> None:
         cells = np.histogram2d(one, other, bins=10, range=[[0, 1], [0, 1]])[0]
         assert scipy.stats.chisquare(cells.ravel()).pvalue > 0.01
         assert abs(np.corrcoef(one, other)[0, 1]) < 3 / np.sqrt(IMAGES)
+
+
+@pytest.mark.parametrize(
+    'build',
+    [
+        lambda uniform, shapes: [uniform([2, 3]), uniform([], -1.0, 3.0), uniform([], 0, 9, tf.int32)],
+        lambda uniform, shapes: inception_preprocessing.draw_distortion(
+            shapes, inception_preprocessing.whole_image_box(), Settings(299, 299), uniform
+        ),
+        lambda uniform, shapes: inception_preprocessing.draw_distortion(
+            shapes,
+            inception_preprocessing.whole_image_box(),
+            Settings(299, 299, fast_mode=False, use_fast_color_distort=False),
+            uniform,
+        ),
+        lambda uniform, shapes: vgg_preprocessing.draw_distortion(300, 600, uniform=uniform),
+        lambda uniform, shapes: cifar_preprocessing.draw_distortion(uniform=uniform),
+    ],
+    ids=['numbers', 'inception', 'inception, full', 'vgg', 'cifar'],
+)
+def test_group__draws_the_bits_of_single_images(build: Callable[..., Any]) -> None:
+    seeds = seeds_of(5, 40)
+    # From wide to high, and an image of one pixel, whose crop is the whole.
+    shapes = np.int32([[1 + 37 * number, 1 + 900 // (1 + number), 3] for number in range(39)] + [[1, 1, 3]])
+    with tf.Graph().as_default():
+        together = tf.nest.flatten(build(StatelessUniform(tf.constant(seeds, tf.int64)), tf.constant(shapes)))
+        alone = tf.data.Dataset.from_tensor_slices((np.int64(seeds), shapes)).map(
+            lambda seed, shape: tuple(tf.nest.flatten(build(StatelessUniform(seed), shape)))
+        )
+        together, alone = evaluate(together, tf.data.experimental.get_single_element(alone.batch(len(seeds))))
+    for drawn, expected in zip(together, alone):
+        np.testing.assert_array_equal(np.broadcast_to(drawn, expected.shape), expected)
+
+
+def test_unseeded_group__draws_a_crop_for_each_image() -> None:
+    uniform = UnseededUniform(200)
+    shapes = tf.constant([[300, 400, 3]] * 100 + [[40, 30, 3]] * 100)
+    box = inception_preprocessing.whole_image_box()
+    drawn = evaluate([*inception_preprocessing.draw_distortion(shapes, box, Settings(299, 299), uniform).crop])
+    top, left, height, width = drawn
+    assert min(top.min(), left.min()) >= 0 and height.min() > 0 and width.min() > 0
+    for part, rows, columns in ((slice(100), 300, 400), (slice(100, 200), 40, 30)):
+        assert (top + height)[part].max() <= rows and (left + width)[part].max() <= columns
+        assert len(np.unique(np.stack(drawn)[:, part], axis=1).T) > 90
+    assert evaluate(uniform([3], 5, 9, tf.int32)).shape == (200, 3)

@@ -278,6 +278,14 @@ def test_a_sample_parses_to_its_image_and_label(photos: List[Photo]) -> None:
         evaluate(tar_reader.parse(tf.constant(bad(Problem.IMAGES))).label)
 
 
+def test_a_group_of_samples_parses_to_their_images_and_labels(photos: List[Photo]) -> None:
+    samples = [fine(number, photos[number].encoded) for number in (3, 1)]
+    encoded, labels, _ = evaluate(*tar_reader.parse(tf.constant(samples), 5))
+    assert (encoded.tolist(), labels.tolist()) == ([photos[3].encoded, photos[1].encoded], [8, 6])
+    with pytest.raises(tf.errors.InvalidArgumentError, match='several images'):
+        evaluate(tar_reader.parse(tf.constant([*samples, bad(Problem.IMAGES)])).label)
+
+
 def test_name_in_two_fields_of_a_header__is_joined(reader: Reader, tmp_path: pathlib.Path) -> None:
     folders = [f'{letter * 90}/{"c" * 90}' for letter in 'ab']
     files = [(f'{folders[0]}/1.jpg', b'one'), (f'{folders[0]}/1.cls', b'1'), (f'{folders[1]}/1.cls', b'2')]

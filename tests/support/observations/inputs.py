@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3 import input_pipeline
+from inception_v3 import record_preprocessing
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.preprocessings import preprocessing_for
@@ -88,8 +88,9 @@ def crop_range(name: str) -> Callable[..., Any]:
     """A range from which random crops are drawn."""
 
     def observe(config: Config, patch: Any) -> List[float]:
-        ((node, _),) = nodes(config, 'SampleDistortedBoundingBoxV2')
-        return [round(bound, 4) for bound in node.attr[name].list.f]
+        ranges = {tuple(node.attr[name].list.f) for node, _ in nodes(config, 'SampleDistortedBoundingBoxV2')}
+        (bounds,) = ranges
+        return [round(bound, 4) for bound in bounds]
 
     return observe
 
@@ -129,13 +130,13 @@ def sum_of_labels(config: Config, patch: Any) -> int:
 def parsed_keys(config: Config, patch: Any) -> List[str]:
     """The keys of the image and the label."""
     found: List[str] = []
-    parse = tf.io.parse_single_example
+    parse = tf.io.parse_example
 
     def recorded(serialized: tf.Tensor, features: Dict[str, Any]) -> Any:
         found.extend(sorted(features))
         return parse(serialized, features)
 
-    patch.setattr(tf.io, 'parse_single_example', recorded)
+    patch.setattr(tf.io, 'parse_example', recorded)
     # Not a graph that was kept.
     pipeline.__wrapped__(config)
     return found
@@ -180,7 +181,7 @@ def uniform_ranges(config: Config, patch: Any) -> Dict[str, float]:
             ranges.append(maxval)
         return tf.random.uniform(shape, minval, maxval, *rest, **options)
 
-    input_pipeline.preprocess_for_train(tf.constant(''), tf.zeros([1, 0, 4]), config, uniform)
+    record_preprocessing.preprocess_for_train(tf.constant(''), tf.zeros([1, 0, 4]), config, uniform)
     return dict(zip(FAST_COLOR_DRAWS, ranges))
 
 
@@ -206,5 +207,5 @@ def crop_boxes(config: Config, patch: Any) -> Any:
         return original(image_shape, bounding_boxes, **options)
 
     patch.setattr(tf.image, 'sample_distorted_bounding_box', sample)
-    input_pipeline.preprocess_for_train(tf.constant(''), tf.zeros([1, 7, 4]), config)
+    record_preprocessing.preprocess_for_train(tf.constant(''), tf.zeros([1, 7, 4]), config)
     return shapes

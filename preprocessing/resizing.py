@@ -1,0 +1,40 @@
+"""Decodes, crops and resizes encoded images, as every part of the program does."""
+
+from typing import Any
+
+from console.tensorflow_versions import tf
+from preprocessing import draft
+from preprocessing.decoding import decode_crop, image_shape
+from preprocessing.preprocessings import preprocessing_for
+
+
+def resize_for_eval(encoded: tf.Tensor, flags: Any) -> tf.Tensor:
+    """Decodes, crops and resizes an image, as every evaluation, prediction and export does.
+
+    Args:
+      encoded: string scalar, the image file's bytes.
+      flags: has the flags as attributes, such as the configuration of a run.
+
+    Returns:
+      float32 [height, width, 3] in [0, 255], for `infeed.for_evaluation` or `infeed.as_evaluated`.
+    """
+    shape = image_shape(encoded)
+    return decode_and_resize(encoded, shape, preprocessing_for(flags).crop(shape), flags)
+
+
+def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, flags: Any) -> tf.Tensor:
+    """Decodes the pixels of a window and resizes them.
+
+    Args:
+      encoded: string scalar, the image file's bytes.
+      shape: int32 [3], the image's shape, from `image_shape`.
+      window: as the `crop` of the preprocessing returns it.
+      flags: has the flags as attributes, such as the configuration of a run.
+
+    Returns:
+      float32 [height, width, 3] in [0, 255].
+    """
+    preprocessing = preprocessing_for(flags)
+    if flags.draft_decode:
+        return draft.decode_and_resize(preprocessing, encoded, shape, window, flags.height, flags.width)
+    return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)

@@ -1,0 +1,142 @@
+"""Tests of the preprocessing of records: parsing, and groups that are drawn together."""
+
+import dataclasses
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3 import input_pipeline
+from inception_v3.config import Config
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.record_preprocessing import RecordPreprocessing
+from tests.support.graphs import evaluate
+from tests.support.photos import Photo, photo_example
+
+KINDS = [
+    {'preprocessing': 'inception'},
+    {'preprocessing': 'inception', 'transfer': 'uint8'},
+    {'preprocessing': 'inception', 'fast_mode': False, 'use_fast_color_distort': False},
+    {'preprocessing': 'inception', 'random_flip': False, 'draft_decode': True},
+    {'preprocessing': 'vgg'},
+    {'preprocessing': 'cifar', 'random_flip': False},
+]
+
+
+@pytest.fixture
+def config(photo_dir: str) -> Config:
+    return Config(use_tpu=False, data_dir=photo_dir, num_classes=6, num_parallel_calls=2, height=75, width=80)
+
+
+def records_of(photos: List[Photo], count: int) -> List[bytes]:
+    """Serialized records of the photos, in turn."""
+    return [photo_example(photos[number % len(photos)]).SerializeToString() for number in range(count)]
+
+
+def all_of(dataset: tf.data.Dataset) -> Any:
+    """The elements of a data set, stacked."""
+    return evaluate(tf.data.experimental.get_single_element(dataset.batch(1000)))
+
+
+def one_by_one(dataset: tf.data.Dataset, is_training: bool, config: Config) -> Any:
+    """The elements of a data set of records, each preprocessed alone, stacked."""
+    preprocess = tf.autograph.experimental.do_not_convert(RecordPreprocessing(is_training, config).preprocess)
+    return all_of(dataset.map(lambda *record: preprocess(*record)))
+
+
+@pytest.mark.parametrize(('label', 'is_allowed'), [(0, True), (5, True), (6, False), (-1, False)])
+def test_parse__refuses_labels_beyond_num_classes(
+    label: int, is_allowed: bool, config: Config, photos: List[Photo]
+) -> None:
+    record = tf.constant(photo_example(photos[0]._replace(label=label)).SerializeToString())
+    encoded, _, parsed = RecordPreprocessing(False, config).parse(record)
+    with tf.Session() as session:
+        if is_allowed:
+            assert session.run([encoded, parsed]) == [photos[0].encoded, label]
+        else:
+            with pytest.raises(tf.errors.InvalidArgumentError, match='label out of range'):
+                session.run(encoded)
+
+
+@pytest.mark.parametrize(('is_training', 'use', 'boxes'), [(True, True, 2), (True, False, 0), (False, True, 0)])
+def test_parse__reads_boxes_for_training_with_them(
+    is_training: bool, use: bool, boxes: int, config: Config, photos: List[Photo]
+) -> None:
+    record = tf.constant(photo_example(photos[2]).SerializeToString())
+    preprocessing = RecordPreprocessing(is_training, dataclasses.replace(config, use_annotated_bbox=use))
+    with tf.Session() as session:
+        assert session.run(preprocessing.parse(record)[1]).tolist() == [photos[2].boxes[:boxes].tolist()]
+
+
+@pytest.mark.parametrize('preprocessing', ['inception', 'vgg'])
+def test_preprocess__draws_the_distortion_from_the_key(preprocessing: str, config: Config, photos: List[Photo]) -> None:
+    records = RecordPreprocessing(True, dataclasses.replace(config, preprocessing=preprocessing, seed=1))
+    record = tf.constant(photo_example(photos[0]).SerializeToString())
+    keys = [tf.constant(key, tf.int64) for key in ([1, 2], [1, 2], [1, 3], [2, 2])]
+    with tf.Session() as session:
+        first, again, other_record, other_epoch = session.run([records.preprocess(record, key)[0] for key in keys])
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other_record).max() > 0.1 and np.abs(first - other_epoch).max() > 0.1
+
+
+@pytest.mark.parametrize('kind', KINDS, ids=str)
+def test_groups__have_the_bits_of_single_records(kind: Any, config: Config, photos: List[Photo]) -> None:
+    config = dataclasses.replace(config, seed=3, **kind)
+    count = 2 * input_pipeline._GROUP_RECORDS
+    keys = [[3, number] for number in range(count)]
+    with tf.Graph().as_default():
+        dataset = tf.data.Dataset.from_tensor_slices((records_of(photos, count), tf.constant(keys, tf.int64)))
+        grouped = all_of(InputPipeline(True, config).preprocessing(dataset))
+        single = one_by_one(dataset, True, config)
+    for one, other in zip(tf.nest.flatten(grouped), tf.nest.flatten(single)):
+        assert len(one) == count
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize('with_places', [False, True])
+def test_evaluation__prepares_the_records_after_the_last_whole_group(
+    with_places: bool, config: Config, photos: List[Photo]
+) -> None:
+    count = input_pipeline._GROUP_RECORDS + 3
+    records = records_of(photos, count)
+    given = ([*map(str, range(count))], [*range(100, 100 + count)], records) if with_places else records
+    with tf.Graph().as_default():
+        dataset = tf.data.Dataset.from_tensor_slices(given)
+        images, labels = all_of(InputPipeline(False, config, with_places).preprocessing(dataset))
+        expected, expected_labels = one_by_one(tf.data.Dataset.from_tensor_slices(records), False, config)
+    if with_places:
+        labels, paths, positions = labels
+        assert [int(path) + 100 for path in paths] == positions.tolist() == [*range(100, 100 + count)]
+    np.testing.assert_array_equal(images, expected)
+    np.testing.assert_array_equal(labels, expected_labels)
+
+
+def test_groups_without_a_seed__draw_for_each_image(config: Config, photos: List[Photo]) -> None:
+    count = 4 * input_pipeline._GROUP_RECORDS
+    config = dataclasses.replace(config, use_fast_color_distort=True, transfer='uint8')
+    with tf.Graph().as_default():
+        dataset = tf.data.Dataset.from_tensor_slices(records_of(photos[:1], count))
+        features, _ = all_of(InputPipeline(True, config).preprocessing(dataset))
+    numbers = features['distortion']
+    assert 0.25 < numbers[:, 0].mean() < 0.75, 'flips'
+    for column in (1, 2, 3):
+        assert len(np.unique(numbers[:, column])) == count
+    assert len(np.unique(features['images'], axis=0)) == count
+
+
+def test_use_annotated_bbox__needs_no_groups(config: Config, photos: List[Photo]) -> None:
+    config = dataclasses.replace(config, use_annotated_bbox=True, seed=1)
+    with tf.Graph().as_default():
+        records = records_of(photos, 3)
+        keys = tf.constant([[1, number] for number in range(3)], tf.int64)
+        dataset = tf.data.Dataset.from_tensor_slices((records, keys))
+        images, _ = all_of(InputPipeline(True, config).preprocessing(dataset))
+    assert images.shape == (3, 75, 80, 3)
+
+
+def test_parse__of_a_group_names_the_labels_out_of_range(config: Config, photos: List[Photo]) -> None:
+    labels = (2, 6, 5, -3)
+    records = [photo_example(photos[0]._replace(label=label)).SerializeToString() for label in labels]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r'label out of range:\]? \[6 -3\]'):
+        evaluate(RecordPreprocessing(False, config).parse(tf.constant(records))[2])
