@@ -101,6 +101,8 @@ def draw_crop(
     if is_seeded(uniform):
         return sample_crop(image_shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts, uniform)
 
+    covered = tf.constant(min_object_covered)
+
     def box_of(image_shape: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor]:
         # Unlike other random operations, this one does not read the graph's seed by itself.
         seed, seed2 = tf.get_seed(None)
@@ -109,7 +111,7 @@ def draw_crop(
             bounding_boxes=bbox,
             seed=seed,
             seed2=seed2,
-            min_object_covered=min_object_covered,
+            min_object_covered=covered,
             aspect_ratio_range=aspect_ratio_range,
             area_range=area_range,
             max_attempts=max_attempts,

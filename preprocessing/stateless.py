@@ -42,7 +42,8 @@ class StatelessUniform:
         if dtype != tf.float32:
             return self._drawn(seed, lambda seed: tf.random.stateless_uniform(shape, seed, minval, maxval, dtype))
         # tf.random.stateless_uniform computes the same, with three to nine operations more.
-        drawn = self._drawn(seed, lambda seed: tf.raw_ops.StatelessRandomUniform(shape=shape, seed=seed, dtype=dtype))
+        size = tf.constant(shape, tf.int32, [len(shape)])
+        drawn = self._drawn(seed, lambda seed: tf.raw_ops.StatelessRandomUniform(shape=size, seed=seed, dtype=dtype))
         lowest = np.float32(minval)
         span = np.float32(maxval) - lowest
         return drawn if (lowest, span) == (0, 1) else drawn * span + lowest

@@ -183,8 +183,12 @@ def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
     changes: Dict[str, Any], expected: int, small_config: Config
 ) -> None:
     dataset = InputPipeline(True, dataclasses.replace(small_config, **changes))({'batch_size': 4})
-    (parallel_map,) = operations_of('ParallelMapDataset')
-    assert tf.get_static_value(parallel_map.inputs[-1]) == expected
+    *of_groups, of_images = operations_of('ParallelMapDataset')
+    assert tf.get_static_value(of_images.inputs[-1]) == expected
+    # A group of records has the operations of a few images.
+    assert [tf.get_static_value(each.inputs[-1]) for each in of_groups] == (
+        [] if 'use_data' in changes else [-(-expected // 4)]
+    )
     # The hosts of a TPU keep TensorFlow's own threads.
     threads = threads_of(dataset.options()).private_threadpool_size
     assert threads == (None if expected == 10_000 else expected)
