@@ -87,7 +87,7 @@ class InputPipeline:
             _, host, hosts, _ = params['context'].current_input_fn_deployment()
         if config.use_data == 'fake':
             step = completed_steps(config)
-            dataset = fake_images(self._is_training, config, step, _parallel_calls(config), host, hosts)
+            dataset = fake_images(self._is_training, config, step, images_at_a_time(config), host, hosts)
         else:
             dataset = self.storage(host, hosts)
             dataset = self.preprocessing(dataset)
@@ -164,7 +164,7 @@ class InputPipeline:
     @_no_autograph
     def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Converts records, as `storage` returns them, to a data set of (features, label)."""
-        config, parallel_calls = self._config, _parallel_calls(self._config)
+        config, parallel_calls = self._config, images_at_a_time(self._config)
         if not config.max_bad_records:
             if self._with_places:
                 return dataset.map(self._preprocess_at, parallel_calls)
@@ -224,7 +224,7 @@ def _options(is_training: bool, config: Config) -> tf.data.Options:
     # With many images at a time, dividing the work on a single image among threads costs more than it saves.
     threads_of(options).max_intra_op_parallelism = 1
     if _is_here(config):
-        threads_of(options).private_threadpool_size = _parallel_calls(config)
+        threads_of(options).private_threadpool_size = images_at_a_time(config)
     return options
 
 
@@ -246,7 +246,7 @@ def _is_here(config: Config) -> bool:
     return not config.use_tpu or config.is_emulated
 
 
-def _parallel_calls(config: Config) -> int:
+def images_at_a_time(config: Config) -> int:
     """Returns the number of images to preprocess at a time; on this machine, each has a thread of its own.
 
     A few threads per core keep the pipeline's share of a machine that other programs use, too. More images would only

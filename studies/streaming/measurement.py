@@ -23,8 +23,9 @@ from absl import app
 from benchmarks.measurement import MeasurementError, reason_of
 from console.tensorflow_versions import tf
 from data import records, tar_shards, tfrecord
+from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.input_pipeline import InputPipeline
+from inception_v3.input_pipeline import InputPipeline, images_at_a_time
 from inception_v3.record_preprocessing import preprocess_for_train
 from inception_v3.settings.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
@@ -174,9 +175,14 @@ class SingleFiles(InputPipeline):
         files = files.shuffle(len(paths)).repeat()
         return files.map(lambda path, label: (tf.io.read_file(path), label), self._config.num_files_infeed)
 
-    def preprocess(self, encoded: tf.Tensor, label: tf.Tensor = None) -> Tuple[tf.Tensor, tf.Tensor]:
-        """Distorts an image for training."""
-        return preprocess_for_train(encoded, whole_image_box(), self._config), label
+    @tf.autograph.experimental.do_not_convert
+    def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Converts (encoded image, label), as `storage` returns them, to a data set of (features, label)."""
+
+        def preprocess(encoded: tf.Tensor, label: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
+            return preprocess_for_train(encoded, whole_image_box(), self._config), label
+
+        return dataset.map(preprocess, images_at_a_time(self._config))
 
 
 def pipeline(reading: Reading, data: DataSet) -> InputPipeline:
