@@ -60,7 +60,8 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
     assert found.host_ms['storage'] > 0 and found.host_ms['preprocessing'] > 0
     (run,) = tensorflow_profiler.runs(str(config.model_dir))
     names = {event.name.rpartition(':')[2] for event in tensorflow_profiler.events(run)}
-    assert {'MatMul', 'TFRecord'} <= names
+    # On CPUs with vector instructions for neural networks, 2.15 multiplies with oneDNN.
+    assert 'TFRecord' in names and names & {'MatMul', '_MklMatMul'}
 
 
 @pytest.mark.parametrize(
