@@ -72,7 +72,7 @@ class InputPipeline:
           dict of these and of the distortions, float32 [batch, numbers]. `infeed.received` makes finished images of
           either.
 
-          _Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
+          Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
           batches of padding follow without end, because the number of evaluation steps is fixed there, and is the same
           for all hosts.
 
