@@ -26,11 +26,13 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, fi
       confusion: int64 [num_classes, num_classes], images by label and predicted class.
       names: names of all classes, in the same order.
       look: the colours.
-      first: the label of the first class.
+      first: the first label that is shown, 1 to leave out a background without images. Images classified as
+        the background still count in their label's row.
     """
-    occurring = np.flatnonzero(confusion.sum(axis=0) + confusion.sum(axis=1))
+    images = confusion.sum(axis=1)
+    occurring = first + np.flatnonzero((confusion.sum(axis=0) + images)[first:])
     counts = confusion[np.ix_(occurring, occurring)]
-    shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+    shares = counts / np.maximum(1, images[occurring])[:, np.newaxis]
     is_labelled = len(occurring) <= _LABELLED_AT_MOST
     side = max(4.5, 0.42 * len(occurring)) if is_labelled else 9.5
     figure, axes = _axes(side + 1.6, side, look)
@@ -64,7 +66,7 @@ def confusion_matrix(confusion: np.ndarray, names: Sequence[str], look: Look, fi
             (axes.set_yticks, axes.set_yticklabels),
         ):
             set_ticks(ticks)
-            set_labels([str(first + label) for label in occurring[ticks]])
+            set_labels([str(label) for label in occurring[ticks]])
     return png(figure)
 
 

@@ -26,9 +26,9 @@ _PAGE = html.template(pathlib.Path(__file__).with_name('page.html').read_text())
 def figures_of(report: ErrorReport, look: Look) -> Tuple[bytes, bytes]:
     """Draws the confusion matrix and the reliability diagram, as PNG files."""
     analysis = report.analysis
-    names = [report.name(label) for label in range(report.first, len(report.names))]
+    names = [report.name(label) for label in range(len(report.names))]
     return (
-        figures.confusion_matrix(analysis.confusion[report.first :, report.first :], names, look, report.first),
+        figures.confusion_matrix(analysis.confusion, names, look, report.first),
         figures.reliability_diagram(analysis.bins, analysis.expected_calibration_error, look),
     )
 

@@ -190,6 +190,22 @@ def test_confusion_matrix__shares_of_each_label_in_the_classes_that_occur(monkey
     assert (axes.get_xlabel(), axes.get_ylabel()) == ('predicted class', 'label')
 
 
+def test_confusion_matrix__rows_of_images_classified_as_the_background(monkeypatch: Any) -> None:
+    drawn: List[Any] = []
+    monkeypatch.setattr(figures, 'png', drawn.append)
+    confusion, names = np.zeros([4, 4], np.int64), ['background', 'ant', 'bee', 'cat']
+    confusion[2] = [3, 0, 1, 0]
+    confusion[3] = [2, 0, 0, 0]
+    figures.confusion_matrix(confusion, names, drawing.LIGHT, first=1)
+    # All images of a network that has learnt nothing yet may be classified as the background.
+    confusion[2] = [4, 0, 0, 0]
+    figures.confusion_matrix(confusion, names, drawing.LIGHT, first=1)
+    for figure, expected in zip(drawn, ([[0.25, 0], [0, 0]], [[0, 0], [0, 0]])):
+        np.testing.assert_allclose(figure.axes[0].images[0].get_array(), expected)
+        assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ['bee', 'cat']
+
+
+
 def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(monkeypatch: Any) -> None:
     drawn: List[Any] = []
     monkeypatch.setattr(figures, 'png', drawn.append)
