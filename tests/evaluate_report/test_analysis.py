@@ -205,7 +205,6 @@ def test_confusion_matrix__rows_of_images_classified_as_the_background(monkeypat
         assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ['bee', 'cat']
 
 
-
 def test_reliability_diagram__top_1_and_mean_confidence_of_the_bins_with_images(monkeypatch: Any) -> None:
     drawn: List[Any] = []
     monkeypatch.setattr(figures, 'png', drawn.append)
