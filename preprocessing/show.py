@@ -233,11 +233,11 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
     written: List[str] = []
     problems: List[str] = []
     taken = {os.path.realpath(path) for path in paths}
-    preprocessor = Preprocessor(size, seed)
     try:
         os.makedirs(out, exist_ok=True)
     except OSError as error:
         raise PhotoError(f'--out={shown(out)}: cannot be made: {error.strerror}.')
+    preprocessor = Preprocessor(size, seed)
     for path in dict.fromkeys(paths):
         screen.update(f'drawing {shown(path)}')
         try:
