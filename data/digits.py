@@ -16,8 +16,8 @@ from typing import Dict, List, Optional, Sequence
 
 import numpy as np
 
-from console import extras, processes, program
-from console.errors import EXIT_CODES
+from console import extras, program
+from console.command_line import new_parser
 from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
@@ -167,12 +167,7 @@ def _digits(text: str) -> Sequence[int]:
 
 def main() -> int:
     """Builds the data set in the folder named on the command line."""
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('data.digits'),
-        description=__doc__,
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('data.digits', __doc__)
     parser.add_argument('data_dir', help='new folder for the data set')
     parser.add_argument(
         '--digits',

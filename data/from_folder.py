@@ -17,8 +17,8 @@ import os
 import sys
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from console import native_messages, processes, program
-from console.errors import EXIT_CODES
+from console import native_messages, program
+from console.command_line import new_parser
 from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
@@ -271,12 +271,7 @@ def _split(
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('data.from_folder'),
-        description=__doc__,
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('data.from_folder', __doc__)
     parser.add_argument('folder', help='the images, in a folder per class')
     parser.add_argument('data_dir', help='new folder for the record files')
     parser.add_argument(

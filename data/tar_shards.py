@@ -4,7 +4,6 @@ python -m data.tar_shards write SOURCE TARGET   record files → tar shards, or 
 python -m data.tar_shards list SHARD ...        each sample of the shards: position, key, label, files and their bytes
 """
 
-import argparse
 import contextlib
 import dataclasses
 import functools
@@ -17,8 +16,9 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from google.protobuf import json_format
 
-from console import native_messages, processes, program
-from console.errors import DONE, EXIT_CODES, FIX
+from console import native_messages, program
+from console.command_line import new_parser
+from console.errors import DONE, FIX
 from console.messages import counted, shown
 from console.paths import expanded
 from console.screen import Screen
@@ -364,12 +364,7 @@ def _list(paths: List[str]) -> int:
 
 def main() -> int:
     """Runs the command line: converts a folder, or lists shards."""
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('data.tar_shards'),
-        description=__doc__,
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('data.tar_shards', __doc__)
     commands = parser.add_subparsers(dest='command', required=True)
     write = commands.add_parser('write', help='convert TFRecord files to tar shards, or tar shards to TFRecord files')
     write.add_argument('source', help='folder of train-* and validation-* files')

@@ -16,12 +16,12 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from console import program
+from console.command_line import new_parser, number_of
 from console.errors import CommandError
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from studies.command_line import new_parser, number_of
 
 CLASSES, SIDE = 10, 32
 

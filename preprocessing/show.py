@@ -12,8 +12,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Se
 
 import numpy as np
 
-from console import extras, processes, program
-from console.errors import EXIT_CODES, CommandError
+from console import extras, program
+from console.command_line import new_parser
+from console.errors import CommandError
 from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen, failure
@@ -280,12 +281,7 @@ def _names(out: str, path: str, taken: Set[str]) -> Tuple[str, str]:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('preprocessing.show'),
-        description=f'{__doc__}\n{EXIT_CODES}',
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = new_parser('preprocessing.show', __doc__)
     parser.add_argument('photos', nargs='+', metavar='PHOTO', help='a JPEG, PNG or GIF file')
     parser.add_argument('--out', default='shown', metavar='DIR', help='folder for the pictures (default: shown)')
     parser.add_argument('--seed', type=int, default=0, metavar='N', help='seed of the draws (default: 0)')

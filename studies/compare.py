@@ -13,12 +13,13 @@ import sys
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from console import program
+from console.command_line import folder, new_parser
 from console.paths import expanded
 from console.screen import Screen
 from data import remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.files import CONFIG_FILE, check_writable, read_config
-from studies import command_line, extras
+from studies import extras
 from studies.report import files as report_files
 from studies.report.runs import Case, Comparison, Run, read_run
 
@@ -36,10 +37,10 @@ _NOT_COMPARED = (
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Compares the runs that a command line names, and returns the exit code."""
-    parser = command_line.new_parser('studies.compare', __doc__)
+    parser = new_parser('studies.compare', __doc__)
     parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run; it may be at gs:// or s3://')
     out_help = f'folder for the report, created if missing (default {OUT})'
-    parser.add_argument('--out', type=command_line.folder, default=OUT, help=out_help)
+    parser.add_argument('--out', type=folder, default=OUT, help=out_help)
     arguments = parser.parse_args(expanded(argv))
     return program.run(lambda screen: _perform(arguments, screen))
 

@@ -13,6 +13,7 @@ import sys
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from console import program
+from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE
 from console.paths import expanded
 from console.screen import Screen
@@ -20,7 +21,7 @@ from data import digits
 from data.files import write_whole
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
-from studies import command_line, extras
+from studies import extras
 from studies.files import write_json
 
 OUT = os.path.join('runs', 'studies', 'fine_tuning')
@@ -112,13 +113,13 @@ def _data_dir(out: str, images: Optional[int]) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    parser = command_line.new_parser('studies.fine_tuning', __doc__)
+    parser = new_parser('studies.fine_tuning', __doc__)
     parser.add_argument(
-        '--out', type=command_line.folder, default=OUT, help=f'folder of everything, created if missing (default {OUT})'
+        '--out', type=folder, default=OUT, help=f'folder of everything, created if missing (default {OUT})'
     )
     parser.add_argument(
         '--images',
-        type=command_line.numbers_of(int, 1, IMAGES[-1]),
+        type=numbers_of(int, 1, IMAGES[-1]),
         default=IMAGES,
         help=f'numbers of training images of each digit (default {",".join(map(str, IMAGES))})',
     )
@@ -127,7 +128,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         ('steps', STEPS, 'training steps from the weights'),
         ('workers', 1, 'trials at a time'),
     ):
-        number = command_line.number_of(int, 1)
+        number = number_of(int, 1)
         parser.add_argument(f'--{name}', type=number, default=default, help=f'{purpose} (default {default})')
     arguments = parser.parse_args(expanded(argv))
     return program.run(lambda screen: _perform(arguments, screen), 'interrupted; the same command resumes')

@@ -13,8 +13,9 @@ import os
 import sys
 from typing import Optional
 
-from console import extras, processes, program
-from console.errors import DONE, EXIT_CODES, FIX
+from console import extras, program
+from console.command_line import new_parser
+from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
 from data import conversion, dataset_info, records
@@ -48,12 +49,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 
 def _arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('data.audit'),
-        description=__doc__,
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('data.audit', __doc__)
     _add_source(parser)
     parser.add_argument('--json', action='store_true', help='print the complete report as JSON')
     decoding = parser.add_mutually_exclusive_group()

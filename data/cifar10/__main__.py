@@ -30,8 +30,8 @@ from typing import Callable, Dict, List
 
 import numpy as np
 
-from console import processes, program
-from console.errors import EXIT_CODES
+from console import program
+from console.command_line import new_parser
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
@@ -201,12 +201,7 @@ def _encode(pixels: np.ndarray, size: int, move: conversion.Progress) -> List[by
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('data.cifar10'),
-        description=__doc__,
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('data.cifar10', __doc__)
     parser.add_argument('source', help='the archive, or the folder that it unpacks to; local, gs:// or s3://')
     parser.add_argument('--data_dir', required=True, help='new folder for the shards; local, gs:// or s3://')
     parser.add_argument(

@@ -21,8 +21,8 @@ import sys
 import threading
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
-from console import processes, program
-from console.errors import EXIT_CODES
+from console import program
+from console.command_line import new_parser
 from console.messages import counted
 from console.paths import expanded
 from console.screen import Screen
@@ -217,12 +217,7 @@ def _watching(plan: Plan, pending: Sequence[str], work_dir: str, progress: Calla
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('data.imagenet'),
-        description=__doc__,
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('data.imagenet', __doc__)
     parser.add_argument('data_dir', help='new folder for the record files; local, gs:// or s3://')
     parser.add_argument(
         '--train',

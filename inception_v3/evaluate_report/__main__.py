@@ -13,8 +13,8 @@ import tempfile
 import time
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from console import extras, processes, program
-from console.errors import EXIT_CODES
+from console import extras, program
+from console.command_line import new_parser
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
@@ -41,7 +41,6 @@ from inception_v3.settings.data_set import check_files, description_of, is_count
 from preprocessing.preprocessings import preprocessing_for
 
 FOLDER = 'evaluation_report'
-_HELP = f'{__doc__}\n{EXIT_CODES}'
 # The batches of a TPU run do not fit into the memory of a laptop.
 _BATCH_AT_MOST = 64
 
@@ -100,12 +99,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.evaluate_report'),
-        description=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = new_parser('inception_v3.evaluate_report', __doc__)
     parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
     parser.add_argument(
         '--checkpoint',

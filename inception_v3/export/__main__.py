@@ -16,8 +16,9 @@ from typing import Dict, List, Optional, Sequence
 
 import numpy as np
 
-from console import processes, program
-from console.errors import DONE, EXIT_CODES, RETRY
+from console import program
+from console.command_line import new_parser
+from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from data import records, remote
@@ -55,12 +56,7 @@ def _formats(text: str) -> List[str]:
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.export'),
-        description=f'{__doc__}\n{EXIT_CODES}',
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = new_parser('inception_v3.export', __doc__)
     parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
     parser.add_argument(
         '--format', required=True, type=_formats, metavar='FORMATS', help=f'one or several of {",".join(FORMATS)}'

@@ -17,8 +17,9 @@ from typing import Optional, Sequence
 
 import numpy as np
 
-from console import native_messages, processes, program
-from console.errors import DONE, EXIT_CODES, FIX
+from console import native_messages, program
+from console.command_line import new_parser
+from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
 from data.files import write_whole
@@ -27,20 +28,11 @@ from inception_v3.features.endpoints import POOL
 from inception_v3.features.extractors import Extractor
 from inception_v3.model_dir.files import check_writable
 
-_HELP = f"""{__doc__}
-{EXIT_CODES}
-
-If an image cannot be read, the exit code is {FIX}.
-"""
+_HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.features'),
-        description=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = new_parser('inception_v3.features', _HELP)
     parser.add_argument('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
     network = parser.add_mutually_exclusive_group(required=True)
     network.add_argument(

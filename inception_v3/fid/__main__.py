@@ -16,8 +16,9 @@ import json
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from console import native_messages, processes, program
-from console.errors import DONE, EXIT_CODES, FIX, CommandError
+from console import native_messages, program
+from console.command_line import new_parser
+from console.errors import DONE, FIX, CommandError
 from console.messages import counted, shown
 from console.paths import expanded
 from console.screen import Screen
@@ -27,11 +28,7 @@ from inception_v3.fid import formulas, samples
 from inception_v3.fid.formulas import ScoreError, Spread
 from inception_v3.fid.samples import Sample
 
-_HELP = f"""{__doc__}
-{EXIT_CODES}
-
-If an image cannot be read, the exit code is {FIX}.
-"""
+_HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 _NAMES = {'fid': 'FID', 'kid': 'KID', 'is': 'Inception Score'}
 _COUNTS = {
     'batch_size': (32, 'images per batch'),
@@ -78,12 +75,7 @@ class Score(NamedTuple):
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.fid'),
-        description=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = new_parser('inception_v3.fid', _HELP)
     add = parser.add_argument
     add('images', metavar='IMAGES', help='a folder of images, or an .npz file of features or moments')
     add('others', metavar='OTHERS', nargs='?', help='the images to compare with; without them, only Inception Score')

@@ -15,8 +15,9 @@ from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional, Seque
 
 import numpy as np
 
-from console import native_messages, processes, program
-from console.errors import DONE, EXIT_CODES, FIX
+from console import native_messages, program
+from console.command_line import new_parser
+from console.errors import DONE, FIX
 from console.messages import shown
 from console.paths import expanded
 from console.progress import EIGHTHS, Progress, bar
@@ -29,11 +30,7 @@ from inception_v3.memory.estimate import check_batch
 from inception_v3.predict import classifier
 from inception_v3.predict.classifier import Classifier
 
-_HELP = f"""{__doc__}
-{EXIT_CODES}
-
-If an image cannot be read, the exit code is {FIX}.
-"""
+_HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 # Columns of text if the output is not a terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
@@ -166,12 +163,7 @@ class _Output:
 
 
 def _parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.predict'),
-        description=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = new_parser('inception_v3.predict', _HELP)
     parser.add_argument('images', nargs='+', metavar='IMAGE', help='an image file, a folder, or a pattern in quotes')
     parser.add_argument(
         '--model',

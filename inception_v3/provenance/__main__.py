@@ -4,13 +4,13 @@
 for bit. --diff compares the configurations, data and results of two runs.
 """
 
-import argparse
 import json
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from console import processes, program
-from console.errors import DONE, EXIT_CODES, FIX
+from console import program
+from console.command_line import new_parser
+from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.model_dir import starts
@@ -20,11 +20,7 @@ from inception_v3.provenance import run_record, verification
 from inception_v3.provenance.run_record import Checkpoint, Difference, RunRecord
 from inception_v3.provenance.verification import Verification
 
-_HELP = f"""{__doc__}
-{EXIT_CODES}
-
-If --verify or --diff finds a difference, the exit code is {FIX}.
-"""
+_HELP = f'{__doc__}\nIf --verify or --diff finds a difference, the exit code is {FIX}.'
 # Enough digits of a SHA-256 to distinguish a user's checkpoints, data sets and versions of the program.
 _DIGITS_SHOWN = 12
 
@@ -33,11 +29,7 @@ _Rows = List[Tuple[str, str]]
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Shows, verifies or compares as a command line asks, and returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.provenance'),
-        description=_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('inception_v3.provenance', _HELP)
     parser.add_argument('model_dir', help='the model_dir of a run; may be at gs:// or s3://')
     task = parser.add_mutually_exclusive_group()
     task.add_argument('--verify', action='store_true', help='repeat the first steps, and compare them')

@@ -13,8 +13,9 @@ from typing import List, Optional, Sequence
 
 import numpy as np
 
-from console import native_messages, processes, program
-from console.errors import DONE, EXIT_CODES
+from console import native_messages, program
+from console.command_line import new_parser
+from console.errors import DONE
 from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
@@ -45,11 +46,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=processes.command_name('inception_v3.weights'),
-        description=f'{__doc__}\n{EXIT_CODES}',
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser('inception_v3.weights', __doc__)
     tasks = parser.add_subparsers(dest='task', required=True)
     task = tasks.add_parser('import', help='make a model_dir of a file of another framework')
     task.add_argument('source', metavar='FILE', help='a checkpoint, .npz, .h5, .keras, .pth or .safetensors file')

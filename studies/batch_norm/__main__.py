@@ -11,12 +11,13 @@ import sys
 from typing import Optional, Sequence
 
 from console import program
+from console.command_line import folder, new_parser
 from console.paths import expanded
 from console.screen import Screen
 from data.files import write_whole
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
-from studies import command_line, extras
+from studies import extras
 from studies.batch_norm import report
 from studies.batch_norm.comparison import PUBLISHED
 from studies.batch_norm.experiments import Results, Settings, as_dict, measure
@@ -36,11 +37,11 @@ def write(out: str, measured: Results) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    parser = command_line.new_parser('studies.batch_norm', __doc__)
+    parser = new_parser('studies.batch_norm', __doc__)
     files = f'{JSON_FILE} and {FIGURE_FILE}'
     parser.add_argument(
         '--out',
-        type=command_line.folder,
+        type=folder,
         default=OUT,
         help=f'folder for {files}, created if missing (default {OUT})',
     )

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 from benchmarks import tables
 from benchmarks.measurement import MeasurementError
 from console import program
+from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
@@ -25,8 +26,7 @@ from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
-from studies import command_line, extras
-from studies.command_line import number_of, numbers_of
+from studies import extras
 from studies.files import write_json
 from studies.report import sections
 from studies.revnet_memory import published, report
@@ -142,10 +142,10 @@ def _notes(plan: Plan) -> List[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_line.new_parser('studies.revnet_memory', __doc__)
+    parser = new_parser('studies.revnet_memory', __doc__)
     add = parser.add_argument
     files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
-    add('--out', type=command_line.folder, default=OUT, help=f'folder for {files} (default {OUT})')
+    add('--out', type=folder, default=OUT, help=f'folder for {files} (default {OUT})')
     architecture_help = 'stages of varied depth, or the network as published (default varied)'
     add('--architecture', default='varied', choices=['varied', 'published'], help=architecture_help)
     network_help = 'the network (default revnet38; published: revnet104)'

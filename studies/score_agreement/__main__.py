@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks import tables
 from console import program
+from console.command_line import folder, new_parser, number_of
 from console.errors import DONE, CommandError, RetryableError
 from console.paths import expanded
 from console.screen import Screen
@@ -28,8 +29,6 @@ from inception_v3.features import extraction, extractors, graph_2015
 from inception_v3.features.endpoints import POOL
 from inception_v3.features.extractors import FEATURES, LOGITS
 from inception_v3.fid import formulas
-from studies import command_line
-from studies.command_line import number_of
 from studies.score_agreement.packages import KID, LAYERS, SETS
 
 OUT = os.path.join('runs', 'studies', 'score_agreement')
@@ -154,8 +153,8 @@ def differences(own: Dict[str, Any], others: Dict[str, np.ndarray]) -> Iterator[
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Makes the comparison that a command line asks for, and returns the exit code."""
-    parser = command_line.new_parser('studies.score_agreement', __doc__)
-    parser.add_argument('--out', type=command_line.folder, default=OUT, help=f'folder of all files (default {OUT})')
+    parser = new_parser('studies.score_agreement', __doc__)
+    parser.add_argument('--out', type=folder, default=OUT, help=f'folder of all files (default {OUT})')
     parser.add_argument('--python', default=_PYTHON, help=f'Python with both packages (default {_PYTHON})')
     images_help = 'images of each of the two sets (default 80; more than the 64 features of the first layer)'
     parser.add_argument('--images', type=number_of(int, 65), default=80, help=images_help)

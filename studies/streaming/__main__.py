@@ -18,14 +18,14 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence
 from benchmarks import photographs, tables
 from benchmarks.measurement import MeasurementError
 from console import program
+from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from data.files import write_whole
 from inception_v3.model_dir import source
 from inception_v3.model_dir.files import check_writable
-from studies import command_line, extras
-from studies.command_line import number_of, numbers_of
+from studies import extras
 from studies.files import write_json
 from studies.report import sections
 from studies.streaming import measurement, report
@@ -51,11 +51,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_line.new_parser('studies.streaming', __doc__)
+    parser = new_parser('studies.streaming', __doc__)
     add = parser.add_argument
     files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
     out_help = f'folder for {files}, created if missing (default {OUT})'
-    add('--out', type=command_line.folder, default=OUT, help=out_help)
+    add('--out', type=folder, default=OUT, help=out_help)
     add('--data_dir', help='folder of TFRecord files to take images from (default: generated photographs)')
     add('--images', type=number_of(int, 1), default=1024, help='number of images to store (default 1024)')
     shard_help = 'images in each tar or TFRecord file (default 32)'

@@ -21,8 +21,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from console import processes
+from console.command_line import new_parser, number_of
 from console.paths import expanded
-from studies import command_line
 
 BUCKET = 'studies'
 # A request for this path gets the `Tally` without a delay, and is not counted.
@@ -261,11 +261,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Serves the folder that the command line names."""
-    parser = command_line.new_parser('studies.streaming.object_store', __doc__)
+    parser = new_parser('studies.streaming.object_store', __doc__)
     parser.add_argument('folder', help='folder whose files are served')
     parser.add_argument(
         '--latency_ms',
-        type=command_line.number_of(float, 0, 60000),
+        type=number_of(float, 0, 60000),
         default=0,
         help='delay of each request, in ms (default 0)',
     )

@@ -28,12 +28,13 @@ import sys
 from typing import List, Optional, Sequence, Tuple
 
 from console import program as console_program
+from console.command_line import folder, new_parser, number_of
 from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from data import remote
 from inception_v3.model_dir.files import check_writable
-from studies import command_line, extras
+from studies import extras
 from studies.report import files as report_files
 from studies.study import StudyError
 from studies.sweep import plan, reuse, trials
@@ -68,13 +69,13 @@ def _divided(words: Sequence[str]) -> Tuple[List[str], List[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_line.new_parser('studies.sweep', __doc__)
+    parser = new_parser('studies.sweep', __doc__)
     parser.add_argument(
         'study', metavar='STUDY', help='a .py or .yaml file, or the name of a shipped study: optimizers'
     )
     parser.add_argument(
         '--out',
-        type=command_line.folder,
+        type=folder,
         metavar='DIR',
         help=f'folder of the sweep, created if missing (default {plan.OUT}/NAME)',
     )
@@ -92,11 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument('--list', action='store_true', help="print the trials' command lines and states; run nothing")
     parser.add_argument('--filter', metavar='GLOB', help="only trials whose name (CASE/seed-N) matches: '*sgd*/seed-1'")
     parser.add_argument(
-        '--limit', type=command_line.number_of(int, 1), metavar='N', help='only the first N trials that are not done'
+        '--limit', type=number_of(int, 1), metavar='N', help='only the first N trials that are not done'
     )
     parser.add_argument(
         '--reuse',
-        type=command_line.folder,
+        type=folder,
         action='append',
         default=[],
         metavar='DIR',
@@ -105,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         '--workers',
-        type=command_line.number_of(int, 1),
+        type=number_of(int, 1),
         default=1,
         metavar='N',
         help='trials at a time, on this machine or on the smallest node of --ray (default 1)',

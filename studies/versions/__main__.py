@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, Optional, Sequence
 
 from benchmarks import photographs, tables
 from console import processes, program
+from console.command_line import folder, new_parser, number_of
 from console.errors import DONE, CommandError
 from console.paths import expanded
 from console.screen import Screen
@@ -24,8 +25,7 @@ from data.files import text_of, write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir.files import check_writable
 from inception_v3.settings.presets import PRESETS
-from studies import command_line, extras
-from studies.command_line import number_of
+from studies import extras
 from studies.files import write_json
 from studies.report import sections
 from studies.versions import comparison, environments, part, report
@@ -48,10 +48,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = command_line.new_parser('studies.versions', __doc__)
+    parser = new_parser('studies.versions', __doc__)
     add = parser.add_argument
     out_help = f'folder for {JSON_FILE}, {MARKDOWN_FILE}, data and runs (default {OUT})'
-    add('--out', type=command_line.folder, default=OUT, help=out_help)
+    add('--out', type=folder, default=OUT, help=out_help)
     names = ','.join(_COMPARISONS)
     add('--only', type=_names, default=[*_COMPARISONS], metavar='NAME,…', help=f'comparisons to make (default {names})')
     add('--batches', type=number_of(int, 1), default=4, help='batches of each pipeline to compare (default 4)')
