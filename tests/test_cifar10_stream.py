@@ -80,6 +80,8 @@ def test_preset__has_the_published_values() -> None:
     assert [end * 4096 // 1280000 for end in ends] == [*range(1, 11)]
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_log__has_a_line_for_each_step_and_epoch(
     photo_dir: str, tmp_path: pathlib.Path, caplog: Any, one_layer: None
 ) -> None:

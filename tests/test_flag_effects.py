@@ -198,6 +198,8 @@ def graph_of_evaluation(config: Config) -> bytes:
     return graph.as_graph_def().SerializeToString(deterministic=True)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_flags_that_change_evaluated_pixels_distinguish_evaluations_and_exports(base: Config) -> None:
     changing = set()
     for flag, effect in EFFECTS.items():

@@ -12,6 +12,7 @@ from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.preprocessings import preprocessing_for
+from tests.support.tiers import further
 
 CAT = (
     skimage.data.chelsea()[50:146, 100:203].astype(np.float32) + 0.3
@@ -122,8 +123,10 @@ def test_as_evaluated__equals_the_images_of_evaluation() -> None:
     np.testing.assert_allclose(evaluated, (np.rint(CAT) / 255 - 0.5) * 2, atol=1e-6)
 
 
-@pytest.mark.parametrize('transpose', [False, True])
-@pytest.mark.parametrize('is_training', [True, False])
+@pytest.mark.parametrize(
+    ('is_training', 'transpose'),
+    [(True, True), *(further(*case) for case in ((True, False), (False, False), (False, True)))],
+)
 def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
     photo_dir: str, is_training: bool, transpose: bool
 ) -> None:

@@ -18,6 +18,7 @@ from inception_v3.storage import usable_records
 from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import labels_of, read
+from tests.support.tiers import further
 
 
 @pytest.fixture
@@ -53,7 +54,9 @@ def test_evaluation__returns_the_documented_tensors(config: Config, photos: List
         np.testing.assert_allclose(image, (bilinear(cropped, 96, 128) - 0.5) * 2, atol=5e-5)
 
 
-@pytest.mark.parametrize(('is_training', 'preprocessing'), [(False, 'inception'), (False, 'vgg'), (True, 'inception')])
+@pytest.mark.parametrize(
+    ('is_training', 'preprocessing'), [(True, 'inception'), further(False, 'inception'), further(False, 'vgg')]
+)
 def test_draft_decode__changes_large_photographs_a_little(
     is_training: bool, preprocessing: str, config: Config, photos: List[Photo]
 ) -> None:
@@ -234,7 +237,7 @@ def test_max_bad_records__skips_bad_records_in_groups_of_any_size(
     assert sorted(names) == [f'validation-00000-of-00001@{position}' for position in (1, 3, 4, 6)]
 
 
-@pytest.mark.parametrize('transfer', ['float', 'uint8'])
+@pytest.mark.parametrize('transfer', ['float', further('uint8')])
 def test_max_bad_records__skips_bad_records_in_every_epoch(
     transfer: str, config: Config, bad_dir: str, tmp_path: Any, monkeypatch: Any
 ) -> None:

@@ -13,11 +13,12 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
 from tests.support.pipelines import Host
 from tests.support.runs import ONE_LAYER, make_small_config
+from tests.support.tiers import further
 from tests.test_repeatability import Values, train
 
 BATCH, STEPS = 16, 3
 # Cores and hosts.
-LAYOUTS = [(2, 1), (8, 2), (4, 1), (16, 4)]
+LAYOUTS = [(8, 2), *(further(*layout) for layout in ((2, 1), (4, 1), (16, 4)))]
 
 
 def global_batches(
@@ -74,7 +75,7 @@ def in_files(config: Config, tmp_path: Any, counts: List[int]) -> Config:
     return dataclasses.replace(config, data_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize('counts', [[1438], [1, 1300, 0, 37, 100]])
+@pytest.mark.parametrize('counts', [further([1438]), [1, 1300, 0, 37, 100]])
 def test_batches__are_the_same_bits_from_any_files(
     counts: List[int], config: Config, expected: Tuple[np.ndarray, np.ndarray], tmp_path: Any
 ) -> None:
@@ -83,6 +84,8 @@ def test_batches__are_the_same_bits_from_any_files(
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_batches__are_the_same_bits_from_tar_shards(config: Config, tmp_path: Any) -> None:
     # A small batch has few lanes: each costs time at the start of a tar shard.
     config = dataclasses.replace(config, train_batch_size=2)

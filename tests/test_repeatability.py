@@ -151,6 +151,8 @@ def batches(config: Config, count: int, batch_size: int = 3) -> Tuple[np.ndarray
     return np.concatenate(images), np.concatenate(labels)
 
 
+@pytest.mark.program
+@pytest.mark.both
 @pytest.mark.parametrize(
     'changes',
     [

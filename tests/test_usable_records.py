@@ -14,6 +14,7 @@ from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.storage import ordered_records, usable_records
 from tests.support.runs import make_small_config
+from tests.support.tiers import further
 from tests.test_layouts import BATCH, STEPS, global_batches
 
 # Of 96 images, and of these two neighbours.
@@ -73,7 +74,7 @@ def test_bad_records__leave_the_other_images_and_are_named(config: Config, tmp_p
     }
 
 
-@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(4, 1, 16), (8, 4, 16), (2, 2, 96)])
+@pytest.mark.parametrize(('cores', 'hosts', 'batch'), [(4, 1, 16), further(8, 4, 16), further(2, 2, 96)])
 def test_bad_records__are_replaced_alike_on_any_hosts(
     cores: int, hosts: int, batch: int, config: Config, tmp_path: Any
 ) -> None:
@@ -82,7 +83,7 @@ def test_bad_records__are_replaced_alike_on_any_hosts(
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize('step', [1, 7, 8, 13])
+@pytest.mark.parametrize('step', [further(1), 7, *map(further, (8, 13))])
 def test_bad_records__are_replaced_alike_after_resumption(step: int, config: Config, tmp_path: Any) -> None:
     damaged = written(tmp_path / 'damaged', config, BAD)
     images, labels = global_batches(damaged, steps=step + STEPS)

@@ -13,6 +13,7 @@ from console.tensorflow_versions import tf
 from data import records, writing
 from inception_v3.config import Config
 from tests.support.photos import Photo, encode_jpeg, photo_example
+from tests.support.tiers import further
 
 _DRAWS = 200
 # Crops of nearly the whole image, so that differences in colour come from the distortion alone.
@@ -35,7 +36,7 @@ def first(run: Run, seed: Any = None) -> Any:
 
 @pytest.mark.parametrize(
     ('preprocessing', 'precision', 'tolerance'),
-    [('inception', 'float32', 0.02), ('inception', 'bfloat16', 0.03), ('vgg', 'float32', 2.5)],
+    [('inception', 'float32', 0.02), further('inception', 'bfloat16', 0.03), ('vgg', 'float32', 2.5)],
 )
 def test_evaluation__is_the_same(config: Config, preprocessing: str, precision: str, tolerance: float) -> None:
     changed = dataclasses.replace(config, preprocessing=preprocessing, precision=precision)
@@ -138,12 +139,12 @@ def least_p(one: np.ndarray, other: np.ndarray) -> float:
 @pytest.mark.parametrize(
     'changes',
     [
-        {},
+        further({}),
         _NARROW,
-        {**_NARROW, 'use_fast_color_distort': False},
+        further({**_NARROW, 'use_fast_color_distort': False}),
         {**_NARROW, 'use_fast_color_distort': False, 'fast_mode': False},
         {'preprocessing': 'vgg'},
-        {**_NARROW, 'random_flip': False},
+        further({**_NARROW, 'random_flip': False}),
     ],
     ids=str,
 )

@@ -15,6 +15,7 @@ from inception_v3.settings.data_set import check_files
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import write_records
 from tests.support.runs import evaluations, execute
+from tests.support.tiers import further
 
 
 def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
@@ -36,7 +37,7 @@ def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: Lis
     assert tf.train.checkpoint_exists(os.path.join(str(copied.model_dir), 'model.ckpt-5'))
 
 
-@pytest.mark.parametrize('use', [False, True])
+@pytest.mark.parametrize('use', [further(False), True])
 def test_bad_records__include_bad_boxes_only_if_training_uses_boxes(
     copied: Config, photos: List[Photo], tmp_path: Any, use: bool
 ) -> None:

@@ -6,6 +6,8 @@ from docs.network_diagrams import CLASSES, FOLDER, SIZES, blocks_of, svg_of
 from inception_v3.networks.registry import NETWORKS, sizes_of
 
 
+@pytest.mark.program
+@pytest.mark.both
 @pytest.mark.parametrize('name', NETWORKS)
 def test_diagram__is_current(name: str) -> None:
     # If this fails: ./run python -m docs.network_diagrams

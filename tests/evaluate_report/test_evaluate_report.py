@@ -137,6 +137,8 @@ def test_report__agrees_with_the_run_and_with_scikit_learn(trained: Config, capf
     assert 'The run itself recorded' in out
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_flags__checkpoint_and_out(trained: Config, tmp_path: Any, capfd: Any) -> None:
     model_dir = str(trained.model_dir)
     _, first, _ = read_evaluations(model_dir)
@@ -224,6 +226,8 @@ def test_visible__pixels_that_the_network_saw(
     assert np.abs(shown - expected).max() <= 0.5 + 2 * tolerance
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_skipped_records__reported_and_not_counted(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
     data_dir = shutil.copytree(photo_run.data_dir, str(tmp_path / 'data'))
     path = records.find_shards(data_dir, records.VALIDATION)[0]
@@ -354,6 +358,8 @@ def test_synthetic_images__have_neither_names_nor_places(photo_run: Config, tmp_
     assert {mistake['path'] for mistake in report['mistakes']} == {None}
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_data_dir__replaces_synthetic_images(photo_run: Config, tmp_path: Any, capfd: Any) -> None:
     model_dir = copied(photo_run, str(tmp_path / 'run'), use_data='fake', data_dir='')
     code, out, _ = run(capfd, model_dir, f'--data_dir={photo_run.data_dir}', '--mistakes=2')

@@ -45,6 +45,8 @@ def config(small_config: Config) -> Config:
     return dataclasses.replace(small_config, seed=3, intra_op_threads=1, **changes)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_guide__ten_steps_give_the_weights_of_the_full_program(config: Config, tmp_path: Any) -> None:
     with mock.patch.dict(NETWORKS, inception_v3=ONE_LAYER):
         check_equal(config, tmp_path)

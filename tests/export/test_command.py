@@ -25,6 +25,7 @@ from inception_v3.networks.registry import NETWORKS
 from inception_v3.predict.classifier import CheckpointClassifier
 from tests.support.records import validation_set
 from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
+from tests.support.tiers import further
 
 AVERAGE = '/ExponentialMovingAverage'
 NAMES = ['background', *'0123456789']
@@ -216,7 +217,7 @@ def test_run_on_made_up_images__cannot_be_verified(
         assert 'made-up images' in refused(capsys, str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
 
 
-@pytest.mark.parametrize('name', ['onnx', 'tflite', 'tflite_int8'])
+@pytest.mark.parametrize('name', ['onnx', 'tflite', further('tflite_int8')])
 def test_operation_that_a_format_lacks__is_named_with_its_layer(name: str, tmp_path: pathlib.Path) -> None:
     with tf.Graph().as_default() as graph:
         images = tf.placeholder(tf.float32, [None, 2, 2, 3], 'images')

@@ -18,6 +18,7 @@ from inception_v3.settings import flags
 from tests.support.graphs import plain_session
 from tests.support.runs import ONE_LAYER, execute
 from tests.support.slim import load, values_by_name
+from tests.support.tiers import further
 
 MODES = tf.estimator.ModeKeys
 CONFIG = Config(use_tpu=False, height=107, width=120, num_classes=11, depth_multiplier=0.01, batch_norm_decay=0.9)
@@ -113,7 +114,7 @@ SMALL: Dict[str, Dict[str, int]] = {
 }
 
 
-@pytest.mark.parametrize('network', [*SMALL])
+@pytest.mark.parametrize('network', ['inception_v3', *map(further, ('resnet50', 'revnet38', 'revnet56'))])
 def test_layout__nchw_computes_the_same(monkeypatch: Any, one_gpu: None, network: str) -> None:
     for name in ('conv2d', 'max_pool2d', 'avg_pool2d', 'fused_batch_norm'):
         monkeypatch.setattr(tf.nn, name, transposing(getattr(tf.nn, name)))
@@ -169,6 +170,8 @@ def pooled_network(
     return tf.squeeze(net, layout.pixels), None
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_run__with_a_requested_gpu_trains_evaluates_and_exports(
     small_config: Config, tmp_path: Any, one_layer: None, one_gpu: None
 ) -> None:

@@ -121,6 +121,8 @@ def weights_and_state(variables: Dict[str, np.ndarray]) -> Dict[str, float]:
     return {name: float(value) for name, value in {'weights': variables['Layer/weights'].sum(), **state}.items()}
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_checkpoints__pass_between_precisions_and_resumption_keeps_the_scale_and_the_count(
     tmp_path: Any, one_layer: None, monkeypatch: Any, caplog: Any
 ) -> None:

@@ -24,6 +24,7 @@ from inception_v3.model_dir.trainer_lock import CLAIM_FILE
 from inception_v3.reporting.failures import DiskError
 from tests.support.processes import wait_for
 from tests.support.runs import make_small_config
+from tests.support.tiers import further
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}
 
@@ -60,9 +61,9 @@ def endless_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
 @pytest.mark.parametrize(
     ('number', 'name', 'code', 'changes'),
     [
-        (signal.SIGTERM, 'SIGTERM', 75, EMULATED),
+        further(signal.SIGTERM, 'SIGTERM', 75, EMULATED),
         (signal.SIGTERM, 'SIGTERM', 75, {}),
-        (signal.SIGINT, 'Ctrl-C', 130, {}),
+        further(signal.SIGINT, 'Ctrl-C', 130, {}),
     ],
 )
 def test_termination__saves_the_last_step_and_training_resumes(
@@ -184,6 +185,8 @@ def test_termination__of_a_program(digits_dir: str, tmp_path: Any, number: signa
     assert not os.path.exists(f'{model_dir}/{CLAIM_FILE}')
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
     config = endless_config(digits_dir, tmp_path, save_checkpoints_secs=1)
     # The list is written after the first checkpoint.

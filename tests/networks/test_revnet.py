@@ -23,6 +23,7 @@ from inception_v3.networks.registry import NETWORKS, sizes_of
 from inception_v3.networks.revnet import REVNET_38, Architecture, revnet
 from tests.support.checkpoints import saved_variables
 from tests.support.graphs import plain_session
+from tests.support.tiers import further
 
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 16, 16, 3])
 LABELS = np.arange(4)
@@ -89,7 +90,7 @@ def assert_gradients_agree(architecture: Architecture, dtype: Any, kept_in: Any,
 # Types of activations and variables. Variables in float32 limit the precision of gradients beside float64 activations.
 # In float32, rebuilt activations are exact to the bit as long as the sums of the blocks are exact.
 @pytest.mark.parametrize(
-    ('dtype', 'kept_in', 'tolerance'), [(np.float64, np.float32, 1e-6), (np.float32, np.float32, 1e-5)]
+    ('dtype', 'kept_in', 'tolerance'), [further(np.float64, np.float32, 1e-6), (np.float32, np.float32, 1e-5)]
 )
 def test_revnet__gradients_equal_those_of_ordinary_backpropagation(dtype: Any, kept_in: Any, tolerance: float) -> None:
     assert_gradients_agree(SHORT, dtype, kept_in, tolerance)
@@ -120,6 +121,8 @@ def eager_gradients(net: Any, images: tf.Tensor) -> Any:
     return loss, tape.gradient(loss, net.trainable_variables)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_eager_execution__equals_the_graph_and_saves_and_restores(tmp_path: Any) -> None:
     in_graph = gradients(SHORT, np.float32)
     with tf.Graph().as_default(), tf.variable_scope('', use_resource=True):

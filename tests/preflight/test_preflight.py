@@ -8,6 +8,7 @@ from console.tensorflow_versions import tf
 from inception_v3.preflight import __main__ as preflight
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated
 from tests.support.preflights import FAKE, SMALL, run
+from tests.support.tiers import further
 
 # Building the graphs of more cores takes longer; the largest slice takes minutes.
 COMMON = ['v2-8', 'v3-32']
@@ -209,7 +210,7 @@ def test_seed__hosts_divide_records_instead_of_files(
     assert 'hosts that divides 16' in warnings and 'cannot be divided equally' not in warnings
 
 
-@pytest.mark.parametrize('name', ['emulated:8x2', 'emulated:6x3'])
+@pytest.mark.parametrize('name', ['emulated:6x3', further('emulated:8x2')])
 def test_emulated_tpu__graph_of_a_real_tpu(capsys: Any, one_layer: None, tmp_path: Any, name: str) -> None:
     topology = emulated(name)
     flags = [f'--tpu={name}', '--train_batch_size=96', '--eval_batch_size=48', '--json']

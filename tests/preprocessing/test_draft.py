@@ -14,6 +14,7 @@ from preprocessing.preprocessings import Preprocessing, preprocessing_for
 from preprocessing.vgg_preprocessing import resized_size
 from tests.preprocessing.test_decoding import file_of
 from tests.support.graphs import evaluate
+from tests.support.tiers import further
 
 # 1,200 x 1,804 pixels, smooth: enlarging leaves no noise that means of blocks would remove.
 LARGE = PIL.Image.fromarray(skimage.data.chelsea()).resize((1804, 1200), PIL.Image.BICUBIC)
@@ -121,7 +122,7 @@ def test_cifar__shifts_the_resized_image() -> None:
     assert (result[-1] == 0).all() and (result[:, :2] == 0).all()
 
 
-@pytest.mark.parametrize('name', ['inception', 'vgg', 'cifar'])
+@pytest.mark.parametrize('name', ['inception', *map(further, ('vgg', 'cifar'))])
 def test_draft__is_close_to_all_pixels_of_a_smooth_photograph(name: str) -> None:
     kind = preprocessing_for(Flags(name, 100, 120))
     differences = drafted(kind, JPEG, 100, 120) - plain(kind, JPEG)

@@ -20,6 +20,7 @@ from inception_v3.tpu import slices, topology
 from tests.data.written_records import read as records_in
 from tests.support.pipelines import read
 from tests.support.runs import make_small_config
+from tests.support.tiers import further
 
 
 @pytest.mark.parametrize(
@@ -99,11 +100,11 @@ def expected_metrics(config: Config) -> Dict[str, float]:
 @pytest.mark.parametrize(
     ('tpu', 'data_format', 'changes'),
     [
-        ('emulated:4x2', 'tfrecord', {}),
+        further('emulated:4x2', 'tfrecord', {}),
         # Half of the hosts have no file.
-        ('emulated:8x4', 'tfrecord', {'transpose_enabled': True}),
+        further('emulated:8x4', 'tfrecord', {'transpose_enabled': True}),
         ('emulated:4x2', 'tfrecord', {'transpose_enabled': True, 'transfer': 'uint8'}),
-        pytest.param('emulated:4x2', 'tar', {}, marks=[pytest.mark.program, pytest.mark.both]),
+        further('emulated:4x2', 'tar', {}),
     ],
 )
 def test_unequal_hosts__metrics_are_the_means_over_all_images(

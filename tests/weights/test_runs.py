@@ -19,6 +19,7 @@ from inception_v3.weights.beginning import BeginHook
 from inception_v3.weights.sources import AVERAGE
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import FinishedRun, execute
+from tests.support.tiers import further
 
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [4, 75, 75, 3]).astype(np.float32)
 
@@ -55,7 +56,9 @@ def provenance_of(config: Config) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize('device', [{}, {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2}], ids=['cpu', 'cores'])
+@pytest.mark.parametrize(
+    'device', [further({}), {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2}], ids=['cpu', 'cores']
+)
 def test_predictions__at_step_0_equal_the_sources_to_the_bit(
     device: Dict[str, Any], finished_run: FinishedRun, tmp_path: Any
 ) -> None:
@@ -100,6 +103,8 @@ def test_features__equal_the_sources_without_averages_and_with_other_classes(
     assert np.ptp(own['probabilities'], axis=0).max() > 0
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_resumption__goes_on_from_the_runs_own_checkpoint(finished_run: FinishedRun, tmp_path: Any) -> None:
     source = tmp_path / 'source'
     shutil.copytree(str(finished_run.config.model_dir), str(source))

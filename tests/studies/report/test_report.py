@@ -17,6 +17,7 @@ from studies.report import files as report_files
 from studies.report.palette import sign_of
 from studies.report.runs import Case, Comparison, Run
 from tests.support import recorded
+from tests.support.tiers import further
 
 PICTURES = ('finals.png', 'curves.png', 'schedule.png')
 
@@ -149,9 +150,11 @@ GRID = [
 @pytest.mark.parametrize(
     'names',
     [
-        GRID,
+        further(GRID),
         ['short', 'W' * 149 + '1', 'W' * 149 + '2', *(f'{"a_long_flag" * 12}={value}' for value in (1, 2))],
-        ['_begins_with_an_underscore', '_and_so_does_this', '$a$', '$b$', '/runs/' * 25 + 'a', '/runs/' * 25 + 'b'],
+        further(
+            ['_begins_with_an_underscore', '_and_so_does_this', '$a$', '$b$', '/runs/' * 25 + 'a', '/runs/' * 25 + 'b']
+        ),
     ],
 )
 def test_figures__names_are_complete_and_fit_their_panels(names: List[str], monkeypatch: Any) -> None:

@@ -16,6 +16,8 @@ from studies.report.runs import METRICS, read_run
 from tests.support import recorded
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_read_run__of_a_real_run(one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     """All numbers equal those in the files that the program wrote."""
     model_dir = f'{tmp_path}/model'

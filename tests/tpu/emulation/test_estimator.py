@@ -25,6 +25,7 @@ from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.estimator import notice
 from tests.support.checkpoints import saved_variables
 from tests.support.runs import ONE_LAYER, make_small_config
+from tests.support.tiers import further
 
 CORES = 4
 BATCH_PER_CORE = 8
@@ -186,11 +187,11 @@ def trained(digits_dir: str, tmp_path_factory: Any) -> Config:
 @pytest.mark.parametrize(
     ('tpu', 'changes'),
     [
-        ('emulated:2', {}),
+        further('emulated:2', {}),
         ('emulated:4x2', {'eval_batch_size': 100}),
-        ('emulated:2x2', {'transpose_enabled': True}),
-        ('emulated:2x2', {'transpose_enabled': True, 'transfer': 'uint8'}),
-        ('emulated:2x2', {'eval_total_size': 100, 'precision': 'bfloat16'}),
+        further('emulated:2x2', {'transpose_enabled': True}),
+        further('emulated:2x2', {'transpose_enabled': True, 'transfer': 'uint8'}),
+        further('emulated:2x2', {'eval_total_size': 100, 'precision': 'bfloat16'}),
     ],
 )
 def test_emulated_hosts__evaluate_each_image_once(
