@@ -21,6 +21,7 @@ from tests.data.written_records import written
 from tests.support.graphs import type_in_1_15
 from tests.support.observations.inputs import nodes
 from tests.support.pipelines import Host, labels_of, read
+from tests.support.tiers import further
 
 
 def test_training__has_every_record_in_an_epoch(digits_dir: str, small_config: Config) -> None:
@@ -41,7 +42,7 @@ def paths_read(config: Config, is_training: bool, host: int, hosts: int, count: 
     return tf.data.make_one_shot_iterator(dataset).get_next()
 
 
-@pytest.mark.parametrize(('hosts', 'files'), [(1, 5), (2, 67), (3, 67), (8, 67), (16, 32), (33, 67)])
+@pytest.mark.parametrize(('hosts', 'files'), [(1, 5), (2, 67), (3, 67), (8, 67), (16, 32), further(33, 67)])
 @pytest.mark.parametrize('is_training', [True, False])
 def test_hosts__read_disjoint_and_complete_shares_of_the_files(
     is_training: bool, hosts: int, files: int, tmp_path: Any, monkeypatch: Any
@@ -78,7 +79,7 @@ def test_buffers_of_size_0__keep_the_order_of_files_and_records(tmp_path: Any) -
     assert [*in_turn] == [every[file][place] for place in (0, 1) for file in (0, 1, 2)] + [every[0][2], every[0][0]][:2]
 
 
-@pytest.mark.parametrize('hosts', [2, 8])
+@pytest.mark.parametrize('hosts', [2, further(8)])
 def test_hosts__with_a_seed_read_their_parts_of_the_same_batches(hosts: int, tmp_path: Any) -> None:
     # Also with fewer files than hosts.
     paths = written(tmp_path, records.TRAIN, [30, 0, 7, 3, 24])
@@ -195,7 +196,8 @@ def test_num_parallel_calls__is_at_most_four_per_core_of_this_machine(
 
 
 @pytest.mark.parametrize(
-    ('megabytes', 'expected'), [((100, 60, 10), 2), ((300, 10, 10), 1), ((10, 10, 10), 8), ((30, 34, 31), 7)]
+    ('megabytes', 'expected'),
+    [((100, 60, 10), 2), further((300, 10, 10), 1), further((10, 10, 10), 8), further((30, 34, 31), 7)],
 )
 def test_storage__limits_the_bytes_of_files_that_are_read_whole(
     megabytes: Sequence[int], expected: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch

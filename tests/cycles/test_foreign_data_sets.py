@@ -28,6 +28,8 @@ def config(small_config: Config, one_layer: None, photos: List[Photo], tmp_path:
     )
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_evaluation__of_tar_shards_by_pattern_and_offset(
     config: Config, photos: List[Photo], tmp_path: pathlib.Path
 ) -> None:
@@ -52,6 +54,8 @@ def test_run__by_relative_patterns(config: Config, tmp_path: pathlib.Path, monke
     assert found.source.find('validation') == [f'{tmp_path}/val/{name}.tfrecord' for name in ('one', 'two')]
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_bad_records__of_files_of_equal_names(config: Config, photos: List[Photo], caplog: Any) -> None:
     caplog.set_level('INFO')
     root = pathlib.Path(config.data_dir)

@@ -10,6 +10,7 @@ from console.tensorflow_versions import tf
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.stateless import StatelessUniform
 from tests.support.graphs import evaluate
+from tests.support.tiers import further
 
 WHOLE = np.array([[[0, 0, 1, 1]]], np.float32)
 NO_BOXES = np.zeros([1, 0, 4], np.float32)
@@ -166,17 +167,17 @@ def chi2(one: np.ndarray, other: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ('shape', 'boxes', 'ranges'),
     [
-        ((375, 500), WHOLE, DEFAULT),
-        ((500, 375), NO_BOXES, DEFAULT),
+        further((375, 500), WHOLE, DEFAULT),
+        further((500, 375), NO_BOXES, DEFAULT),
         ((90, 600), WHOLE, DEFAULT),
-        ((375, 500), SMALL, DEFAULT),
-        ((375, 500), SEVERAL, DEFAULT),
+        further((375, 500), SMALL, DEFAULT),
+        further((375, 500), SEVERAL, DEFAULT),
         ((300, 400), SEVERAL, STRICT),
-        ((64, 40), WHOLE, ANY),
-        ((10, 12), WHOLE, SQUARE),
+        further((64, 40), WHOLE, ANY),
+        further((10, 12), WHOLE, SQUARE),
         ((5, 4), WHOLE, DEFAULT),
-        ((2, 3), WHOLE, ANY),
-        ((1, 50), WHOLE, ANY),
+        further((2, 3), WHOLE, ANY),
+        further((1, 50), WHOLE, ANY),
         ((50, 1), WHOLE, ANY),
     ],
 )
