@@ -14,6 +14,7 @@ _WAIT = 'wait'
 # NAME:TYPE; a name of C++ has two colons.
 _OPERATION = re.compile(r'(?P<name>[^:]+):(?P<type>\w+)')
 _INDEX = re.compile(r'\[\d+\]')
+_NUMBER = re.compile(r'_\d+$')
 _ITERATOR = 'Iterator::'
 # The threads of tf.data.
 _DATA_THREAD = 'tf_data'
@@ -24,6 +25,8 @@ _WAITING = re.compile(
 )
 # All below a map is storage, all above it is transfer.
 _MAP = re.compile(r'(Parallel)?Map(AndBatch)?(V\d)?')
+# Preprocessing divides the groups whose records are drawn together, and below that map forms them.
+_GROUPING = re.compile(r'(.*::)?Unbatch(::(Parallel)?Map(V\d)?)*(::Batch(V\d)?)?')
 # Operations that send batches to a TPU; an emulated one has queues.
 _SENDING = re.compile(r'InfeedEnqueue\w*|QueueEnqueue\w*')
 _ASKING = 'IteratorGetNext'
@@ -119,7 +122,8 @@ def _phase_of(event: Event) -> Optional[str]:
     if operation['type'] == _ASKING:
         return _WAIT
     # The pipeline names the scopes of its functions, which run on threads of any name.
-    scopes = operation['name'].split('/')
+    # TensorFlow numbers a scope that a graph opens again.
+    scopes = [_NUMBER.sub('', scope) for scope in operation['name'].split('/')]
     for phase in (PREPROCESSING, TRANSFER):
         if phase in scopes:
             return phase
@@ -132,6 +136,8 @@ def _phase_of_data_set(name: str) -> str:
     *above, own = _data_sets(name)
     if _WAITING.fullmatch(own):
         return _WAIT
+    if _GROUPING.fullmatch('::'.join([*above, own])):
+        return PREPROCESSING
     return STORAGE if any(_MAP.fullmatch(data_set) for data_set in above) else TRANSFER
 
 

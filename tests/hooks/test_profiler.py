@@ -1,5 +1,6 @@
 """The steps that `--profile_steps` traces: a pipeline and a small step, in a session of their own."""
 
+import dataclasses
 import os
 import pathlib
 import time
@@ -13,7 +14,7 @@ from inception_v3.config import Config
 from inception_v3.hooks.profiler import ProfiledSteps, Workers
 from inception_v3.hooks.step import Step
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.profiling import profile
+from inception_v3.profiling import phases, profile
 from tests.support.runs import make_small_config
 
 
@@ -48,7 +49,10 @@ def config(photo_dir: str, tmp_path: pathlib.Path) -> Config:
     )
 
 
-def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config) -> None:
+@pytest.mark.parametrize('one_by_one', [False, True])
+def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config, one_by_one: bool) -> None:
+    # With boxes, records are preprocessed one by one instead of in groups.
+    config = dataclasses.replace(config, use_annotated_bbox=one_by_one)
     with tf.Graph().as_default():
         steps = Steps(config)
         plain, profiled = steps.train(None), steps.train(ProfiledSteps(config))
@@ -59,9 +63,13 @@ def test_profile__has_the_steps_of_the_flag_and_changes_no_weight(config: Config
     # Both versions trace the readers and the decoding of a pipeline that prepares batches meanwhile.
     assert found.host_ms['storage'] > 0 and found.host_ms['preprocessing'] > 0
     (run,) = tensorflow_profiler.runs(str(config.model_dir))
-    names = {event.name.rpartition(':')[2] for event in tensorflow_profiler.events(run)}
+    events = [*tensorflow_profiler.events(run)]
+    names = {event.name.rpartition(':')[2] for event in events}
     # On CPUs with vector instructions for neural networks, 2.15 multiplies with oneDNN.
     assert 'TFRecord' in names and names & {'MatMul', '_MklMatMul'}
+    works = phases.works_of(events, 0, float('inf'))
+    phases_of = {name: {work.phase for work in works if work.name == name} for name in ('ResizeBilinear', 'TFRecord')}
+    assert phases_of == {'ResizeBilinear': {phases.PREPROCESSING}, 'TFRecord': {phases.STORAGE}}
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,24 @@ def profiled(events: List[Event] = EVENTS, **changes: Any) -> Profile:
     return profile.profile_of(works, events, [0, 10, 20], {**ABOUT, **changes})
 
 
+@pytest.mark.parametrize(
+    ('name', 'phase'),
+    [
+        ('preprocessing_1/DecodeJpeg:DecodeJpeg', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch', phases.PREPROCESSING),
+        ('Iterator::Root::Prefetch::BatchV2::Unbatch', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch::ParallelMapV2::BatchV2', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch::Map::ParallelMap::BatchV2', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch::Map::ParallelMap::BatchV2::Shuffle', phases.STORAGE),
+        (f'{PIPELINE}::Unbatch::Map::ParallelMap::BatchV2::FlatMap[3]::BatchV2', phases.STORAGE),
+        ('Iterator::Root::Prefetch::BatchV2', phases.TRANSFER),
+    ],
+)
+def test_phase__of_groups_of_records(name: str, phase: str) -> None:
+    (work,) = phases.works_of([event(name, 0, 1, READING)], 0, 1)
+    assert work.phase == phase
+
+
 def test_profile__by_hand() -> None:
     found = profiled()
     # Busy from 1 to 6 and from 14 to 20; the batch is waited for from 6 to 14, before that at the same time.
