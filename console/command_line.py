@@ -1,4 +1,4 @@
-"""The parsers of the studies' command lines."""
+"""The parsers of command lines, and types for their arguments."""
 
 import argparse
 from typing import Any, Callable, List
@@ -10,15 +10,21 @@ from console.messages import shown
 _KINDS = {int: 'a whole number', float: 'a number'}
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes no abbreviated flags, and its help ends with the exit codes. Parsers of its subcommands are like it."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(
+            epilog=EXIT_CODES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            **settings,
+        )
+
+
 def new_parser(module: str, description: str) -> argparse.ArgumentParser:
-    """Makes the parser of `python -m MODULE`; its help ends with the exit codes."""
-    return argparse.ArgumentParser(
-        prog=processes.command_name(module),
-        description=description,
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    """Makes the parser of `python -m MODULE`."""
+    return _Parser(prog=processes.command_name(module), description=description)
 
 
 def folder(text: str) -> str:

@@ -1,0 +1,50 @@
+"""The parsers of command lines, with and without subcommands."""
+
+from typing import Any, List
+
+import pytest
+
+from console.command_line import folder, new_parser, number_of, numbers_of
+from console.errors import EXIT_CODES
+
+
+def parsed(*argv: str) -> Any:
+    parser = new_parser('data.example', 'Makes an example.\n\nIt has two paragraphs.')
+    parser.add_argument('--images', type=number_of(int, 1, 9), default=3)
+    parser.add_argument('--sizes', type=numbers_of(float, 0.5))
+    parser.add_argument('--out', type=folder)
+    commands = parser.add_subparsers(dest='command')
+    commands.add_parser('write').add_argument('--max_bad', type=int)
+    return parser.parse_args(argv)
+
+
+def test_arguments__have_their_types() -> None:
+    found = parsed('--images=9', '--sizes=2,0.5,2', '--out=a', 'write', '--max_bad=4')
+    assert (found.images, found.sizes, found.out, found.command, found.max_bad) == (9, [0.5, 2.0], 'a', 'write', 4)
+
+
+@pytest.mark.parametrize('command', [[], ['write']])
+def test_help__ends_with_the_exit_codes(command: List[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as end:
+        parsed(*command, '--help')
+    out = capsys.readouterr().out
+    assert end.value.code == 0 and out.endswith(f'\n{EXIT_CODES}\n')
+    assert out.startswith(f'usage: python -m data.example {" ".join(command)}'.rstrip())
+    assert command or '\nMakes an example.\n\nIt has two paragraphs.\n' in out
+
+
+@pytest.mark.parametrize(
+    ('argv', 'message'),
+    [
+        (['--image=3'], 'unrecognized arguments: --image=3'),
+        (['write', '--max=3'], 'unrecognized arguments: --max=3'),
+        (['--images=10'], 'argument --images: 10: must be a whole number, from 1 to 9'),
+        (['--images=x'], 'argument --images: x: must be a whole number, from 1 to 9'),
+        (['--sizes=1,inf'], 'argument --sizes: inf: must be a number, at least 0.5'),
+        (['--out='], 'argument --out: must be the path of a folder'),
+    ],
+)
+def test_wrong_arguments__are_refused(argv: List[str], message: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as end:
+        parsed(*argv)
+    assert end.value.code == 2 and message in capsys.readouterr().err
