@@ -25,9 +25,9 @@ _READ_AHEAD_LIMIT = 256 << 20
 # Batches to prefetch: with two, one batch may be late without delaying a step.
 BATCHES_AHEAD = 2
 _THREADS_PER_CORE = 4
-# Records that are parsed and drawn together: an operation on sixteen costs little more than one on a single record.
+# Records that are parsed and drawn together: their headers are read, and their crops computed, by the same operations.
 _GROUP_RECORDS = 16
-# One such group is prepared at a time for this many images that are decoded at a time.
+# One group is prepared at a time for every four images that are decoded at a time.
 _IMAGES_PER_GROUP = 4
 
 # A label, int32, or (label, path, position of the record in its file).
@@ -53,7 +53,7 @@ class InputPipeline:
         self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
         self._format = config.source.format
-        self._records = RecordPreprocessing(is_training, config)
+        self._record_preprocessing = RecordPreprocessing(is_training, config)
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
         """Builds the data set.
@@ -170,10 +170,10 @@ class InputPipeline:
                 return dataset.map(self._preprocess_at, parallel_calls)
             if self._is_training and config.use_annotated_bbox:
                 # One by one, because images have different numbers of boxes.
-                return dataset.map(self._records.preprocess, parallel_calls)
+                return dataset.map(self._record_preprocessing.preprocess, parallel_calls)
             groups = dataset.batch(_GROUP_RECORDS, drop_remainder=self._is_training)
-            drawn = groups.map(self._records.draw, -(-parallel_calls // _IMAGES_PER_GROUP)).unbatch()
-            return drawn.map(self._records.finish, parallel_calls)
+            drawn = groups.map(self._record_preprocessing.draw, -(-parallel_calls // _IMAGES_PER_GROUP)).unbatch()
+            return drawn.map(self._record_preprocessing.finish, parallel_calls)
         name_bad = functools.partial(name_bad_records, config, self._split)
         if self._is_training and config.seed is not None:
             step = completed_steps(config)
@@ -183,7 +183,7 @@ class InputPipeline:
     def _preprocess_at(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
     ) -> Tuple[infeed.Features, _Label]:
-        features, label = self._records.preprocess(serialized, key)
+        features, label = self._record_preprocessing.preprocess(serialized, key)
         return features, (label, path, position) if self._with_places else label
 
     # ---- Phase 3, transfer: batch, pad, transpose, prefetch.

@@ -71,7 +71,14 @@ def sample_crop(
 
 
 def _first(fits: tf.Tensor, begins: tf.Tensor, sizes: tf.Tensor, sides: tf.Tensor) -> Crop:
-    """Returns the first crop [..., 2, attempts] that fits, bool [..., attempts]; if none does, the whole image."""
+    """Returns the first attempt that fits; if none does, the whole image.
+
+    Args:
+      fits: bool [..., attempts].
+      begins: float32 [..., 2, attempts], top and left.
+      sizes: float32 [..., 2, attempts], height and width.
+      sides: float32 [..., 2, 1], height and width of the image.
+    """
     max_attempts = int(fits.shape[-1])
     # The last column, after the attempts, is the whole image.
     crops = tf.concat([tf.concat([begins, sizes], -2), tf.concat([tf.zeros_like(sides), sides], -2)], -1)

@@ -22,7 +22,7 @@ from preprocessing.color import (
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
 from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_flip, apply_resize
-from preprocessing.stateless import Uniform, is_seeded
+from preprocessing.stateless import Uniform, uses_generators
 
 MIN_OBJECT_COVERED = 0.1
 CROP_AREA_MIN = 0.05
@@ -96,9 +96,9 @@ def draw_crop(
       aspect_ratio_range: lowest and highest width over height.
       area_range: lowest and highest area, as fractions of the image.
       max_attempts: number of attempts; if all fail, the crop is the whole image.
-      uniform: draws the numbers, for example a `StatelessUniform`. The default uses TensorFlow's own sampler.
+      uniform: draws the numbers, for example a `StatelessUniform`. With its own generators, TensorFlow samples, too.
     """
-    if is_seeded(uniform):
+    if not uses_generators(uniform):
         return sample_crop(image_shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts, uniform)
 
     covered = tf.constant(min_object_covered)

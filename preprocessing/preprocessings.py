@@ -53,7 +53,8 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
         Args:
           image_shape: int32 [3], height, width and channels of the image; for a group, [images, 3].
-          bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image; not read for a group.
+          bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image. For a group, boxes
+            must not be used.
           uniform: draws the numbers.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Decodes, crops and resizes encoded images, as every part of the program does."""
+"""Decodes, crops and resizes encoded images."""
 
 from typing import Any
 

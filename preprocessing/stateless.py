@@ -85,6 +85,6 @@ def uniform_of(seed: Optional[tf.Tensor], images: Optional[int] = None) -> Unifo
     return tf.random.uniform if images is None else UnseededUniform(images)
 
 
-def is_seeded(uniform: Uniform) -> bool:
-    """Whether a source is not one of TensorFlow's own generators."""
-    return uniform is not tf.random.uniform and not isinstance(uniform, UnseededUniform)
+def uses_generators(uniform: Uniform) -> bool:
+    """Whether a source draws with TensorFlow's own generators, whose state no seed of an image determines."""
+    return uniform is tf.random.uniform or isinstance(uniform, UnseededUniform)

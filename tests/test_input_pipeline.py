@@ -55,7 +55,7 @@ def test_evaluation__returns_the_documented_tensors(config: Config, photos: List
 
 
 @pytest.mark.parametrize(
-    ('is_training', 'preprocessing'), [(True, 'inception'), further(False, 'inception'), further(False, 'vgg')]
+    ('is_training', 'preprocessing'), [(True, 'inception'), (False, 'inception'), further(False, 'vgg')]
 )
 def test_draft_decode__changes_large_photographs_a_little(
     is_training: bool, preprocessing: str, config: Config, photos: List[Photo]

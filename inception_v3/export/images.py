@@ -42,10 +42,10 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
     config = dataclasses.replace(
         config, seed=None, initial_shuffle_buffer_size=0, followup_shuffle_buffer_size=0, max_bad_records=0
     )
-    pipeline, records_of_split = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
+    pipeline, preprocessing = InputPipeline(is_training, config), RecordPreprocessing(is_training, config)
 
     def prepared(serialized: tf.Tensor) -> tf.Tensor:
-        encoded, _, label = records_of_split.parse(serialized)
+        encoded, _, label = preprocessing.parse(serialized)
         return encoded, infeed.as_evaluated(resize_for_eval(encoded, config), config), label
 
     with tf.Graph().as_default() as graph:

@@ -6,11 +6,13 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Iterator
+from typing import Any, Iterator
 
 import PIL.Image
 
 from benchmarks.measurement import peak_bytes
+from console.tensorflow_versions import tf
+from inception_v3.record_preprocessing import RecordPreprocessing
 
 
 def many(cases: int) -> int:
@@ -48,6 +50,12 @@ def cases_in(folder: pathlib.Path, cases: int, seconds: float, mebibytes: int) -
             before = before or peak
             assert peak - before <= mebibytes, f'case {case}: the peak of the memory grew by {peak - before} MiB'
     faulthandler.cancel_dump_traceback_later()
+
+
+def preprocess_in_group(preprocessing: RecordPreprocessing, good: bytes, serialized: tf.Tensor) -> Any:
+    """Preprocesses a record that is parsed and drawn together with a good one, before it."""
+    drawn = preprocessing.draw(tf.stack([good, serialized]))
+    return preprocessing.finish(tf.nest.map_structure(lambda of_group: of_group[1], drawn))
 
 
 def photograph() -> PIL.Image.Image:

@@ -24,7 +24,7 @@ from tests.fuzz import child
 from tests.support.records import framed
 
 NUM_CLASSES = 6
-# Training and evaluation, with two preprocessings.
+# Training and evaluation, with two preprocessings: the first of single records, the second in groups.
 GRAPHS = 4
 CANNOT_BE_DECODED = 'cannot be decoded'
 SIDES = (0, 1, 2, 255, 9999, 10001, 20000, 32768, 65500, 65535, 2**31 - 1, 2**31, 2**32 - 1)
@@ -187,9 +187,14 @@ def make_file(path: str, images: List[bytes], draw: random.Random) -> None:
 
 
 class Pipelines:
-    """The preprocessing of training and evaluation, without batches."""
+    """The preprocessing of training and evaluation, without batches: of single records, and of records in groups.
 
-    def __init__(self, path: str):
+    Args:
+      path: of the file that is read, each time anew.
+      good: a record that can be used.
+    """
+
+    def __init__(self, path: str, good: bytes):
         self._graphs: List[Any] = []
         with tf.Graph().as_default() as graph:
             read = tf.autograph.experimental.do_not_convert(self._read)
@@ -205,10 +210,14 @@ class Pipelines:
                         width=75,
                         num_classes=NUM_CLASSES,
                         preprocessing=preprocessing,
-                        use_annotated_bbox=True,
+                        use_annotated_bbox=preprocessing == 'inception',
                     )
                     record_preprocessing = RecordPreprocessing(is_training, config)
-                    self._graphs.append(record_preprocessing.preprocess(self._serialized))
+                    self._graphs.append(
+                        record_preprocessing.preprocess(self._serialized)
+                        if preprocessing == 'inception'
+                        else child.preprocess_in_group(record_preprocessing, good, self._serialized)
+                    )
         self._session = tf.Session(graph=graph)
         self._session.run(self._iterator.initializer)
 
@@ -281,7 +290,8 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
 def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = str(folder / 'train-00000-of-00001')
-    pipelines, checker = Pipelines(path), RecordChecker(NUM_CLASSES, decode_image)
+    good = tf_example.make_example(images[0], 'JPEG', 1, 'cat', 60, 80, 'a.jpg').SerializeToString()
+    pipelines, checker = Pipelines(path, good), RecordChecker(NUM_CLASSES, decode_image)
     auditor = ShardAuditor('tfrecord', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     # The largest allowed image takes 300 MB as bytes, and 1.2 GB more as floats for resizing.
     for case in child.cases_in(folder, cases, seconds=60, mebibytes=2000):

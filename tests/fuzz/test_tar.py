@@ -152,9 +152,14 @@ def make_case(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
 
 
 class Reader:
-    """The input pipeline's reader, which reads the same path repeatedly, and the preprocessing of evaluation."""
+    """The input pipeline's reader, which reads the same path repeatedly, and the preprocessing of evaluation.
 
-    def __init__(self, path: str):
+    Args:
+      path: of the shard.
+      good: a sample that can be used.
+    """
+
+    def __init__(self, path: str, good: bytes):
         def read(path: tf.Tensor) -> tf.data.Dataset:
             end = tf.data.Dataset.from_tensors((True, ''))
             size = tf.reshape(tf.numpy_function(os.path.getsize, [path], tf.int64), [])
@@ -170,7 +175,7 @@ class Reader:
             self._next = iterator.get_next()
             self._sample = tf.placeholder(tf.string, [])
             config = Config(use_tpu=False, height=75, width=75, num_classes=NUM_CLASSES, data_format='tar')
-            self._evaluated = RecordPreprocessing(False, config).preprocess(self._sample)
+            self._evaluated = child.preprocess_in_group(RecordPreprocessing(False, config), good, self._sample)
         self._session = tf.Session(graph=graph)
         self._session.run(iterator.initializer)
 
@@ -195,7 +200,7 @@ class Reader:
 def main(cases: int, folder: pathlib.Path) -> None:
     images = real_images()
     path = folder / 'train-00000.tar'
-    reader = Reader(str(path))
+    reader = Reader(str(path), b'%020d' % 1 + images[0][1])
     checker = FORMATS['tar'].checker(NUM_CLASSES, decode_image, False, Fields())
     auditor = ShardAuditor('tar', Fields(), NUM_CLASSES, True, multiprocessing.get_context('spawn').Value('q', 0))
     judged: Dict[bytes, bool] = {}

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 # CI runs the moved cases on both versions of TensorFlow, as it does the default tier.
-MARKS = (pytest.mark.program, pytest.mark.both)
+_MARKS = (pytest.mark.program, pytest.mark.both)
 
 
 def further(*values: Any) -> Any:
     """A case of `pytest.mark.parametrize` that only the `program` tier runs."""
-    return pytest.param(*values, marks=MARKS)
+    return pytest.param(*values, marks=_MARKS)

@@ -35,7 +35,7 @@ def images_read(reading: Reading, data: DataSet) -> List[Tuple[int, bytes]]:
             paths = pipeline._format.find_shards(pipeline._config.data_dir, records.TRAIN)
             files = tf.data.Dataset.from_tensor_slices((paths, pipeline._format.sizes_for_reader(paths)))
             dataset = files.flat_map(functools.partial(pipeline._read_file, 1)).map(
-                lambda record: pipeline._records.parse(record)[::2]
+                lambda record: pipeline._record_preprocessing.parse(record)[::2]
             )
         encoded, label = tf.data.make_one_shot_iterator(dataset).get_next()
         images = []
