@@ -105,6 +105,8 @@ def test_command__hosts_share_the_batch(capsys: Any) -> None:
     assert result['host_idle'] == pytest.approx(0.04)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_command__measures_the_cost_if_it_is_not_given(capsys: Any, photo_dir: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(measurement, 'measure', measurement.perform)
     given = [

@@ -25,6 +25,8 @@ def test_command__prints_ratios_and_differences(monkeypatch: Any, capsys: Any) -
         assert 0 < row['mean_difference'] < row['largest_difference']
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_command__compares_the_outputs_of_a_network(
     finished_run: FinishedRun, one_layer: None, monkeypatch: Any, capsys: Any
 ) -> None:

@@ -33,6 +33,8 @@ def test_evaluation__repeats_with_other_weights(copied: Config, tmp_path: Any) -
     assert [(e.step, e.weights) for e in evaluations(copied)][-2:] == [(5, 'average'), (5, 'raw')]
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_evaluation__repeats_with_other_settings(copied: Config, caplog: Any) -> None:
     caplog.set_level('INFO')
     changed = dataclasses.replace(copied, preprocessing='vgg')

@@ -139,6 +139,8 @@ def test_labels_without_description__have_a_bound(label: int, photos: List[Photo
     assert info and (info.train_images, info.class_names) == (1, ['background', '1'])
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_the_largest_label_without_a_description_is_a_class(photos: List[Photo], tmp_path: pathlib.Path) -> None:
     (tmp_path / 'tar').mkdir()
     for split in (records.TRAIN, records.VALIDATION):

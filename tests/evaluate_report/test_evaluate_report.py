@@ -185,6 +185,8 @@ def copied(config: Config, folder: str, **changes: Any) -> str:
     return model_dir
 
 
+@pytest.mark.program
+@pytest.mark.both
 @pytest.mark.parametrize('data_format', ['tfrecord', pytest.param('tar', marks=pytest.mark.slow)])
 def test_report__evaluates_as_the_run_did(photo_run: Config, tmp_path: Any, capfd: Any, data_format: str) -> None:
     data_dir = photo_run.data_dir

@@ -136,6 +136,8 @@ def test_layout__nchw_computes_the_same(monkeypatch: Any, one_gpu: None, network
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_layout__nchw_is_that_of_every_operation(one_gpu: None) -> None:
     config = dataclasses.replace(CONFIG, layout='NCHW', network='revnet38', rebuild_activations=False)
 

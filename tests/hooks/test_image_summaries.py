@@ -155,6 +155,8 @@ def test_draw__reads_tar_shards(config: Config, photo_dir: str, tmp_path: Any) -
     np.testing.assert_allclose([*found.values()][1], (images[0] + 1) * 127.5, rtol=0, atol=0.501)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos: List[Photo], tmp_path: Any) -> None:
     good = tf.train.Example()
     good.features.feature['image/encoded'].bytes_list.value.append(photos[0].encoded)
@@ -167,6 +169,8 @@ def test_draw__leaves_out_bad_records_that_may_be_skipped(config: Config, photos
     assert [*found] == ['eval_images/01 label 2 (b), before', 'eval_images/01 label 2 (b), cropped']
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_draw__leaves_out_bad_records_of_training_with_a_seed(
     config: Config, photos: List[Photo], tmp_path: Any
 ) -> None:

@@ -67,7 +67,7 @@ def overfit(name: str, folder: Any, steps: int, size: int) -> None:
     np.testing.assert_allclose(predicted['probabilities'].sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize('name', ['inception_v3', *map(further, sorted({*SHORT} - {'inception_v3'}))])
+@pytest.mark.parametrize('name', ['resnet50', *map(further, ('revnet38', 'revnet56'))])
 def test_network__overfits_two_images_and_predicts_with_its_averages(
     name: str, monkeypatch: Any, tmp_path: Any
 ) -> None:

@@ -172,6 +172,8 @@ def test_text_report__ends_with_the_verdict(capsys: Any, one_layer: None) -> Non
     assert all(len(line) <= 120 for line in lines)
 
 
+@pytest.mark.program
+@pytest.mark.both
 def test_emulated_tpu__defines_the_topology(capsys: Any, one_layer: None, digits_dir: str, tmp_path: Any) -> None:
     flags = ['--tpu=emulated:6x3', '--train_batch_size=48', '--eval_batch_size=48', '--json']
     result = run(capsys, *SMALL, *flags, f'--data_dir={digits_dir}', f'--model_dir={tmp_path}/model')
