@@ -96,7 +96,8 @@ def draw_crop(
       aspect_ratio_range: lowest and highest width over height.
       area_range: lowest and highest area, as fractions of the image.
       max_attempts: number of attempts; if all fail, the crop is the whole image.
-      uniform: draws the numbers, for example a `StatelessUniform`. With its own generators, TensorFlow samples, too.
+      uniform: draws the numbers, for example a `StatelessUniform`; for TensorFlow's own generators, its operation
+        draws the whole crop.
     """
     if not uses_generators(uniform):
         return sample_crop(image_shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts, uniform)
