@@ -207,6 +207,15 @@ def test_record_buffer__shuffles_each_window_differently() -> None:
     assert len({tuple(window % 10) for window in epochs}) == len(epochs)
 
 
+def test_record_buffer__is_divided_among_lanes_and_rounded_up() -> None:
+    # Two lanes of 12 records each, and a buffer of 5: windows of 3.
+    lanes = take(12, share=order.Share(2), counts=[24], group_buffer=0, record_buffer=5).numbers.reshape([12, 2]).T
+    for first, lane in zip((0, 12), lanes):
+        windows = lane.reshape([-1, 3])
+        assert np.sort(windows).tolist() == np.arange(first, first + 12).reshape([-1, 3]).tolist()
+        assert any(set(window[:2]) != {begin, begin + 1} for window, begin in zip(windows, range(first, first + 12, 3)))
+
+
 def test_record_buffer__positions_in_a_window_are_uniform() -> None:
     # A chi-squared test of uniform positions, at a level of 1 in 10,000.
     share = order.Share(67)

@@ -12,6 +12,7 @@ from console.tensorflow_versions import tf
 from data import records, remote, tfrecord, writing
 from tests.data.written_records import written
 from tests.support.photos import Photo, photo_example
+from tests.support.records import framed
 
 
 def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> None:
@@ -32,15 +33,35 @@ def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
     assert tfrecord.count_records([whole, cut_short, damaged]) == [6, 6, 1]
 
 
-def test_counting_refuses_a_truncated_length(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('bytes_after', [1, 7, 8, 11])
+def test_truncated_length__is_refused(bytes_after: int, tmp_path: pathlib.Path) -> None:
     (path,) = written(tmp_path, records.TRAIN, [3])
     size = os.path.getsize(path)
     with open(path, 'ab') as file:
-        file.write(b'12345')
-    # TensorFlow reads three records, and takes the five bytes for the end.
+        file.write(bytes(bytes_after))
+    # TensorFlow reads three records, and takes the other bytes for the end.
     assert len([*tf.io.tf_record_iterator(path)]) == 3
-    with pytest.raises(records.DataError, match=f'^{path}, record 3: .*length of a record is truncated at byte {size}'):
-        tfrecord.count_records([path])
+    message = f'^{path}, record 3: .*length of a record is truncated at byte {size}'
+    for check in (tfrecord.count_records, tfrecord.check_not_empty):
+        with pytest.raises(records.DataError, match=message):
+            check([path])
+    with pytest.raises(tf.errors.DataLossError, match=f'truncated at byte {size}'):
+        [*tfrecord.serialized_in(path)]
+    with open(path, 'ab') as file:
+        file.write(bytes(12 - bytes_after))
+    assert tfrecord.count_records([path]) == [4]
+
+
+@pytest.mark.parametrize(('length', 'is_refused'), [(2**31 - 1, False), (2**31, True), (2**63, True)])
+def test_length__has_31_bits(length: int, is_refused: bool, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'train-00000-of-00001'
+    path.write_bytes(framed(b'', length))
+    if is_refused:
+        with pytest.raises(records.DataError, match=f'record 0: .* the record claims a length of {length:,} bytes'):
+            tfrecord._check_lengths([str(path)])
+    else:
+        # The record is only truncated, which TensorFlow reports.
+        tfrecord._check_lengths([str(path)])
 
 
 def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
