@@ -54,20 +54,16 @@ def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) 
     Raises:
       DataError: the file cannot be read to its end.
     """
-    read_bytes = 0
+    position = -1
     _check_is_file(path)
     try:
         # On s3://, TensorFlow treats a file as empty if access to it is denied.
         remote.check_readable(path)
-        size = remote.size(path)
         with remote.explained(path, remote.READ):
             for position, serialized in enumerate(tfrecord.serialized_in(path)):
-                read_bytes += tfrecord.FRAME_BYTES + len(serialized)
                 yield _of_record(position, serialized, num_classes, fields)
-        if read_bytes != size:
-            raise DataError(f'{remote.ENDED_EARLY} {read_bytes:,} of {size:,}.')
     except tf.errors.DataLossError as error:
-        if not read_bytes:
+        if position < 0:
             raise DataError(f'not a record file, or damaged at its beginning: {error.message}.')
         raise DataError(f'the file is damaged or truncated from here on: {error.message}.')
     except (tf.errors.OpError, remote.RemoteError) as error:
