@@ -153,6 +153,8 @@ class Source(NamedTuple):
         advice = f'Name the files of another place with --{FILE_FLAGS[split]}; images need python -m data.from_folder.'
         if any(name.endswith('.tar') for name in present) and self.data_format != 'tar':
             advice = '--data_format=tar reads tar files.'
+        elif any(map(records.is_compressed_tar, present)):
+            advice = 'Unpack the compressed shards: gunzip FILE.'
         raise DataError(f'--data_dir={self.data_dir}: no {split} files in {folder}, which {holds}. {advice}')
 
     def _readable(self, folder: str) -> List[str]:

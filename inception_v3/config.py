@@ -255,7 +255,11 @@ class RecordSettings(Settings):
     )
     eval_files: str = _data('', 'validation files; as --train_files')
     image_key: str = _data(Fields().image, 'key of the encoded image in the records (tfrecord)')
-    label_key: str = _data(Fields().label, 'key of the label, a whole number, in the records (tfrecord)')
+    label_key: str = _data(
+        Fields().label,
+        'key of the label, a whole number, in the records (tfrecord); or the extension of its file beside the image, '
+        'or json:KEY (tar)',
+    )
     label_offset: int = _data(
         0,
         'number to add to each label: 1 for labels from 0 in a data set without a background class',

@@ -156,7 +156,8 @@ class InputPipeline:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
         ahead = max(1, min(buffer, limit // at_a_time))
-        read = self._format.reader(self._config.source.place(self._split), ahead, paths)
+        source = self._config.source
+        read = self._format.reader(source.place(self._split), ahead, paths, source.fields)
         if not self._config.max_bad_records and not self._with_places:
             return read(path, size)
         return read(path, size).enumerate().map(lambda position, serialized: (path, position, serialized))
