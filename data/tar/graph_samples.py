@@ -252,7 +252,8 @@ def _members(
     follows = tf.scatter_nd(kept, tf.cast(follows, tf.int64), [byte_tensors.size(key)]) > 0
     is_before = tf.equal(tf.cumsum(tf.cast(counted, tf.int64)), 0)
     is_first = tf.logical_or(is_before, tf.logical_and(counted, tf.logical_not(follows)))
-    return _Members(begins, starts, sizes, is_first, *[select(has_key, each, 0) for each in extensions], is_truncated)
+    extension, last_extension = (select(has_key, each, 0) for each in extensions)
+    return _Members(begins, starts, sizes, is_first, extension, last_extension, is_truncated)
 
 
 def _any_members(

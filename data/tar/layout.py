@@ -105,7 +105,7 @@ class Label(NamedTuple):
         They mean the same to TensorFlow and Python. In texts that `LABEL_FOUND` does not match afterwards, the key is
         missing at the top level, or its value is no whole number of up to 18 digits.
         """
-        blank = r'[ \t\n\r]*'
+        blank, flat = r'[ \t\n\r]*', r'[^\[\]{}]*'
         return [
             (r'\\.', '?'),
             (f'"{re.escape(self.key)}"{blank}:', '\x01'),
@@ -116,7 +116,7 @@ class Label(NamedTuple):
             (r'^[^{](?s:.*)$', ''),
             (r'^\{((?s:.*))\}$', r'\1'),
             *[(r'[\[{][^\[\]{}]*[\]}]', '')] * _JSON_LEVELS,
-            (rf'^(?:(?s:.*),)?{blank}\x01{blank}([0-9]{{1,{LABEL_BYTES}}}){blank}(?:,(?s:.*))?$', r'=\1'),
+            (rf'^(?:{flat},)?{blank}\x01{blank}([0-9]{{1,{LABEL_BYTES}}}){blank}(?:,{flat})?$', r'=\1'),
         ]
 
 

@@ -176,3 +176,11 @@ def test_reduced_window__lies_inside_the_reduced_image(reduction: int, sides: An
         assert crop[0] + crop[2] <= -(-height // reduction) and crop[1] + crop[3] <= -(-width // reduction)
         assert min(box) > -0.5 and box[2] <= crop[2] - 1 and box[3] <= crop[3] - 1
         np.testing.assert_allclose(crop[0] + box[0], (top - (reduction - 1) / 2) / reduction, atol=1e-6)
+
+
+def test_reduced_window__rounds_the_sides_of_the_reduced_image_up() -> None:
+    # Of nine pixels, the halves are five. The position 8 lies three quarters of the way from the fourth to the fifth.
+    positions = tf.constant([0.0, 0.0, 8.0, 7.0], tf.float64)
+    crop, box = evaluate(*draft.reduced_window(positions, tf.constant([9, 8, 3]), 2))
+    assert [*crop] == [0, 0, 5, 4]
+    assert box.tolist() == [-0.25, -0.25, 3.75, 3.0]

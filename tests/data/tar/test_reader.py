@@ -144,6 +144,7 @@ JSON = {
     '{"a": "\\"label\\": 9, \\\\", "label": 5, "c": "}"}': 5,
     '{"b": "\u00e9\u732b", "labels": 1, "label": 123456789012345678}': 123456789012345678,
     '{"label": 1, "label": 2}': 2,
+    '{"a": [[[[[1, {"label": 2, "b": 3}]]]]], "label": 4}': 4,
     **dict.fromkeys(
         (
             *('', '7', '=7', '[]', '{}', '[{"label": 7}]', '{"label": "7"}', '{"label": -7}', '{"label": 7.5}'),
@@ -172,6 +173,10 @@ def test_label__in_another_file(labelled_reader: Reader, tmp_path: pathlib.Path)
             assert not is_json or number == (value if isinstance(value, int) and 0 <= value < 10**18 else None), text
     assert found[-1] == bad(Problem.NO_LABEL)
     if is_json:
+        # More levels than are removed: not the label of an inner object.
+        deep = b'{"a": %s{"label": 2, "b": 3}%s, "label": 4}' % (b'[' * 40, b']' * 40)
+        path = write_tar(tmp_path / 'deep.tar', [('1.jpg', b'one'), ('1.json', deep)])
+        assert both(labelled_reader, path) == [bad(Problem.BAD_LABEL)]
         path = write_tar(tmp_path / 'b.tar', [('1.jpg', b'one'), ('1.json', b'{"a": "\xff", "label": 3}')])
         assert both(labelled_reader, path) == [bad(Problem.BAD_LABEL)]
 
