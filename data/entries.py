@@ -6,10 +6,10 @@ import numpy as np
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import compression, record_checker, remote, tfrecord
+from data import record_checker, remote, tfrecord
 from data.records import DataError, irregular_kind
 from data.tar.files import size_problem
-from data.tar.layout import BLOCK, IMAGE_EXTENSIONS, Problem, Sample, label_of
+from data.tar.layout import IMAGE_EXTENSIONS, Problem, Sample, label_of
 from data.tar.shard import Shard
 from data.tf_example import CORNERS, DOCUMENTED_FIELDS, Fields
 
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
       problem: the reason why it cannot be used, apart from the image and the boxes; None if there is none.
       box_problem: the reason why its boxes cannot be used; None if they can, or if `problem` is set.
       prefix: the beginning of messages about it.
-      left_out: the name of a file that belongs to no record, in the place of one.
+      left_out: the name of a file that belongs to no record, in the place of one; None for a record.
     """
 
     position: int
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
     problem: Optional[str]
     box_problem: Optional[str] = None
     prefix: str = ''
-    left_out: str = ''
+    left_out: Optional[str] = None
 
     def bad_record(self, path: str, problem: str) -> record_checker.BadRecord:
         """This record of a file, with a problem."""
@@ -131,8 +131,7 @@ def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> I
                         yield Entry(position, None, None, _NO_BOXES, (), {}, None, left_out=shown(member.name))
                     continue
                 if sample.problem.is_last:
-                    advice = compression.advice_on(shard.read(0, BLOCK)) if not position else ''
-                    raise DataError(f'{sample.reason} {advice}'.rstrip())
+                    raise DataError(shard.reason(sample))
                 yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
                 position += 1
     except (tf.errors.OpError, remote.RemoteError) as error:

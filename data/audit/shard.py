@@ -158,7 +158,7 @@ class ShardAuditor:
         reached = 0
         try:
             for entry in self._entries(path, self._num_classes, self._fields):
-                if entry.left_out:
+                if entry.left_out is not None:
                     left_out.append(entry.bad_record(path, f'{entry.left_out}.'))
                     continue
                 reached += 1

@@ -94,9 +94,7 @@ def _with_note(path: str, everything: Iterator[Sample]) -> Iterator[Sample]:
     finally:
         if names:
             what = counted(len(names), 'file')
-            logger.info(
-                '%s: left out %s that belong to no sample, such as %s', path, what, ', '.join(names[:_NAMED_AT_MOST])
-            )
+            logger.info('%s: left out %s of no sample, such as %s', path, what, ', '.join(names[:_NAMED_AT_MOST]))
 
 
 def check_keys(path: str, fields: Fields) -> None:

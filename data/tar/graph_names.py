@@ -11,6 +11,7 @@ from data.tar.layout import (
     DIRECTORY,
     EXTENSION_LETTERS,
     EXTENSIONS,
+    LONG_LINK,
     LONG_NAME,
     NAME_BYTES,
     PAX,
@@ -18,8 +19,10 @@ from data.tar.layout import (
     PREFIX,
 )
 
-# Bytes of a header's first field, the name.
-_FIELD = 100
+# Bytes of a header's first field, the name; and the place of that of a link's target, of the same length.
+_FIELD, _LINK = 100, 157
+# Factors of the letters in `hashes`, modulo 2**64, as signed numbers.
+_FACTORS = [(pow(0x9E3779B97F4A7C15, place, 1 << 64) ^ 1 << 63) - (1 << 63) for place in range(1, NAME_BYTES + 1)]
 
 
 class Names(NamedTuple):
@@ -34,25 +37,32 @@ class Names(NamedTuple):
         return Names(self.letters, tf.gather(self.start, indices), tf.gather(self.length, indices))
 
 
-def find_names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: Pax) -> Names:
-    """The names of members. They are not padded, so that they are no longer than the shard even if one is very long.
+def find_names(
+    raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Tensor, pax: Pax, of_links: bool = False
+) -> Names:
+    """The names of members, or those that members are links to.
+
+    They are not padded, so that they are no longer than the shard even if one is very long.
 
     Args:
       raw: uint8 [bytes], the shard.
       places: int64 [members], the indices of their headers' blocks.
       rows: uint8 [members, 512], these blocks.
       sizes: int64 [members], the sizes of their contents.
-      pax: the contents of the pax headers among the members.
+      pax: the contents of the pax headers among the members, with the names that are to be found.
+      of_links: find the names that members are links to.
     """
+    field, long_name = (_LINK, LONG_LINK) if of_links else (0, LONG_NAME)
     types = rows[:, 156]
     is_extension = is_one_of(types, EXTENSIONS)
     # POSIX splits a long name over two fields, to be joined by a slash. Elsewhere, the second field has other values.
     prefix = until_zero(rows[:, PREFIX:500])
-    prefix = select(tf.reduce_all(tf.equal(rows[:, 257:263], [*POSIX_MAGIC]), axis=1), prefix, 0)
+    has_prefix = tf.logical_and(tf.reduce_all(tf.equal(rows[:, 257:263], [*POSIX_MAGIC]), axis=1), not of_links)
+    prefix = select(has_prefix, prefix, 0)
     start = places * BLOCK
-    length = prefix + tf.cast(prefix > 0, tf.int64) + until_zero(rows[:, :_FIELD])
+    length = prefix + tf.cast(prefix > 0, tf.int64) + until_zero(rows[:, field : field + _FIELD])
     # For each member, the last extension header before it that contains its name.
-    is_long_name = is_one_of(types, LONG_NAME)
+    is_long_name = is_one_of(types, long_name)
     own_length = select(is_long_name, sizes, select(is_one_of(types, PAX), pax.name_length, 0))
     own_start = select(is_long_name, start + BLOCK, pax.name_start)
     member = tf.cumsum(tf.cast(tf.logical_not(is_extension), tf.int64), exclusive=True)
@@ -69,7 +79,7 @@ def find_names(raw: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, sizes: tf.Ten
         tf.gather(each, owner) for each in (start, prefix, is_named, tf.gather(own_start, namer))
     )
     # The positions of the letters: of the prefix, the slash, and the first field; or in the extension header.
-    place = select(letters < prefix, start + PREFIX, start - prefix - tf.cast(prefix > 0, tf.int64))
+    place = select(letters < prefix, start + PREFIX, start + field - prefix - tf.cast(prefix > 0, tf.int64))
     place = select(is_named, own_start, place) + letters
     text = tf.gather(raw, tf.clip_by_value(place, 0, byte_tensors.size(raw) - 1))
     text = select(all_of(tf.equal(letters, prefix), prefix > 0, tf.logical_not(is_named)), ord('/'), text)
@@ -117,6 +127,15 @@ def key_and_extensions(names: Names) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return select(has_key, number, 0)
 
     return select(has_key, dot, -1), extension(dot), extension(last_dot)
+
+
+def hashes(names: Names) -> tf.Tensor:
+    """A number for each name, int64 [names]; different names have the same one with a probability of 1 in 2**64."""
+    spans = tf.ragged.range(names.start, names.start + names.length)
+    letters, owner = tf.gather(names.letters, spans.flat_values), spans.value_rowids()
+    factors = tf.gather(tf.constant(_FACTORS, tf.int64), spans.flat_values - tf.gather(names.start, owner))
+    terms = (tf.cast(letters, tf.int64) + 1) * factors
+    return tf.math.unsorted_segment_sum(terms, owner, byte_tensors.size(names.length))
 
 
 def packed(extension: str) -> int:

@@ -36,12 +36,13 @@ class _Records(NamedTuple):
     value_length: tf.Tensor
 
 
-def parse(raw: tf.Tensor, headers: Candidates) -> Pax:
+def parse(raw: tf.Tensor, headers: Candidates, keyword: bytes = b'path') -> Pax:
     """Parses the pax headers among candidates for headers.
 
     Args:
       raw: uint8 [bytes], the shard.
       headers: the candidates.
+      keyword: that of the name, or of the name that the next member is a link to.
     """
     places = headers.place
     owners = tf.where(tf.equal(headers.type, ord(PAX)))[:, 0]
@@ -69,7 +70,7 @@ def parse(raw: tf.Tensor, headers: Candidates) -> Pax:
         positions = tf.concat([spans.flat_values, [0]], 0)
         return tf.gather(positions, tf.minimum(start, byte_tensors.size(text))), length
 
-    name_start, name_length = find(b'path')
+    name_start, name_length = find(keyword)
     size_start, size_length = find(b'size')
     value, is_number, is_not_blank = byte_tensors.number(texts(raw, size_start, size_length, LABEL_BYTES), 10)
     has_size = all_of(size_length <= LABEL_BYTES, is_number, is_not_blank)

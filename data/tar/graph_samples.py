@@ -7,13 +7,15 @@ the shard ends in this one. `data.tar.layout` defines a sample and its problems.
 from typing import NamedTuple, Tuple
 
 from console.tensorflow_versions import either, tf
-from data.tar import byte_tensors, graph_headers, graph_names, graph_pax
+from data.tar import byte_tensors, graph_headers, graph_links, graph_names, graph_pax
 from data.tar.byte_tensors import all_of, any_of, is_one_of, select
 from data.tar.graph_headers import Candidates
+from data.tar.graph_links import Files
 from data.tar.layout import (
     BLOCK,
     EXTENSION_BYTES,
     EXTENSIONS,
+    HARD_LINK,
     IMAGE_EXTENSIONS,
     LABEL_BYTES,
     LABEL_EXTENSION,
@@ -64,6 +66,10 @@ class _Members(NamedTuple):
       extension: int64, as of `graph_names.packed`; 0 if it is not a file whose name has a key.
       last_extension: int64, the same, from the last dot of the name on.
       is_truncated: bool, whether the shard ends within its content.
+      name: int64, of `graph_names.hashes`.
+      is_file: bool, whether it is a regular file.
+      target: int64, the index of the file that a hard link has the content of, among the files before the window and
+        these members; -1 for others.
     """
 
     begin: tf.Tensor
@@ -73,6 +79,9 @@ class _Members(NamedTuple):
     extension: tf.Tensor
     last_extension: tf.Tensor
     is_truncated: tf.Tensor
+    name: tf.Tensor
+    is_file: tf.Tensor
+    target: tf.Tensor
 
 
 class _End(NamedTuple):
@@ -89,19 +98,20 @@ class _End(NamedTuple):
     problem: tf.Tensor
 
 
-def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label) -> Tuple[Samples, Rest]:
-    """Finds the samples of a window.
+def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tuple[Samples, Rest, Files]:
+    """Finds the samples of a window. Also returns the files before the next window.
 
     Args:
       raw: uint8 [bytes], the window. It begins with the first header of a sample.
       remaining: int64 scalar, the bytes of the shard from the beginning of the window on.
       label: the place of the labels.
+      files: those before the window.
     """
-    members, end = _find_members(raw, remaining)
+    members, end = _find_members(raw, remaining, files)
     # A sample is a first member and all others before the next first one.
     sample = tf.cumsum(tf.cast(members.is_first, tf.int64)) - 1
     count = tf.reduce_sum(tf.cast(members.is_first, tf.int64))
-    samples, is_sample = _samples(raw, members, sample, count, label)
+    samples, is_sample, labels = _samples(raw, members, sample, count, label, files.label)
     # The last sample may go on in the next window.
     complete = select(end.is_last, count, tf.maximum(count - 1, 0))
     last = tf.reshape(end.problem, [1])
@@ -110,6 +120,8 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label) -> Tuple[Samples, R
     begins = tf.boolean_mask(members.begin, members.is_first)
     begin = tf.concat([begins, [0]], 0)[complete]
     found = [tf.boolean_mask(each[:complete], is_sample[:complete]) for each in samples]
+    is_passed = tf.logical_and(members.is_file, sample < complete)
+    passed = [tf.boolean_mask(each, is_passed) for each in (members.name, members.start, members.size, labels)]
     return (
         Samples(tf.concat([found[0], last], 0), *[tf.concat([each, none], 0) for each in found[1:]]),
         Rest(
@@ -118,13 +130,14 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label) -> Tuple[Samples, R
             is_read=end.is_last,
             is_unusable=tf.logical_or(end.problem > 0, tf.reduce_any(members.is_truncated)),
         ),
+        Files(*[tf.concat(both, 0) for both in zip(files, passed)]),
     )
 
 
 def _samples(
-    raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Tensor, label: Label
-) -> Tuple[Samples, tf.Tensor]:
-    """The samples of members; and bool [samples], whether each is one, or is left out.
+    raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Tensor, label: Label, labels_before: tf.Tensor
+) -> Tuple[Samples, tf.Tensor, tf.Tensor]:
+    """The samples of members; bool [samples], whether each is one, or is left out; int64 [members], as `Files.label`.
 
     Args:
       raw: uint8 [bytes], the window.
@@ -132,6 +145,7 @@ def _samples(
       sample: int64 [members], the sample of each member.
       count: int64 scalar, the number of samples.
       label: the place of the labels.
+      labels_before: int64 [files], `Files.label` of those before the window.
     """
 
     def number(flags: tf.Tensor) -> tf.Tensor:
@@ -146,12 +160,14 @@ def _samples(
     is_image = is_any(members.extension, *IMAGE_EXTENSIONS)
     is_label = is_any(members.extension, label.extension)
     is_part = is_any(members.last_extension, *IMAGE_EXTENSIONS, LABEL_EXTENSION)
-    numbers, is_label_valid = _labels(raw, members, is_label, label)
+    numbers = _labels(raw, members, is_label, label)
+    of_target = tf.gather(tf.concat([labels_before, numbers], 0), tf.maximum(members.target, 0))
+    numbers = select(members.target >= 0, of_target, numbers)
     image_bytes = of_only(is_image, members.size)
     # The last of these conditions that holds determines the problem.
     problem = tf.zeros([count], tf.int64)
     for holds, which in (
-        (number(tf.logical_and(is_label, tf.logical_not(is_label_valid))) > 0, Problem.BAD_LABEL),
+        (number(tf.logical_and(is_label, numbers < 0)) > 0, Problem.BAD_LABEL),
         (number(is_label) > 1, Problem.LABELS),
         (tf.equal(number(is_label), 0), Problem.NO_LABEL),
         (number(is_image) > 1, Problem.IMAGES),
@@ -166,37 +182,35 @@ def _samples(
         start=select(usable, of_only(is_image, members.start), 0),
         size=select(usable, image_bytes, 0),
     )
-    return samples, number(tf.logical_or(is_part, members.is_truncated)) > 0
+    return samples, number(tf.logical_or(is_part, members.is_truncated)) > 0, numbers
 
 
-def _labels(raw: tf.Tensor, members: _Members, is_label: tf.Tensor, label: Label) -> Tuple[tf.Tensor, tf.Tensor]:
-    """The numbers in the files of labels, int64 [members], and whether each is valid, bool [members]."""
+def _labels(raw: tf.Tensor, members: _Members, is_label: tf.Tensor, label: Label) -> tf.Tensor:
+    """The numbers in the files of labels, int64 [members]; -1 in others, in links and in files without a number."""
+    is_label = tf.logical_and(is_label, members.is_file)
     if not label.key:
         text = byte_tensors.texts(raw, members.start, members.size, LABEL_BYTES)
         number, is_number, is_not_blank = byte_tensors.number(text, 10)
-        return number, all_of(is_number, is_not_blank, members.size <= LABEL_BYTES)
+        return select(all_of(is_label, is_number, is_not_blank, members.size <= LABEL_BYTES), number, -1)
     count = byte_tensors.size(members.start)
-    end = tf.minimum(members.start + select(is_label, members.size, 0), byte_tensors.size(raw))
-    spans = tf.ragged.range(members.start, tf.maximum(end, members.start))
+    end = tf.minimum(members.start + members.size, byte_tensors.size(raw))
+    spans = tf.ragged.range(members.start, select(is_label, tf.maximum(end, members.start), members.start))
     letters = tf.gather([bytes([byte]) for byte in range(256)], tf.cast(tf.gather(raw, spans.flat_values), tf.int32))
     found = tf.strings.unsorted_segment_join(letters, spans.value_rowids(), count)
     for expression, replacement in label.replacements():
         found = tf.strings.regex_replace(found, expression, replacement)
-    is_valid = tf.strings.regex_full_match(found, LABEL_FOUND)
-    return tf.strings.to_number(
-        tf.strings.substr(tf.where_v2(is_valid, found, '=0'), 1, LABEL_BYTES), tf.int64
-    ), is_valid
+    found = tf.where_v2(tf.strings.regex_full_match(found, LABEL_FOUND), found, '=-1')
+    return tf.strings.to_number(tf.strings.substr(found, 1, LABEL_BYTES), tf.int64)
 
 
-def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]:
+def _find_members(raw: tf.Tensor, remaining: tf.Tensor, files: Files) -> Tuple[_Members, _End]:
     """Finds the members of a window; see `find` for the arguments. The last one may go on after the window."""
     count = byte_tensors.size(raw) // BLOCK
     blocks = tf.reshape(raw[: count * BLOCK], [-1, BLOCK])
     candidates = graph_headers.find_candidates(blocks)
     stops = tf.concat([tf.where(candidates.is_zero)[:, 0], [byte_tensors.size(candidates.place)]], 0)
-    return either(
-        _are_plain(candidates, stops[0]), _plain_members, _any_members, raw, remaining, blocks, stops[0], *candidates
-    )
+    given = (raw, remaining, blocks, stops[0], *files, *candidates)
+    return either(_are_plain(candidates, stops[0]), _plain_members, _any_members, *given)
 
 
 def _are_plain(candidates: Candidates, stop: tf.Tensor) -> tf.Tensor:
@@ -219,10 +233,10 @@ def _are_plain(candidates: Candidates, stop: tf.Tensor) -> tf.Tensor:
 
 
 def _plain_members(
-    raw: tf.Tensor, remaining: tf.Tensor, blocks: tf.Tensor, stop: tf.Tensor, *candidates: tf.Tensor
+    raw: tf.Tensor, remaining: tf.Tensor, blocks: tf.Tensor, stop: tf.Tensor, *columns: tf.Tensor
 ) -> Tuple[_Members, _End]:
     """The same as `_any_members` for candidates that `_are_plain`, with a third of the operations."""
-    found = Candidates(*candidates)
+    found = Candidates(*columns[len(Files._fields) :])
     places, sizes = found.place[:stop], found.size[:stop]
     begins = places * BLOCK
     starts = begins + BLOCK
@@ -230,7 +244,8 @@ def _plain_members(
     stop_place = places[-1] + 1 + (sizes[-1] + BLOCK - 1) // BLOCK
     end = _end(raw, stop_place, byte_tensors.size(found.place) > stop, tf.reduce_any(is_truncated), remaining)
     names = graph_names.short_names(tf.gather(blocks, places))
-    return _members(begins, starts, sizes, is_truncated, names, tf.ones_like(is_truncated)), end
+    is_file, target = tf.ones_like(is_truncated), -tf.ones_like(sizes)
+    return _members(begins, starts, sizes, is_truncated, names, graph_names.hashes(names), is_file, target), end
 
 
 def _members(
@@ -239,11 +254,13 @@ def _members(
     sizes: tf.Tensor,
     is_truncated: tf.Tensor,
     names: graph_names.Names,
+    name: tf.Tensor,
     is_file: tf.Tensor,
+    target: tf.Tensor,
 ) -> _Members:
-    """The members with these names; `is_file`: bool [members], whether each is a regular file."""
+    """The members with these names; the other arguments are fields of `_Members`."""
     key, *extensions = graph_names.key_and_extensions(names)
-    has_key = tf.logical_and(key >= 0, is_file)
+    has_key = tf.logical_and(key >= 0, tf.logical_or(is_file, target >= 0))
     # Members that are left out do not separate the files of a sample.
     counted = tf.logical_or(has_key, is_truncated)
     kept = tf.where(counted)
@@ -253,17 +270,19 @@ def _members(
     is_before = tf.equal(tf.cumsum(tf.cast(counted, tf.int64)), 0)
     is_first = tf.logical_or(is_before, tf.logical_and(counted, tf.logical_not(follows)))
     extension, last_extension = (select(has_key, each, 0) for each in extensions)
-    return _Members(begins, starts, sizes, is_first, extension, last_extension, is_truncated)
+    given = (is_truncated, name, is_file, target)
+    return _Members(begins, starts, sizes, is_first, extension, last_extension, *given)
 
 
 def _any_members(
     raw: tf.Tensor, remaining: tf.Tensor, blocks: tf.Tensor, stop: tf.Tensor, *columns: tf.Tensor
 ) -> Tuple[_Members, _End]:
     """The members among any candidates. The arguments are those of `_find_members` and `_are_plain`."""
-    candidates = Candidates(*columns)
+    files, candidates = Files(*columns[: len(Files._fields)]), Candidates(*columns[len(Files._fields) :])
     pax = graph_pax.parse(raw, candidates)
-    sizes = select(pax.size >= 0, pax.size, candidates.size)
     is_extension = is_one_of(candidates.type, EXTENSIONS)
+    # The size in a pax header is that of a file, not that of another extension header before it.
+    sizes = select(all_of(pax.size >= 0, tf.logical_not(is_extension)), pax.size, candidates.size)
     is_valid = all_of(sizes >= 0, tf.logical_not(all_of(is_extension, sizes > EXTENSION_BYTES)))
     # An invalid size leads to no header, as one that is larger than the shard.
     sizes = select(sizes >= 0, tf.minimum(sizes, _HUGE), _HUGE)
@@ -287,7 +306,8 @@ def _any_members(
         tf.gather(each, headers) for each in (candidates.place, begins, sizes, candidates.type, is_extension)
     )
     pax = graph_pax.Pax(*[tf.gather(each, headers) for each in pax])
-    names = graph_names.find_names(raw, places, tf.gather(blocks, places), sizes, pax)
+    parsed = (raw, places, tf.gather(blocks, places), sizes)
+    names = graph_names.find_names(*parsed, pax)
     starts = begins * BLOCK
     is_truncated = starts + sizes > remaining
     # A truncated extension header takes the place of the member that it belongs to.
@@ -298,7 +318,39 @@ def _any_members(
         tf.gather(each, members) for each in (firsts, starts, types, sizes, is_truncated, is_extension)
     )
     is_file = all_of(is_one_of(types, REGULAR), tf.logical_not(is_extension))
-    return _members(firsts, starts, sizes, is_truncated, names.gather(members), is_file), end
+    is_link = is_one_of(types, HARD_LINK)
+    names = names.gather(members)
+    name = graph_names.hashes(names)
+    given = (*parsed, headers, members, is_link, is_file, name, files.name, *columns[len(Files._fields) :])
+    target = either(tf.reduce_any(is_link), _targets, lambda *given: -tf.ones_like(given[8]), *given)
+    starts, sizes = (
+        select(target >= 0, tf.gather(tf.concat(both, 0), tf.maximum(target, 0)), both[1])
+        for both in ((files.start, starts), (files.size, sizes))
+    )
+    return _members(firsts, starts, sizes, is_truncated, names, name, is_file, target), end
+
+
+def _targets(
+    raw: tf.Tensor,
+    places: tf.Tensor,
+    rows: tf.Tensor,
+    sizes: tf.Tensor,
+    headers: tf.Tensor,
+    members: tf.Tensor,
+    is_link: tf.Tensor,
+    is_file: tf.Tensor,
+    name: tf.Tensor,
+    names_before: tf.Tensor,
+    *candidates: tf.Tensor,
+) -> tf.Tensor:
+    """The field `target` of `_Members`; the arguments are from `_any_members`, the first four for `find_names`."""
+    pax = graph_pax.Pax(
+        *[tf.gather(each, headers) for each in graph_pax.parse(raw, Candidates(*candidates), b'linkpath')]
+    )
+    to = graph_names.find_names(raw, places, rows, sizes, pax, of_links=True).gather(members)
+    names = tf.concat([names_before, select(is_link, graph_names.hashes(to), name)], 0)
+    is_file = tf.concat([tf.ones_like(names_before, tf.bool), is_file], 0)
+    return select(is_link, graph_links.targets(names, is_file)[byte_tensors.size(names_before) :], -1)
 
 
 def _end(

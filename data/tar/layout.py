@@ -2,9 +2,9 @@
 
 The files of a sample are adjacent and share a key: their path up to the first dot of the file name, as in `000123.jpg`
 and `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background;
-`--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored. Left
-out, and not counted as samples, are links, devices, files without a key, and keys without a file that ends like an
-image or `.cls`.
+`--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored. A
+hard link has the content of the last file of that name before it. Left out, and not counted as samples, are other
+links, devices, files without a key, and keys without a file that ends like an image or `.cls`.
 
 `data.tar.shard` reads shards in Python, for checks and conversions; `data.tar.reader` in the input pipeline.
 """
@@ -35,7 +35,8 @@ EXTENSION_BYTES = 1 << 20
 REGULAR = b'\x0007'
 DIRECTORY = b'5'
 WITHOUT_DATA = b'123456'
-LONG_NAME = b'L'
+HARD_LINK = b'1'
+LONG_NAME, LONG_LINK = b'L', b'K'
 PAX = b'x'
 EXTENSIONS = b'LKxg'
 # GNU's sparse files. If the header's byte at `SPARSE_EXTENDED` is not zero, a block with the positions of more pieces
@@ -141,12 +142,14 @@ class Member(NamedTuple):
       key: the path up to the first dot of the file name; None if there is no key, or this is not a file.
       start: the position of its content in the shard, in bytes.
       size: the size of its content, in bytes.
+      linked: for a hard link, the extension of the file that has the content.
     """
 
     name: bytes
     key: Optional[bytes]
     start: int
     size: int
+    linked: Optional[str] = None
 
     @property
     def extension(self) -> str:
@@ -199,5 +202,5 @@ class Sample(NamedTuple):
         elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
             cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
         elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
-            cause = ' The files of a sample must follow each other: pack them with tar --sort=name --hard-dereference.'
+            cause = ' The files of a sample must follow each other: pack them with tar --sort=name --dereference.'
         return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''

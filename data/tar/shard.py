@@ -3,10 +3,10 @@
 import functools
 import re
 import tarfile
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from console.tensorflow_versions import tf
-from data import remote
+from data import compression, remote
 from data.record_checker import RecordChecker, label_problem
 from data.tar.layout import (
     BLANKS,
@@ -192,6 +192,12 @@ class Shard:
         if members:
             yield self._sample(members, label)
 
+    def reason(self, sample: Sample) -> str:
+        """`Sample.reason`, and for a compressed shard the command that unpacks it."""
+        is_whole = sample.problem is Problem.DAMAGED and not sample.members[0].start
+        advice = compression.advice_on(self.read(0, BLOCK)) if is_whole else ''
+        return f'{sample.reason} {advice}'.rstrip()
+
     def _sample(self, members: List[Member], label: Label) -> Sample:
         if not any(member.is_part for member in members):
             return Sample(members, Problem.LEFT_OUT)
@@ -210,7 +216,9 @@ class Shard:
         return Sample(members, Problem.NONE, number or 0, images[0])
 
     def _number(self, member: Member, label: Label) -> Optional[int]:
-        """The label in a file; None if there is none."""
+        """The label in a file; None if there is none. A link is a label if the file with its content may be one."""
+        if member.linked not in (None, label.extension):
+            return None
         if not label.key:
             content = self.read(member.start, LABEL_BYTES + 1)[: member.size]
             is_number = content.strip(BLANKS).isdigit() and len(content) <= LABEL_BYTES
@@ -245,9 +253,10 @@ class Shard:
 
     def _members_of(self, archive: Any) -> Iterator[Tuple[Member, Problem]]:
         header: Any
+        files: Dict[bytes, Member] = {}
         for header in iter(archive.next, None):
             archive.members.clear()  # Otherwise, `tarfile` keeps all members in memory.
-            member = _member(header)
+            member = _member(header, files)
             if header.offset_data + header.stored() > self.size:
                 yield member, Problem.TRUNCATED
                 return
@@ -285,10 +294,17 @@ class _File:
         return content
 
 
-def _member(header: tarfile.TarInfo) -> Member:
-    name = header.name.encode(*_CODEC)[:NAME_BYTES].partition(b'\0')[0]
+def _member(header: tarfile.TarInfo, files: Dict[bytes, Member]) -> Member:
+    """The member of a header; `files`: the regular files before it by name, to which it is added if it is one."""
+    name, target = (each.encode(*_CODEC)[:NAME_BYTES].partition(b'\0')[0] for each in (header.name, header.linkname))
     is_file = header.type in _REGULAR_TYPES and not header.issparse()
-    return Member(name, _key(name) if is_file else None, header.offset_data, header.size)
+    if header.islnk() and target in files:
+        linked = files[target]
+        return Member(name, _key(name), linked.start, linked.size, linked.extension)
+    member = Member(name, _key(name) if is_file else None, header.offset_data, header.size)
+    if is_file:
+        files[name] = member
+    return member
 
 
 def _key(name: bytes) -> Optional[bytes]:
@@ -309,7 +325,7 @@ class SampleChecker(RecordChecker):
     def problem_of(self, shard: Shard, sample: Sample) -> Optional[str]:
         """The reason why a sample cannot be used, after its key; None if it can be used."""
         if not sample.image:
-            return sample.reason
+            return shard.reason(sample)
         encoded = shard.read(sample.image.start, sample.image.size)
         offset = self.fields.label_offset
         problem = label_problem(sample.label + offset, self.num_classes, offset) or self.image_problem(encoded)

@@ -75,9 +75,14 @@ def make_shard(images: List[Tuple[str, bytes]], draw: random.Random) -> bytes:
     file = io.BytesIO()
     tar_format = draw.choice(TAR_FORMATS)
     with tarfile.open(fileobj=file, mode='w', format=tar_format) as archive:
+        names: List[str] = []
 
         def add(name: str, content: bytes, kind: bytes = tarfile.REGTYPE) -> None:
             member = tarfile.TarInfo(name)
+            if kind == tarfile.REGTYPE and names and draw.random() < 0.1:
+                kind, content, member.linkname = tarfile.LNKTYPE, b'', draw.choice(names)
+            # The longest in a header without extensions.
+            names.extend([name] if len(name) <= 100 or tar_format != tarfile.USTAR_FORMAT else [])
             member.size, member.type = len(content), kind
             if tar_format == tarfile.PAX_FORMAT and draw.random() < 0.3:
                 member.mtime = 1.5  # type: ignore[assignment]

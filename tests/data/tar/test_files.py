@@ -92,6 +92,7 @@ def test_compressed_shards__are_named_with_the_command(tmp_path: pathlib.Path) -
         (['1.jpg', '1.json'], 'txt', '1: no label: .* --label_key=json:KEY'),
         (['1.jpg', '1.txt'], 'txt', ''),
         (['README', '._1.jpg', '1.jpg', '._1.cls', '1.cls'], 'cls', ''),
+        (['', '1.jpg', '1.cls'], 'cls', ''),
     ],
 )
 def test_check_keys__names_the_cause(
@@ -103,10 +104,11 @@ def test_check_keys__names_the_cause(
     fields = Fields(label=label_key)
     with pytest.raises(records.DataError, match=f'{path}, record 0: {cause}') if cause else contextlib.nullcontext():
         tar_files.check_keys(path, fields)
-    (entry, *_) = [each for each in entries.of_tar(path, 11, fields) if not each.left_out]
+    (entry, *_) = [each for each in entries.of_tar(path, 11, fields) if each.left_out is None]
     assert re.match(cause.partition(': ')[2], entry.problem or '')
-    notes = [f'{path}: left out 3 files that belong to no sample, such as README, ._1.jpg, ._1.cls']
-    assert caplog.messages == (notes if 'README' in files else [])
+    notes = [f'{path}: left out 3 files of no sample, such as README, ._1.jpg, ._1.cls']
+    notes = [f'{path}: left out 1 file of no sample, such as '] if '' in files else notes
+    assert caplog.messages == (notes if {'', 'README'} & {*files} else [])
 
 
 def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:

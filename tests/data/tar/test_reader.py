@@ -131,6 +131,53 @@ def test_links_and_devices_are_left_out(reader: Reader, kind: bytes, tmp_path: p
     assert both(reader, path) == []
 
 
+def with_links(path: pathlib.Path, files: Files, tar_format: int = tarfile.USTAR_FORMAT) -> str:
+    """Writes a tar file, in which a content of `-> NAME` is a hard link to that name."""
+    with tarfile.open(str(path), 'w', format=tar_format) as archive:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            if content.startswith(b'-> '):
+                member.type, member.linkname, content = tarfile.LNKTYPE, content[3:].decode(), b''
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return str(path)
+
+
+@pytest.mark.parametrize('tar_format', FORMATS)
+def test_hard_links__have_the_content_of_the_last_file_of_that_name_before(
+    reader: Reader, tar_format: int, tmp_path: pathlib.Path
+) -> None:
+    folder = '' if tar_format == tarfile.USTAR_FORMAT else 'd' * 120 + '/'
+    one, two, three = (letter * 3000 for letter in (b'1', b'2', b'3'))
+    files = [
+        *((f'{folder}1.jpg', one), (f'{folder}1.cls', b'1')),
+        # Far away from the first sample, for windows of few blocks.
+        *((f'{folder}2.jpg', b'-> ' + f'{folder}1.jpg'.encode()), (f'{folder}2.cls', b'2')),
+        *(('README', two), ('3.cls', b'-> ' + f'{folder}1.cls'.encode()), ('3.jpg', b'-> README')),
+        # An image as a label, and a link to no file. Neither is a link to a link or to a later file one.
+        *(('4.jpg', three), ('4.cls', b'-> 4.jpg'), ('5.jpg', b'-> 9.jpg'), ('5.cls', b'5')),
+        *(('6.jpg', two), ('6.cls', b'-> 3.cls'), ('9.jpg', three), ('9.cls', b'-> ' + f'{folder}2.cls'.encode())),
+        # The last of two files, and links beside their files.
+        *(('4.jpg', one), ('4.cls', b'4'), ('10.jpg', b'-> 4.jpg'), ('10.cls', b'-> 4.cls')),
+    ]
+    path = with_links(tmp_path / 'a.tar', files, tar_format)
+    assert both(reader, path) == [
+        *(fine(1, one), fine(2, one), fine(1, two), bad(Problem.BAD_LABEL), bad(Problem.NO_IMAGE)),
+        *(bad(Problem.NO_LABEL), fine(2, three), fine(4, one), fine(4, one)),
+    ]
+
+
+def test_hard_links__written_by_tar(reader: Reader, tmp_path: pathlib.Path) -> None:
+    (tmp_path / '1.jpg').write_bytes(b'one' * 900)
+    (tmp_path / '1.cls').write_bytes(b'3')
+    for extension in ('jpg', 'cls'):
+        os.link(str(tmp_path / f'1.{extension}'), str(tmp_path / f'2.{extension}'))
+    names = [f'{key}.{extension}' for key in (1, 2) for extension in ('jpg', 'cls')]
+    subprocess.run(['tar', '-b1', '-C', str(tmp_path), '-cf', f'{tmp_path}/a.tar', *names], check=True)
+    assert os.path.getsize(f'{tmp_path}/a.tar') < 2 * 2700 + 8 * BLOCK
+    assert both(reader, f'{tmp_path}/a.tar') == [fine(3, b'one' * 900)] * 2
+
+
 @pytest.fixture(scope='session', params=['txt', 'json:label'])
 def labelled_reader(request: Any, tmp_path_factory: Any) -> Reader:
     with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
@@ -172,6 +219,11 @@ def test_label__in_another_file(labelled_reader: Reader, tmp_path: pathlib.Path)
             value = parsed.get('label') if isinstance(parsed, dict) else None
             assert not is_json or number == (value if isinstance(value, int) and 0 <= value < 10**18 else None), text
     assert found[-1] == bad(Problem.NO_LABEL)
+    extension = labelled_reader.label.extension
+    label = (f'1.{extension}', b'{"label": 7}' if is_json else b'7')
+    linked = [('2.jpg', b'two'), (f'2.{extension}', b'-> ' + label[0].encode())]
+    path = with_links(tmp_path / 'links.tar', [('1.jpg', b'one' * 300), label, *linked])
+    assert both(labelled_reader, path) == [fine(7, b'one' * 300), fine(7, b'two')]
     if is_json:
         # More levels than are removed: not the label of an inner object.
         deep = b'{"a": %s{"label": 2, "b": 3}%s, "label": 4}' % (b'[' * 40, b']' * 40)
@@ -231,6 +283,12 @@ def pax(**said: str) -> bytes:
     return tarfile.TarInfo._create_pax_generic_header(said, b'x', 'utf-8')  # type: ignore[attr-defined]
 
 
+def folder(name: str) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.type = tarfile.DIRTYPE
+    return member.tobuf(tarfile.USTAR_FORMAT)
+
+
 @pytest.mark.parametrize(
     ('extension', 'name'),
     [
@@ -238,10 +296,19 @@ def pax(**said: str) -> bytes:
         (pax(comment='a\n14 path=9.jpg\n'), '1.jpg'),
         (pax(comment=' path=9.jpg\n'), '1.jpg'),
         (pax(size='  '), '1.jpg'),
+        # The size is not that of the header after it.
+        (pax(size='9' * 18) + pax(comment='x') + folder('x'), '1.jpg'),
         (pax(size=' 700'), '1.jpg'),
         (pax(path='9.cls', comment='x', size='700').replace(b'path=9.cls', b'path=1.jpg'), '?'),
     ],
-    ids=['record as a value', 'value without a length', 'blank size', 'size after a blank', 'several records'],
+    ids=[
+        'record as a value',
+        'value without a length',
+        'blank size',
+        'folder',
+        'size after a blank',
+        'several records',
+    ],
 )
 def test_pax_records__are_parsed_in_order(reader: Reader, extension: bytes, name: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / 'a.tar'
