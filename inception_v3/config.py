@@ -120,7 +120,6 @@ class Settings:
         4 / 3, 'largest width / height of a random crop; the smallest is its reciprocal (inception)', lower=1, upper=100
     )
     crop_padding: int = _preprocessing(4, 'black pixels around an image before its crop (cifar)', lower=0, upper=999)
-    draft_decode: bool = _preprocessing(False, 'decode large JPEGs at a half or a quarter of their sides: faster')
     random_flip: bool = _preprocessing(True, 'flip half of the training images left to right')
     fast_mode: bool = _preprocessing(
         True, 'bilinear resize, no hue or contrast distortion; False: a random resize method and both (inception)'
@@ -377,6 +376,11 @@ class Config(WeightSettings):
         if 'step_lines' in values:
             # Written by versions whose --step_lines had a line for each step.
             values['log_steps'] = int(bool(values.pop('step_lines')))
+        if values.pop('draft_decode', False):
+            raise ConfigError(
+                'The configuration has draft_decode: this version decodes JPEGs at full size, so pixels would '
+                'differ. Use version 1.0.0.'
+            )
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise ConfigError(f'The configuration has unknown fields: {shown(", ".join(unknown))}.')

@@ -3,7 +3,6 @@
 from typing import Any
 
 from console.tensorflow_versions import tf
-from preprocessing import draft
 from preprocessing.decoding import decode_crop, image_shape
 from preprocessing.preprocessings import preprocessing_for
 
@@ -35,6 +34,4 @@ def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, flags: 
       float32 [height, width, 3] in [0, 255].
     """
     preprocessing = preprocessing_for(flags)
-    if flags.draft_decode:
-        return draft.decode_and_resize(preprocessing, encoded, shape, window, flags.height, flags.width)
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)

@@ -34,7 +34,6 @@ NEW: Dict[str, Any] = {
         'num_eval_images': 50000,
         'max_bad_records': 0,
         'random_flip': True,
-        'draft_decode': False,
     },
     **{
         'crop_padding': 4,
@@ -215,6 +214,12 @@ def test_json__accepts_missing_fields_and_whole_floats() -> None:
 def test_json__invalid_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Config.from_json(text)
+
+
+def test_json__of_an_earlier_version_is_read_unless_its_pixels_would_differ() -> None:
+    assert Config.from_json('{"draft_decode": false}') == Config()
+    with pytest.raises(ConfigError, match=r'draft_decode: .* Use version'):
+        Config.from_json('{"draft_decode": true}')
 
 
 def test_differences__have_both_values() -> None:

@@ -14,7 +14,7 @@ RESULTS_FILE = 'results.jsonl'
 DECIDING = (
     *('use_data', 'data_dir', 'data_format', 'eval_files', 'image_key', 'label_key', 'label_offset', 'num_classes'),
     *('num_eval_images', 'eval_total_size', 'max_bad_records'),
-    *('preprocessing', 'height', 'width', 'draft_decode', 'network', 'depth_multiplier', 'precision', 'transfer'),
+    *('preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'precision', 'transfer'),
     'moving_average',
 )
 

@@ -20,7 +20,7 @@ _FILE = os.path.join(EXTRA, 'origin.json')
 # The settings that an exported graph depends on, besides its weights.
 SETTINGS = (
     *('num_classes', 'preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'transfer', 'moving_average'),
-    *('zero_init_last_scale', 'auxiliary_head', 'batch_norm', 'precision', 'draft_decode'),
+    *('zero_init_last_scale', 'auxiliary_head', 'batch_norm', 'precision'),
 )
 
 

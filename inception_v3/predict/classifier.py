@@ -94,8 +94,6 @@ class CheckpointClassifier(Classifier):
         self.name = model.checkpoint
         self.origin = origin.origin_of(config, model.checkpoint)
         self.class_names = _names_of(model)
-        # Reduced pixels come from the file, as in the run's evaluation.
-        self._is_draft = config.draft_decode
         with tf.Graph().as_default() as graph:
             self._encoded = tf.placeholder(tf.string, [])
             self._image = infeed.as_evaluated(resize_for_eval(self._encoded, config), config)
@@ -110,7 +108,7 @@ class CheckpointClassifier(Classifier):
 
     def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> np.ndarray:
         """Decodes an image unless it is decoded, crops and resizes it: float32 [height, width, 3]."""
-        if pixels is not None and not self._is_draft:
+        if pixels is not None:
             return self._session.run(self._image_of_pixels, {self._pixels: pixels})
         try:
             return self._session.run(self._image, {self._encoded: encoded})

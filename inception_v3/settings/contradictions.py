@@ -157,14 +157,6 @@ def _transfer(config: 'Config') -> Iterable[str]:
         )
 
 
-def _draft_decode(config: 'Config') -> Iterable[str]:
-    if config.draft_decode and config.preprocessing == 'inception' and not config.fast_mode:
-        yield (
-            '--draft_decode=True: needs --fast_mode=True. The reduced pixels are resized bilinearly, not by one of '
-            'four methods.'
-        )
-
-
 def _folders(config: 'Config') -> Iterable[str]:
     if not config.model_dir:
         return
@@ -268,7 +260,6 @@ _RULES: Tuple[Callable[['Config'], Iterable[str]], ...] = (
     _image_size,
     _network_options,
     _transfer,
-    _draft_decode,
     _folders,
     _export_folder,
     _bounding_boxes,

@@ -23,7 +23,7 @@ _OF_RECORDS = (
     *('data_format', 'train_files', 'eval_files', 'image_key', 'label_key', 'label_offset', 'num_files_infeed'),
     *('initial_shuffle_buffer_size', 'followup_shuffle_buffer_size'),
     *('prefetch_dataset_buffer_size', 'max_bad_records', 'use_annotated_bbox', 'crop_area_min'),
-    *('crop_aspect_ratio_max', 'draft_decode'),
+    'crop_aspect_ratio_max',
 )
 _OF_EVALUATION = (
     *(

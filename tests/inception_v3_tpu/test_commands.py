@@ -52,8 +52,6 @@ def test_help__lists_every_command_on_a_line(capsys: Any) -> None:
         ([], 'error: name a command. inception-v3 --help'),
         (['trian'], 'trian: no such command. Did you mean train?'),
         (['xyz\n'], r'xyz\n: no such command. inception-v3 --help'),
-        (['completion'], 'name the shell, bash or zsh'),
-        (['completion', 'fish'], 'name the shell, bash or zsh'),
     ],
 )
 def test_wrong_command__one_message_and_exit_code_2(capsys: Any, arguments: Any, words: str) -> None:

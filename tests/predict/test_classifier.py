@@ -11,9 +11,8 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import image_files
-from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_dir import origin, trained_model
+from inception_v3.model_dir import origin
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier
 from preprocessing.decoding import decode_image
@@ -69,20 +68,6 @@ def test_resize_decoded__equals_resize_for_eval(preprocessing: str) -> None:
         classifier.resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config)
     )
     np.testing.assert_array_equal(decoded, expected)
-
-
-def test_prepare__reduces_large_photographs_as_evaluation_with_draft_decode(trained: Trained) -> None:
-    found = trained_model.find(str(trained.config.model_dir))
-    drafted = dataclasses.replace(found.config, draft_decode=True)
-    encoded = encode_jpeg(CAT.repeat(2, 0).repeat(2, 1))
-    pixels, expected = evaluate(
-        decode_image(tf.constant(encoded)), infeed.as_evaluated(resize_for_eval(tf.constant(encoded), drafted), drafted)
-    )
-    model = classifier.CheckpointClassifier(found._replace(config=drafted))
-    try:
-        np.testing.assert_array_equal(model.prepare(encoded, pixels), expected)
-    finally:
-        model.close()
 
 
 def test_prepare__decodes_no_image_whose_pixels_are_given(trained: Trained) -> None:

@@ -155,12 +155,6 @@ CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
         {'mode': 'train'},
     ),
     (
-        {'draft_decode': True, 'fast_mode': False},
-        '--draft_decode=True: needs --fast_mode=True. The reduced pixels are resized bilinearly, not by one of four '
-        'methods.',
-        {'fast_mode': True},
-    ),
-    (
         {'image_summaries': 2, 'use_data': 'fake'},
         '--image_summaries=2: needs --use_data=real; fake images are noise.',
         {'use_data': 'real'},
