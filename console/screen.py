@@ -7,10 +7,7 @@ import time
 import warnings
 from typing import Optional, TextIO
 
-from tensorflow.python.util import deprecation
-
-from console.log import logger
-from console.tensorflow_versions import tf
+from console.log import logger, show
 
 # Seconds between updates of the live line, and between plain lines.
 _LIVE_INTERVAL = 0.2
@@ -131,21 +128,14 @@ def set_up_logging(screen: Screen, verbose: bool) -> None:
     """
     screen.verbose = verbose
     screen.setFormatter(logging.Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
-    for shown in (logger, logging.getLogger('tensorflow')):
-        shown.handlers = [screen]
-        shown.propagate = False
-    logger.setLevel(logging.INFO)
-    tf.logging.set_verbosity(tf.logging.INFO if verbose else tf.logging.FATAL)
-    # To warn about deprecated arguments, TensorFlow inspects a function's signature at every call, which takes a fifth
-    # of the time to build a graph.
-    deprecation._PRINT_DEPRECATION_WARNINGS = verbose
+    show(screen, verbose)
     if not verbose:
         warnings.simplefilter('ignore')
 
 
 def failure(error: Exception) -> str:
     """The first line of an error of TensorFlow or of the system; the other lines only locate it in the graph."""
-    return str(error.message if isinstance(error, tf.errors.OpError) else error).partition('\n')[0]
+    return str(getattr(error, 'message', error)).partition('\n')[0]
 
 
 def duration(seconds: float) -> str:

@@ -19,8 +19,8 @@ from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import record_checker, records
+from data.braces import check_given_once
 from data.dataset_info import DatasetInfo
-from data.file_patterns import check_given_once
 from data.files import write_whole
 from data.formats import FORMATS
 from inception_v3 import infeed

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Callable, Iterable, Tuple
 
 from console.messages import shown
-from data.file_patterns import PatternError, expand
+from data.braces import PatternError, expand
 from inception_v3.networks.registry import NETWORKS, OPTIONS
 from inception_v3.tpu import topology
 from preprocessing.preprocessings import preprocessing_for

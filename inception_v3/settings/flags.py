@@ -14,7 +14,7 @@ import inception_v3
 from console import processes
 from console.messages import shown
 from console.paths import expanded
-from data.file_patterns import check_given_once
+from data.braces import check_given_once
 from data.sources import FILE_FLAGS
 from inception_v3.config import Config, ConfigError
 from inception_v3.networks.registry import NETWORKS, OPTIONS

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data import dataset_info, remote
+from data.braces import PatternError
 from data.dataset_info import DatasetInfo
-from data.file_patterns import PatternError
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
 from inception_v3.settings import flags

@@ -5,8 +5,8 @@ from typing import Any, List
 
 import pytest
 
+from data.braces import PatternError
 from data.dataset_info import DatasetInfo
-from data.file_patterns import PatternError
 from data.records import DataError
 from inception_v3.config import Config, ConfigError
 from inception_v3.settings import data_set, flags
