@@ -11,10 +11,12 @@ from benchmarks.timeline import HOST, Balance
 from console.messages import shown
 from console.screen import Screen
 from data import records
+from data.sources import source_of
 from inception_v3.config import ConfigError
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.profiling import profile as profiles
 from inception_v3.profiling.profile import Profile
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.tpu import topology
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'profile': OwnFlag(str, None, 'model_dir of a run with --profile_steps, whose profile has all numbers of the run'),
@@ -56,7 +58,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         _check(own, command_line)
         cost = _cost(own, command_line, screen)
         screen.clear()
-        hosts = own['hosts'] or command_line.config.hosts
+        hosts = own['hosts'] or topology.hosts_of(command_line.config)
         images = command_line.config.train_batch_size // hosts
         balance = Balance(own['step_ms'], images, cost.cpu_ms_per_image, cores, hosts)
     print(_json(balance, cost) if own['json'] else _text(balance, cost))
@@ -92,7 +94,7 @@ def _check(own: Dict[str, Any], command_line: CommandLine) -> None:
             '--step_ms: is required: the time of a training step on the device, in ms. The published trace has 815 for '
             '1,024 images on a v2-8. --profile=MODEL_DIR reads it from a profile.'
         )
-    hosts, batch_size = own['hosts'] or command_line.config.hosts, command_line.config.train_batch_size
+    hosts, batch_size = own['hosts'] or topology.hosts_of(command_line.config), command_line.config.train_batch_size
     if batch_size % hosts:
         raise ConfigError(f'--hosts={hosts}: must divide --train_batch_size={batch_size}. All hosts take equal shares.')
     if own['plot'] is not None:
@@ -114,7 +116,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
-    where = f'measured here with {config.source}, on {tables.machine()}'
+    where = f'measured here with {source_of(config)}, on {tables.machine()}'
     return Cost(row.cpu_ms.median, shares, where)
 
 

@@ -16,8 +16,8 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {name: arguments.MEASURING[name] for name in ('repeats', 'json')}
 _BATCHES = 8

@@ -14,9 +14,10 @@ from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from data import records, remote
+from data.sources import source_of
 from inception_v3.config import Config, ConfigError
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.model_dir import source
-from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'variants': OwnFlag(str, None, f'variants to compare, comma-separated: {", ".join(VARIANTS)}; default: all'),
@@ -99,11 +100,11 @@ def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
 
     Remote storage has no links, so a remote data set is used unchanged.
     """
-    if own['sweep'] != 'files' or remote.is_remote(config.source.place(records.TRAIN)):
+    if own['sweep'] != 'files' or remote.is_remote(source_of(config).place(records.TRAIN)):
         yield config
         return
     with tempfile.TemporaryDirectory() as folder:
-        photographs.spread(config.source, max(_values(own)), folder)
+        photographs.spread(source_of(config), max(_values(own)), folder)
         yield dataclasses.replace(config, data_dir=folder, train_files='', eval_files='')
 
 
@@ -120,7 +121,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
     batches = ', '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
     names = f', linked as {max(_values(own)):,} files' if own['sweep'] == 'files' else ''
     where = (
-        f'{config.source}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
+        f'{source_of(config)}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
         f'repeats: {repeats}; on {tables.machine()}' + f', beside {own["busy"]} busy processes' * bool(own['busy'])
     )
     if own['json']:

@@ -13,7 +13,7 @@ from console.program import raise_on_sigterm
 from console.screen import Screen
 from data import dataset_info, records, remote, tar_shards
 from inception_v3.config import ConfigError
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'tar_dir': OwnFlag(str, None, 'folder of the same images as tar shards; default: DATA_DIR-tar, created if missing'),

@@ -26,16 +26,17 @@ from console.program import raise_on_sigterm
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import remote
+from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.gpu import accelerator
 from inception_v3.hooks.step import Step, StepHook, Watcher
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.memory.estimate import check_fits
 from inception_v3.model_dir import source
 from inception_v3.settings.data_set import fit_to_data_set, splits_of
-from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 20, 'training steps to measure, after the warm-up; on a TPU, rounded up to whole loops'),
@@ -158,7 +159,7 @@ def main(argv: Sequence[str]) -> int:
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     screen.update('reading the data set, or generating it')
     config = command_line.config
-    if config.use_data == 'real' and not config.source.is_named(splits_of(config)):
+    if config.use_data == 'real' and not source_of(config).is_named(splits_of(config)):
         photographs.make(photographs.DATA_DIR)
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
     config = with_steps(fit_to_data_set(command_line._replace(config=config)), own['steps'])

@@ -10,6 +10,7 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import records
 from data.dataset_info import DatasetInfo
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.hooks.progress import EvaluationProgress
 from inception_v3.hooks.recovery import RecoveryLimitHook
@@ -30,7 +31,7 @@ from inception_v3.model_dir.files import now
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.reporting.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
 from inception_v3.settings.data_set import images_of_hosts
-from inception_v3.tpu import slices
+from inception_v3.tpu import slices, topology
 
 
 def evaluation_of(
@@ -115,7 +116,8 @@ class Evaluating:
         config = self._config
         self._screen.update(f'preparing to evaluate step {step_of(checkpoint)}')
         # A host with fewer images than another pads its last batches.
-        images = images_of_hosts(config, config.hosts) if config.hosts > 1 else [config.eval_images]
+        hosts = topology.hosts_of(config)
+        images = images_of_hosts(config, hosts) if hosts > 1 else [config.eval_images]
         batches = slices.steps_for(images, config.eval_batch_size)
         hooks = [
             # Before the session restores the checkpoint.
@@ -137,7 +139,7 @@ class Evaluating:
     def _check(self, evaluation: Evaluation, checkpoint: str, began_at: Optional[int]) -> None:
         config = self._config
         if not evaluation.images:
-            raise records.DataError(f'{config.source.flag(records.VALIDATION)}: no validation image can be used.')
+            raise records.DataError(f'{source_of(config).flag(records.VALIDATION)}: no validation image can be used.')
         if math.isfinite(evaluation.cross_entropy):
             return
         if config.mode == 'eval':

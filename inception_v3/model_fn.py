@@ -10,7 +10,7 @@ from inception_v3.gpu import accelerator, loss_scale
 from inception_v3.host_call import host_call
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
-from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.optimizers import make_optimizer
 from inception_v3.weights.selection import Selection, without_frozen
 
@@ -93,7 +93,7 @@ def network_options(config: Config, mode: str = _TRAIN) -> Dict[str, Any]:
         'dropout': seeding.dropout_for(config),
         'depth_multiplier': config.depth_multiplier,
         # Prediction leaves it out, so that an exported model does not carry its weights.
-        'auxiliary_head': config.has_auxiliary_head and mode != _PREDICT,
+        'auxiliary_head': has_auxiliary_head(config) and mode != _PREDICT,
         'zero_init_last_scale': config.zero_init_last_scale,
         'rebuild_activations': config.rebuild_activations,
     }

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple, Optional, Tuple
 
 from console.tensorflow_versions import tf
+from data.sources import source_of
 from inception_v3 import infeed
 from inception_v3.config import Config
 from preprocessing.decoding import image_shape
@@ -77,7 +78,7 @@ class RecordPreprocessing:
 
         For a group of records, images and labels are [records], and there are no boxes.
         """
-        config, source = self._config, self._config.source
+        config, source = self._config, source_of(self._config)
         record = source.format.parse(serialized, self._is_training and config.use_annotated_bbox, source.fields)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         wrong = tf.boolean_mask(record.label, ~in_range) if record.label.shape.ndims else record.label

@@ -20,8 +20,8 @@ import yaml
 
 from console import tensorflow_versions
 from console.errors import RESUME
+from inception_v3 import flags
 from inception_v3.config import Config
-from inception_v3.settings import flags
 from inception_v3.tpu import topology
 
 ROOT = pathlib.Path(__file__).parent.parent

@@ -31,16 +31,16 @@ LAYERS = (
     ('hooks',),
     ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
     ('record_preprocessing',),
-    ('moving_average', 'weights', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
+    ('weights', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
     ('storage',),
     ('model_dir',),
     ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
-    ('gpu', 'weights.two_rates'),
+    ('gpu', 'moving_average', 'weights.two_rates'),
     ('weights.selection',),
-    ('settings.flags', 'settings.own_images'),
+    ('flags',),
+    ('presets', 'rules'),
+    ('epochs', 'networks', 'tpu', 'sessions', 'metrics', 'reporting.drawing', 'weights.patterns'),
     ('config',),
-    ('settings',),
-    ('networks', 'tpu', 'sessions', 'metrics', 'reporting.drawing', 'weights.patterns'),
 )
 
 # The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.
@@ -186,7 +186,7 @@ def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
         ('inception_v3.config', 'inception_v3.model_fn', 'layers'),
         ('inception_v3.model_fn', 'inception_v3.input_pipeline', 'layers'),
         ('inception_v3.predict.classifier', 'inception_v3.preflight.report', 'layers'),
-        ('inception_v3.networks.resnet', 'inception_v3.config', 'layers'),
+        ('inception_v3.config', 'inception_v3.networks.limits', 'layers'),
         ('inception_v3.networks.layers', 'inception_v3.networks.resnet', 'back'),
     ],
 )

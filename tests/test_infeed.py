@@ -11,6 +11,7 @@ from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.rules import check
 from preprocessing.preprocessings import preprocessing_for
 from tests.support.tiers import further
 
@@ -161,5 +162,5 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
 
 def test_config__refuses_bytes_without_fast_mode() -> None:
     with pytest.raises(ConfigError, match=r'--transfer=uint8: needs --fast_mode=True'):
-        Config(transfer='uint8', fast_mode=False)
-    assert Config(transfer='uint8', fast_mode=False, preprocessing='vgg').transfer == 'uint8'
+        check(Config(transfer='uint8', fast_mode=False))
+    check(Config(transfer='uint8', fast_mode=False, preprocessing='vgg'))

@@ -84,7 +84,8 @@ def test_user_errors__one_message_without_traceback(
 
 
 def test_data_set__gives_the_sizes_unless_flags_do(photo_dir: str) -> None:
-    from inception_v3.settings import data_set, flags
+    from inception_v3 import flags
+    from inception_v3.settings import data_set
 
     def fitted(*arguments: str) -> Config:
         return data_set.fit_to_data_set(flags.parse(['main', f'--data_dir={photo_dir}', *arguments]))

@@ -23,7 +23,7 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import dataset_info, records, tar_shards, tfrecord
 from inception_v3.config import Config
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.flags import CommandLine, OwnFlag
 
 # Flags of a run that all pipelines can follow.
 _ALLOWED = frozenset({'height', 'width', 'train_batch_size', 'num_shards', 'crop_area_min', 'crop_aspect_ratio_max'})

@@ -11,7 +11,7 @@ from typing import AbstractSet, Any, Callable, Dict, Hashable, List, NamedTuple,
 from benchmarks.measurement import MeasurementError
 from console.tensorflow_versions import tf
 from inception_v3.config import ConfigError
-from inception_v3.settings.flags import CommandLine
+from inception_v3.flags import CommandLine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _VERSIONS = ('1.15', '2.15')

@@ -20,7 +20,7 @@ from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.flags import CommandLine, OwnFlag
 
 # Flags of a run that all programs can follow.
 _ALLOWED = frozenset({'height', 'width', 'train_batch_size'})

@@ -15,7 +15,7 @@ from console import processes
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import ConfigError
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.flags import CommandLine, OwnFlag
 
 
 class Axis(NamedTuple):

@@ -17,6 +17,7 @@ from benchmarks import photographs
 from benchmarks.measurement import TRANSFER, Run, answer, cpu_seconds, peak_bytes, perform
 from console.tensorflow_versions import tf
 from data import records, tf_example
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.hooks.step import Step, StepHook, Watcher
@@ -102,7 +103,7 @@ def _input(folder: str, images: int, files: int, hosts: int, variant: str) -> Di
         seed=None if variant == 'no seed' else 1,
     )
     if config.seed is not None:
-        config.source.contents(config.source.find(records.TRAIN))
+        source_of(config).contents(source_of(config).find(records.TRAIN))
     own = _BATCH // hosts
     before, cpu, clock = _bytes_read(), cpu_seconds(), time.perf_counter()
     with tf.Graph().as_default(), tf.Session() as session:
@@ -133,7 +134,7 @@ def _input(folder: str, images: int, files: int, hosts: int, variant: str) -> Di
 def _counting(folder: str, images: int, files: int) -> Dict[str, float]:
     """The count of the records, which is made once and kept beside the data."""
     write_records(folder, images, files)
-    source = Config(use_tpu=False, data_dir=folder).source
+    source = source_of(Config(use_tpu=False, data_dir=folder))
     clock = time.perf_counter()
     source.contents(source.find(records.TRAIN))
     return {'counting s': time.perf_counter() - clock}

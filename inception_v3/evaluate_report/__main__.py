@@ -23,6 +23,7 @@ from data.braces import check_given_once
 from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.formats import FORMATS
+from data.sources import source_of
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
@@ -160,7 +161,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
         skipped = [*bad_records.skipped()]
     screen.update('writing the report')
     if not analysis.images:
-        raise records.DataError(f'{model.config.source}: contains no usable validation image.')
+        raise records.DataError(f'{source_of(model.config)}: contains no usable validation image.')
     if not math.isfinite(metrics['cross_entropy']):
         raise TrainingError(
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
@@ -212,10 +213,10 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
             f'{config.num_classes}.'
         )
     if config.use_data == 'real':
-        paths = config.source.find(records.VALIDATION)
+        paths = source_of(config).find(records.VALIDATION)
         check_files(config, records.VALIDATION, paths)
         if given and is_counted(config, records.VALIDATION):
-            count = sum(each.records for each in config.source.contents(paths))
+            count = sum(each.records for each in source_of(config).contents(paths))
             config = dataclasses.replace(config, num_eval_images=count)
         elif info and arguments.data_dir:
             config = dataclasses.replace(config, num_eval_images=info.validation_images)

@@ -11,6 +11,7 @@ from inception_v3 import infeed, seeding
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.record_preprocessing import RecordPreprocessing
+from inception_v3.tpu import topology
 from preprocessing.decoding import Crop, decode_image
 from preprocessing.preprocessings import preprocessing_for
 
@@ -107,7 +108,7 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
         return _Sample(decode_image(drawn.encoded), window.crop, *preprocessing.finish(drawn))
 
     count = config.image_summaries
-    dataset = pipeline.storage(hosts=config.hosts if is_training else 1)
+    dataset = pipeline.storage(hosts=topology.hosts_of(config) if is_training else 1)
     if not config.max_bad_records:
         return dataset.take(count).map(sample_of)
     samples = dataset.take(count + config.max_bad_records).map(sample_of)

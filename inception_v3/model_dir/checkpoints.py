@@ -8,10 +8,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 import numpy as np
 from tensorflow.python.lib.io import file_io
 
-from console.errors import CommandError
+from console.errors import CheckpointError
 from console.log import logger
 from console.tensorflow_versions import checkpoint_errors, tf
 from data import remote
+from inception_v3 import moving_average
 from inception_v3.gpu import loss_scale
 
 # TensorFlow's names.
@@ -29,12 +30,7 @@ _NOTE = 'saving.unfinished'
 # The folder in model_dir for checkpoints that were skipped.
 PASSED_OVER = 'passed_over'
 
-_AVERAGE_SUFFIX = '/ExponentialMovingAverage'
 _NAMED_AT_MOST = 3
-
-
-class CheckpointError(CommandError):
-    """A checkpoint cannot be read, or does not fit the run."""
 
 
 class DamagedError(CheckpointError):
@@ -132,11 +128,8 @@ def check_holds_averages(checkpoint: str) -> None:
     Raises:
       CheckpointError: it has none, or cannot be read.
     """
-    if not any(name.endswith(_AVERAGE_SUFFIX) for name in _reader(checkpoint).get_variable_to_shape_map()):
-        raise CheckpointError(
-            f'{checkpoint}: has no moving averages of the weights, because it was trained with --moving_average=False. '
-            'Use that flag for evaluation and export, too.'
-        )
+    _reader(checkpoint)
+    moving_average.check_holds_averages(checkpoint)
 
 
 def check_fits(checkpoint: str) -> None:

@@ -12,15 +12,15 @@ from console.screen import Screen, set_up_logging
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
-from inception_v3 import batch_norm
+from inception_v3 import batch_norm, flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import network_shapes
 from inception_v3.plan.forecast import PUBLISHED_STEP, Average, Forecast, forecast
 from inception_v3.reporting.slow_averages import warnings_of
-from inception_v3.settings import flags
 from inception_v3.settings.data_set import check_data, fit_to_data_set, makes_digits
+from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 
 PICTURE_FILE, PAGE_FILE = 'plan.png', 'plan.html'
@@ -126,7 +126,7 @@ def _write(plan: Forecast, rows: Sequence[Tuple[str, str]], warnings: Sequence[s
 def rows_of(plan: Forecast) -> List[Tuple[str, str]]:
     """The numbers of a plan: a name and a value each."""
     config = plan.config
-    hosts = '1 host' if config.hosts == 1 else f'each of {config.hosts} hosts'
+    hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
     cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
     rate = f'{plan.curve.rates[0]:.4g} at first, at most {plan.peak:.4g} (from epoch {plan.peak_epoch:.1f})'
     return [

@@ -13,6 +13,7 @@ from console.tensorflow_versions import tf
 from data import record_counts, records, remote
 from data.formats import FORMATS
 from data.record_counts import FileRecords
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.model_dir.bad_records import checker_of
 from inception_v3.model_dir.checkpoints import latest_checkpoint
@@ -81,7 +82,7 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
     counts = {}
     for split in splits_of(config):
         try:
-            paths = config.source.find(split)
+            paths = source_of(config).find(split)
             counts[split] = len(paths)
             for note in notes_on_files(config, split, paths):
                 report.warn(note)

@@ -15,6 +15,7 @@ from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import order, record_checker, records, remote, tf_example
+from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.bad_records import checker_of
@@ -209,7 +210,7 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
 
 def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
     for split in splits:
-        paths = config.source.find(split)
+        paths = source_of(config).find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
             yield from checker.search(paths, screen.update)
 
@@ -222,7 +223,7 @@ def check_reachable(config: Config) -> None:
     """
     if config.use_data == 'real':
         for split in splits_of(config):
-            remote.check_readable(config.source.find(split)[0])
+            remote.check_readable(source_of(config).find(split)[0])
     check_writable('model_dir', str(config.model_dir))
 
 

@@ -9,13 +9,13 @@ from console.messages import shown
 from data import dataset_info, digits, order, records
 from data.dataset_info import DatasetInfo
 from data.records import DataError
-from data.sources import FILE_FLAGS
+from data.sources import FILE_FLAGS, source_of
+from inception_v3 import rules
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings.epochs import steps_of_epochs
-from inception_v3.settings.flags import CommandLine
-from inception_v3.settings.given import contradictions_of_data_set, without_effect
-from inception_v3.settings.own_images import own_images
-from inception_v3.tpu import slices
+from inception_v3.epochs import steps_of_epochs
+from inception_v3.flags import CommandLine
+from inception_v3.presets import own_images
+from inception_v3.tpu import slices, topology
 
 # The largest number of files in one message.
 _NAMED_AT_MOST = 10
@@ -47,7 +47,7 @@ def check_data(config: Config) -> None:
     if config.use_data == 'fake':
         return
     for split in splits_of(config):
-        paths = config.source.find(split)
+        paths = source_of(config).find(split)
         check_files(config, split, paths)
         for note in notes_on_files(config, split, paths):
             logger.info('%s', note)
@@ -63,16 +63,16 @@ def check_files(config: Config, split: str, paths: Sequence[str]) -> None:
     """
     is_training = split == records.TRAIN
     # In evaluation, the hosts that have images are enough; with a seed, the hosts divide the records, not the files.
-    hosts = config.hosts if is_training and config.seed is None else 1
+    hosts = topology.hosts_of(config) if is_training and config.seed is None else 1
     skipped = config.max_bad_records if is_training else 0
     # The pipeline itself refuses fewer files than hosts.
     for host in range(min(hosts, len(paths))):
-        config.source.check(paths[host::hosts], skipped)
+        source_of(config).check(paths[host::hosts], skipped)
 
 
 def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator[str]:
     """Sentences about the files of a split: missing ones, and files that are not read because of their names."""
-    source = config.source
+    source = source_of(config)
     missing = source.missing(split, paths)
     if missing:
         yield (
@@ -87,13 +87,12 @@ def notes_on_files(config: Config, split: str, paths: Sequence[str]) -> Iterator
             f'{", ".join(map(shown, others[:_NAMED_AT_MOST]))}{more}'
         )
     if split == records.TRAIN and config.seed is not None:
-        alone, lanes = (
-            order.lanes_for(config.train_batch_size, hosts, config.num_train_images) for hosts in (1, config.hosts)
-        )
+        hosts = topology.hosts_of(config)
+        alone, lanes = (order.lanes_for(config.train_batch_size, n, config.num_train_images) for n in (1, hosts))
         if lanes != alone:
             yield (
-                f'--seed={config.seed}: with {config.hosts} hosts, batches have other images than with any number of '
-                f'hosts that divides {alone}.'
+                f'--seed={config.seed}: with {hosts} hosts, batches have other images than with any number of hosts '
+                f'that divides {alone}.'
             )
     if split == records.TRAIN and config.mode == 'train_and_eval' and config.eval_files:
         both = {*paths} & {*source.find(records.VALIDATION)}
@@ -113,7 +112,7 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
     """
     if config.use_data == 'fake':
         return slices.images_of_hosts([1] * config.eval_images, hosts)
-    source = config.source
+    source = source_of(config)
     paths = source.find(records.VALIDATION)
     info = None if config.eval_files else dataset_info.read(config.data_dir)
     counts = info.validation_records_per_file if info else []
@@ -149,7 +148,7 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     With `--train_epochs` and `--epochs_per_eval`, the numbers of steps follow from the sizes.
 
     The digits preset makes its data set first, unless `--data_dir` names another. The own_images preset needs a
-    description, from which more of its values follow. Flags that were given and have no effect are logged.
+    description, from which more of its values follow.
 
     Raises:
       ConfigError: no data set is named, it lacks the description, or flags contradict the description.
@@ -157,13 +156,12 @@ def fit_to_data_set(command_line: CommandLine) -> Config:
     """
     config, given = _described(command_line), command_line.given
     config = dataclasses.replace(config, **steps_of_epochs(vars(config)))
-    problems = [*contradictions_of_data_set(given, config)]
+    rules.check(config, given)
+    problems = [*rules.problems_with_data_set(config, given)]
     if command_line.preset == 'finetune' and not config.init_from and config.mode != 'eval':
         problems.append('--preset=finetune: needs --init_from, the weights to begin from.')
     if problems:
         raise ConfigError('\n'.join(problems))
-    for note in without_effect(given, config):
-        logger.info('warning: %s', note)
     return config
 
 
@@ -171,7 +169,7 @@ def _described(command_line: CommandLine) -> Config:
     config, given = command_line.config, command_line.given
     if config.use_data == 'fake':
         return config
-    if not config.source.is_named(splits_of(config)):
+    if not source_of(config).is_named(splits_of(config)):
         raise ConfigError(
             '--data_dir: name the folder of the record files, or the files with --train_files and --eval_files, or use '
             'random images with --use_data=fake.'
@@ -187,7 +185,7 @@ def _described(command_line: CommandLine) -> Config:
     info = dataset_info.read(config.data_dir) if config.data_dir else None
     if info is None and command_line.preset == 'own_images' and not _is_foreign(config, given):
         raise ConfigError(
-            f'--preset=own_images: {config.source} has no dataset.json. Make the data set with python -m '
+            f'--preset=own_images: {source_of(config)} has no dataset.json. Make the data set with python -m '
             'data.from_folder, which writes one; or give --train_files, --eval_files and --num_classes.'
         )
     if info and 'num_classes' in given and config.num_classes < info.num_classes:
@@ -213,7 +211,7 @@ def _is_foreign(config: Config, given: AbstractSet[str]) -> bool:
 
 def is_counted(config: Config, split: str) -> bool:
     """Whether the files of a split are named by patterns, or by the folder that they are in."""
-    return bool(config.source.patterns(split) or config.source.folder(split))
+    return bool(source_of(config).patterns(split) or source_of(config).folder(split))
 
 
 def _images(config: Config, split: str, given: AbstractSet[str], described: Optional[int]) -> int:
@@ -225,14 +223,14 @@ def _images(config: Config, split: str, given: AbstractSet[str], described: Opti
     """
     name, kind = SIZES[split]
     number: int = getattr(config, name)
-    if described == 0 and not config.source.patterns(split):
+    if described == 0 and not source_of(config).patterns(split):
         if split in splits_of(config):
             raise ConfigError(
                 f'--mode={config.mode}: the data set in {config.data_dir} has no {kind} images, as its dataset.json '
                 f'says. Name others with --{FILE_FLAGS[split]}, or only train, with --mode=train.'
             )
         return number
-    if described is not None and not config.source.patterns(split):
+    if described is not None and not source_of(config).patterns(split):
         if name in given and number != described:
             instead = '' if split == records.TRAIN else '; --eval_total_size evaluates fewer of them'
             raise ConfigError(
@@ -242,11 +240,11 @@ def _images(config: Config, split: str, given: AbstractSet[str], described: Opti
         return described
     if name in given or split not in splits_of(config) or not is_counted(config, split):
         return number
-    paths, flag = config.source.find(split), config.source.flag(split)
+    paths, flag = source_of(config).find(split), source_of(config).flag(split)
     logger.info('%s: counting the records of %d %s files, which --%s=N avoids', flag, len(paths), kind, name)
     # Reading a named pipe would block.
     records.check_are_files(paths)
-    count = sum(each.records for each in config.source.contents(paths))
+    count = sum(each.records for each in source_of(config).contents(paths))
     logger.info('%s: %s records', flag, f'{count:,}')
     if not count:
         raise DataError(f'{flag}: no records.')

@@ -26,8 +26,8 @@ from data import records, tar_shards, tfrecord
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, images_at_a_time
+from inception_v3.presets import PRESETS
 from inception_v3.record_preprocessing import preprocess_for_train
-from inception_v3.settings.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
 from studies.streaming import object_store
 from studies.streaming.object_store import ObjectStore, Tally

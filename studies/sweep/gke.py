@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, NamedTuple, Sequence
 
 import yaml
 
+from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.settings.data_set import splits_of
 
@@ -61,7 +62,7 @@ def _manifest(job: Job, image: str) -> Dict[str, Any]:
             'v3-8. Choose other trials with --filter, and run this one with run_tpu.sh.'
         )
     real = job.config.use_data == 'real'
-    places = job.config.source.places(splits_of(job.config)) or {'data_dir': ''} if real else {}
+    places = source_of(job.config).places(splits_of(job.config)) or {'data_dir': ''} if real else {}
     for flag, folder in {'model_dir': job.config.model_dir, **places}.items():
         if not str(folder).startswith('gs://'):
             raise ConfigError(f'{job.name}: --{flag}={folder}: must be a folder on gs:// for a job on a TPU.')

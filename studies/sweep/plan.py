@@ -13,7 +13,8 @@ from absl import app
 from console.messages import shown
 from data import remote
 from data.files import text_of
-from inception_v3.settings import flags
+from data.sources import source_of
+from inception_v3 import flags
 from inception_v3.settings.data_set import fit_to_data_set, splits_of
 from studies.files import write_json
 from studies.study import Study, StudyError
@@ -137,7 +138,7 @@ def prepare_data(plan: Plan) -> None:
     seen: Set[Tuple[Any, ...]] = set()
     for trial in plan.selected:
         config = trial.config
-        key = (config.use_data, config.source, config.num_classes)
+        key = (config.use_data, source_of(config), config.num_classes)
         if key in seen:
             continue
         seen.add(key)
@@ -145,7 +146,7 @@ def prepare_data(plan: Plan) -> None:
             config = fit_to_data_set(trial.command_line)
             if config.use_data == 'real':
                 for split in splits_of(config):
-                    config.source.find(split)
+                    source_of(config).find(split)
         except remote.UnreachableError:
             raise
         except app.UsageError as error:

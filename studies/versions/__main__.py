@@ -24,7 +24,7 @@ from data import digits
 from data.files import text_of, write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir.files import check_writable
-from inception_v3.settings.presets import PRESETS
+from inception_v3.presets import PRESETS
 from studies import extras
 from studies.files import write_json
 from studies.report import sections

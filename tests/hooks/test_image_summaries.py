@@ -17,6 +17,7 @@ from inception_v3.cycles import Run
 from inception_v3.hooks import image_summaries
 from inception_v3.hooks.image_summaries import OUTLINE_COLOR
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.rules import check
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, encode_jpeg
 from tests.support.records import write_records
@@ -204,7 +205,7 @@ def test_tag_name__replaces_slashes_and_shortens_names() -> None:
 
 def test_config__refuses_image_summaries_of_fake_data() -> None:
     with pytest.raises(ConfigError, match='--image_summaries=1: needs --use_data=real'):
-        Config(use_data='fake', image_summaries=1)
+        check(Config(use_data='fake', image_summaries=1))
 
 
 @pytest.mark.slow

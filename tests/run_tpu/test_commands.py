@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from inception_v3 import flags
 from inception_v3.config import Config
-from inception_v3.settings import flags
 from tests.run_tpu.world import (
     CHECKS,
     CLUSTER,

@@ -8,8 +8,10 @@ import pytest
 
 from data.dataset_info import DatasetInfo
 from data.records import DataError
+from data.sources import source_of
+from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings import data_set, flags
+from inception_v3.settings import data_set
 from tests.support.records import write_records
 
 MINE = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
@@ -173,6 +175,6 @@ def test_notes_on_files__hosts_with_another_order_for_a_seed(cores: int, hosts: 
     )
     for seed, expected in ((3, notes), (None, 0)):
         seeded = dataclasses.replace(config, seed=seed)
-        found = [*data_set.notes_on_files(seeded, 'train', config.source.find('train'))]
+        found = [*data_set.notes_on_files(seeded, 'train', source_of(config).find('train'))]
         message = '--seed=3: with 3 hosts, batches have other images than with any number of hosts that divides 16.'
         assert found.count(message) == expected

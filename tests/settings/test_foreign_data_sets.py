@@ -8,8 +8,10 @@ import pytest
 from data.braces import PatternError
 from data.dataset_info import DatasetInfo
 from data.records import DataError
+from data.sources import source_of
+from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings import data_set, flags
+from inception_v3.settings import data_set
 from tests.data.test_file_patterns import touched
 from tests.data.written_records import written
 from tests.support.foreign_records import write_foreign
@@ -104,7 +106,7 @@ def test_refused(arguments: List[str], error: Any, message: str, folder: str, mo
 
 def test_notes__on_training_files_that_are_evaluated(folder: str) -> None:
     config = fitted(f'--data_dir={folder}', '--eval_files=train/*')
-    notes = [*data_set.notes_on_files(config, 'train', config.source.find('train'))]
+    notes = [*data_set.notes_on_files(config, 'train', source_of(config).find('train'))]
     assert notes == ['--eval_files=train/*: 2 of these files are also training files']
 
 

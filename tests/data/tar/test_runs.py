@@ -18,6 +18,7 @@ from inception_v3 import main
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.preflight import __main__ as preflight
+from inception_v3.rules import check
 from tests.support.pipelines import Host, labels_of, read
 
 
@@ -48,7 +49,7 @@ def test_hosts_read_shares_and_training_repeats(config: Config) -> None:
 
 def test_there_are_no_boxes_to_crop_around(config: Config) -> None:
     with pytest.raises(ConfigError, match='--data_format=tar has no bounding boxes'):
-        dataclasses.replace(config, use_annotated_bbox=True)
+        check(dataclasses.replace(config, use_annotated_bbox=True))
 
 
 SMALL = [

@@ -7,8 +7,8 @@ from typing import Any, List
 import pytest
 import yaml
 
+from inception_v3 import flags
 from inception_v3.config import ConfigError
-from inception_v3.settings import flags
 from studies.sweep import gke
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

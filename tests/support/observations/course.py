@@ -9,7 +9,8 @@ from unittest import mock
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3 import cycles, training
+from data.sources import source_of
+from inception_v3 import cycles, epochs, training
 from inception_v3.config import Config
 from inception_v3.evaluation import Evaluating
 from inception_v3.hooks import image_summaries
@@ -17,7 +18,6 @@ from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.model_dir import checkpoints
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
-from inception_v3.settings import epochs
 from inception_v3.training import Training
 from tests.support.evaluations import EVALUATION
 
@@ -104,4 +104,4 @@ def written_to(config: Config, patch: Any) -> bool:
 
 
 def shards(config: Config, patch: Any) -> int:
-    return len(config.source.find(records.TRAIN))
+    return len(source_of(config).find(records.TRAIN))

@@ -201,7 +201,7 @@ def test_emulated_hosts__evaluate_each_image_once(
     cores = topology.emulated(tpu).cores
     emulated = dataclasses.replace(config, use_tpu=True, tpu=tpu, num_shards=cores)
     expected = make_estimator(config).evaluate(InputPipeline(False, config))
-    steps = slices.steps_for(images_of_hosts(emulated, emulated.hosts), config.eval_batch_size)
+    steps = slices.steps_for(images_of_hosts(emulated, topology.hosts_of(emulated)), config.eval_batch_size)
     found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
     assert found['images'] == expected['images'] == config.eval_images
     for metric in ('top_1', 'top_5', 'cross_entropy'):

@@ -15,15 +15,15 @@ from console import processes
 from console.messages import shown
 from console.paths import expanded
 from data.braces import check_given_once
-from data.sources import FILE_FLAGS
-from inception_v3.config import Config, ConfigError
-from inception_v3.networks.registry import NETWORKS, OPTIONS
-from inception_v3.settings.epochs import EPOCHS, steps_of_epochs
-from inception_v3.settings.given import contradictions_of
-from inception_v3.settings.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
-from inception_v3.settings.setting import TYPE_NAMES, plain_type, setting_of
+from inception_v3 import rules
+from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
+from inception_v3.epochs import EPOCHS, steps_of_epochs
+from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
 from inception_v3.tpu import topology
 
+# The flags that name files by patterns.
+FILE_FLAGS = ('train_files', 'eval_files')
 _HELP_WIDTH = 100
 # Longer values and errors are shortened to this in a message about a flag.
 _LONGEST_MESSAGE = 600
@@ -153,7 +153,7 @@ def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
       PatternError: a flag that names files is given several times.
     """
     values = _defined(own_flags)
-    check_given_once(argv[1:], [*FILE_FLAGS.values()])
+    check_given_once(argv[1:], FILE_FLAGS)
     try:
         stray = values([*argv[:1], *expanded(argv[1:])])[1:]
     except flags.CantOpenFlagFileError as error:
@@ -201,9 +201,8 @@ def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
     """
     given = read(argv, own_flags)
     config = Config() if given.help else Config(**with_preset(given))
-    problems = [] if given.help else [*contradictions_of({*given.fields}, config)]
-    if problems:
-        raise ConfigError('\n'.join(problems))
+    if not given.help:
+        rules.check(config, {*given.fields})
     return CommandLine(config, frozenset(given.fields), *given[1:])
 
 
@@ -215,13 +214,13 @@ def with_preset(given: Given) -> Dict[str, Any]:
     A preset that exports does so into the given model_dir, beside no other run's models.
     """
     preset = PRESETS[given.preset or DEFAULT_PRESET]
-    network = NETWORKS.get(given.fields.get('network', preset.get('network', Config.network)))
+    network = LIMITS.get(given.fields.get('network', preset.get('network', Config.network)))
     not_taken = {*OPTIONS} - network.options if network else set()
     fields = {name: value for name, value in preset.items() if name not in not_taken}
     for steps, epochs in EPOCHS.items():
         if steps in given.fields:
             fields.pop(epochs, None)
-    if {*FILE_FLAGS.values()} & {*given.fields}:
+    if {*FILE_FLAGS} & {*given.fields}:
         # Patterns are not relative to the folder of a preset's data set.
         fields.pop('data_dir', None)
     fields = {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}

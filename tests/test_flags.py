@@ -6,10 +6,10 @@ from typing import Any, List
 import pytest
 
 import inception_v3
-from inception_v3.config import Config, ConfigError
-from inception_v3.settings import flags
-from inception_v3.settings.presets import DESCRIPTIONS, PRESETS
-from inception_v3.settings.setting import setting_of
+from inception_v3 import flags
+from inception_v3.config import Config, ConfigError, setting_of
+from inception_v3.presets import DESCRIPTIONS, PRESETS
+from inception_v3.tpu import topology
 
 
 def parse(*arguments: str) -> flags.CommandLine:
@@ -51,7 +51,7 @@ def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None
     assert parse('--preset=digits', '--tpu=node').config.use_tpu
     assert parse('--preset=digits', '--master=grpc://node:8470').config.use_tpu
     emulated = parse('--preset=digits', '--tpu=emulated:4x2')
-    assert (emulated.config.use_tpu, emulated.config.num_shards, emulated.config.hosts) == (True, 4, 2)
+    assert (emulated.config.use_tpu, emulated.config.num_shards, topology.hosts_of(emulated.config)) == (True, 4, 2)
     assert emulated.given == {'tpu'}
     with pytest.raises(ConfigError, match='--num_shards=8: --tpu=emulated:4 has 4 cores'):
         parse('--tpu=emulated:4', '--num_shards=8')

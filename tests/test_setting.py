@@ -4,8 +4,7 @@ from typing import Any, Optional
 
 import pytest
 
-from inception_v3.config import Config, ConfigError
-from inception_v3.settings.setting import Setting, plain_type
+from inception_v3.config import Config, ConfigError, Setting, plain_type
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from typing import Any, Tuple
 
 import pytest
 
+from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings import flags
+from inception_v3.epochs import steps_of
 from inception_v3.settings.data_set import fit_to_data_set
-from inception_v3.settings.epochs import steps_of
 
 
 @pytest.mark.parametrize(

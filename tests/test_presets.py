@@ -6,7 +6,7 @@ import pytest
 
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.settings.presets import DEFAULT_PRESET, PRESETS
+from inception_v3.presets import DEFAULT_PRESET, PRESETS
 
 # Goyal et al., section 5.1: a rate of 0.1 per 256 images after a warm-up, a weight decay of 1e-4, and momentum; images
 # are cropped at random and flipped, their colours are not changed.
