@@ -14,7 +14,7 @@ from benchmarks import arguments, program, tables
 from benchmarks.measurement import cpu_seconds
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from inception_v3 import infeed
+from inception_v3 import device_images
 from inception_v3.config import Config
 from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.input_pipeline import InputPipeline
@@ -42,7 +42,7 @@ def _measure(config: Config, batch_size: int) -> float:
         )
         session.run(tf.local_variables_initializer())
         on_device = tf.nest.map_structure(tf.identity, batch)
-        finished = infeed.received(on_device, config.transpose_enabled, config).op
+        finished = device_images.received(on_device, config.transpose_enabled, config).op
         session.run(finished)
         before = cpu_seconds()
         for _ in range(_BATCHES):

@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
-from inception_v3 import infeed
+from inception_v3 import device_images
 from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
@@ -70,8 +70,8 @@ class InputPipeline:
           With `--transfer=float`, features are finished images, float32 or bfloat16 as `--precision` says. Their shape
           is [batch, height, width, 3], or [height, width, 3, batch] with `--transpose_enabled`. With
           `--transfer=uint8`, images are uint8, or int32 words [batch, words] for a TPU; in training, features are a
-          dict of these and of the distortions, float32 [batch, numbers]. `infeed.received` makes finished images of
-          either.
+          dict of these and of the distortions, float32 [batch, numbers]. `device_images.received` makes finished
+          images of either.
 
           Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
           batches of padding follow without end, because the number of evaluation steps is fixed there, and is the same
@@ -183,7 +183,7 @@ class InputPipeline:
 
     def _preprocess_at(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
-    ) -> Tuple[infeed.Features, _Label]:
+    ) -> Tuple[device_images.Features, _Label]:
         features, label = self._record_preprocessing.preprocess(serialized, key)
         return features, (label, path, position) if self._with_places else label
 
@@ -277,9 +277,9 @@ def _pad_batch(batch_size: int, images: tf.Tensor, labels: _Label) -> Tuple[tf.T
     return full_images, (full_labels, *places) if places else full_labels
 
 
-def _with_batch_last(features: infeed.Features) -> infeed.Features:
+def _with_batch_last(features: device_images.Features) -> device_images.Features:
     """Transposes images [batch, ...] to [..., batch]; the numbers of their distortions stay as they are."""
     if isinstance(features, dict):
-        return {**features, infeed.IMAGES: _with_batch_last(features[infeed.IMAGES])}
+        return {**features, device_images.IMAGES: _with_batch_last(features[device_images.IMAGES])}
     with tf.name_scope('transfer'):  # By which a profile finds the phase.
         return tf.transpose(features, [*range(1, features.shape.ndims), 0])

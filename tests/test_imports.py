@@ -35,7 +35,7 @@ LAYERS = (
     ('storage',),
     ('model_dir',),
     ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
-    ('gpu', 'moving_average', 'weights.two_rates'),
+    ('device_images', 'gpu', 'moving_average', 'weights.two_rates'),
     ('weights.selection',),
     ('flags',),
     ('presets', 'rules'),
@@ -46,7 +46,7 @@ LAYERS = (
 # The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.
 MODEL = (
     *('model_fn', 'host_call', 'batch_norm', 'learning_rate', 'optimizers', 'moving_average', 'metrics', 'seeding'),
-    *('infeed', 'config', 'networks', 'gpu'),
+    *('device_images', 'config', 'networks', 'gpu'),
 )
 NOT_FOR_THE_MODEL = frozenset(
     {

@@ -24,7 +24,7 @@ from data.dataset_info import DatasetInfo
 from data.files import write_whole
 from data.formats import FORMATS
 from data.sources import source_of
-from inception_v3 import infeed
+from inception_v3 import device_images
 from inception_v3.config import Config, ConfigError
 from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport
@@ -69,7 +69,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = preprocessing_for(config).visible(infeed.received(features, config.transpose_enabled, config))
+        pixels = preprocessing_for(config).visible(device_images.received(features, config.transpose_enabled, config))
         step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
         with tf.Session(graph=graph) as session:
             session.run([tf.local_variables_initializer(), iterator.initializer])

@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Sequence
 
 from inception_v3.config import Config
-from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing import finishing, inception_preprocessing, vgg_preprocessing
 
 FILE = 'preprocessing.json'
 INPUT, LOGITS, PROBABILITIES = 'images', 'logits', 'probabilities'
@@ -21,7 +21,7 @@ def steps_of(config: Config) -> List[Dict[str, Any]]:
         ],
         'cifar': [{'resize': size}],
     }
-    means = [-mean for mean in vgg_preprocessing.CHANNEL_MEANS]
+    means = [-mean for mean in finishing.CHANNEL_MEANS]
     is_vgg = config.preprocessing == 'vgg'
     scaled = {'scale': 1.0, 'offset': means} if is_vgg else {'scale': 2 / 255, 'offset': [-1.0] * 3}
     # With bytes sent to the device, the network was trained on whole numbers.

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from inception_v3 import infeed, seeding
+from inception_v3 import device_images, seeding
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.record_preprocessing import RecordPreprocessing
@@ -86,7 +86,7 @@ class _Sample(NamedTuple):
 
     whole: tf.Tensor
     crop: Crop
-    features: infeed.Features
+    features: device_images.Features
     label: tf.Tensor
 
 
@@ -136,7 +136,7 @@ def _whole(sample: _Sample) -> tf.Tensor:
 def _seen(sample: _Sample, config: Config) -> tf.Tensor:
     """Draws the network's input for a sample, as PNG."""
     batch = tf.nest.map_structure(lambda part: part[tf.newaxis], sample.features)
-    return tf.image.encode_png(preprocessing_for(config).visible(infeed.received(batch, False, config))[0])
+    return tf.image.encode_png(preprocessing_for(config).visible(device_images.received(batch, False, config))[0])
 
 
 def tag_name(label: int, class_names: Sequence[str]) -> str:

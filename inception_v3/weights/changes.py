@@ -6,7 +6,7 @@ import numpy as np
 
 from console.errors import CommandError
 from inception_v3.weights.architecture import Architecture
-from preprocessing.vgg_preprocessing import CHANNEL_MEANS
+from preprocessing.finishing import CHANNEL_MEANS
 
 Values = Dict[str, np.ndarray]
 KEEP, ADD, DROP = 'keep', 'add', 'drop'

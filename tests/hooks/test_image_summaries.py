@@ -11,7 +11,7 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import tar_shards
 from data.records import DataError
-from inception_v3 import infeed
+from inception_v3 import device_images
 from inception_v3.config import Config, ConfigError
 from inception_v3.cycles import Run
 from inception_v3.hooks import image_summaries
@@ -52,7 +52,7 @@ def network_input(config: Config, is_training: bool, step: int = 0) -> Tuple[np.
         dataset = InputPipeline(is_training, config)({'batch_size': 3})
         iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
-        images = tf.cast(infeed.received(features, config.transpose_enabled, config), tf.float32)
+        images = tf.cast(device_images.received(features, config.transpose_enabled, config), tf.float32)
         global_step.load(step, session)
         session.run(iterator.initializer)
         return session.run([images, labels])
