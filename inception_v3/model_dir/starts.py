@@ -34,7 +34,7 @@ class Start(NamedTuple):
       weights: with `--init_from` at step 0, the weights that the run begins from: their `path`, `kind` and `step`, the
         `values` (average or raw), and the `digest` of all variables there; else None.
       description: the content of `dataset.json`, with the names of the classes; None without that file.
-      samples: the samples of the record files, by split (`data_set.samples_of`); None of a run that an
+      samples: the samples of the record files, by split (`data_set.samples_of`); None of runs that an
         earlier version started.
     """
 

@@ -116,7 +116,7 @@ def check(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> No
     """
     recorded = starts.before(checkpoint)
     last = recorded[-1] if recorded else None
-    if not last or (last.samples is None and not last.fingerprint):
+    if not last or not (last.samples or last.fingerprint or last.config.get('use_data') == 'fake'):
         logger.info('%s has no record of its data set, which cannot be compared with %s', checkpoint, config.source)
         return
     changes = changed_classes(last, present) if config.mode == 'eval' else changes_between(last, config, present)

@@ -1,4 +1,4 @@
-"""Tests of a data set or weights that were replaced in their place: names and scores are of what the run has learned."""
+"""Tests of data sets and weights that were replaced: names and scores are those of what the run has learned."""
 
 import contextlib
 import dataclasses
@@ -65,14 +65,19 @@ def replace_weights(config: Config) -> str:
     return path
 
 
-def test_resumption__is_refused_on_a_data_set_of_other_classes(own: Config, caplog: Any) -> None:
-    caplog.set_level('INFO')
+def test_resumption__is_refused_on_a_data_set_of_other_classes(own: Config) -> None:
     fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
     message = rf'^{own.data_dir} is not the data set that .*5 has learned: data_set: digits -> birds; {BIRDS}; '
     for config in (longer, dataclasses.replace(longer, mode='train'), own):
         with pytest.raises(ConfigError, match=f'{message}fingerprint: {fingerprint[:12]} -> f{{12}}\\. .* --model_dir'):
             execute(config)
     assert evaluated_steps(own) == [2, 4, 5] and len(starts.read(str(own.model_dir))) == 1
+
+
+@pytest.mark.program
+def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
     execute(dataclasses.replace(longer, allow_other_data_set=True))
     assert 'warning: ' in caplog.text
     old, new = starts.read(str(own.model_dir))
@@ -97,13 +102,14 @@ def test_resumption__is_refused_on_other_images_under_an_old_description(own: Co
 def test_resumption__without_a_description_compares_the_files(own: Config) -> None:
     os.remove(f'{own.data_dir}/dataset.json')
     rewrite_starts(own, description=None, data_set='', fingerprint='')
-    execute(dataclasses.replace(own, train_steps=6))
+    checkpoint = f'{own.model_dir}/model.ckpt-5'
+    trained_data.check(own, None, checkpoint)
     one, other = sorted(pathlib.Path(own.data_dir).glob('train-*'))[:2]
     one.write_bytes(other.read_bytes())
     with pytest.raises(ConfigError, match=' has learned: train files: '):
-        execute(dataclasses.replace(own, train_steps=7))
+        trained_data.check(own, None, checkpoint)
     with pytest.raises(ConfigError, match=' has learned: use_data: real -> fake'):
-        execute(dataclasses.replace(own, train_steps=7, use_data='fake'))
+        trained_data.check(dataclasses.replace(own, use_data='fake'), None, checkpoint)
 
 
 def test_resumption__of_an_earlier_version_compares_what_it_recorded(own: Config, caplog: Any) -> None:
@@ -111,10 +117,12 @@ def test_resumption__of_an_earlier_version_compares_what_it_recorded(own: Config
     fingerprint = rename_classes(own)
     longer = dataclasses.replace(own, train_steps=6)
     rewrite_starts(own, description=None, samples=None)
-    with pytest.raises(ConfigError, match=f' has learned: fingerprint: {fingerprint[:12]} -> f{{12}}'):
+    with pytest.raises(
+        ConfigError, match=f' has learned: data_set: digits -> birds; fingerprint: {fingerprint[:12]} -> f{{12}}'
+    ):
         execute(longer)
-    rewrite_starts(own, fingerprint='')
-    execute(longer)
+    rewrite_starts(own, description=None, samples=None, fingerprint='')
+    trained_data.check(longer, dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5')
     assert '5 has no record of its data set, which cannot be compared' in caplog.text
 
 
@@ -146,6 +154,7 @@ def test_samples__are_those_of_the_content(own: Config, tmp_path: Any) -> None:
     assert samples_of(copied)['train'] != samples['train']
 
 
+@pytest.mark.program
 def test_evaluation__names_another_validation_set_and_refuses_other_classes(own: Config) -> None:
     following = dataclasses.replace(own, mode='eval')
     info = dataset_info.read(own.data_dir)
@@ -170,13 +179,11 @@ def test_evaluation__names_another_validation_set_and_refuses_other_classes(own:
         assert exported.class_names == info.class_names
 
 
+@pytest.mark.program
 def test_commands__name_what_the_run_has_learned(own: Config, capfd: Any) -> None:
     info = dataset_info.read(own.data_dir)
     assert info is not None
     rename_classes(own)
-    with contextlib.closing(classifier.load(str(own.model_dir))) as model:
-        assert model.class_names == info.class_names
-        assert 'data_set: digits -> birds' in str(model) and f'{info.fingerprint[:12]} -> ffffffffffff' in str(model)
     assert export.main([str(own.model_dir), '--format=npz']) == 0
     folder = pathlib.Path(str(own.model_dir), 'exports', 'npz')
     assert (folder / 'labels.txt').read_text().splitlines() == info.class_names
@@ -186,6 +193,19 @@ def test_commands__name_what_the_run_has_learned(own: Config, capfd: Any) -> Non
     report: Dict[str, Any] = json.loads(pathlib.Path(str(own.model_dir), 'evaluation_report/report.json').read_text())
     assert [each['name'] for each in report['classes'][1:]] == info.class_names[1:]
     assert BIRDS in report['evaluation']['changed']
+
+
+def test_names__are_those_of_the_run(own: Config) -> None:
+    info = dataset_info.read(own.data_dir)
+    assert info is not None
+    rename_classes(own)
+    with contextlib.closing(classifier.load(str(own.model_dir))) as model:
+        assert model.class_names == info.class_names
+        assert 'data_set: digits -> birds' in str(model) and f'{info.fingerprint[:12]} -> ffffffffffff' in str(model)
+    with pytest.raises(ConfigError, match=f' has learned: {BIRDS}'):
+        trained_data.check(
+            dataclasses.replace(own, mode='eval'), dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5'
+        )
     # The data set may be gone.
     shutil.rmtree(own.data_dir)
     with contextlib.closing(classifier.load(str(own.model_dir))) as model:
@@ -232,6 +252,3 @@ def test_origin__takes_an_evaluation_without_digest_by_its_step(own: Config, cap
     results.write_text(''.join(f'{json.dumps({**line, "digest": ""})}\n' for line in lines))
     assert origin.origin_of(own, f'{own.model_dir}/model.ckpt-5').top_1 == lines[-1]['top_1']
     assert 'its step alone agrees' in caplog.text
-    # Such an evaluation is made again.
-    execute(own)
-    assert evaluated_steps(own) == [2, 4, 5, 5]
