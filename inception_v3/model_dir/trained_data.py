@@ -125,8 +125,8 @@ def check(config: Config, present: Optional[DatasetInfo], checkpoint: str) -> No
     text = f'{config.source} is not the data set that {checkpoint} has learned: {"; ".join(changes)}'
     if not config.allow_other_data_set:
         raise ConfigError(
-            f'{text}. Restore that data set, name its folder with --data_dir, use another --model_dir, or add '
-            '--allow_other_data_set.'
+            f'{text}. Restore that data set (python -m data.audit finds damaged files), name its folder with '
+            '--data_dir, use another --model_dir, or add --allow_other_data_set.'
         )
     logger.info('warning: %s (--allow_other_data_set)', text)
 
