@@ -332,6 +332,10 @@ class Config:
     skip_damaged_checkpoints: bool = _run(
         False, 'resume from the newest intact checkpoint and list the damaged ones; False: fail if one is damaged'
     )
+    allow_other_data_set: bool = _run(
+        False,
+        'resume on another data set than the run has learned, or evaluate on one with other classes; False: refuse it',
+    )
     seed: Optional[int] = _run(
         None, 'seed of all random numbers; the same seed repeats a run bit for bit; default: random', lower=0
     )

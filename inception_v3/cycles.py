@@ -14,7 +14,7 @@ from inception_v3.export.saved_model import export_saved_model, remove_unfinishe
 from inception_v3.hooks.recovery import without_recovery
 from inception_v3.hooks.termination import Termination
 from inception_v3.memory.estimate import check_fits
-from inception_v3.model_dir import best_checkpoint, checkpoints
+from inception_v3.model_dir import best_checkpoint, checkpoints, trained_data
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable, now
@@ -196,7 +196,10 @@ class Run:
         if self._config.moving_average:
             checkpoints.check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
+        estimator, names = self._estimator, trained_data.of_checkpoint(self._config, checkpoint).class_names
+        if [*names] != [*self._class_names]:
+            estimator = make_estimator(self._config, names, writes=False)
         with failures.refusals_explained():
-            path = export_saved_model(self._estimator, self._config, checkpoint, self._class_names)
+            path = export_saved_model(estimator, self._config, checkpoint, names)
         self._screen.clear()
         return path

@@ -52,6 +52,7 @@ NEW: Dict[str, Any] = {
     **{'head_learning_rate': None, 'train_files': '', 'eval_files': '', 'label_offset': 0},
     **{'image_key': 'image/encoded', 'label_key': 'image/class/label'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
+    **{'allow_other_data_set': False},
     **{
         'profile_steps': '',
         'image_summaries': 0,

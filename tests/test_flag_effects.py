@@ -140,6 +140,7 @@ EFFECTS: Dict[str, Effect] = {
     'skip_damaged_checkpoints': Effect(
         True, course.parts, ['skip damaged checkpoints', 'train until 2000', 'evaluate']
     ),
+    'allow_other_data_set': Effect(True, course.resumes_on_another_data_set, True),
     'seed': Effect(1, step.repeats_itself, True),
     'skip_host_call': Effect(False, step.has_host_call, True),
     'save_summary_steps': Effect(7, device.run_config('save_summary_steps'), 7),

@@ -31,7 +31,7 @@ from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_
 from inception_v3.evaluation import evaluation_of
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.memory.estimate import check_fits
-from inception_v3.model_dir import trained_model
+from inception_v3.model_dir import digests, trained_data, trained_model
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
 from inception_v3.model_dir.files import check_writable
@@ -152,6 +152,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
     screen.update(f'preparing to evaluate {model.checkpoint}')
+    digest = digests.of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
@@ -166,14 +167,15 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
         raise TrainingError(
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
-    evaluation = evaluation_of(model.config, info, model.checkpoint, metrics, time.monotonic() - start)
-    names = info.class_names if info else []
+    evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
+    learned = trained_data.of_checkpoint(model.config, model.checkpoint)
+    names = learned.class_names
     report = ErrorReport(
         model_dir=arguments.model_dir,
         evaluation=evaluation,
         analysis=analysis,
         names=[*names, *[''] * (config.num_classes - len(names))],
-        notes=_notes(model, evaluation, skipped),
+        notes=[*_notes(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])],
     )
     light, dark = (page.figures_of(report, look) for look in (drawing.LIGHT, drawing.DARK))
     for name, picture in zip((CONFUSION_FILE, RELIABILITY_FILE), light):

@@ -11,7 +11,7 @@ from data.files import write_whole
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.export.card import CARD_FILE, LABELS_FILE, card, labels
-from inception_v3.model_dir import origin
+from inception_v3.model_dir import origin, trained_data
 from inception_v3.model_fn import EXPORT_SIGNATURE
 from preprocessing.resizing import resize_for_eval
 
@@ -60,7 +60,7 @@ def export_saved_model(
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
     make_servable_by_both(path)
     origin.write(path, own)
-    _describe(path, config, own, class_names)
+    _describe(path, config, own, class_names, trained_data.of_checkpoint(config, checkpoint))
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
@@ -71,14 +71,15 @@ def export_saved_model(
     return finished
 
 
-def _describe(path: str, config: Config, own: origin.Origin, class_names: Sequence[str]) -> None:
+def _describe(
+    path: str, config: Config, own: origin.Origin, class_names: Sequence[str], learned: trained_data.TrainedData
+) -> None:
     """Writes the names of the classes and the model card into a SavedModel."""
     extra = os.path.join(path, origin.EXTRA)
     contents = ['a SavedModel; its signature `image_bytes` takes image files, and prepares them']
     write_whole(os.path.join(extra, LABELS_FILE), labels(class_names, config.num_classes))
-    write_whole(
-        os.path.join(extra, CARD_FILE), card('SavedModel', contents, config, own, 'not verified (inception_v3.export)')
-    )
+    text = card('SavedModel', contents, config, own, 'not verified (inception_v3.export)', learned)
+    write_whole(os.path.join(extra, CARD_FILE), text)
 
 
 def remove_unfinished_export(config: Config) -> None:

@@ -1,15 +1,16 @@
 """The origin of a model: its run, step and accuracy. A SavedModel carries it in `assets.extra/origin.json`."""
 
 import contextlib
-import hashlib
 import json
 import os
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
+from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import text_of, write_whole
 from inception_v3.config import Config
+from inception_v3.model_dir import digests
 from inception_v3.model_dir.best_checkpoint import EVALUATION_FILE
 from inception_v3.model_dir.checkpoints import is_complete, step_of
 from inception_v3.model_dir.evaluations import evaluations_in, read_evaluations
@@ -66,18 +67,23 @@ def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) 
       class_names: the names that a SavedModel of it gives to the classes.
     """
     model_dir, step, weights = str(config.model_dir), step_of(checkpoint), config.evaluated_weights
-    index = remote.read(f'{checkpoint}.index') or b''
+    digest = digests.of_index(checkpoint)
     evaluations = [
         # The folder `best` has the evaluation beside its checkpoint.
         *evaluations_in(os.path.join(os.path.dirname(checkpoint), EVALUATION_FILE)),
         *read_evaluations(model_dir),
     ]
-    last = next((e for e in reversed(evaluations) if (e.step, e.weights, e.changed) == (step, weights, ())), None)
+    of_step = [e for e in reversed(evaluations) if (e.step, e.weights, e.changed) == (step, weights, ())]
+    last = next((e for e in of_step if digest and e.digest == digest), None)
+    if not last and not any(e.digest for e in of_step):
+        last = next(iter(of_step), None)
+        if last:
+            logger.info('%s: its evaluation, of an earlier version, has no digest; its step alone agrees', checkpoint)
     return Origin(
         model_dir=absolute(model_dir),
         step=step,
         weights=weights,
-        digest=hashlib.sha256(index).hexdigest(),
+        digest=digest,
         settings={**{name: getattr(config, name) for name in SETTINGS}, 'class_names': [*class_names]},
         top_1=last.top_1 if last else None,
         images=last.images if last else None,

@@ -1,7 +1,6 @@
 """Classifiers of encoded images: the network of a checkpoint, or a SavedModel, with the preprocessing of evaluation."""
 
 import abc
-import contextlib
 import os
 from typing import Any, List, Optional, Sequence, Union
 
@@ -15,12 +14,11 @@ from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.memory.estimate import bytes_per_image
-from inception_v3.model_dir import origin, trained_model
+from inception_v3.model_dir import origin, trained_data, trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.model_dir.origin import Origin
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from inception_v3.settings.data_set import description_of
 from preprocessing.decoding import apply_crop
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
@@ -42,12 +40,14 @@ class Classifier(abc.ABC):
       origin: its run, step and accuracy; None if they are unknown.
       class_names: the name of each class; empty if a class has none.
       bytes_per_image: memory that each image of a batch needs, at least.
+      note: says that its class names may differ from those of its data set; empty if they do not.
     """
 
     name: str
     origin: Optional[Origin]
     class_names: Sequence[str]
     bytes_per_image: int
+    note: str = ''
 
     @property
     def has_class_0(self) -> bool:
@@ -55,7 +55,7 @@ class Classifier(abc.ABC):
         return not is_background(self.class_names[0]) or not any(self.class_names)
 
     def __str__(self) -> str:
-        return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}'
+        return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}{self.note and f"; {self.note}"}'
 
     @abc.abstractmethod
     def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> Any:
@@ -93,7 +93,11 @@ class CheckpointClassifier(Classifier):
         config = model.config
         self.name = model.checkpoint
         self.origin = origin.origin_of(config, model.checkpoint)
-        self.class_names = _names_of(model)
+        learned = trained_data.of_checkpoint(config, model.checkpoint)
+        self.note = learned.note
+        if not learned.class_names:
+            logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
+        self.class_names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
         with tf.Graph().as_default() as graph:
             self._encoded = tf.placeholder(tf.string, [])
             self._image = infeed.as_evaluated(resize_for_eval(self._encoded, config), config)
@@ -238,18 +242,6 @@ def _newest_saved_model(export_dir: str) -> str:
             f'--model={export_dir}: has SavedModels of {len(runs)} runs. Name one of them:\n' + '\n'.join(lines)
         )
     return next(iter(found))
-
-
-def _names_of(model: TrainedModel) -> List[str]:
-    """Returns the names of the classes from the run's data set; empty names if the data set no longer exists."""
-    config = model.config
-    info = None
-    with contextlib.suppress(remote.RemoteError):
-        info = description_of(config)
-    if not info:
-        logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
-    names = info.class_names if info else []
-    return [*names, *[''] * (config.num_classes - len(names))]
 
 
 def _first_line(error: tf.errors.OpError) -> str:

@@ -1,12 +1,15 @@
 """Checks a run's data set, and copies its sizes and number of classes into the configuration."""
 
+import contextlib
 import dataclasses
+import hashlib
 import os
-from typing import AbstractSet, Iterator, List, Optional, Sequence
+from typing import AbstractSet, Any, Dict, Iterator, List, Optional, Sequence
 
 from console.log import logger
 from console.messages import shown
-from data import dataset_info, digits, order, records
+from console.tensorflow_versions import tf
+from data import dataset_info, digits, order, records, remote
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import FILE_FLAGS, source_of
@@ -19,6 +22,8 @@ from inception_v3.tpu import slices, topology
 
 # The largest number of files in one message.
 _NAMED_AT_MOST = 10
+# Enough of a split to notice other images at the cost of a few requests.
+_SAMPLED_FILES, _SAMPLED_BYTES = 8, 1 << 16
 # The flag of the size of each split, and the name of its images.
 SIZES = {records.TRAIN: ('num_train_images', 'training'), records.VALIDATION: ('num_eval_images', 'validation')}
 
@@ -120,6 +125,22 @@ def images_of_hosts(config: Config, hosts: int) -> List[int]:
         logger.info('%s: counting the records of %d validation files', source.flag(records.VALIDATION), len(paths))
         counts = [each.records for each in source.contents(paths)]
     return slices.images_of_hosts(counts, hosts, config.eval_total_size)
+
+
+def samples_of(config: Config) -> Dict[str, List[Any]]:
+    """Samples of the splits that a run reads: the number of files, and a SHA-256 of some files' sizes and beginnings.
+
+    A copy of the files has the same sample, wherever it is. A split without readable files has none.
+    """
+    found: Dict[str, List[Any]] = {}
+    for split in splits_of(config) if config.use_data == 'real' else ():
+        with contextlib.suppress(DataError, remote.RemoteError, tf.errors.OpError):
+            paths, digest = sorted(source_of(config).find(split)), hashlib.sha256()
+            for path in paths[:: -(-len(paths) // _SAMPLED_FILES)]:
+                with tf.io.gfile.GFile(path, 'rb') as file:
+                    digest.update(b'%d ' % remote.size(path) + file.read(_SAMPLED_BYTES))
+            found[split] = [len(paths), digest.hexdigest()]
+    return found
 
 
 def description_of(config: Config) -> Optional[DatasetInfo]:

@@ -12,8 +12,8 @@ from console.tensorflow_versions import tf
 from data import dataset_info, remote
 from data.files import write_whole
 from inception_v3.config import Config
+from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import PREFIX, latest_checkpoint
-from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.weights import keras_files, naming, safetensors_files, state_dicts
 from inception_v3.weights.architecture import inception, resnet50
 from inception_v3.weights.changes import change_images, without
@@ -210,7 +210,8 @@ def import_into(model_dir: str, weights: Weights, averages: bool, data_dir: str 
     with remote.explained(model_dir, remote.WRITE):
         tf.io.gfile.makedirs(model_dir)
     write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
-    write_whole(os.path.join(model_dir, CONFIG_FILE), config.to_json())
+    # The data set names the classes of the weights, as it does of weights that a run trains.
+    starts.record(config, info)
     # The list comes last: with it, the folder is complete.
     write_whole(os.path.join(model_dir, 'checkpoint'), f'model_checkpoint_path: "{PREFIX}-0"\n')
     flags = [f'--{name}={value}' for name, value in _changed(config).items()]

@@ -18,6 +18,12 @@ from tests.support.runs import evaluations, execute
 from tests.support.tiers import further
 
 
+@pytest.fixture
+def copied(copied: Config) -> Config:
+    """The finished run, to resume on bad data."""
+    return dataclasses.replace(copied, allow_other_data_set=True)
+
+
 def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: List[Photo], tmp_path: Any) -> None:
     good = photo_example(photos[0]).SerializeToString()
     outside = photo_example(photos[1])

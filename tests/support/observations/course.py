@@ -11,15 +11,15 @@ from console.tensorflow_versions import tf
 from data import records
 from data.sources import source_of
 from inception_v3 import cycles, epochs, training
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.evaluation import Evaluating
 from inception_v3.hooks import image_summaries
 from inception_v3.hooks.summaries import TrainingSummaries
-from inception_v3.model_dir import checkpoints
+from inception_v3.model_dir import checkpoints, trained_data
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
 from inception_v3.training import Training
-from tests.support.evaluations import EVALUATION
+from tests.support.evaluations import DIGITS, EVALUATION
 
 
 def parts(config: Config, patch: Any) -> List[Any]:
@@ -101,6 +101,16 @@ def written_to(config: Config, patch: Any) -> bool:
     """Whether the folder `other` is written to."""
     check_writable('model_dir', str(config.model_dir))
     return 'other' in os.listdir(os.path.dirname(str(config.model_dir)))
+
+
+def resumes_on_another_data_set(config: Config, patch: Any) -> bool:
+    """Whether a run resumes after its data set has got another fingerprint."""
+    patch.setattr(trained_data.starts, 'before', lambda checkpoint: [trained_data.starts.this_start(config, DIGITS)])
+    try:
+        trained_data.check(config, dataclasses.replace(DIGITS, fingerprint='f'), 'model.ckpt-1')
+    except ConfigError:
+        return False
+    return True
 
 
 def shards(config: Config, patch: Any) -> int:
