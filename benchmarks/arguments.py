@@ -9,8 +9,8 @@ from console.messages import shown
 from data.sources import source_of
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError
+from inception_v3.data_set import fit_to_data_set
 from inception_v3.flags import OwnFlag, OwnFlags
-from inception_v3.settings.data_set import fit_to_data_set
 
 # Bounds of the numbers in flags. No benchmark has a use for values outside.
 _SMALLEST, _LARGEST = 1e-9, 1e9

@@ -21,11 +21,11 @@ from console.program import raise_on_sigterm
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
 from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_dir import starts
-from inception_v3.settings.data_set import fit_to_data_set
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 100, 'training steps to measure, after the warm-up'),

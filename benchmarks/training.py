@@ -29,14 +29,15 @@ from data import remote
 from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config
+from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
+from inception_v3.fitting import splits_of
 from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.gpu import accelerator
 from inception_v3.hooks.step import Step, StepHook, Watcher
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.memory.estimate import check_fits
 from inception_v3.model_dir import source
-from inception_v3.settings.data_set import fit_to_data_set, splits_of
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 20, 'training steps to measure, after the warm-up; on a TPU, rounded up to whole loops'),

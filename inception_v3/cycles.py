@@ -8,9 +8,11 @@ from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating, most_accurate
 from inception_v3.export.saved_model import export_saved_model, remove_unfinished_export
+from inception_v3.fitting import splits_of
 from inception_v3.hooks.recovery import without_recovery
 from inception_v3.hooks.termination import Termination
 from inception_v3.memory.estimate import check_fits
@@ -22,7 +24,6 @@ from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.reporting import failures
 from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
 from inception_v3.sessions.local_estimator import LocalEstimator
-from inception_v3.settings.data_set import check_data, description_of, splits_of
 from inception_v3.tpu.addresses import check_answers
 from inception_v3.training import Training
 

@@ -30,7 +30,7 @@ from inception_v3.model_dir.evaluations import (
 from inception_v3.model_dir.files import now
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.reporting.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
-from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 
 

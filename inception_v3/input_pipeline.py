@@ -17,8 +17,8 @@ from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.bad_records import name_bad_records
 from inception_v3.record_preprocessing import RecordPreprocessing
-from inception_v3.settings.data_set import images_of_hosts
 from inception_v3.storage import usable_records
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.storage.ordered_records import completed_steps, ordered_records
 
 # Upper limit of the bytes that are read ahead, over all files.

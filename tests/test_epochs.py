@@ -6,8 +6,8 @@ import pytest
 
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import fit_to_data_set
 from inception_v3.epochs import steps_of
-from inception_v3.settings.data_set import fit_to_data_set
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from data.formats import FORMATS
 from data.sources import source_of
 from inception_v3 import device_images
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import check_files, description_of, is_counted
 from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport
 from inception_v3.evaluation import evaluation_of
@@ -38,7 +39,6 @@ from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import TrainingError, bad_records_explained
-from inception_v3.settings.data_set import check_files, description_of, is_counted
 from preprocessing.preprocessings import preprocessing_for
 
 FOLDER = 'evaluation_report'

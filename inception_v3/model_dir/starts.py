@@ -9,10 +9,10 @@ from console.log import logger
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, write_whole
 from inception_v3.config import Config, ConfigError, differences
+from inception_v3.data_set import samples_of
 from inception_v3.model_dir import source
 from inception_v3.model_dir.checkpoints import latest_checkpoint, step_of
 from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, now, read_config, recorded_config
-from inception_v3.settings.data_set import samples_of
 
 STARTS_FILE = 'starts.jsonl'
 

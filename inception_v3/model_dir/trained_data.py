@@ -10,9 +10,9 @@ from data.records import DataError
 from data.remote import RemoteError
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import description_of, samples_of
 from inception_v3.model_dir import starts
 from inception_v3.model_dir.starts import Start
-from inception_v3.settings.data_set import description_of, samples_of
 
 _DIGITS_SHOWN = 12
 

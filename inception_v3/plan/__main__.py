@@ -14,12 +14,12 @@ from data import remote
 from data.files import write_whole
 from inception_v3 import batch_norm, flags
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import network_shapes
 from inception_v3.plan.forecast import PUBLISHED_STEP, Average, Forecast, forecast
 from inception_v3.reporting.slow_averages import warnings_of
-from inception_v3.settings.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 

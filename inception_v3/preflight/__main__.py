@@ -14,13 +14,14 @@ from console.tensorflow_versions import tf
 from data import digits, records, remote
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.sources import source_of
-from inception_v3 import flags, rules
+from inception_v3 import data_set, flags, rules
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import fit_to_data_set, makes_digits
+from inception_v3.fitting import SIZES, splits_of
 from inception_v3.preflight import graph_checks, memory, storage, xla_step
 from inception_v3.preflight.report import Report
 from inception_v3.reporting.slow_averages import decay_warnings
-from inception_v3.settings import data_set
-from inception_v3.settings.data_set import fit_to_data_set, makes_digits, splits_of
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 
@@ -267,7 +268,7 @@ def _describe_data(
         report.add('storage', 'data_set', described.name, words)
         return
     report.add('storage', 'data_set', None, f'no {FILE_NAME}; {sizes}, {config.num_classes:,} classes')
-    counted = [data_set.SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
+    counted = [SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
     names = [name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in counted]
     assumed = [name for name in names if name not in command_line.given]
     if assumed:
@@ -285,7 +286,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
     if config.use_data == 'fake' or _are_checked(config, unchecked):
         try:
             if _counts_are_near(config):
-                counted = data_set.images_of_hosts(config, hosts)
+                counted = images_of_hosts(config, hosts)
                 if sum(counted):
                     return counted
             else:

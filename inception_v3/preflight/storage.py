@@ -15,11 +15,12 @@ from data.formats import FORMATS
 from data.record_counts import FileRecords
 from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.data_set import check_files, notes_on_files
+from inception_v3.fitting import splits_of
 from inception_v3.model_dir.bad_records import checker_of
 from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.preflight.report import Report
-from inception_v3.settings.data_set import check_files, notes_on_files, splits_of
 from inception_v3.weights import sources
 from inception_v3.weights.sources import Source
 

@@ -17,12 +17,12 @@ from console.tensorflow_versions import tf
 from data import order, record_checker, records, remote, tf_example
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError
+from inception_v3.fitting import splits_of
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.bad_records import checker_of
 from inception_v3.model_dir.checkpoints import PASSED_OVER, latest_checkpoint, set_aside, step_before, step_of
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.leftovers import remove_leftovers
-from inception_v3.settings.data_set import splits_of
 from inception_v3.storage import usable_records
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG.

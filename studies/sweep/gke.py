@@ -9,7 +9,7 @@ import yaml
 
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings.data_set import splits_of
+from inception_v3.fitting import splits_of
 
 # The template sets what all jobs share, such as retries and the grace period. It is not part of an installed wheel.
 _TEMPLATE = pathlib.Path(__file__).resolve().parents[2] / 'deploy' / 'job.yaml'

@@ -15,7 +15,8 @@ from data import remote
 from data.files import text_of
 from data.sources import source_of
 from inception_v3 import flags
-from inception_v3.settings.data_set import fit_to_data_set, splits_of
+from inception_v3.data_set import fit_to_data_set
+from inception_v3.fitting import splits_of
 from studies.files import write_json
 from studies.study import Study, StudyError
 from studies.sweep import trials

@@ -11,7 +11,7 @@ from data import record_counts, records
 from data.record_counts import FileRecords
 from data.records import DataError
 from inception_v3.config import Config
-from inception_v3.settings.data_set import check_files
+from inception_v3.data_set import check_files
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import write_records
 from tests.support.runs import evaluations, execute

@@ -9,9 +9,8 @@ import pytest
 from data import class_folders, dataset_info, from_folder, records
 from data.audit.report import audit
 from data.sources import Source
-from inception_v3 import flags
+from inception_v3 import data_set, flags
 from inception_v3.config import ConfigError
-from inception_v3.settings import data_set
 from tests.data.image_folders import SPLITS, image_files, save_class, stored
 from tests.support.commands import Done, obeyed_permissions, run
 

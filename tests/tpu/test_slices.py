@@ -15,7 +15,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from tests.data.written_records import read as records_in
 from tests.support.pipelines import read

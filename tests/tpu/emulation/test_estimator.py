@@ -20,7 +20,7 @@ from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.estimator import notice
 from tests.support.checkpoints import saved_variables

@@ -9,9 +9,9 @@ from data.braces import PatternError
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import source_of
-from inception_v3 import flags
+from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings import data_set
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from tests.data.test_file_patterns import touched
 from tests.data.written_records import written
 from tests.support.foreign_records import write_foreign
@@ -65,8 +65,8 @@ def test_sizes__of_other_files_than_dataset_json_describes(folder: str) -> None:
     assert sizes(fitted(f'--data_dir={folder}', '--train_files=other/*', '--num_train_images=7'))[0] == 7
     with pytest.raises(ConfigError, match=r'--num_train_images=7: the data set in .* has 5 training images'):
         fitted(f'--data_dir={folder}', '--num_train_images=7')
-    assert data_set.images_of_hosts(other, 1) == [4]
-    assert data_set.images_of_hosts(fitted(f'--data_dir={folder}', '--eval_files=*/part*'), 2) == [6 + 3, 2 + 4]
+    assert images_of_hosts(other, 1) == [4]
+    assert images_of_hosts(fitted(f'--data_dir={folder}', '--eval_files=*/part*'), 2) == [6 + 3, 2 + 4]
 
 
 def test_presets__with_patterns(folder: str, monkeypatch: Any) -> None:

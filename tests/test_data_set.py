@@ -9,9 +9,8 @@ import pytest
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import source_of
-from inception_v3 import flags
+from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.settings import data_set
 from tests.support.records import write_records
 
 MINE = DatasetInfo('mine', 'here', 10, 5, 3, ['background', 'cat', 'dog'])
