@@ -27,7 +27,7 @@ from data.files import write_whole
 from inception_v3.config import ConfigError
 from inception_v3.export import images, prepare, verification
 from inception_v3.export.card import CARD_FILE, LABELS_FILE, card, labels
-from inception_v3.export.description import FILE, describe
+from inception_v3.export.description import DECODING, FILE, describe
 from inception_v3.export.formats import FORMATS, ExportError
 from inception_v3.export.frozen import FrozenNetwork, freeze
 from inception_v3.export.verification import Agreement
@@ -158,6 +158,7 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, lea
     contents = [
         f'`{made.file}`: the model, for {made.purpose}',
         f'`{FILE}`: input, outputs, and the steps from decoded pixels to the input; `{PROGRAM}` carries them out',
+        f'prepared images are made from pixels as viewers show them: {DECODING}',
         f'`{LABELS_FILE}`: the names of the classes',
     ]
     own = origin.origin_of(config, network.model.checkpoint)

@@ -6,6 +6,10 @@ from inception_v3.config import Config
 from preprocessing import finishing, inception_preprocessing, vgg_preprocessing
 
 FILE = 'preprocessing.json'
+# For readers of descriptions and of model cards.
+DECODING = (
+    'turn the image by its EXIF orientation, lay it on white where it is transparent, and convert it to RGB of 8 bits'
+)
 INPUT, LOGITS, PROBABILITIES = 'images', 'logits', 'probabilities'
 
 
@@ -38,7 +42,7 @@ def describe(config: Config, class_names: Sequence[str]) -> Dict[str, Any]:
             'type': 'float32',
             'shape': ['batch', config.height, config.width, 3],
             'channels': 'RGB',
-            'decoding': 'whole pixels of 8 bits, as libjpeg decodes; grey images have three equal channels',
+            'decoding': f'{DECODING}; whole pixels, as libjpeg decodes; grey images have three equal channels',
         },
         'steps': steps_of(config),
         'outputs': {LOGITS: ['batch', config.num_classes], PROBABILITIES: ['batch', config.num_classes]},

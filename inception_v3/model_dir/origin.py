@@ -23,6 +23,8 @@ SETTINGS = (
     *('num_classes', 'preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'transfer', 'moving_average'),
     *('zero_init_last_scale', 'auxiliary_head', 'batch_norm', 'precision'),
 )
+# The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
+_AS_VIEWED = 'images_as_viewed'
 
 
 class Origin(NamedTuple):
@@ -33,7 +35,8 @@ class Origin(NamedTuple):
       step: the global step of the checkpoint.
       weights: 'average' or 'raw'.
       digest: SHA-256 of the checkpoint's index, which has a checksum of each variable.
-      settings: the settings that a SavedModel of the checkpoint depends on, and its class names.
+      settings: the settings that a SavedModel of the checkpoint depends on, its class names, and whether it shows
+        images as viewers do.
       top_1: the top-1 accuracy in the last evaluation of this checkpoint; None if it was not evaluated.
       images: the number of validation images of that evaluation.
     """
@@ -52,6 +55,11 @@ class Origin(NamedTuple):
         else:
             accuracy = f'top-1 {self.top_1:.2%} of {self.images:,} validation images'
         return f'run {self.model_dir}, step {self.step:,}, {self.weights} weights, {accuracy}'
+
+    @property
+    def has_images_as_viewed(self) -> bool:
+        """Whether the SavedModel turns images by their EXIF orientation, and lays transparent ones on white."""
+        return self.settings.get(_AS_VIEWED) is True
 
     def is_of_same_model(self, other: 'Origin') -> bool:
         """Whether a SavedModel of the one equals a SavedModel of the other."""
@@ -84,7 +92,11 @@ def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) 
         step=step,
         weights=weights,
         digest=digest,
-        settings={**{name: getattr(config, name) for name in SETTINGS}, 'class_names': [*class_names]},
+        settings={
+            **{name: getattr(config, name) for name in SETTINGS},
+            'class_names': [*class_names],
+            _AS_VIEWED: True,
+        },
         top_1=last.top_1 if last else None,
         images=last.images if last else None,
     )

@@ -34,6 +34,9 @@ _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 # Columns of text if the output is not a terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
+# The first bytes of JPEG and PNG files. Models show these as viewers do; an image that the intake has turned has been
+# encoded again, and differs a little.
+_AS_VIEWED = (b'\xff\xd8', b'\x89PNG')
 _NO_PROBLEMS: Mapping[str, str] = types.MappingProxyType({})
 
 
@@ -107,8 +110,12 @@ def predict(
             if path in problems:
                 raise UnreadableError(problems[path])
             # Decoding takes most of the time, so that each image is decoded once, for all purposes.
-            accepted, pixels = intake.accept_and_decode(image_files.read(path))
-            image = model.prepare(accepted.encoded, pixels)
+            encoded = image_files.read(path)
+            accepted, pixels = intake.accept_and_decode(encoded)
+            if accepted.encoded is not encoded and model.has_images_as_viewed and encoded.startswith(_AS_VIEWED):
+                image = model.prepare(encoded)
+            else:
+                image = model.prepare(accepted.encoded, pixels)
         except UnreadableError as error:
             return _Prepared(error, b'')
         return _Prepared(image, make_thumbnail(pixels) if make_thumbnail else b'')

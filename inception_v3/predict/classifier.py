@@ -12,16 +12,15 @@ from data import remote
 from data.dataset_info import is_background
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import ConfigError
 from inception_v3.memory.estimate import bytes_per_image
 from inception_v3.model_dir import origin, trained_data, trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.model_dir.origin import Origin
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from preprocessing.decoding import apply_crop
-from preprocessing.preprocessings import preprocessing_for
-from preprocessing.resizing import resize_for_eval
+from preprocessing.resizing import resize_decoded
+from preprocessing.viewing import resize_as_viewed
 
 # TensorFlow's list of the checkpoints in a folder.
 _LIST_OF_CHECKPOINTS = 'checkpoint'
@@ -41,6 +40,8 @@ class Classifier(abc.ABC):
       class_names: the name of each class; empty if a class has none.
       bytes_per_image: memory that each image of a batch needs, at least.
       note: says that its class names may differ from those of its data set; empty if they do not.
+      has_images_as_viewed: whether it turns JPEG and PNG files by their EXIF orientation, and lays transparent ones on
+        white. SavedModels of earlier versions do not.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Classifier(abc.ABC):
     class_names: Sequence[str]
     bytes_per_image: int
     note: str = ''
+    has_images_as_viewed = True
 
     @property
     def has_class_0(self) -> bool:
@@ -63,7 +65,8 @@ class Classifier(abc.ABC):
 
         Args:
           encoded: the file.
-          pixels: uint8 [height, width, 3], its pixels, if they are already decoded; they are not decoded again then.
+          pixels: uint8 [height, width, 3], its pixels as viewers show them, if they are already decoded; they are not
+            decoded again then.
 
         Raises:
           UnreadableError: the image cannot be decoded.
@@ -100,7 +103,7 @@ class CheckpointClassifier(Classifier):
         self.class_names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
         with tf.Graph().as_default() as graph:
             self._encoded = tf.placeholder(tf.string, [])
-            self._image = infeed.as_evaluated(resize_for_eval(self._encoded, config), config)
+            self._image = infeed.as_evaluated(resize_as_viewed(self._encoded, config), config)
             self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
             self._image_of_pixels = infeed.as_evaluated(resize_decoded(self._pixels, config), config)
             self._images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
@@ -141,6 +144,7 @@ class SavedModelClassifier(Classifier):
     def __init__(self, path: str):
         self.name = f'SavedModel {path}'
         self.origin = origin.read(path)
+        self.has_images_as_viewed = bool(self.origin and self.origin.has_images_as_viewed)
         with tf.Graph().as_default() as graph:
             self._session = tf.Session(graph=graph)
             try:
@@ -182,21 +186,6 @@ class SavedModelClassifier(Classifier):
     def close(self) -> None:
         """Closes the session."""
         self._session.close()
-
-
-def resize_decoded(pixels: tf.Tensor, config: Config) -> tf.Tensor:
-    """Crops and resizes a decoded image; the result equals that of `resize_for_eval` to the bit.
-
-    Args:
-      pixels: uint8 [any height, any width, 3], from `decode_image`.
-      config: of the run.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255], as `resize_for_eval` returns it.
-    """
-    preprocessing = preprocessing_for(config)
-    window = preprocessing.crop(tf.shape(pixels))
-    return preprocessing.resize(apply_crop(pixels, window.crop), window)
 
 
 def load(path: str) -> Classifier:

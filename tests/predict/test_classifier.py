@@ -16,7 +16,7 @@ from inception_v3.model_dir import origin
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier
 from preprocessing.decoding import decode_image
-from preprocessing.resizing import resize_for_eval
+from preprocessing.resizing import resize_decoded, resize_for_eval
 from tests.predict.predictions import Trained, objects
 from tests.support.graphs import evaluate
 from tests.support.images import CAT
@@ -64,9 +64,7 @@ def test_load__refuses_an_export_dir_of_several_runs(trained: Trained, tmp_path:
 def test_resize_decoded__equals_resize_for_eval(preprocessing: str) -> None:
     config = Config(preprocessing=preprocessing, height=90, width=75, use_tpu=False)
     encoded = tf.constant(encode_jpeg(CAT))
-    decoded, expected = evaluate(
-        classifier.resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config)
-    )
+    decoded, expected = evaluate(resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config))
     np.testing.assert_array_equal(decoded, expected)
 
 
