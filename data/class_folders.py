@@ -10,11 +10,12 @@ The rules for the folders that have images below them, in this order:
 """
 
 import collections
+import dataclasses
 import os
 import re
 import shlex
 import unicodedata
-from typing import Counter, Dict, Iterable, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+from typing import Counter, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
 
 from data import image_files
 from data.image_files import show
@@ -60,71 +61,76 @@ class ImageSet(NamedTuple):
 
 
 class TreeFile(NamedTuple):
-    """A file: its path, its name after those of the folders that lead to it, and the reason why it is no image."""
+    """The path of a file, and the reason why it is no image, if it is none."""
 
     path: str
-    names: Tuple[str, ...]
     reason: str
 
 
-class Tree(NamedTuple):
-    """Files below a folder, all its subfolders, and the paths that are left out, with the reasons."""
+@dataclasses.dataclass
+class Folder:
+    """A folder: its path, the files in it, its subfolders by name, and the number of images in it and below it."""
 
-    folder: str
-    files: List[TreeFile]
-    folders: List[str]
-    left_out: List[Tuple[str, str]]
+    path: str
+    own: List[TreeFile]
+    folders: Dict[str, 'Folder']
+    images: int = 0
 
-    def below(self) -> Dict[str, 'Tree']:
+    def filled(self) -> Dict[str, 'Folder']:
         """The subfolders that have images, by name."""
-        grouped: Dict[str, List[TreeFile]] = collections.defaultdict(list)
-        for file in self.files:
-            if len(file.names) > 1:
-                grouped[file.names[0]].append(file._replace(names=file.names[1:]))
-        return {
-            name: self._replace(folder=os.path.join(self.folder, name), files=files)
-            for name, files in grouped.items()
-            if not all(file.reason for file in files)
-        }
+        return {name: folder for name, folder in self.folders.items() if folder.images}
 
     def has_own_images(self) -> bool:
         """Whether there are images outside of the subfolders."""
-        return any(len(file.names) == 1 and not file.reason for file in self.files)
+        return self.images > sum(folder.images for folder in self.folders.values())
 
-    def stepped(self) -> 'Tree':
+    def files(self) -> Iterator[TreeFile]:
+        """Yields all files in and below the folder, in order."""
+        yield from self.own
+        for folder in self.folders.values():
+            yield from folder.files()
+
+    def stepped(self) -> 'Folder':
         """The first folder on the way down that has images of its own, several subfolders with images, or classes."""
-        inner = [*self.below().values()]
-        if len(inner) == 1 and not inner[0].has_own_images():
-            return inner[0].stepped()
-        return self
+        inner = [*self.filled().values()]
+        return inner[0].stepped() if len(inner) == 1 and not inner[0].has_own_images() else self
 
 
-def walk(folder: str) -> Tree:
-    """Lists the files below a folder, in order. Links to folders are followed.
+def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[str, str]]]:
+    """Lists the files below a folder, without some of its subfolders. Links to folders are followed.
+
+    Returns:
+      The folder, and the paths that are left out, with the reasons.
 
     Raises:
       DataError: the folder does not exist, or a folder cannot be listed.
     """
     if not os.path.isdir(folder):
         raise DataError(f'{show(folder)}: no such folder.')
-    tree = Tree(folder, [], [], [])
-    visited: Set[str] = set()
+    folder = folder.rstrip(os.sep) or os.sep
+    visited = {os.path.realpath(each) for each in without}
+    listed_folders = {folder: Folder(folder, [], {})}
+    left_out: List[Tuple[str, str]] = []
     for parent, folders, names in os.walk(folder, onerror=_refuse_listing, followlinks=True):
         if os.path.realpath(parent) in visited:
             # A link to a visited folder, possibly a cycle.
             folders[:] = []
-            tree.left_out.append((parent, _READ_ALREADY))
+            left_out.append((parent, _READ_ALREADY))
             continue
         visited.add(os.path.realpath(parent))
         hidden = {*filter(image_files.is_hidden, [*folders, *names])}
-        tree.left_out.extend((os.path.join(parent, name), _HIDDEN) for name in sorted(hidden))
+        left_out.extend((os.path.join(parent, name), _HIDDEN) for name in sorted(hidden))
         folders[:] = sorted({*folders} - hidden)
-        tree.folders.append(parent)
-        inside = [name for name in os.path.relpath(parent, folder).split(os.sep) if name != os.curdir]
-        for name in sorted({*names} - hidden):
-            path = os.path.join(parent, name)
-            tree.files.append(TreeFile(path, (*inside, name), image_files.why_no_image(path)))
-    return tree
+        current = listed_folders.setdefault(parent, Folder(parent, [], {}))
+        if parent != folder:
+            listed_folders[os.path.dirname(parent)].folders[os.path.basename(parent)] = current
+        for path in (os.path.join(parent, name) for name in sorted({*names} - hidden)):
+            current.own.append(TreeFile(path, image_files.why_no_image(path)))
+    # A folder comes before its subfolders.
+    for each in reversed([*listed_folders.values()]):
+        own = sum(not file.reason for file in each.own)
+        each.images = own + sum(inner.images for inner in each.folders.values())
+    return listed_folders[folder], left_out
 
 
 def _refuse_listing(error: OSError) -> NoReturn:
@@ -146,33 +152,32 @@ def find_images(folder: str, validation_folder: Optional[str] = None, no_splits:
       DataError: a folder does not exist or cannot be listed; there are no images; the splits are ambiguous; or the
         name of a class is not UTF-8.
     """
-    trees = [walk(folder), *([walk(validation_folder)] if validation_folder else [])]
-    divided = [_splits(tree, no_splits) for tree in trees]
-    for name, splits in zip((folder, validation_folder), divided):
-        if validation_folder and len(splits) > 1:
+    outside = [validation_folder] if validation_folder is not None else []
+    walked = [walk(folder, outside), *map(walk, outside)]
+    divided = [_splits(tree, no_splits) for tree, _ in walked]
+    for (tree, _), splits in zip(walked, divided):
+        if outside and len(splits) > 1:
             raise DataError(
-                f'--validation_folder={show(validation_folder)}: {show(str(name))} has validation images of its own, '
-                f'in {show(splits[1].folder)}. To leave them out, name {show(splits[0].folder)} instead.'
+                f'--validation_folder={show(outside[0])}: {show(tree.path)} has validation images of its own, in '
+                f'{show(splits[1].path)}. To leave them out, name {show(splits[0].path)} instead.'
             )
     splits = [split for each in divided for split in each]
-    found = ImageSet([], [], [each for tree in trees for each in tree.left_out], [], _notes(trees, splits))
-    used: Set[str] = set()
+    _check_utf_8([each.path for split in splits for each in split.filled().values()])
+    found = ImageSet([], [], [each for _, left_out in walked for each in left_out], [], _notes(walked, splits))
     for split in splits:
-        in_class = [(ImageFile(f.path, _nfc(f.names[0])), f.reason) for f in split.files if len(f.names) > 1]
-        found.splits.append([image for image, reason in in_class if not reason])
-        found.lost.append([image for image, reason in in_class if reason == image_files.UNRECOGNIZED])
-        used |= {image.path for image in found.splits[-1]}
-        folders = {each for each in split.folders if os.path.dirname(each) == split.folder.rstrip(os.sep)}
-        folders -= {os.path.join(each.folder, name) for each in splits for name in each.below()}
-        found.empty.extend(sorted(folders - {*found.empty}))
-    in_split = {file.path for split in splits for file in split.files}
+        in_class = [(_nfc(name), file) for name, each in split.folders.items() for file in each.files()]
+        found.splits.append([ImageFile(file.path, name) for name, file in in_class if not file.reason])
+        lost = [ImageFile(file.path, name) for name, file in in_class if file.reason == image_files.UNRECOGNIZED]
+        found.lost.append(lost)
+        found.empty.extend(each.path for each in split.folders.values() if not each.images)
+    used = {image.path for images in found.splits for image in images}
+    in_split = {file.path for split in splits for file in split.files()}
     found.left_out.extend(
         (file.path, file.reason or (_IN_NO_CLASS if file.path in in_split or len(splits) == 1 else _IN_NO_SPLIT))
-        for tree in trees
-        for file in tree.files
+        for tree, _ in walked
+        for file in tree.files()
         if file.path not in used
     )
-    _check_utf_8(os.path.join(split.folder, name) for split in splits for name in split.below())
     return found
 
 
@@ -180,11 +185,11 @@ def _nfc(name: str) -> str:
     return unicodedata.normalize('NFC', name)
 
 
-def _notes(trees: Sequence[Tree], splits: Sequence[Tree]) -> List[str]:
-    stepped = [(tree.folder, tree.stepped().folder) for tree in trees]
+def _notes(walked: Sequence[Tuple[Folder, object]], splits: Sequence[Folder]) -> List[str]:
+    stepped = [(tree.path, tree.stepped().path) for tree, _ in walked]
     notes = [f'{show(outer)}: all images are in {show(inner)}' for outer, inner in stepped if outer != inner]
     forms: Dict[str, Set[str]] = collections.defaultdict(set)
-    for name in (name for split in splits for name in split.below()):
+    for name in (name for split in splits for name in split.filled()):
         forms[_nfc(name)].add(name)
     twice = sorted(name for name, names in forms.items() if len(names) > 1)
     if twice:
@@ -192,7 +197,7 @@ def _notes(trees: Sequence[Tree], splits: Sequence[Tree]) -> List[str]:
     return notes
 
 
-def _check_utf_8(folders: Iterable[str]) -> None:
+def _check_utf_8(folders: Sequence[str]) -> None:
     """Raises DataError if the name of a class folder is not UTF-8."""
     # Python represents other bytes of file names by surrogates.
     wrong = [folder for folder in folders if re.search(r'[\ud800-\udfff]', os.path.basename(folder))]
@@ -203,17 +208,17 @@ def _check_utf_8(folders: Iterable[str]) -> None:
         )
 
 
-def _splits(tree: Tree, no_splits: bool) -> List[Tree]:
+def _splits(tree: Folder, no_splits: bool) -> List[Folder]:
     """The training and the validation folder, whose subfolders are the classes; or the folder of all classes.
 
     Raises:
       DataError: there are no class folders, or the splits are ambiguous.
     """
     whole = tree.stepped()
-    below = whole.below()
+    below = whole.filled()
     if not below:
         raise DataError(
-            f'{show(tree.folder)}: no images in class folders. It must hold a folder per class with images; or name '
+            f'{show(tree.path)}: no images in class folders. It must hold a folder per class with images; or name '
             'a table of the labels with --labels=FILE.'
         )
     folders = {name: inner.stepped() for name, inner in below.items()}
@@ -237,9 +242,9 @@ def _splits(tree: Tree, no_splits: bool) -> List[Tree]:
             _refuse_splits(whole, [name for name in kinds if kinds[name]], kinds)
         chosen.append(folders[named[0]])
     for one, other in (chosen, chosen[::-1]):
-        if not one.below():
+        if not one.filled():
             raise DataError(
-                f'{show(one.folder)}: its images are in no class folders. To convert {show(other.folder)} alone, '
+                f'{show(one.path)}: its images are in no class folders. To convert {show(other.path)} alone, '
                 f'name that folder. If {listed(sorted(kinds))} are the classes, add --no_splits.'
             )
     return chosen
@@ -255,14 +260,16 @@ def _kind_in(name: str) -> str:
     return kinds.pop() if len(kinds) == 1 else ''
 
 
-def _alike(folders: Dict[str, Tree]) -> List[str]:
+def _alike(folders: Dict[str, Folder]) -> List[str]:
     """The folders without images of their own that share most of their subfolders, and those they share them with."""
     inner = {
-        name: {_nfc(each).casefold() for each in folder.below()}
+        name: {_nfc(each).casefold() for each in folder.filled()}
         for name, folder in folders.items()
         if not folder.has_own_images()
     }
-    counts: Counter[str] = collections.Counter(each for names in inner.values() for each in names)
+    # A split may be among the classes of another one.
+    outer = {_nfc(name).casefold() for name in folders}
+    counts: Counter[str] = collections.Counter(each for names in (outer, *inner.values()) for each in names)
     shared = {each for each, count in counts.items() if count > 1}
     # One subfolder of the same name in each class, such as `images`, is usual.
     core = [names for names in inner.values() if len(names) > 1 and 2 * len(names & shared) > len(names)]
@@ -270,33 +277,40 @@ def _alike(folders: Dict[str, Tree]) -> List[str]:
     return [name for name, names in inner.items() if names & of_core]
 
 
-def _is_split_in_classes(classes: Iterable[Tree]) -> bool:
+def _is_split_in_classes(classes: Iterable[Folder]) -> bool:
     """Whether classes have images in folders of splits, and nowhere else."""
-    inner = [each for one in classes for each in one.below().items()]
+    inner = [each for one in classes for each in one.filled().items()]
     kinds = [_SPLIT_NAMES.get(name.casefold(), '') for name, _ in inner]
     is_only_there = not any(one.has_own_images() for one in classes) and all(each.has_own_images() for _, each in inner)
     return is_only_there and '' not in kinds and _is_pair(kinds)
 
 
-def _split_in_classes(whole: Tree) -> List[Tree]:
-    """The training and the validation files of CLASS/train/ and CLASS/val/, as if the classes were outside."""
-    parts: Dict[str, List[TreeFile]] = collections.defaultdict(list)
-    for file in whole.files:
-        if len(file.names) > 1 + 1:
-            kind = _SPLIT_NAMES.get(file.names[1].casefold(), '')
-            parts[kind].append(file._replace(names=(file.names[0], *file.names[2:])))
-    return [whole._replace(files=files) for files in (parts[TRAIN], parts[VALIDATION] or parts[_TEST])]
+def _split_in_classes(whole: Folder) -> List[Folder]:
+    """The training and the validation files of CLASS/train/ and CLASS/val/, as if the classes were inside."""
+    classes = whole.filled().items()
+    present = {_SPLIT_NAMES.get(name.casefold()) for _, one in classes for name in one.filled()}
+    splits = []
+    for kind in (TRAIN, VALIDATION if VALIDATION in present else _TEST):
+        folders = {}
+        for class_name, one in classes:
+            inner = {name: each for name, each in one.filled().items() if _SPLIT_NAMES[name.casefold()] == kind}
+            if inner:
+                folders[class_name] = Folder(one.path, [], inner, sum(each.images for each in inner.values()))
+        splits.append(Folder(whole.path, [], folders, sum(each.images for each in folders.values())))
+    return splits
 
 
-def _refuse_splits(whole: Tree, suspects: Sequence[str], kinds: Dict[str, str]) -> NoReturn:
+def _refuse_splits(whole: Folder, suspects: Sequence[str], kinds: Dict[str, str]) -> NoReturn:
     train = [name for name in suspects if kinds[name] == TRAIN] or [name for name in suspects if not kinds[name]]
-    train = train or [*suspects]
-    others = [name for name in suspects if name != train[0]]
+    if len(suspects) == 1 and kinds[suspects[0]] != TRAIN:
+        train = ['']  # All other folders.
+    first = (train or suspects)[0]
+    others = [name for name in suspects if name != first]
     validation = [name for name in others if kinds[name] == VALIDATION] or others
-    command = f'python -m data.from_folder {shlex.quote(os.path.join(whole.folder, train[0]))} DATA_DIR'
+    command = f'python -m data.from_folder {shlex.quote(os.path.join(whole.path, first).rstrip(os.sep))} DATA_DIR'
     if validation:
-        command += f' --validation_folder={shlex.quote(os.path.join(whole.folder, validation[0]))}'
+        command += f' --validation_folder={shlex.quote(os.path.join(whole.path, validation[0]))}'
     raise DataError(
-        f'{show(whole.folder)}: has folders that look like splits, not like classes: {listed(suspects)}. Say which is '
+        f'{show(whole.path)}: has folders that look like splits, not like classes: {listed(suspects)}. Say which is '
         f'which, as in: {show(command)}. If {listed(sorted(kinds))} are the classes, add --no_splits.'
     )

@@ -81,7 +81,7 @@ def import_folder(
         cannot be listed, or `data_dir` is not empty or cannot be made.
     """
     writing.check_can_be_made(data_dir)
-    if labels:
+    if labels is not None:
         found = label_table.find_images(labels, folder, file_column, label_column, skip_unreadable)
     else:
         found = class_folders.find_images(folder, validation_folder, no_splits)
@@ -340,12 +340,12 @@ def _arguments() -> argparse.Namespace:
     )
     arguments = parser.parse_args(expanded())
     if arguments.validation_fraction is None:
-        arguments.validation_fraction = 0.0 if arguments.validation_folder else 0.1
-    elif arguments.validation_folder:
+        arguments.validation_fraction = 0.1 if arguments.validation_folder is None else 0.0
+    elif arguments.validation_folder is not None:
         parser.error('--validation_fraction, --validation_folder: give one of the two.')
-    if arguments.labels and (arguments.validation_folder or arguments.no_splits):
+    if arguments.labels is not None and (arguments.validation_folder is not None or arguments.no_splits):
         parser.error('--labels: a table has no splits; leave out --validation_folder and --no_splits.')
-    if (arguments.file_column or arguments.label_column) and not arguments.labels:
+    if (arguments.file_column or arguments.label_column) and arguments.labels is None:
         parser.error('--file_column, --label_column: are columns of --labels, which is missing.')
     if not 0 <= arguments.validation_fraction < 1:
         parser.error(f'--validation_fraction={arguments.validation_fraction}: must be 0 or between 0 and 1.')

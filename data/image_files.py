@@ -26,8 +26,10 @@ _MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
 # The number of files that a message names.
 _NAMED_AT_MOST = 5
-_SUPPORTED = 'JPEG, PNG, GIF, WebP and BMP'
-_DECODED = ('JPEG', 'PNG', 'GIF', 'WebP', 'BMP')
+_SUPPORTED = 'JPEG, PNG, GIF, WebP, BMP and TIFF'
+_DECODED, _CONVERTED = ('JPEG', 'PNG', 'GIF'), ('WebP', 'BMP', 'TIFF')
+# ImageMagick's command.
+CONVERSION = 'convert it: magick FILE FILE.jpg'
 _TEXT_SEARCH_BYTES = 4096
 # Characters of a text; other control characters are not.
 _TEXT = re.compile(rb'[\t\n\f\r\x20-\x7e\x80-\xff]+')
@@ -165,13 +167,15 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
         if _is_text(encoded):
             return 'is a text, not an image'
         return f'is not a {_SUPPORTED.replace("and", "or")} image, or its beginning is damaged'
-    if header.format not in _DECODED:
-        return f'has the format {header.format}; supported are {_SUPPORTED}'
+    if header.format not in (*_DECODED, *_CONVERTED):
+        return f'has the format {header.format}; supported are {_SUPPORTED}; {CONVERSION}'
     too_large = why_too_large(header)
     if too_large:
         return too_large
     if header.format == 'GIF':
         return 'is an animated GIF, or damaged; GIFs of one frame are supported'
+    if header.format in _CONVERTED:
+        return f'is a {header.format} image that is damaged, or cannot be decoded as it is; {CONVERSION}'
     if not header.sound:
         return f'is a {header.kind} image that is truncated or damaged'
     return f'is a damaged {header.kind} image ({shown(reason)})'

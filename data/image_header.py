@@ -16,13 +16,13 @@ _PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
 _SIGNATURES = (b'\xff\xd8\xff', _PNG_SIGNATURE, b'GIF8')
 # Common formats that training cannot decode, by their first bytes; dots stand for any byte.
 _OTHER_FORMATS = {
+    rb'II\*\0....CR|....ftypcrx ': 'Canon RAW',
     rb'II[*+]\0|MM\0[*+]': 'TIFF',
     rb'RIFF....WEBP': 'WebP',
     rb'\0\0\0\x0cJXL |\xff\x0a': 'JPEG XL',
     rb'\0\0\0\x0cjP  |\xff\x4f\xff\x51': 'JPEG 2000',
     rb'....ftyp(hei[cxms]|hev[cxms]|mif1|msf1)': 'HEIC',
     rb'....ftypavi[fs]': 'AVIF',
-    rb'....ftypcrx ': 'Canon RAW',
     rb'8BPS': 'Photoshop',
     rb'.{128}DICM': 'DICOM',
     rb'P[1-6]\s': 'PNM',

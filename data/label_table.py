@@ -42,8 +42,9 @@ def find_images(path: str, folder: str, file_column: str, label_column: str, ski
       DataError: the table or the folder cannot be read; a column is missing; a row is incomplete; rows contradict each
         other, name several files, or name missing files.
     """
-    tree = class_folders.walk(folder)
-    paths = _paths_by_name([file for file in tree.files if not file.reason])
+    tree, left_out = class_folders.walk(folder)
+    files = [*tree.files()]
+    paths = _paths_by_name([file.path for file in files if not file.reason], folder)
     rows = _rows(path, file_column, label_column, paths)
     of_path: Dict[str, Set[str]] = collections.defaultdict(set)
     missing: List[ImageFile] = []
@@ -68,23 +69,23 @@ def find_images(path: str, folder: str, file_column: str, label_column: str, ski
     notes = [f'{text}; left out'] if missing else []
     if repeated:
         notes.append(f'{counted(len(repeated), "repeated row")} of {show(path)} counted once: {listed(repeated)}')
-    images = [ImageFile(file.path, *of_path[file.path]) for file in tree.files if file.path in of_path]
-    left_out = [(file.path, file.reason or _WITHOUT_ROW) for file in tree.files if file.path not in of_path]
-    return ImageSet([images], [missing], tree.left_out + left_out, [], notes)
+    images = [ImageFile(file.path, *of_path[file.path]) for file in files if file.path in of_path]
+    left_out += [(file.path, file.reason or _WITHOUT_ROW) for file in files if file.path not in of_path]
+    return ImageSet([images], [missing], left_out, [], notes)
 
 
 def _normal(name: str) -> str:
     return unicodedata.normalize('NFC', os.path.normpath(name.replace('\\', '/')))
 
 
-def _paths_by_name(files: Sequence[class_folders.TreeFile]) -> Dict[str, Set[str]]:
+def _paths_by_name(paths: Sequence[str], folder: str) -> Dict[str, Set[str]]:
     """The paths that a name in a table may stand for; a whole path in the folder wins over a name alone."""
     by_name: Dict[str, Set[str]] = {}
     forms: List[List[Tuple[str, str]]] = [[], [], [], []]
-    for file in files:
-        inside = _normal('/'.join(file.names))
+    for path in paths:
+        inside = _normal(os.path.relpath(path, folder))
         for form, name in zip(forms, (inside, os.path.splitext(inside)[0], *_alone(inside))):
-            form.append((name, file.path))
+            form.append((name, path))
     for form in forms:
         found: Dict[str, Set[str]] = collections.defaultdict(set)
         for name, path in form:

@@ -45,7 +45,7 @@ def test_splits_are_known_by_their_names(train: str, validation: str, tmp_path: 
         [f'{name}: {split}/{name}/{split.replace("/", "-")}.jpg' for name in ('cat', 'dog')]
         for split in (train, validation)
     ]
-    assert found(folder) == expected
+    assert found(folder) == found(f'{folder}//') == expected
 
 
 def test_a_class_of_one_split_alone_does_not_hide_the_splits(tmp_path: pathlib.Path) -> None:
@@ -107,6 +107,11 @@ def test_a_single_folder_in_between_is_said(tmp_path: pathlib.Path) -> None:
         (in_classes('train', 'val', 'valid'), 'not like classes: train, val, valid. '),
         (in_classes('val', 'test'), 'not like classes: test, val. '),
         (in_classes('Train', 'train', 'val'), 'not like classes: Train, train, val. '),
+        (
+            ['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')],
+            'from_folder {} DATA_DIR --validation_folder={}/holdout. ',
+        ),
+        (['cat/1.jpg', 'dog/2.jpg', *in_classes('test')], 'from_folder {} DATA_DIR --validation_folder={}/test. '),
         ([*in_classes('train'), 'unlabeled/1.jpg'], 'not like classes: train. '),
         (
             [*in_classes('train'), 'test/1.jpg'],
@@ -122,6 +127,14 @@ def test_ambiguous_folders_are_refused(paths: List[str], said: str, tmp_path: pa
     assert said.replace('{}', folder) in str(error.value) and '--no_splits' in str(error.value)
     (all_images,) = found(folder, no_splits=True)
     assert len(all_images) == len(paths)
+
+
+def test_a_validation_folder_inside_is_not_trained_on(tmp_path: pathlib.Path) -> None:
+    folder = plant(tmp_path, ['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')])
+    assert found(folder, validation_folder=f'{folder}/holdout') == [
+        ['cat: cat/1.jpg', 'dog: dog/2.jpg'],
+        ['cat: holdout/cat/holdout.jpg', 'dog: holdout/dog/holdout.jpg'],
+    ]
 
 
 def test_two_unicode_forms_of_a_name_are_one_class(tmp_path: pathlib.Path) -> None:

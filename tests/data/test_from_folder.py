@@ -183,7 +183,7 @@ def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
     message = refusal(folder)
     assert message.startswith('4 images cannot be used: ')
     reasons = [
-        'is not a JPEG, PNG, GIF, WebP or BMP image, or its beginning is damaged',
+        'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged',
         'is empty',
         'is a text, not an image',
     ]
