@@ -125,8 +125,8 @@ def _rows(path: str, file_column: str, label_column: str, paths: Dict[str, Set[s
     for flag, column in (('file_column', file), ('label_column', label)):
         if not 0 <= column < len(header) or file == label:
             raise DataError(
-                f'{show(path)} has the columns {listed(header)}: name the one that --{flag} says, or give its number, '
-                'from 1; the two must differ.'
+                f'{show(path)} has the columns {listed(header)}. Name one of them with --{flag}, or give its number, '
+                'from 1. Files and labels are in different columns.'
             )
     rows = []
     for line, row in table[1 if names else 0 :]:
