@@ -52,7 +52,7 @@ def test_columns_and_names(text: str, columns: Any, flat: pathlib.Path) -> None:
     [
         ('', ('', ''), 'its first row must have a file and a label'),
         ('filename\na.jpg\n', ('', ''), 'its first row must have a file and a label'),
-        ('image,melanoma,nevus\na,1,0\nb,0,1\n', ('', ''), 'image, melanoma, nevus. Name one of them with --label_column'),
+        ('image,melanoma,nevus\na,1,0\nb,0,1\n', ('', ''), 'melanoma, nevus. Name one of them with --label_column'),
         ('image,label\na,x\n', ('file', ''), 'image, label. Name one of them with --file_column'),
         ('image,label\na,x\n', ('', '3'), '--label_column'),
         ('image,label\na,x\n', ('', '0'), '--label_column'),
@@ -87,6 +87,8 @@ def test_a_name_of_several_files_is_refused(flat: pathlib.Path) -> None:
         found(flat, 'a.jpg,x\nc.jpg,y\n')
     # A whole path is not.
     assert classes(flat, 'a.jpg,x\nsub/c.jpg,y\n') == {'a.jpg': 'x', 'sub/c.jpg': 'y'}
+    save(flat / 'c.jpg', 'cat', 8)
+    assert classes(flat, 'a.jpg,x\nc.jpg,y\n') == {'a.jpg': 'x', 'c.jpg': 'y'}
 
 
 def test_missing_repeated_and_unnamed_files_are_counted(flat: pathlib.Path) -> None:
@@ -99,6 +101,11 @@ def test_missing_repeated_and_unnamed_files_are_counted(flat: pathlib.Path) -> N
     ]
     reason = 'an image without a row in the table of labels'
     assert result.left_out == [(f'{flat}/image.jpg', reason), (f'{flat}/sub/c.jpg', reason)]
+
+
+def test_a_table_of_missing_files_alone_is_refused(flat: pathlib.Path) -> None:
+    with pytest.raises(DataError, match='2 rows of .* whose image is missing'):
+        found(flat, 'd.jpg,x\ne.jpg,y\n', '', '', True)
 
 
 def test_labels_in_two_unicode_forms_are_one_class(flat: pathlib.Path) -> None:
