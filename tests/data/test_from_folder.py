@@ -255,6 +255,9 @@ def test_class_of_an_unknown_format__is_refused_before_any_image_is_read(folder:
     assert f'cannot be used: raw (2 of 3, as {folder}/raw/0.sensor). ' in refusal(folder, dry_run=True)
     (folder / 'raw' / '0.sensor').unlink()
     import_folder(folder, dry_run=True)
+    # With one that is damaged, most are lost.
+    (folder / 'raw' / '2.jpg').touch()
+    assert f'cannot be used: raw (2 of 3, as {folder}/raw/2.jpg). ' in refusal(folder, skip_unreadable=True)
 
 
 @pytest.mark.parametrize(('fraction', 'split'), [(0.01, 'validation'), (0.99, 'train')])

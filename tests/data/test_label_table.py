@@ -104,7 +104,7 @@ def test_missing_repeated_and_unnamed_files_are_counted(flat: pathlib.Path) -> N
 
 
 def test_a_table_of_missing_files_alone_is_refused(flat: pathlib.Path) -> None:
-    with pytest.raises(DataError, match='2 rows of .* whose image is missing'):
+    with pytest.raises(DataError, match=r'2 rows of .* whose image is missing'):
         found(flat, 'd.jpg,x\ne.jpg,y\n', '', '', True)
 
 
