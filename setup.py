@@ -32,7 +32,7 @@ EXTRAS = {
     ],
     # Converting and auditing data sets. Without python-snappy, Beam 2.48's checksums are ten times slower.
     'data': [*BEAM, f'python-snappy<0.7; {WITH_1_15}', 'rich', 'scipy'],
-    # BMP and WebP images in data.from_folder and predict.
+    # BMP, TIFF and WebP images in data.from_folder and predict.
     'images': ['pillow'],
     'benchmarks': [*MATPLOTLIB, 'rich', *SCIKIT_IMAGE],
     # Sweeps and their reports: scipy for the bootstrap, pillow for thumbnails.

@@ -201,7 +201,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     def command(screen: Screen) -> int:
         found = image_files.find(arguments.images)
         if found.skipped:
-            _report(f'skipped {len(found.skipped):,} files without the extension of an image: {listed(found.skipped)}')
+            _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
         if len(found.problems) == len(found.paths):
             # There is nothing to classify.
             for path in found.paths:

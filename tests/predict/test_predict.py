@@ -127,7 +127,7 @@ def test_unreadable_images__reported_while_others_are_classified(
         assert problem in line
     assert 'nowhere.jpg: no such file or folder' in err
     (skipped,) = [line for line in err if line.startswith('skipped')]
-    assert skipped.startswith('skipped 1 files without the extension') and skipped.endswith('notes.txt')
+    assert skipped.startswith('skipped 1 files that are no images') and skipped.endswith('notes.txt')
     assert f'{len(PROBLEMS) + 1} of {len(found)} images could not be classified' in err
     assert not any('Traceback' in line for line in err)
     # JSON output preserves the bytes of file names.
