@@ -9,6 +9,7 @@ from typing import List, Optional
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
+from data.files import write_whole
 from data.formats import FORMATS
 from data.records import VALIDATION, DataError
 
@@ -93,8 +94,7 @@ class DatasetInfo:
         info = self if self.validation_records_per_file else self._counted(data_dir)
         path = os.path.join(data_dir, FILE_NAME)
         try:
-            with tf.io.gfile.GFile(path, 'w') as file:
-                file.write(json.dumps(dataclasses.asdict(info), indent=2) + '\n')
+            write_whole(path, json.dumps(dataclasses.asdict(info), indent=2) + '\n')
         except tf.errors.OpError as error:
             raise DataError(f'{path}: cannot be written: {error.message}')
         return info

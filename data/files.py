@@ -4,6 +4,7 @@ import contextlib
 import json
 from typing import Any, Callable, Dict, List, TypeVar, Union
 
+from console import outputs
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
@@ -11,18 +12,27 @@ from data import remote
 _Record = TypeVar('_Record')
 
 
-def write_whole(path: str, content: Union[str, bytes]) -> None:
-    """Writes a file atomically: a reader sees the old content or the new."""
-    unfinished = f'{path}.unfinished'
+def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
+    """Writes a file atomically: a reader sees the old content or the new.
+
+    Args:
+      path: of the file, local or remote.
+      content: of the file.
+      work_dir: the folder of the unfinished file; by default, that of `path`.
+
+    Raises:
+      OutputError: something exists there that is no regular file.
+      RemoteError: access to a remote file is denied, or the store cannot be reached.
+      tf.errors.OpError: a local file cannot be written.
+    """
     with remote.explained(path, remote.WRITE):
-        with tf.io.gfile.GFile(unfinished, 'wb' if isinstance(content, bytes) else 'w') as file:
-            file.write(content)
-        tf.io.gfile.rename(unfinished, path, overwrite=True)
+        outputs.write(path, content, work_dir)
 
 
 def append_line(path: str, values: Dict[str, Any]) -> None:
     """Appends a JSON object as a line to a file, which may not exist yet."""
     line = json.dumps(values) + '\n'
+    path = outputs.replaceable(path)
     before = text_of(path)
     # A process that was killed during a write leaves half a line.
     if before and not before.endswith('\n'):

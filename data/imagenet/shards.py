@@ -7,9 +7,11 @@ import os
 import uuid
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from console import native_messages
+from console import native_messages, outputs
+from console.errors import CommandError
 from console.tensorflow_versions import tf
-from data import conversion, exif, remote, tf_example
+from data import exif, remote, tf_example
+from data.files import write_whole
 from data.fingerprint import SplitFingerprint
 from data.imagenet import source as imagenet_source
 from data.imagenet.source import Image
@@ -131,8 +133,8 @@ def convert(shard: str, data_dir: str, work_dir: str) -> None:
         images, total = report.fingerprint
         write_json(report_path(work_dir, shard), [report.file_bytes, [images, f'{total:064x}'], *report[2:]])
         with remote.explained(data_dir, remote.WRITE):
-            tf.io.gfile.rename(unfinished, os.path.join(data_dir, shard), overwrite=True)
-    except (DataError, remote.RemoteError, tf.errors.OpError) as error:
+            outputs.move(unfinished, os.path.join(data_dir, shard))
+    except (CommandError, tf.errors.OpError) as error:
         with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(unfinished)
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
@@ -171,7 +173,7 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
 
 def write_json(path: str, value: object) -> None:
     """Writes a JSON file atomically."""
-    conversion.write_whole(path, json.dumps(value).encode(), os.path.dirname(path))
+    write_whole(path, json.dumps(value))
 
 
 @functools.lru_cache(maxsize=None)

@@ -16,11 +16,10 @@ import threading
 import time
 from typing import Any, Dict, Optional
 
-from tensorflow.python.lib.io import file_io
-
 from console.errors import RetryableError
 from console.tensorflow_versions import tf
 from data import remote
+from data.files import write_whole
 
 CLAIM_FILE = 'trainer.json'
 # Seconds between renewals, and from the last renewal until the claim expires. A store may be unreachable for 90 s.
@@ -152,8 +151,7 @@ class TrainerLock:
 
     def _write(self) -> None:
         claim = json.dumps({**self._claim, 'renewed': time.time()}) + '\n'
-        with remote.explained(self._path, remote.WRITE):
-            file_io.atomic_write_string_to_file(self._path, claim)
+        write_whole(self._path, claim)
         self._known_at = time.time()
 
     def _renew(self) -> None:

@@ -19,6 +19,7 @@ from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.messages import shown
+from console.outputs import replaceable
 from console.paths import expanded
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
@@ -192,6 +193,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = _parse(argv)
 
     def command(screen: Screen) -> int:
+        if arguments.html:
+            replaceable(arguments.html)
         found = image_files.find(arguments.images)
         if found.skipped:
             _report(f'skipped {len(found.skipped):,} files without the extension of an image: {listed(found.skipped)}')

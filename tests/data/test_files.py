@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import pathlib
 from typing import Any
 
@@ -20,16 +21,19 @@ def test_write_whole__replaces_the_content_and_leaves_no_other_file(tmp_path: pa
 
 
 def test_write_whole__keeps_the_old_content_until_the_new_is_complete(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    path = tmp_path / 'a.txt'
-    path.write_text('old')
-    at_rename = []
+    path, work_dir = tmp_path / 'file', tmp_path / 'work'
+    work_dir.mkdir()
+    path.write_bytes(b'old')
+    rename = tf.io.gfile.rename
 
-    def rename(source: str, target: str, overwrite: bool) -> None:
-        at_rename.append((pathlib.Path(source).read_text(), pathlib.Path(target).read_text(), overwrite))
+    def check_and_rename(unfinished: str, *others: Any, **options: Any) -> None:
+        assert path.read_bytes() == b'old'
+        assert pathlib.Path(unfinished).read_bytes() == b'new' and os.path.dirname(unfinished) == str(work_dir)
+        rename(unfinished, *others, **options)
 
-    monkeypatch.setattr(tf.io.gfile, 'rename', rename)
-    files.write_whole(str(path), 'new')
-    assert at_rename == [('new', 'old', True)]
+    monkeypatch.setattr(tf.io.gfile, 'rename', check_and_rename)
+    files.write_whole(str(path), b'new', str(work_dir))
+    assert path.read_bytes() == b'new' and os.listdir(str(work_dir)) == []
 
 
 def test_append_line__adds_an_object_per_line(tmp_path: pathlib.Path) -> None:
