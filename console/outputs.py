@@ -17,8 +17,6 @@ _KINDS = {
     stat.S_IFIFO: 'a named pipe',
     stat.S_IFSOCK: 'a socket',
 }
-# Characters of a name that are kept in its unfinished file's name, which a file system limits to 255 bytes.
-_LONGEST_NAME = 50
 
 
 class OutputError(CommandError):
@@ -69,13 +67,15 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
       tf.errors.OpError: the file cannot be renamed.
     """
     real = replaceable(path)
-    # Another process may write the same output.
-    name = f'{os.path.basename(real)[:_LONGEST_NAME]}.{uuid.uuid4().hex}.unfinished'
-    unfinished = os.path.join(work_dir or os.path.dirname(real), name)
+    # Several processes of a conversion may write the same file. Elsewhere, the next writer replaces a leftover file.
+    unique = f'{os.path.basename(real)}.{uuid.uuid4().hex}.unfinished'
+    unfinished = os.path.join(work_dir, unique) if work_dir else f'{real}.unfinished'
+    if replaceable(unfinished) != unfinished and os.path.islink(unfinished):
+        raise OutputError(f'{shown(unfinished)}: is a link, and must be a new file. Remove it.')
     try:
         yield unfinished
         move(unfinished, real)
-    except BaseException:
+    except (Exception, KeyboardInterrupt):
         with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(unfinished)
         raise

@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ from console.errors import TerminatedError
 from console.screen import Screen, duration
 from console.tensorflow_versions import tf
 from data import remote
+from data.files import from_json
 from data.records import DataError
 
 # The folder of intermediate files, beside the files of the data set until the conversion is finished.
@@ -45,8 +45,8 @@ def settings_in(path: str) -> Optional[Dict[str, str]]:
     if content is None:
         return None
     try:
-        return {str(flag): str(value) for flag, value in json.loads(content.decode())['settings'].items()}
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return from_json(content, lambda values: {str(flag): str(value) for flag, value in values['settings'].items()})
+    except ValueError:
         raise DataError(f'{path}: does not hold the settings of a conversion. Name a new folder.')
 
 

@@ -9,7 +9,7 @@ from typing import List, Optional
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
-from data.files import write_whole
+from data.files import from_json, write_whole
 from data.formats import FORMATS
 from data.records import VALIDATION, DataError
 
@@ -122,14 +122,14 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
         content = remote.read(path)
         if content is None:
             return None
-        info = DatasetInfo(**json.loads(content.decode('utf-8-sig')))
+        info = from_json(content, lambda values: DatasetInfo(**values))
         problem = info.problem()
         if problem:
             raise ValueError(problem)
         return info
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')
-    except (TypeError, ValueError, RecursionError) as error:
+    except ValueError as error:
         fields = ', '.join(field.name for field in dataclasses.fields(DatasetInfo))
         reason = shown(error, _LONGEST_REASON)
         raise DataError(f'{path}: not a valid description of a data set ({reason}). Its fields are {fields}.')

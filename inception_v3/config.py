@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple
 
 from console.errors import CommandError
 from console.messages import shown
+from data.files import from_json
 from data.sources import Source, source_of
 from data.tf_example import Fields
 from inception_v3.networks.registry import NETWORKS
@@ -369,8 +370,8 @@ class Config(WeightSettings):
           ConfigError: not a JSON object, an unknown field, or a value that is not allowed.
         """
         try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            values = from_json(text, lambda values: values)
+        except ValueError as error:
             raise ConfigError(f'The configuration is not JSON: {error}.')
         if not isinstance(values, dict):
             raise ConfigError('The configuration is not a JSON object.')

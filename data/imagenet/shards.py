@@ -5,13 +5,14 @@ import functools
 import json
 import os
 import uuid
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from console import native_messages, outputs
 from console.errors import CommandError
+from console.messages import shown
 from console.tensorflow_versions import tf
 from data import exif, remote, tf_example
-from data.files import write_whole
+from data.files import from_json, write_whole
 from data.fingerprint import SplitFingerprint
 from data.imagenet import source as imagenet_source
 from data.imagenet.source import Image
@@ -69,10 +70,17 @@ def write_plan(work_dir: str, shard: str, images: List[PlannedImage]) -> None:
 
 
 def _read_plan(work_dir: str, shard: str) -> List[PlannedImage]:
-    rows = json.loads(imagenet_source.read_file(os.path.join(work_dir, f'{shard}.plan')).decode())
-    return [
-        PlannedImage(Image(*image), label, text, [Box(*box) for box in boxes]) for image, label, text, boxes in rows
-    ]
+    path = os.path.join(work_dir, f'{shard}.plan')
+
+    def images(rows: Any) -> List[PlannedImage]:
+        return [
+            PlannedImage(Image(*image), label, text, [Box(*box) for box in boxes]) for image, label, text, boxes in rows
+        ]
+
+    try:
+        return from_json(imagenet_source.read_file(path), images)
+    except ValueError as error:
+        raise DataError(f'{path}: is damaged: {shown(error)}. Name a new folder.')
 
 
 def report_path(work_dir: str, shard: str) -> str:
@@ -85,10 +93,14 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
     content = remote.read(report_path(work_dir, shard))
     if content is None:
         return None
-    try:
-        file_bytes, (images, total), converted, unreadable, notes = json.loads(content.decode())
+
+    def report(values: Any) -> ShardReport:
+        file_bytes, (images, total), converted, unreadable, notes = values
         return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable, notes)
-    except (ValueError, TypeError):
+
+    try:
+        return from_json(content, report)
+    except ValueError:
         return None
 
 
@@ -108,7 +120,10 @@ def raise_failure(work_dir: str) -> None:
     """
     content = remote.read(os.path.join(work_dir, _FAILURE_NAME))
     if content:
-        is_transient, message = json.loads(content.decode())
+        try:
+            is_transient, message = from_json(content, tuple)
+        except ValueError:
+            is_transient, message = False, shown(content)
         raise (remote.UnreachableError if is_transient else DataError)(message)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from console.tensorflow_versions import tf
 from data import remote
-from data.files import text_of, write_whole
+from data.files import from_json, record, text_of, write_whole
 from inception_v3.config import Config
 from inception_v3.model_dir.best_checkpoint import EVALUATION_FILE
 from inception_v3.model_dir.checkpoints import is_complete, step_of
@@ -93,8 +93,8 @@ def write(saved_model: str, origin: Origin) -> None:
 
 def read(saved_model: str) -> Optional[Origin]:
     """The origin of a SavedModel; None if it has none, because an earlier version of this program exported it."""
-    with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):
-        origin = Origin(**json.loads(text_of(os.path.join(saved_model, _FILE))))
+    with contextlib.suppress(TypeError, ValueError):
+        origin = from_json(text_of(os.path.join(saved_model, _FILE)), lambda values: record(Origin, values))
         # Earlier versions, which did not have a setting, exported as its default does.
         origin.settings.update({name: getattr(Config, name) for name in SETTINGS if name not in origin.settings})
         # A damaged file may have other types.

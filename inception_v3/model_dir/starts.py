@@ -6,6 +6,7 @@ import platform
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from console.log import logger
+from data import files
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, write_whole
 from inception_v3.config import Config, ConfigError, differences
@@ -107,7 +108,7 @@ def read(model_dir: str) -> List[Start]:
     Raises:
       RemoteError: access is denied, or the store cannot be reached.
     """
-    return read_lines(os.path.join(model_dir, STARTS_FILE), lambda values: Start(**values))
+    return read_lines(os.path.join(model_dir, STARTS_FILE), lambda values: files.record(Start, values))
 
 
 def record(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> None:

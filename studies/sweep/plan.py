@@ -3,7 +3,6 @@
 import argparse
 import fcntl
 import fnmatch
-import json
 import os
 import sys
 from typing import Any, List, Mapping, NamedTuple, Sequence, Set, Tuple
@@ -12,7 +11,7 @@ from absl import app
 
 from console.messages import shown
 from data import remote
-from data.files import text_of
+from data.files import from_json, text_of
 from inception_v3.settings import flags
 from inception_v3.settings.data_set import fit_to_data_set, splits_of
 from studies.files import write_json
@@ -113,8 +112,8 @@ def check_folder(plan: Plan) -> None:
     """
     content = text_of(os.path.join(plan.out, trials.STUDY_FILE))
     try:
-        name = json.loads(content)['name'] if content else plan.study.name
-    except (KeyError, TypeError, ValueError):
+        name = from_json(content, lambda values: values['name']) if content else plan.study.name
+    except ValueError:
         name = plan.study.name
     if name != plan.study.name:
         raise StudyError(f'--out={plan.out}: holds the study {shown(name)}; name another folder for {plan.study.name}.')

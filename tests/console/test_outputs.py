@@ -25,7 +25,6 @@ from studies.batch_norm import __main__ as batch_norm
 from studies.revnet_memory import __main__ as revnet_memory
 from studies.score_agreement import __main__ as score_agreement
 from studies.streaming import __main__ as streaming
-from studies.versions import __main__ as versions
 from tests.support import commands
 from tests.support.runs import FinishedRun
 from tests.support.tiny_network import TINY
@@ -101,12 +100,21 @@ def test_links_to_files__stay_and_their_targets_are_replaced(tmp_path: pathlib.P
 
 
 def test_failed_output__leaves_the_old_file_alone(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / ('n' * 255)
+    path = tmp_path / 'page.html'
     path.write_text('old')
     with pytest.raises(KeyboardInterrupt), outputs.unfinished_file(str(path)) as unfinished:
         pathlib.Path(unfinished).write_text('half')
         raise KeyboardInterrupt
     assert path.read_text() == 'old' and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize('target', ['/dev/full', 'mine'])
+def test_unfinished_output__is_not_written_through_a_link(target: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'mine').write_text('mine')
+    (tmp_path / 'page.html.unfinished').symlink_to(target)
+    with pytest.raises(outputs.OutputError, match=r'is a link|it is a device'):
+        files.write_whole(str(tmp_path / 'page.html'), 'page')
+    assert (tmp_path / 'mine').read_text() == 'mine' and not (tmp_path / 'page.html').exists()
 
 
 def test_every_command__refuses_a_pipe_as_its_output(
@@ -129,7 +137,6 @@ def test_every_command__refuses_a_pipe_as_its_output(
         (revnet_memory.main, '--out', 'pipe'),
         (score_agreement.main, '--out', 'pipe'),
         (streaming.main, '--out', 'pipe'),
-        (versions.main, '--out', 'pipe', model_dir),
     ):
         pipe = tmp_path / name
         if not pipe.exists():

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import pathlib
-from typing import Any
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import pytest
 
@@ -87,3 +87,38 @@ def test_read_lines__raises_other_errors(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'a').write_text('1\n')
     with pytest.raises(ZeroDivisionError):
         files.read_lines(str(tmp_path / 'a'), lambda value: 1 // 0)
+
+
+class _Fields(NamedTuple):
+    number: int
+    share: float
+    name: str
+    parts: Dict[str, List[int]]
+    free: Any
+    other: Optional[str] = None
+
+
+GOOD = '{"number": 1, "share": 2, "name": "n", "parts": {"a": [3]}, "free": [1, "x"]}'
+
+
+def test_record__has_the_declared_types() -> None:
+    values = files.from_json(GOOD.encode(), lambda values: files.record(_Fields, values))
+    assert values == _Fields(1, 2, 'n', {'a': [3]}, [1, 'x'], None)
+
+
+@pytest.mark.parametrize(
+    'content',
+    [
+        *('', '{', '[]', 'null', '3', '"text"', '{}', '[' * 100_000, '{"a":' * 100_000),
+        *(b'\xff{}', b'\x00', GOOD.replace('2', '1' + '0' * 400), GOOD.replace('1', '1' + '0' * 40, 1)),
+        *(GOOD.replace('1', each, 1) for each in ('true', '1.0', 'null', '"1"', 'NaN', '9223372036854775808')),
+        *(GOOD.replace('2', each) for each in ('"2"', 'null', '[2]', 'true')),
+        *(GOOD.replace('[3]', each) for each in ('3', '["3"]', '{}', '[null]')),
+        *(GOOD.replace('"n"', each) for each in ('1', 'null', '["n"]')),
+        *(GOOD.replace('"n"', '"n", "other": 1'), GOOD.replace('"n"', '"n", "unknown": 1')),
+    ],
+    ids=lambda content: repr(content[-40:]),
+)
+def test_from_json__any_other_content_is_a_value_error(content: Any) -> None:
+    with pytest.raises(ValueError):
+        files.from_json(content, lambda values: files.record(_Fields, values))
