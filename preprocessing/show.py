@@ -15,7 +15,7 @@ import numpy as np
 from console import extras, outputs, program
 from console.command_line import new_parser
 from console.errors import CommandError
-from console.messages import shown
+from console.messages import printable, shown
 from console.paths import expanded
 from console.screen import Screen, failure
 from console.tensorflow_versions import tf
@@ -273,7 +273,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
 
 def _names(out: str, path: str, taken: Set[str]) -> Tuple[str, str]:
     """The files of a photograph: neither those of another with the same name, nor a photograph itself."""
-    stem = os.path.splitext(os.path.basename(path))[0]
+    stem = printable(os.path.splitext(os.path.basename(path))[0])
     number = 1
     while True:
         unique = stem if number == 1 else f'{stem}-{number}'

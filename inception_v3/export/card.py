@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import List, Optional, Sequence, Tuple
 
+from console.messages import in_code, in_markdown, printable
 from data.dataset_info import DatasetInfo, is_background
 from inception_v3.config import Config
 from inception_v3.model_dir.origin import Origin
@@ -43,7 +44,7 @@ def interval(right: int, images: int) -> str:
 def labels(class_names: Sequence[str], num_classes: int) -> str:
     """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
-    return ''.join(f'{" ".join(name.split())}\n' for name in names)
+    return ''.join(f'{printable(name)}\n' for name in names)
 
 
 def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str) -> str:
@@ -74,7 +75,9 @@ def card(name: str, contents: Sequence[str], config: Config, own: Origin, verifi
         ],
         '## Accuracy': [f'checkpoint: {accuracy}', f'this export: {verified}'],
         '## Data': [_data(config, info)],
-        '## Flags of the run that are not the defaults': [f'`--{field}={value}`' for field, value in _recipe(config)],
+        '## Flags of the run that are not the defaults': [
+            f'`--{field}={in_code(value)}`' for field, value in _recipe(config)
+        ],
         '## Limits': _LIMITS,
     }
     texts = ['\n'.join([title, '', *(f'- {line}' for line in lines)]) for title, lines in sections.items()]
@@ -87,8 +90,9 @@ def _data(config: Config, info: Optional[DatasetInfo]) -> str:
     if not info:
         return f'{config.num_train_images:,} training images, without a description'
     return (
-        f'{info.name}: {info.source}; {info.train_images:,} training and {info.validation_images:,} validation images, '
-        f'fingerprint {info.fingerprint or "unknown"}'
+        f'{in_markdown(info.name)}: {in_markdown(info.source)}; {info.train_images:,} training and '
+        f'{info.validation_images:,} validation images, '
+        f'fingerprint {in_markdown(info.fingerprint) or "unknown"}'
     )
 
 

@@ -141,8 +141,6 @@ class _Output:
 
     def __init__(self, as_json: bool):
         self._as_json = as_json
-        # A character that the output's encoding lacks is printed as an escape sequence.
-        sys.stdout.reconfigure(errors='backslashreplace')  # type: ignore[attr-defined]
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         self._bar_width = min(_LONGEST_BAR, (self._width or _PLAIN_WIDTH) // 3)
         self._steps = EIGHTHS
