@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from typing import Any, Callable, Dict, List, Type, TypeVar, Union, get_type_hints
+from typing import Any, Callable, Dict, List, Tuple, Type, TypeVar, Union, get_type_hints
 
 from console import outputs
 from console.log import logger
@@ -102,7 +102,8 @@ def record(kind: Type[_Record], values: Any) -> _Record:
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value from JSON has a type: of `typing`, or a basic one. An int has 64 bits."""
-    origin, arguments = getattr(hint, '__origin__', None), getattr(hint, '__args__', ())
+    origin = getattr(hint, '__origin__', None)
+    arguments: Tuple[Any, ...] = getattr(hint, '__args__', ())
     if origin is Union:
         return any(fits(value, argument) for argument in arguments)
     if origin is dict:

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tarfile
-from typing import Any, List
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -161,8 +161,10 @@ def test_commands__on_a_run_of_hostile_names(
     shutil.copytree(finished_run.config.data_dir, data_dir)
     shutil.copytree(str(finished_run.config.model_dir), model_dir)
     names = [*READABLE, *'abcdefghij'][:10]
+    info = dataset_info.read(data_dir)
+    assert info
     info = dataclasses.replace(
-        dataset_info.read(data_dir),
+        info,
         name=NAMES[1],
         source=NAMES[3],
         class_names=['background', *names],
@@ -188,7 +190,7 @@ def test_commands__on_a_run_of_hostile_names(
         os.fsencode(str(image)).decode(errors='surrogateescape')
     )
     flags = [f'--data_dir={data_dir}', f'--model_dir={tmp_path}/new', '--use_tpu=False', '--num_classes=11']
-    outputs = {
+    outputs: Dict[Any, Tuple[Any, ...]] = {
         predict: (predict.main, image, f'--model={model_dir}', f'--html={out}-page.html', '--top=10'),
         provenance: (provenance.main, 'show', model_dir),
         evaluate_report: (evaluate_report.main, model_dir, f'--out={out}-report'),

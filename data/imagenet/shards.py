@@ -121,7 +121,7 @@ def raise_failure(work_dir: str) -> None:
     content = remote.read(os.path.join(work_dir, _FAILURE_NAME))
     if content:
         try:
-            is_transient, message = from_json(content, tuple)
+            is_transient, message = from_json(content, lambda values: (bool(values[0]), str(values[1])))
         except ValueError:
             is_transient, message = False, shown(content)
         raise (remote.UnreachableError if is_transient else DataError)(message)

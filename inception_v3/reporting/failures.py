@@ -139,7 +139,9 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
     full = _DISK_FULL.search(message)
     if not full:
         unreadable = _UNREADABLE.search(message) if _INPUT_OPERATION in message else None
-        return unreadable and f'A record file cannot be read: {shown(unreadable.group(), _LONGEST_PATH)}. Restore it.'
+        if not unreadable:
+            return None
+        return f'A record file cannot be read: {shown(unreadable.group(), _LONGEST_PATH)}. Restore it.'
     flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
     free = shutil.disk_usage(folder).free
     return (

@@ -76,11 +76,12 @@ def test_special_files__are_refused_and_stay(make: Any, reason: str, tmp_path: p
     link.symlink_to('out')
     before = state(path), state(link)
     for each in (path, link):
-        for write, *arguments in (
+        writes: Tuple[Tuple[Any, ...], ...] = (
             (files.write_whole, str(each), 'new'),
             (files.append_line, str(each), {}),
             (outputs.move, str(tmp_path / 'absent'), str(each)),
-        ):
+        )
+        for write, *arguments in writes:
             with pytest.raises(outputs.OutputError, match=reason):
                 write(*arguments)
     assert (state(path), state(link)) == before and sorted(os.listdir(str(tmp_path))) == ['link', 'out']
@@ -124,7 +125,7 @@ def test_every_command__refuses_a_pipe_as_its_output(
     model_dir = str(finished_run.config.model_dir)
     image = tmp_path / 'image.png'
     image.write_bytes(b'')
-    for main, flag, name, *others in (
+    all_commands: Tuple[Tuple[Any, ...], ...] = (
         (predict.main, '--html', 'page.html', image, f'--model={model_dir}'),
         (features.main, '--out', 'features.npz', image, f'--model={model_dir}'),
         (evaluate_report.main, '--out', 'pipe', model_dir),
@@ -137,7 +138,8 @@ def test_every_command__refuses_a_pipe_as_its_output(
         (revnet_memory.main, '--out', 'pipe'),
         (score_agreement.main, '--out', 'pipe'),
         (streaming.main, '--out', 'pipe'),
-    ):
+    )
+    for main, flag, name, *others in all_commands:
         pipe = tmp_path / name
         if not pipe.exists():
             _pipe(pipe)
