@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence, Tuple
 from benchmarks.comparison import Row
 from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
 from benchmarks.timeline import HOST, STEP, Timeline
-from console import extras
+from console import extras, outputs
 from inception_v3.config import ConfigError
 
 _COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73', HOST: '#F0E442', STEP: '#56B4E9'}
@@ -177,4 +177,5 @@ def _legend(axes: Any, handles: Sequence[Any]) -> None:
 
 
 def _save(drawing: Any, path: str) -> None:
-    drawing.savefig(path, format='png', dpi=_DPI, bbox_inches='tight')
+    with outputs.unfinished_file(path) as unfinished:
+        drawing.savefig(unfinished, format='png', dpi=_DPI, bbox_inches='tight')

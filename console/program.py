@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional
 from absl import app
 
 from console.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
-from console.screen import Screen, failure, set_up_logging
+from console.screen import Printable, Screen, failure, raw, set_up_logging
 
 # A command: shows its progress on the screen, raises its errors, and returns its exit code; None means 0.
 Command = Callable[[Screen], Optional[int]]
@@ -31,6 +31,9 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     screen = Screen(sys.stderr)
     set_up_logging(screen, verbose=False)
     screen.verbose = None
+    before = sys.stdout, sys.stderr
+    # What commands print has names from files.
+    sys.stdout, sys.stderr = Printable(raw(sys.stdout)), Printable(raw(sys.stderr))  # type: ignore[assignment]
     try:
         return command(screen) or 0
     except CommandError as error:
@@ -48,6 +51,8 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
             raise
         hint = '' if screen.verbose is None else ' (--verbose shows the traceback)'
         return fail(screen, failure(error) + hint, RETRY)
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 def _is_failure(error: Exception) -> bool:

@@ -5,15 +5,48 @@ import os
 import threading
 import time
 import warnings
-from typing import Optional, TextIO
+from typing import Any, Optional, TextIO
 
 from console.log import logger, show
+from console.messages import printable
 
 # Seconds between updates of the live line, and between plain lines.
 _LIVE_INTERVAL = 0.2
 _PLAIN_INTERVAL = 15.0
 
 _ERASE_LINE = '\r\x1b[K'
+
+
+class Printable:
+    """A text stream that shows escape sequences in place of what a terminal would obey; see `messages.printable`.
+
+    Attributes:
+      raw: the stream to write to, for programs that control the terminal.
+    """
+
+    def __init__(self, raw: TextIO):
+        self.raw = raw
+        self.encoding = raw.encoding or 'utf-8'
+
+    def write(self, text: str) -> int:
+        """Writes a text; characters that the encoding lacks are escaped, too."""
+        self.raw.write(printable(text, '\n\t').encode(self.encoding, 'backslashreplace').decode(self.encoding))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def raw(stream: TextIO) -> TextIO:
+    """The stream below a `Printable`, or the stream itself."""
+    return getattr(stream, 'raw', stream)
+
+
+class _Formatter(logging.Formatter):
+    """Formats log records of this program on one line each, and the others in printable characters."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return printable(super().formatMessage(record), '' if record.name == logger.name else '\n\t')
 
 
 class Screen(logging.Handler):
@@ -28,7 +61,7 @@ class Screen(logging.Handler):
 
     def __init__(self, stream: TextIO):
         super().__init__()
-        self._stream = stream
+        self._stream = raw(stream)
         self._live = stream.isatty()
         self._line = self._pending = ''
         self._shown_at: Optional[float] = None
@@ -65,7 +98,7 @@ class Screen(logging.Handler):
             logger.info(text)
 
     def _show(self, text: str) -> None:
-        self._line = text[: _terminal_width(self._stream) - 1]
+        self._line = printable(text)[: _terminal_width(self._stream) - 1]
         self._stream.write(_ERASE_LINE + self._line)
         self._stream.flush()
 
@@ -127,7 +160,7 @@ def set_up_logging(screen: Screen, verbose: bool) -> None:
       verbose: also show TensorFlow's log, Python's warnings, and tracebacks.
     """
     screen.verbose = verbose
-    screen.setFormatter(logging.Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
+    screen.setFormatter(_Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
     show(screen, verbose)
     if not verbose:
         warnings.simplefilter('ignore')

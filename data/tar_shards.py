@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
-from console.messages import counted, shown
+from console.messages import counted, printable, shown
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
@@ -337,11 +337,12 @@ def lines(path: str) -> Iterator[Tuple[str, bool]]:
     """Yields a line of text for each sample of a shard, and whether the sample has no problem."""
     with Shard(path) as shard:
         for position, sample in enumerate(shard.samples()):
+            key = printable(sample.key)
             members = '  '.join(f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members)
             if sample.problem:
-                yield f'{position}  {sample.key}  {members}  {sample.problem!s}', False
+                yield f'{position}  {key}  {members}  {sample.problem!s}', False
             else:
-                yield f'{position}  {sample.key}  label {sample.label}  {members}', True
+                yield f'{position}  {key}  label {sample.label}  {members}', True
 
 
 def _list(paths: List[str]) -> int:

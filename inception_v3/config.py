@@ -13,6 +13,7 @@ import unicodedata
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
 from console.errors import CommandError
+from console.json_content import from_json
 from console.messages import shown
 
 TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a string'}
@@ -444,8 +445,8 @@ class Config:
           ConfigError: not a JSON object, an unknown field, or a value that is not allowed.
         """
         try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            values = from_json(text, lambda values: values)
+        except ValueError as error:
             raise ConfigError(f'The configuration is not JSON: {error}.')
         if not isinstance(values, dict):
             raise ConfigError('The configuration is not a JSON object.')

@@ -93,10 +93,10 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     is_calibrated = any(FORMATS[name].is_calibrated for name in arguments.format)
     if config.use_data == 'fake' and (is_calibrated or arguments.verify):
         raise ConfigError('The run was trained on made-up images: --verify and int8 need a data set.')
+    check_writable('out', out)
     network = freeze(model, learned.class_names)
     with bad_records_explained(config, [records.TRAIN], screen):
         calibration = _training_images(network, arguments.calibration_images) if is_calibrated else []
-    check_writable('out', out)
     with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
         paths = {}
         for name in arguments.format:
@@ -135,7 +135,7 @@ def _check(formats: Sequence[str], out: str) -> None:
         raise ExportError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
     for name in formats:
         FORMATS[name]().check()
-        if os.path.exists(os.path.join(out, name)):
+        if os.path.lexists(os.path.join(out, name)):
             raise ExportError(
                 f'{os.path.join(out, name)}: exists already. Remove it, or name another folder with --out.'
             )

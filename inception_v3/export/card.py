@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Iterator, List, Sequence, Tuple
 
+from console.messages import in_code, in_markdown, printable
 from data.dataset_info import is_background
 from inception_v3.config import Config
 from inception_v3.model_dir.origin import Origin
@@ -43,7 +44,7 @@ def interval(right: int, images: int) -> str:
 def labels(class_names: Sequence[str], num_classes: int) -> str:
     """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
-    return ''.join(f'{" ".join(name.split())}\n' for name in names)
+    return ''.join(f'{printable(name)}\n' for name in names)
 
 
 def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:
@@ -71,7 +72,9 @@ def card(name: str, contents: Sequence[str], config: Config, own: Origin, verifi
         ],
         '## Accuracy': [f'checkpoint: {accuracy}', f'this export: {verified}'],
         '## Data': [*_data(config, learned)],
-        '## Flags of the run that are not the defaults': [f'`--{field}={value}`' for field, value in _recipe(config)],
+        '## Flags of the run that are not the defaults': [
+            f'`--{field}={in_code(value)}`' for field, value in _recipe(config)
+        ],
         '## Limits': _LIMITS,
     }
     texts = ['\n'.join([title, '', *(f'- {line}' for line in lines)]) for title, lines in sections.items()]
@@ -86,12 +89,12 @@ def _data(config: Config, learned: TrainedData) -> Iterator[str]:
         yield f'{config.num_train_images:,} training images, without a description'
     else:
         yield (
-            f'{info.name}: {info.source}; {info.train_images:,} training and {info.validation_images:,} validation '
-            f'images, fingerprint {info.fingerprint or "unknown"}'
+            f'{in_markdown(info.name)}: {in_markdown(info.source)}; {info.train_images:,} training and '
+            f'{info.validation_images:,} validation images, fingerprint {in_markdown(info.fingerprint) or "unknown"}'
         )
-    yield from (f'trained before on {earlier}' for earlier in learned.earlier)
+    yield from (in_markdown(f'trained before on {earlier}') for earlier in learned.earlier)
     if learned.note:
-        yield learned.note
+        yield in_markdown(learned.note)
 
 
 def _recipe(config: Config) -> List[Tuple[str, str]]:

@@ -1,8 +1,9 @@
 """The evaluations of a run, in the `results.jsonl` of its model_dir."""
 
 import os
-from typing import Any, List, NamedTuple, Optional, Tuple, get_type_hints
+from typing import Any, List, NamedTuple, Optional, Tuple
 
+from console.json_content import record
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines
 from inception_v3.config import Config, differences
@@ -99,16 +100,4 @@ def evaluations_in(path: str) -> List[Evaluation]:
 
 
 def _evaluation_of(values: Any) -> Evaluation:
-    evaluation = Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))})
-    types = get_type_hints(Evaluation)
-    for name, value in evaluation._asdict().items():
-        if not _is_of_type(value, types[name]):
-            raise TypeError(f'{name} is {value!r}')
-    return evaluation
-
-
-def _is_of_type(value: Any, expected: Any) -> bool:
-    if expected not in (int, float, str):
-        return isinstance(value, tuple) and all(type(each) is str for each in value)
-    # JSON does not distinguish floats from integers: 1.0 may be written as 1.
-    return type(value) is expected or (expected is float and type(value) is int)
+    return record(Evaluation, {**values, 'changed': tuple(values.get('changed', ()))})

@@ -5,6 +5,7 @@ import json
 import os
 from typing import Any, Dict, NamedTuple, Optional, Sequence
 
+from console.json_content import from_json, record
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
@@ -111,8 +112,8 @@ def write(saved_model: str, origin: Origin) -> None:
 
 def read(saved_model: str) -> Optional[Origin]:
     """The origin of a SavedModel; None if it has none, because an earlier version of this program exported it."""
-    with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):
-        origin = Origin(**json.loads(text_of(os.path.join(saved_model, _FILE))))
+    with contextlib.suppress(TypeError, ValueError):
+        origin = from_json(text_of(os.path.join(saved_model, _FILE)), lambda values: record(Origin, values))
         # Earlier versions, which did not have a setting, exported as its default does.
         origin.settings.update({name: getattr(Config, name) for name in SETTINGS if name not in origin.settings})
         # A damaged file may have other types.

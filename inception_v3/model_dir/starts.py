@@ -5,6 +5,7 @@ import os
 import platform
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from console import json_content
 from console.log import logger
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, write_whole
@@ -124,7 +125,7 @@ def read(model_dir: str) -> List[Start]:
 
 
 def _start_of(values: Any) -> Start:
-    start = Start(**values)
+    start: Start = json_content.record(Start, values)
     problem = start.info and start.info.problem()
     if problem:
         raise ValueError(problem)

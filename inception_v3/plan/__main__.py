@@ -8,6 +8,7 @@ from typing import List, Sequence, Tuple
 from console import extras, html, processes, program
 from console.errors import EXIT_CODES
 from console.log import logger
+from console.messages import in_rows
 from console.screen import Screen, set_up_logging
 from console.tensorflow_versions import tf
 from data import remote
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         _write(plan, rows, warnings, out)
         for warning in warnings:
             logger.info('warning: %s', warning)
-        print(_text([*rows, ('page', os.path.join(out, PAGE_FILE))]))
+        print(in_rows([*rows, ('page', os.path.join(out, PAGE_FILE))]))
 
     return program.run(command)
 
@@ -160,11 +161,6 @@ def _described(average: Average) -> str:
         f'decay {average.decay:g}: about the last {average.window:,.0f} steps ({average.window_epochs:,.2f} epochs); '
         f'{left} of the initial values is left at the end'
     )
-
-
-def _text(rows: Sequence[Tuple[str, str]]) -> str:
-    width = max(len(name) for name, _ in rows)
-    return '\n'.join(f'{name:<{width}}  {value}' for name, value in rows)
 
 
 if __name__ == '__main__':

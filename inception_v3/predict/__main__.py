@@ -19,6 +19,7 @@ from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.messages import shown
+from console.outputs import replaceable
 from console.paths import expanded
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
@@ -147,8 +148,6 @@ class _Output:
 
     def __init__(self, as_json: bool):
         self._as_json = as_json
-        # A character that the output's encoding lacks is printed as an escape sequence.
-        sys.stdout.reconfigure(errors='backslashreplace')  # type: ignore[attr-defined]
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         self._bar_width = min(_LONGEST_BAR, (self._width or _PLAIN_WIDTH) // 3)
         self._steps = EIGHTHS
@@ -199,6 +198,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = _parse(argv)
 
     def command(screen: Screen) -> int:
+        if arguments.html:
+            replaceable(arguments.html)
         found = image_files.find(arguments.images)
         if found.skipped:
             _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')

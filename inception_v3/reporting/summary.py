@@ -4,6 +4,7 @@ import math
 import os
 from typing import Iterator, Optional
 
+from console.messages import in_rows
 from console.screen import duration
 from data.dataset_info import DatasetInfo
 from data.sources import source_of
@@ -90,7 +91,7 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
             f'export {config.export_dir or "none"}',
         ),
     ]
-    return '\n'.join(f'{name:<8}  {value}' for name, value in rows)
+    return in_rows(rows)
 
 
 def summary_of(
@@ -134,8 +135,7 @@ def summary_of(
     rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]
     if export:
         rows.append(('SavedModel', export))
-    width = max(len(name) for name, _ in rows)
-    return '\n'.join(f'{name:<{width}}  {value}' for name, value in rows)
+    return in_rows(rows)
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:

@@ -4,7 +4,6 @@ import io
 import os
 import re
 import zipfile
-import zlib
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
 import numpy as np
@@ -164,7 +163,8 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
             # Names of variables may end with the number of their output, as in `variable.name`.
             names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
             return {name: _array(archive, entry) for name, entry in names.items() if is_wanted(name)}
-    except (EOFError, OSError, ValueError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+    # NumPy parses the header of an array by Python's tokenizer, which has many errors.
+    except Exception as error:
         raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({str(error).partition(chr(10))[0]}).')
 
 

@@ -29,6 +29,7 @@ from inception_v3.features import extraction, extractors, graph_2015
 from inception_v3.features.endpoints import POOL
 from inception_v3.features.extractors import FEATURES, LOGITS
 from inception_v3.fid import formulas
+from inception_v3.model_dir.files import check_writable
 from studies.score_agreement.packages import KID, LAYERS, SETS
 
 OUT = os.path.join('runs', 'studies', 'score_agreement')
@@ -161,7 +162,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = parser.parse_args(expanded(argv))
 
     def command(screen: Screen) -> int:
-        os.makedirs(arguments.out, exist_ok=True)
+        check_writable('out', arguments.out)
         np.savez(os.path.join(arguments.out, 'state_dict.npz'), **random_weights(seed=0))
         write_images(arguments.out, arguments.images, seed=1)
         screen.update('running torch-fidelity and pytorch-fid', at_once=True)

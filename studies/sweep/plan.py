@@ -3,13 +3,13 @@
 import argparse
 import fcntl
 import fnmatch
-import json
 import os
 import sys
 from typing import Any, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from absl import app
 
+from console.json_content import from_json
 from console.messages import shown
 from data import remote
 from data.files import text_of
@@ -115,8 +115,8 @@ def check_folder(plan: Plan) -> None:
     """
     content = text_of(os.path.join(plan.out, trials.STUDY_FILE))
     try:
-        name = json.loads(content)['name'] if content else plan.study.name
-    except (KeyError, TypeError, ValueError):
+        name = from_json(content, lambda values: values['name']) if content else plan.study.name
+    except ValueError:
         name = plan.study.name
     if name != plan.study.name:
         raise StudyError(f'--out={plan.out}: holds the study {shown(name)}; name another folder for {plan.study.name}.')

@@ -9,20 +9,21 @@ not chosen keep their earlier results; finished runs of the digits are kept, too
 import argparse
 import dataclasses
 import datetime
-import json
 import os
 import sys
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Callable, Dict, Optional, Sequence
 
 from benchmarks import photographs, tables
 from console import processes, program
 from console.command_line import folder, new_parser, number_of
 from console.errors import DONE, CommandError
+from console.json_content import from_json
+from console.messages import shown
 from console.paths import expanded
 from console.screen import Screen
 from data import digits
 from data.files import text_of, write_whole
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.files import check_writable
 from inception_v3.presets import PRESETS
 from studies import extras
@@ -148,7 +149,10 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     check_writable('out', arguments.out)
     place = Place(os.path.abspath(arguments.out))
     json_path = os.path.join(arguments.out, JSON_FILE)
-    found: Dict[str, Any] = json.loads(text_of(json_path) or '{}')
+    try:
+        found = from_json(text_of(json_path) or '{}', lambda values: {**values})
+    except ValueError as error:
+        raise ConfigError(f'{json_path}: is damaged: {shown(error)}. Remove it, or name another folder with --out.')
     for name in arguments.only:
         numbers = _COMPARISONS[name](arguments, place, screen)
         made = {
@@ -160,10 +164,10 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
         write_json(json_path, found)
         screen.clear()
         sections.show([report.section(name, numbers, made)])
-    shown = [
+    parts = [
         report.section(name, found[name]['numbers'], found[name]['made']) for name in _COMPARISONS if name in found
     ]
-    text = '\n\n'.join(['# TensorFlow 1.15 and 2.15', *sections.markdown(shown)])
+    text = '\n\n'.join(['# TensorFlow 1.15 and 2.15', *sections.markdown(parts)])
     write_whole(os.path.join(arguments.out, MARKDOWN_FILE), text + '\n')
     print(f'\nwritten: {JSON_FILE} and {MARKDOWN_FILE} in {arguments.out}')
     return DONE

@@ -249,7 +249,10 @@ def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: An
         ((str(empty), model), 'no images in this folder'),
         (('nothing.jpg', model), 'nothing.jpg: no such file or folder'),
         ((image, model, f'--html={tmp_path}/none/page.html'), 'cannot be written: No such file or directory'),
-        ((image, model, f'--html={empty}'), f'--html={empty}: is a folder; name a file for the page.'),
+        (
+            (image, model, f'--html={empty}'),
+            f'{empty}: cannot be written: it is a folder',
+        ),
         ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: is a folder'),
         ((image, model, '--html='), '--html=: must be the path of a file.'),
         ((image, model, '--top=0'), '--top=0: must be at least 1.'),

@@ -166,10 +166,9 @@ def resized(files: List[bytes], *resizings: Any, **flags: Any) -> List[Any]:
     return found
 
 
-@pytest.mark.parametrize('draft_decode', [False, pytest.param(True, marks=pytest.mark.program)])
-def test_resize_as_viewed__of_usual_images_equals_resize_for_eval(draft_decode: bool) -> None:
+def test_resize_as_viewed__of_usual_images_equals_resize_for_eval() -> None:
     files = [saved(PIL.Image.fromarray(CAT), kind) for kind in ('JPEG', 'PNG', 'GIF')]
-    for images in resized(files, resize_as_viewed, resize_for_eval, draft_decode=draft_decode):
+    for images in resized(files, resize_as_viewed, resize_for_eval):
         np.testing.assert_array_equal(*images)
 
 
