@@ -213,4 +213,6 @@ def test_commands__on_a_run_of_hostile_names(
         assert not _HARMFUL.search(text), (path, ascii(_HARMFUL.findall(text)))
         # Code of Markdown is literal.
         assert path.suffix == '.txt' or '<script>alert' not in re.sub('(?s)\n```.*?\n```', '', text), path
-    assert (tmp_path / 'out-export' / 'npz' / 'labels.txt').read_text().splitlines()[1:] == [*map(printable, names)]
+    assert (tmp_path / 'out-export' / 'npz' / 'labels.txt').read_text().splitlines()[1:] == [
+        printable(' '.join(name.split())) for name in names
+    ]

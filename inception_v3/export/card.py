@@ -44,7 +44,7 @@ def interval(right: int, images: int) -> str:
 def labels(class_names: Sequence[str], num_classes: int) -> str:
     """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
-    return ''.join(f'{printable(name)}\n' for name in names)
+    return ''.join(f'{printable(" ".join(name.split()))}\n' for name in names)
 
 
 def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from console import program
+from console.screen import Screen
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.predict import __main__ as predict
@@ -105,9 +107,13 @@ def test_text_output__fits_the_terminal_and_its_encoding(
     stdout = Stdout(encoding, is_terminal)
     monkeypatch.setattr(sys, 'stdout', stdout)
     monkeypatch.setattr(predict.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
-    output = predict._Output(as_json=False)
-    output.show(predict.Prediction('a.jpg', (predict.ScoredClass(3, 'Käse and more words', 0.5),)))
-    output.show(predict.Prediction('b.jpg', problem='is empty'))
+
+    def command(screen: Screen) -> None:
+        output = predict._Output(as_json=False)
+        output.show(predict.Prediction('a.jpg', (predict.ScoredClass(3, 'Käse and more words', 0.5),)))
+        output.show(predict.Prediction('b.jpg', problem='is empty'))
+
+    program.run(command)
     assert stdout.lines() == ['a.jpg', expected]
 
 
