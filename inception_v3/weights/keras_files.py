@@ -7,19 +7,24 @@ convolution is `conv2d` or `conv2d_1`, whatever the program created before. File
 
 import importlib
 import io
+import itertools
 import re
 import zipfile
+import zlib
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from console.errors import CommandError
+from inception_v3.weights import bounds
 from inception_v3.weights.architecture import Layer, variables_of
 
 HDF5 = b'\x89HDF\r\n\x1a\n'
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
 _LAYERS = ('_layer_checkpoint_dependencies', 'layers')
+# HDF5's numbers of the filters that a data set may have: deflate, shuffle, and the checksum Fletcher-32.
+_DEFLATE, _FILTERS = 1, {1, 2, 3}
 _LAST_NUMBER = re.compile(r'_(\d+)$')
 _CLASSIFIER = 'predictions'
 # The version whose layout is written. Keras reads other layouts of earlier versions.
@@ -61,12 +66,17 @@ def read(content: bytes) -> Found:
     """Finds the layers of a file of weights, or of a whole model.
 
     Raises:
-      OSError, ValueError, KeyError, RuntimeError or zipfile.BadZipFile: the file is damaged.
+      OSError, ValueError, KeyError, RuntimeError, zlib.error or zipfile.BadZipFile: the file is damaged, or its values
+        are in another file.
     """
+    size = len(content)
     if not content.startswith(HDF5):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            content = archive.read(ARCHIVE_MEMBER)
+            inflated = archive.getinfo(ARCHIVE_MEMBER).file_size
+            bounds.check(inflated, size)
+            content = bounds.member(archive, ARCHIVE_MEMBER, inflated)
     with _h5py().File(io.BytesIO(content), 'r') as file:
+        _check_own(file, size)
         root = next((file[name] for name in _LAYERS if name in file), None)
         by_layer = _by_position(root) if root is not None else _by_name(file.get('model_weights', file))
     kinds: Tuple[List[Values], List[Values], List[Values]] = ([], [], [])
@@ -79,6 +89,49 @@ def read(content: bytes) -> Found:
         elif values:
             raise ValueError(f'the layer {name} is neither convolution nor normalization nor classifier')
     return Found(*kinds, names=[*by_layer], is_by_order=root is not None)
+
+
+def _check_own(file: Any, size: int) -> None:
+    """Checks that all values are in the file itself, and that no more of them are inflated than the data sets have.
+
+    External links, external storage and virtual data sets read other files of this machine. Keras writes none of them.
+    """
+    h5py = _h5py()
+    needed = 0
+    groups, seen = [file], {file}
+    for group in groups:
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise ValueError(f'{name} is a link to another place, which is not followed')
+            each = group[name]
+            if isinstance(each, h5py.Group) and each not in seen:
+                seen.add(each)
+                groups.append(each)
+            if isinstance(each, h5py.Dataset):
+                if each.is_virtual or each.external:
+                    raise ValueError(f'{each.name} has its values in another file, which is not read')
+                if each.dtype.hasobject:
+                    raise ValueError(f'{each.name} holds no numbers')
+                length = each.dtype.itemsize
+                for count in map(max, each.shape, each.chunks or each.shape):
+                    length *= count
+                needed += length
+                bounds.check(needed, size)
+                _check_chunks(each)
+
+
+def _check_chunks(dataset: Any) -> None:
+    """Checks that no compressed chunk inflates to more than its length: HDF5 inflates it whole."""
+    plist = dataset.id.get_create_plist()
+    filters = [plist.get_filter(number)[0] for number in range(plist.get_nfilters())]
+    if not {*filters} <= _FILTERS or filters.count(_DEFLATE) > 1:
+        raise ValueError(f'{dataset.name} is compressed by another method than deflate; h5repack -f NONE undoes it')
+    if _DEFLATE in filters:
+        length = int(np.prod(dataset.chunks)) * dataset.dtype.itemsize
+        for place in itertools.product(*map(range, [0] * dataset.ndim, dataset.shape, dataset.chunks)):
+            chunk = dataset.id.read_direct_chunk(place)[1]
+            if len(zlib.decompressobj().decompress(chunk, length + 1)) > length:
+                raise ValueError(f'{dataset.name} inflates to more than its shape')
 
 
 def number_of(name: str) -> int:

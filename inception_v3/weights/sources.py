@@ -3,24 +3,35 @@
 import io
 import os
 import re
+import tokenize
 import zipfile
 import zlib
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from console.messages import shown
 from console.tensorflow_versions import checkpoint_errors, tf
 from data import remote
 from inception_v3.config import Config
 from inception_v3.model_dir import digests
 from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint
 from inception_v3.model_dir.files import recorded_config
+from inception_v3.weights import bounds
 
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
 # The files of a checkpoint; its name has none of these endings.
 _ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
 _LIST_OF_CHECKPOINTS = 'checkpoint'
+# Bytes at the beginning of an .npy file that may be its header.
+_LONGEST_HEADER = 1 << 14
+# The errors of libraries about damaged archives, headers and arrays.
+_DAMAGE = (
+    *(AttributeError, EOFError, IndexError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError),
+    *(RecursionError, RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 class WeightsError(CheckpointError):
@@ -163,11 +174,40 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             # Names of variables may end with the number of their output, as in `variable.name`.
             names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
-            return {name: _array(archive, entry) for name, entry in names.items() if is_wanted(name)}
-    except (EOFError, OSError, ValueError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
-        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({str(error).partition(chr(10))[0]}).')
+            headers = {name: _header(archive, entry) for name, entry in names.items() if is_wanted(name)}
+            bounds.check(sum(header.size for header in headers.values()), len(content))
+            return {name: _array(archive, names[name], header) for name, header in headers.items()}
+    except _DAMAGE as error:
+        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 200)
+        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({reason}).')
 
 
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+class _Header(NamedTuple):
+    """The beginning of an .npy file, with the bytes of header and array."""
+
+    shape: Tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype
+    begin: int
+    size: int
+
+
+def _header(archive: zipfile.ZipFile, name: str) -> _Header:
+    file = io.BytesIO(bounds.member(archive, name, _LONGEST_HEADER))
+    read = (
+        np.lib.format.read_array_header_1_0
+        if np.lib.format.read_magic(file) == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, is_fortran, dtype = read(file)
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError(f'{name} has the type {dtype} and the shape {shape}')
+    return _Header(shape, is_fortran, dtype, file.tell(), file.tell() + size)
+
+
+def _array(archive: zipfile.ZipFile, name: str, header: _Header) -> np.ndarray:
+    values = np.frombuffer(bounds.member(archive, name, header.size)[header.begin :], header.dtype)
+    return values.reshape(header.shape, order='F' if header.is_fortran else 'C').copy()

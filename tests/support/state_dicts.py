@@ -16,9 +16,9 @@ def state_dict(tensors: Mapping[str, np.ndarray]) -> bytes:
     with zipfile.ZipFile(file, 'w') as archive:
         pickled = b'\x80\x02' + _ORDERED_DICT + b'('
         for number, (name, values) in enumerate(tensors.items()):
-            storage = _text('storage') + b'ctorch\n' + _STORAGES[values.dtype.str] + b'\n' + _text(str(number))
-            pickled += _text(name) + b'ctorch._utils\n_rebuild_tensor_v2\n(('
-            pickled += storage + _text('cpu') + _number(values.size) + b'tQ' + _number(0)
+            storage = text('storage') + b'ctorch\n' + _STORAGES[values.dtype.str] + b'\n' + text(str(number))
+            pickled += text(name) + b'ctorch._utils\n_rebuild_tensor_v2\n(('
+            pickled += storage + text('cpu') + _number(values.size) + b'tQ' + _number(0)
             pickled += _numbers(values.shape) + _numbers([s // values.itemsize for s in values.strides])
             pickled += b'\x89' + _ORDERED_DICT + b'tR'
             archive.writestr(f'archive/data/{number}', values.tobytes())
@@ -27,8 +27,9 @@ def state_dict(tensors: Mapping[str, np.ndarray]) -> bytes:
     return file.getvalue()
 
 
-def _text(text: str) -> bytes:
-    return b'X' + len(text.encode()).to_bytes(4, 'little') + text.encode()
+def text(value: str) -> bytes:
+    """The pickle of a text."""
+    return b'X' + len(value.encode()).to_bytes(4, 'little') + value.encode()
 
 
 def _number(number: int) -> bytes:
