@@ -173,12 +173,13 @@ def _by_position(root: Any) -> Dict[str, Values]:
     return by_layer
 
 
-def check_network(found: Found, layers: Sequence[Layer]) -> None:
+def check_network(found: Found, layers: Sequence[Layer], classifier: bool) -> None:
     """Checks that a file has the numbers of layers of Inception v3.
 
     Args:
       found: the layers of the file.
       layers: those of Inception v3 without its auxiliary head.
+      classifier: whether its classifier is used.
 
     Raises:
       KerasError: it has others.
@@ -190,7 +191,12 @@ def check_network(found: Found, layers: Sequence[Layer]) -> None:
             'convolution (version 1.5), so the weights would compute something else. Those of torchvision fit.'
         )
     convs = sum(not layer.is_classifier for layer in layers)
-    if (len(found.convs), len(found.norms)) != (convs, convs) or len(found.dense) > 1:
+    if len(found.convs) == len(found.norms) == convs and len(found.dense) > 1 and classifier:
+        raise KerasError(
+            f'its classifier has {len(found.dense)} dense layers, not one. `weights import --no_classifier` takes the '
+            'layers below them, to begin a run from.'
+        )
+    if (len(found.convs), len(found.norms)) != (convs, convs):
         raise KerasError(
             f'is not Inception v3 of keras.applications: it has {len(found.convs)} convolutions, {len(found.norms)} '
             f'normalizations and {len(found.dense)} dense layers, not {convs}, {convs} and one.'

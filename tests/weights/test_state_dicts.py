@@ -1,22 +1,19 @@
 """Tests of reading state dicts without PyTorch: files that PyTorch wrote, and files that are damaged or dangerous."""
 
-import argparse
 import base64
-import collections
 import io
 import os
-import pathlib
 import pickle
 import zipfile
 import zlib
-from typing import Any, Dict
+from typing import Any
 
 import numpy as np
 import pytest
 
 from inception_v3.weights import state_dicts
 from inception_v3.weights.sources import WeightsError
-from tests.support.state_dicts import state_dict, text
+from tests.support.state_dicts import Harmful, state_dict, with_training_state
 from tests.support.weights import peak_of
 
 # Written by PyTorch 2.14.1:
@@ -76,13 +73,6 @@ def test_read__finds_the_weights_below_training_state(tmp_path: Any) -> None:
     np.testing.assert_equal(state_dicts.read(str(path), ''), {'a': np.ones([2, 1], np.float32)})
 
 
-class Harmful:
-    """Runs a command when it is unpickled."""
-
-    def __reduce__(self) -> Any:
-        return os.system, ('echo unpickled > harmed',)
-
-
 @pytest.mark.parametrize('protocol', [2, 4])
 def test_read__runs_nothing(protocol: int, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
@@ -94,36 +84,6 @@ def test_read__runs_nothing(protocol: int, tmp_path: Any, monkeypatch: Any) -> N
     with pytest.raises(WeightsError, match='it has not the signature of a PyTorch file'):
         state_dicts.read('pickle.pth', '--weights=pickle.pth')
     assert not os.path.exists('harmed')
-
-
-class Emulated:
-    """Objects that a training script saves beside the weights, made of the opcodes that copyreg and classes use."""
-
-    def __init__(self) -> None:
-        self.lr, self.harmful = 0.1, Harmful()
-
-
-def with_training_state(tensors: Dict[str, Dict[str, np.ndarray]], protocol: int) -> bytes:
-    """A file of `torch.save` with state dicts under keys, between objects of other types."""
-    others = {
-        'args': argparse.Namespace(lr=Harmful(), path=pathlib.PurePosixPath('a')),
-        'epoch': 3,
-        'optimizer': Emulated(),
-        'items': [collections.Counter('ab'), collections.deque([1, 2]), {1, 2}, np.float64(3), np.arange(3)],
-    }
-    file = io.BytesIO()
-    pickled = pickle.dumps(others, protocol)[:-1] + b'('
-    with zipfile.ZipFile(file, 'w') as archive:
-        for number, (key, arrays) in enumerate(tensors.items()):
-            with zipfile.ZipFile(io.BytesIO(state_dict(arrays))) as own:
-                # Storages of their own: the number of the state dict before that of the tensor.
-                inner = own.read('archive/data.pkl')[2:-1]
-                for tensor in range(len(arrays)):
-                    archive.writestr(f'x/data/{number}{tensor}', own.read(f'archive/data/{tensor}'))
-                    inner = inner.replace(text(str(tensor)) + text('cpu'), text(f'{number}{tensor}') + text('cpu'))
-            pickled += text(key) + inner
-        archive.writestr('x/data.pkl', pickled + b'u.')
-    return file.getvalue()
 
 
 @pytest.mark.parametrize('protocol', [2, 4])
