@@ -7,18 +7,23 @@ import zipfile
 import zlib
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
+import numpy as np
+
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.weights import keras_files, naming, safetensors_files, sources, state_dicts
+from inception_v3.weights import keras_configs, keras_files, naming, safetensors_files, sources, state_dicts
 from inception_v3.weights.architecture import AUXILIARY_KERNEL, Architecture, Layer, inception, resnet50
-from inception_v3.weights.changes import fold_scales, without
+from inception_v3.weights.changes import fold_images, fold_scales, without
 from inception_v3.weights.naming import Values
 from inception_v3.weights.sources import AVERAGE, WeightsError
 
 # The kinds of files, as messages name them.
 OURS, KERAS, TORCH = 'this program or TF-Slim', 'Keras', 'PyTorch'
+_ASSUMED = '; the order red, green, blue, an average pool, and a softmax: the file has weights alone'
+# The rounding of the numbers in a configuration, of pixels in [-1, 1].
+_ROUNDING = 1e-6
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
 # Names of PyTorch that tell the networks apart.
 _OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
@@ -223,10 +228,15 @@ def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Any:
 
 def _of_keras(found: keras_files.Found, path: str, classifier: bool, images: str) -> Weights:
     architecture = inception()
+    form = None
     try:
+        if found.config is not None:
+            form = keras_configs.read(found.config, classifier)
         keras_files.check_network(found, architecture.of(auxiliary_head=False), classifier)
     except keras_files.KerasError as error:
         raise WeightsError(f'{path}: {error}')
+    except _DAMAGE as error:
+        raise WeightsError(f'{path}: its configuration is damaged ({shown(repr(error))}).')
     arrays = {
         f'{kind}_{number}/{name}': array
         for kind, layers in (('conv2d', found.convs), ('batch_normalization', found.norms))
@@ -235,11 +245,31 @@ def _of_keras(found: keras_files.Found, path: str, classifier: bool, images: str
     }
     dense = found.dense if classifier else []
     arrays.update({f'dense/{name}': array for layer in dense for name, array in layer.items()})
+    notes = []
+    if dense and form and form.activation == keras_configs.SIGMOID:
+        # The softmax of (0, x) is the sigmoid of x.
+        arrays.update({name: np.insert(array, 0, 0, -1) for name, array in arrays.items() if name.startswith('dense/')})
+        notes.append('  its sigmoid of one output is imported as a softmax of two classes, of which the first is the 0')
     layers = architecture.of(auxiliary_head=False, classifier=bool(dense))
     entries = naming.of_keras(layers, found.is_by_order)
     values = naming.to_ours(arrays, entries, path)
     _check_all_used(arrays, entries, path)
-    return _finished(path, KERAS, architecture, values, images or 'inception')
+    usual = images or 'inception'
+    if form and form.is_scaled:
+        if images:
+            raise WeightsError(f'{path}: its configuration scales pixels itself; leave --pixels={images} out.')
+        notes.append('  the pixels are those of its configuration, which scales them from [0, 255]')
+    else:
+        notes.append(f'  assumed: pixels of {usual}, as --pixels has it' + _ASSUMED * (form is None))
+    if form and (form.is_scaled or form.order != [0, 1, 2]):
+        scale, shift = np.ones(3), np.zeros(3)
+        if form.is_scaled:
+            # Pixels in [0, 255] of those in [-1, 1].
+            scale, shift = form.scale * 127.5, form.shift + form.scale * 127.5
+        if max(np.abs(scale - 1).max(), np.abs(shift).max()) > _ROUNDING or form.order != [0, 1, 2]:
+            values = fold_images(values, architecture, scale, shift, form.order)
+            notes.append('  carried its scaling or order of channels into the first layer')
+    return _finished(path, KERAS, architecture, values, usual)._replace(notes=notes)
 
 
 def _of_torch(
