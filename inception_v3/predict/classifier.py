@@ -139,6 +139,7 @@ class SavedModelClassifier(Classifier):
     def __init__(self, path: str):
         self.name = f'SavedModel {path}'
         self.origin = origin.read(path)
+        logger.info('a SavedModel is a program, which can read and write files: use those of people you trust alone')
         with tf.Graph().as_default() as graph:
             self._session = tf.Session(graph=graph)
             try:

@@ -16,6 +16,7 @@ from inception_v3.config import Config
 from inception_v3.weights import keras_configs, keras_files, naming, safetensors_files, sources, state_dicts
 from inception_v3.weights.architecture import AUXILIARY_KERNEL, Architecture, Layer, inception, resnet50
 from inception_v3.weights.changes import fold_images, fold_scales, without
+from inception_v3.weights.kinds import FOREIGN_ENDINGS, HDF5, OLD_TORCH, TORCH_ENDINGS
 from inception_v3.weights.naming import Values
 from inception_v3.weights.sources import AVERAGE, WeightsError
 
@@ -27,8 +28,6 @@ _ROUNDING = 1e-6
 _AUXILIARY_KERNEL = re.compile(r'InceptionV3/AuxLogits/Conv2d_2a_(\d)x(\d)/weights')
 # Names of PyTorch that tell the networks apart.
 _OF_INCEPTION, _OF_RESNET = 'Conv2d_1a_3x3.conv.weight', 'layer1.0.conv1.weight'
-_TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.tar')
-_FOREIGN_ENDINGS = (*_TORCH_ENDINGS, '.safetensors', '.h5', '.hdf5', '.keras')
 # Counters of normalizations and of averages.
 _COUNTERS = ('.num_batches_tracked', 'n_averaged')
 # The beginnings of PyTorch's names of layers below the classifiers.
@@ -47,8 +46,6 @@ _DAMAGE = (
     *(RuntimeError, TypeError, ValueError, struct.error, zipfile.BadZipFile, zlib.error),
 )
 _ARCHIVE = b'PK\x03\x04'
-# The beginning of a file of PyTorch before version 1.6: a pickle of protocol 2 of a number.
-_OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 
 
 class Weights(NamedTuple):
@@ -129,7 +126,7 @@ def read(
       RemoteError: access is denied, or the store cannot be reached.
     """
     content = None if tf.io.gfile.isdir(path) else remote.read(path)
-    if content is None and path.endswith(_FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
+    if content is None and path.endswith(FOREIGN_ENDINGS) and not remote.exists(f'{path}.index'):
         raise WeightsError(f'{path}: no such file. Name {_KINDS}.')
     models: List[_Model] = []
 
@@ -208,18 +205,18 @@ def _choose(names_of: Mapping[str, Iterable[str]], which: str, path: str) -> _Mo
 
 def _contained(content: bytes, path: str, choose: state_dicts.Choice) -> Any:
     """The weights in a file of Keras or PyTorch; None if it is of another kind."""
-    if content.startswith(keras_files.HDF5):
+    if content.startswith(HDF5):
         return keras_files.read(content)
     if path.endswith('.safetensors'):
         return safetensors_files.read(content)
     names: List[str] = []
-    if content.startswith(_ARCHIVE) and not path.endswith(_TORCH_ENDINGS):
+    if content.startswith(_ARCHIVE) and not path.endswith(TORCH_ENDINGS):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = archive.namelist()
     if keras_files.ARCHIVE_MEMBER in names:
         return keras_files.read(content)
-    is_torch = content.startswith(_OLD_TORCH) or any(name.endswith('/data.pkl') for name in names)
-    if is_torch or path.endswith(_TORCH_ENDINGS):
+    is_torch = content.startswith(OLD_TORCH) or any(name.endswith('/data.pkl') for name in names)
+    if is_torch or path.endswith(TORCH_ENDINGS):
         return state_dicts.read(path, path, choose)
     if path.endswith(('.h5', '.hdf5', '.keras')):
         raise ValueError('it does not begin as a file of Keras does')

@@ -20,8 +20,8 @@ from console.errors import CommandError
 from inception_v3.weights import bounds
 from inception_v3.weights.architecture import Layer, variables_of
 from inception_v3.weights.keras_configs import WITHOUT_CLASSIFIER, KerasError
+from inception_v3.weights.kinds import HDF5
 
-HDF5 = b'\x89HDF\r\n\x1a\n'
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
 _CONFIG_MEMBER, _LONGEST_CONFIG = 'config.json', 1 << 24

@@ -17,7 +17,7 @@ from inception_v3.config import Config
 from inception_v3.model_dir import digests
 from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint
 from inception_v3.model_dir.files import recorded_config
-from inception_v3.weights import bounds
+from inception_v3.weights import bounds, kinds
 
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
@@ -95,7 +95,13 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
         checkpoint = latest_checkpoint(path)
         assert checkpoint, 'there is a list'
         return _of_values(checkpoint, 'checkpoint', variables(checkpoint, flag), outline)
-    if is_complete(path) or (remote.exists(path) and not tf.io.gfile.isdir(path) and not _ENDING.search(path)):
+    if is_complete(path):
+        return _of_values(path, 'checkpoint', variables(path, flag), outline)
+    if remote.exists(path) and not tf.io.gfile.isdir(path) and not _ENDING.search(path):
+        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+            kind = kinds.of_file(path, file.read(kinds.BEGINNING))
+        if kind:
+            raise WeightsError(f'{flag}: is {kind}')
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
         return _of_values(path, 'checkpoint', variables(path, flag), outline)
     raise WeightsError(f'{flag}: {_why_not(path)}')
@@ -107,6 +113,9 @@ def _why_not(path: str) -> str:
         return f'is a file of a checkpoint. Give the name without its ending: {_ENDING.sub("", path)}.'
     names = remote.names_in(path) if tf.io.gfile.isdir(path) else None
     if names is not None:
+        kind = kinds.of_folder(names)
+        if kind:
+            return f'is {kind}'
         models = [name.rstrip('/') for name in names if name.rstrip('/').isdigit()]
         if models:
             return f'has SavedModels in folders. Name one of them, such as {os.path.join(path, max(models, key=int))}.'
@@ -147,7 +156,11 @@ def _read(checkpoint: str, flag: str, values_of: Callable[[Any], Dict[str, np.nd
 
     try:
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
-            return values_of(tf.train.load_checkpoint(checkpoint))
+            reader = tf.train.load_checkpoint(checkpoint)
+            kind = kinds.of_variables(reader.get_variable_to_shape_map())
+            if kind:
+                raise WeightsError(f'{flag}: is {kind}')
+            return values_of(reader)
     except tf.errors.OpError as error:
         raise damaged(error.message.partition('\n')[0])
     except (ValueError, RuntimeError) as error:
