@@ -190,7 +190,7 @@ def _choose(names_of: Mapping[str, Iterable[str]], which: str, path: str) -> _Mo
                     short = '.'.join(part for part in place.split('.') if part not in _WRAPPERS)
                     models[place.strip('.') if short in models else short] = _Model(key, name[: -len(mark)], mark)
     if not models:
-        largest = max(map(sorted, names_of.values()), key=len)
+        largest = max(([*names] for names in names_of.values()), key=len)
         raise WeightsError(f'{path}: has the weights of another network: it has {_some(largest)}. Name {_KINDS}.')
     keys = naming.listed([*models])
     averages = [key for key in models if _AVERAGES.search(key)]

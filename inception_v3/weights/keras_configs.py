@@ -20,7 +20,7 @@ WITHOUT_CLASSIFIER = '`weights import --no_classifier` takes the layers below th
 _IDENTITIES = ('InputLayer', 'Dropout', 'SpatialDropout2D', 'GaussianDropout', 'GaussianNoise', 'Resizing')
 _AUGMENTATION = 'Random'
 # The convolutions and pools of Inception v3: class, strides, padding and window, with their numbers.
-_SHAPES = {
+_SHAPES: Mapping[Tuple[Any, ...], int] = {
     ('Conv2D', 2, 'valid', None): 5,
     ('Conv2D', 1, 'valid', None): 3,
     ('Conv2D', 1, 'same', None): 86,

@@ -182,7 +182,8 @@ class _Unpickler(pickle.Unpickler):
 def _rebuilt(storage: Any, offset: int, shape: Any, strides: Any, *_: Any) -> Any:
     if not isinstance(storage, tuple) or storage[0] not in _DTYPES:
         return _Skipped()
-    return _Pending(*storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
+    kind, key = storage
+    return _Pending(kind, key, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
 
 
 def _parameter(data: Any, *_: Any) -> Any:
@@ -194,7 +195,9 @@ def _load(file: Any) -> Tuple[Any, _Unpickler]:
     begin = file.tell()
     # Python allocates whatever size and number the opcodes claim; this reads them without it.
     for opcode, argument, place in pickletools.genops(file):
-        if place - begin > _LONGEST_PICKLE or (opcode.name in ('PUT', 'LONG_BINPUT') and argument > _LONGEST_PICKLE):
+        if int(place or 0) - begin > _LONGEST_PICKLE or (
+            opcode.name in ('PUT', 'LONG_BINPUT') and int(argument or 0) > _LONGEST_PICKLE
+        ):
             raise ValueError('its pickle is too large for a state dict')
     file.seek(begin)
     unpickler = _Unpickler(file)

@@ -65,7 +65,7 @@ def keras_3(kind: str, *constants: Any) -> Dict[str, Any]:
     return {**layer(kind), NODE: [{'args': [{'class_name': '__keras_tensor__'}, *constants], 'kwargs': {}}]}
 
 
-FRONTS = {
+FRONTS: Dict[str, Any] = {
     'none': ([], lambda x: x),
     'rescaling': ([TO_1], lambda x: x / 255),
     'offset': ([layer('Rescaling', scale=1 / 127.5, offset=-1)], lambda x: x / 127.5 - 1),
