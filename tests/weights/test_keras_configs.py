@@ -2,14 +2,18 @@
 
 import collections
 import copy
+import io
 import json
 from typing import Any, Dict, List
 
+import h5py
 import numpy as np
 import pytest
 
-from inception_v3.weights import keras_configs
+from inception_v3.weights import architecture, foreign, keras_configs, keras_files
 from inception_v3.weights.keras_configs import SIGMOID, SOFTMAX, KerasError
+from inception_v3.weights.sources import WeightsError
+from tests.support.weights import CLASSES, NARROW, narrow, values_of
 
 NODE = 'inbound_nodes'
 
@@ -186,3 +190,68 @@ def test_read__needs_all_layers_and_no_others() -> None:
     ):
         with pytest.raises(KerasError, match=message):
             keras_configs.read(model([], HEAD, network), classifier=True)
+
+
+def written(path: Any, config: Any, classes: int = CLASSES, monkeypatch: Any = None) -> str:
+    """A narrow network in Keras' layout, read as if Keras had it."""
+    monkeypatch.setattr(foreign, 'inception', lambda: architecture.inception(NARROW))
+    network = narrow().architecture
+    content = io.BytesIO(keras_files.write(network.of(False), values_of(network, classes)))
+    with h5py.File(content, 'r+') as file:
+        if config:
+            file.attrs['model_config'] = json.dumps(config)
+    path.write_bytes(content.getvalue())
+    return str(path)
+
+
+FIRST = 'InceptionV3/Conv2d_1a_3x3'
+
+
+@pytest.mark.parametrize('name', [*FRONTS])
+def test_foreign__carries_the_front_into_the_first_layer(name: str, tmp_path: Any, monkeypatch: Any) -> None:
+    front, compute = FRONTS[name]
+    path = written(tmp_path / 'a.h5', model(front, HEAD), monkeypatch=monkeypatch)
+    weights = foreign.read(path)
+    is_scaled = name not in ('none', 'augmented', 'rotated twice')
+    # A patch of the size of the kernel, as the configuration has it and in [-1, 1].
+    pixels = np.random.RandomState(0).uniform(0, 255, [3, 3, 3])
+    given = compute(pixels) if is_scaled else compute(pixels / 127.5 - 1)
+
+    def output(values: Any, patch: np.ndarray) -> np.ndarray:
+        return np.einsum('hwi,hwio->o', patch, values[f'{FIRST}/weights']) - values[f'{FIRST}/BatchNorm/moving_mean']
+
+    expected = output(narrow().values, given)
+    own = output(weights.values, pixels / 127.5 - 1)
+    np.testing.assert_allclose(own, expected, rtol=1e-4, atol=1e-5 * np.abs(given).max())
+    if name in ('none', 'augmented', 'offset', 'two steps', 'Keras 3'):
+        assert all((value == narrow().values[each]).all() for each, value in weights.values.items())
+    assert (weights.images, weights.num_classes) == ('inception', CLASSES)
+    if is_scaled:
+        with pytest.raises(WeightsError, match='its configuration scales pixels itself; leave --pixels=imagenet out'):
+            foreign.read(path, images='imagenet')
+    else:
+        assert foreign.read(path, images='imagenet').images == 'imagenet'
+        assert any('assumed: pixels of inception' in note for note in weights.notes)
+
+
+def test_foreign__makes_two_classes_of_a_sigmoid_and_refuses_one_logit(tmp_path: Any, monkeypatch: Any) -> None:
+    of_sigmoid = model([], [POOL, layer('Dense', units=1, activation='sigmoid')])
+    weights = foreign.read(written(tmp_path / 'a.h5', of_sigmoid, 1, monkeypatch))
+    features = np.random.RandomState(0).uniform(0, 1, 203)
+    scope = narrow().architecture.classifier
+    kernel, bias = (weights.values[f'{scope}/{name}'] for name in ('weights', 'biases'))
+    logits = features @ kernel[0, 0] + bias
+    original = values_of(narrow().architecture, 1)
+    logit = features @ original[f'{scope}/weights'][0, 0, :, 0] + original[f'{scope}/biases'][0]
+    probability = np.exp(logits[1]) / np.exp(logits).sum()
+    np.testing.assert_allclose(probability, 1 / (1 + np.exp(-logit)), rtol=1e-5)
+    for config in (None, model([], [POOL, layer('Dense', units=1, activation='linear')])):
+        with pytest.raises(WeightsError, match=r'its classifier has one output.*--no_classifier'):
+            foreign.read(written(tmp_path / 'a.h5', config, 1, monkeypatch))
+
+
+@pytest.mark.parametrize('config', [{}, {'config': {}}, [], {'config': {'layers': [{'class_name': 'Conv2D'}]}}])
+def test_foreign__of_a_damaged_configuration_is_one_message(config: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    path = written(tmp_path / 'a.h5', [config], monkeypatch=monkeypatch)
+    with pytest.raises(WeightsError, match=r'a\.h5: its configuration is damaged'):
+        foreign.read(path)
