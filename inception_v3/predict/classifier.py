@@ -145,6 +145,7 @@ class SavedModelClassifier(Classifier):
         self.name = f'SavedModel {path}'
         self.origin = origin.read(path)
         self.has_images_as_viewed = bool(self.origin and self.origin.has_images_as_viewed)
+        logger.info('a SavedModel is a program, which can read and write files: use those of people you trust alone')
         with tf.Graph().as_default() as graph:
             self._session = tf.Session(graph=graph)
             try:

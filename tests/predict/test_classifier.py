@@ -23,7 +23,8 @@ from tests.support.images import CAT
 from tests.support.photos import encode_jpeg
 
 
-def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any) -> None:
+def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO', 'inception_v3')
     (exported,) = os.listdir(str(trained.config.export_dir))
     for name in ('9', '10'):
         shutil.copytree(os.path.join(str(trained.config.export_dir), exported), str(tmp_path / name))
@@ -32,6 +33,7 @@ def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: A
     model = classifier.load(str(tmp_path))
     try:
         assert model.name == f'SavedModel {tmp_path}/10'
+        assert 'a SavedModel is a program' in caplog.text
         assert [*model.class_names] == ['background', *'0123456789']
     finally:
         model.close()
