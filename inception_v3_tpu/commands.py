@@ -49,10 +49,6 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
         'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
         'fine-tuning': Command('studies.fine_tuning', 'measure what weights of another task are worth'),
-        'score-agreement': Command(
-            'studies.score_agreement', 'compare FID, KID and Inception Score with torch-fidelity and pytorch-fid'
-        ),
-        'versions': Command('studies.versions', 'compare TensorFlow 1.15 and 2.15'),
         'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
     },
     'benchmarks': {
