@@ -53,15 +53,11 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
     },
     'benchmarks': {
         'benchmark-input': Command('benchmarks.input', 'measure the input pipeline'),
-        'benchmark-tar': Command('benchmarks.tar_reading', 'compare input from tar shards and from record files'),
-        'benchmark-device': Command('benchmarks.device', 'measure the preprocessing that is left to the device'),
         'benchmark-decode': Command(
             'benchmarks.reduced_decoding', 'measure decoding large photographs at a part of their size'
         ),
         'benchmark-peers': Command('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
         'benchmark-steps': Command('benchmarks.peers.steps', 'compare the training step with those of other libraries'),
-        'benchmark-growth': Command('benchmarks.scaling', 'measure the growth of costs with the work'),
-        'benchmark-seed': Command('benchmarks.repeatability', 'measure the cost of --seed in a training run'),
         'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),
         'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
     },

@@ -17,7 +17,7 @@ INTERNAL = {
     *('examples.guide', 'examples.eager_revnet'),
     *('benchmarks.measurement', 'data.imagenet.beam', 'studies.revnet_memory.training', 'inception_v3_tpu'),
     *('studies.streaming.object_store', 'inception_v3.provenance.repetition'),
-    *('inception_v3.weights.torch_forward', 'benchmarks.peers.worker', 'benchmarks.scaling.points'),
+    *('inception_v3.weights.torch_forward', 'benchmarks.peers.worker'),
     'benchmarks.peers.step_worker',
 }
 
