@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import sys
 import tempfile
 from typing import Any, Dict, Iterator, List, Sequence
@@ -14,7 +13,7 @@ from benchmarks.measurement import Failed, Measured, busy_machine, interleave
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
-from data import dataset_info, records, remote, tar_shards
+from data import records, remote
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir import source
 from inception_v3.settings.flags import CommandLine, OwnFlag
@@ -53,8 +52,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     _check(own, command_line.config)
     screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, _splits(own))
-    if _TAR in _names(own) and not remote.exists(os.path.join(comparison.tar_dir(config), dataset_info.FILE_NAME)):
-        tar_shards.convert(str(config.data_dir), comparison.tar_dir(config), 0, screen.update)
+    if _TAR in _names(own):
+        arguments.make_tar_shards(config, screen.update)
     measured: Measured = {}
     failed: Failed = {}
     with _enough_files(own, config) as read:

@@ -90,8 +90,8 @@ def test_versions__train_alike_and_take_over_from_each_other(seeded: Config, tmp
             serving.append(('serve', {**paths, 'data_dir': seeded.data_dir}))
         # The second step: of its own run, and of the other version's.
         perform(version, tmp_path, *(train(name, train_steps=2) for name in (version, f'{other}-resumed')), *serving)
-    one, other = (first_steps.read(str(tmp_path / version))[0].loss for version in VERSIONS)
-    assert other == pytest.approx(one, rel=2e-6)
+    losses = [first_steps.read(str(tmp_path / version))[0].loss for version in VERSIONS]
+    assert losses[1] == pytest.approx(losses[0], rel=2e-6)
     initial = [values_of(tmp_path / version, 0) for version in VERSIONS]
     assert distance(*initial) == 0
     names = (*VERSIONS, *(f'{version}-resumed' for version in VERSIONS))

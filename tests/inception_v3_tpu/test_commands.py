@@ -17,8 +17,11 @@ INTERNAL = {
     *('examples.guide', 'examples.eager_revnet'),
     *('benchmarks.measurement', 'data.imagenet.beam', 'studies.revnet_memory.training', 'inception_v3_tpu'),
     *('studies.streaming.object_store', 'inception_v3.provenance.repetition'),
-    *('inception_v3.weights.torch_forward', 'benchmarks.peers.worker'),
-    'benchmarks.peers.step_worker',
+    *(
+        'inception_v3.weights.torch_forward',
+        *(f'benchmarks.peers.{library}_input' for library in ('dali', 'ffcv', 'torchvision', 'webdataset')),
+    ),
+    *('benchmarks.peers.keras_steps', 'benchmarks.peers.torchvision_steps'),
 }
 
 

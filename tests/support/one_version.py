@@ -8,7 +8,7 @@ import itertools
 import json
 import pathlib
 import sys
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -60,5 +60,6 @@ def command(version: str, file: pathlib.Path, calls: Sequence[Tuple[str, Dict[st
 
 if __name__ == '__main__':
     NETWORKS['inception_v3'] = ONE_LAYER
+    _FUNCTIONS: Dict[str, Callable[..., None]] = {'batches': batches, 'train': train, 'serve': serve}
     for _name, _arguments in json.loads(pathlib.Path(sys.argv[1]).read_text()):
-        {'batches': batches, 'train': train, 'serve': serve}[_name](**_arguments)
+        _FUNCTIONS[_name](**_arguments)
