@@ -36,8 +36,6 @@ PEERS: Dict[str, environments.Peer] = {
     'webdataset': environments.Peer('webdataset', 'webdataset_input'),
     'dali': environments.Peer('nvidia.dali', 'dali_input'),
     'dali_fast': environments.Peer('nvidia.dali', 'dali_input'),
-    'ffcv': environments.Peer('ffcv', 'ffcv_input'),
-    'ffcv_raw': environments.Peer('ffcv', 'ffcv_input'),
 }
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'peers': OwnFlag(str, None, f'pipelines to measure, comma-separated: {", ".join(PEERS)}; default: all'),
@@ -80,7 +78,6 @@ def _specification(config: Config, images: int) -> Dict[str, Any]:
     return {
         'files': f'{prefix}-files',
         'shards': os.path.abspath(comparison.tar_dir(config)),
-        'ffcv': f'{prefix}-ffcv',
         'size': [config.height, config.width],
         'area': [config.crop_area_min, 1.0],
         'aspect': [1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max],

@@ -7,8 +7,7 @@ The argument of a script is a JSON file:
 
 For input pipelines also:
 
-    files: folder with a folder of JPEG files per class; shards: the same images as tar shards; ffcv: the prefix of the
-        paths of FFCV's files.
+    files: folder with a folder of JPEG files per class; shards: the same images as tar shards.
     colour: whether brightness and saturation are distorted and the batch is float32 in [-1, 1]; else it is bytes.
     area, aspect: ranges of the random crops' share of the image and of their width / height.
     brightness, saturation: largest change of the brightness, of 1, and of the factor of the saturation.

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from benchmarks.peers import meter
-from benchmarks.peers.torch_images import batches_of, transform
+from benchmarks.peers.torchvision_input import batches_of, transform
 
 
 def _same(label: Any) -> Any:

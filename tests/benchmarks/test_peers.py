@@ -12,7 +12,7 @@ import pytest
 from benchmarks import photographs
 from benchmarks.measurement import Measurement, MeasurementError
 from benchmarks.peers import __main__ as peers
-from benchmarks.peers import environments, meter, steps, torch_images
+from benchmarks.peers import environments, meter, steps, torchvision_input
 from benchmarks.peers.environments import ROOT
 
 _CHILD = (
@@ -44,7 +44,7 @@ def test_measure__counts_images_after_the_warm_up() -> None:
 
 
 def test_forever__yields_each_number_once_per_epoch() -> None:
-    numbers = iter(torch_images.Forever(5))
+    numbers = iter(torchvision_input.Forever(5))
     epochs = [sorted(next(numbers) for _ in range(5)) for _ in range(3)]
     assert epochs == [[0, 1, 2, 3, 4]] * 3
 
@@ -55,13 +55,13 @@ def test_show__has_ratios_in_rounds_and_rows_of_what_is_missing(capsys: Any) -> 
         ('dali', True): [Measurement(9, 3.0, 400, 600), Measurement(9, 8.0, 200, 600)],
         ('ours_1.15', False): [Measurement(9, 2.0, 500, 700)],
     }
-    names = ['ours_1.15', 'dali', 'ffcv']
-    missing, failed = {'ffcv': 'get it'}, {('dali', False): 'no memory'}
+    names = ['ours_1.15', 'dali', 'webdataset']
+    missing, failed = {'webdataset': 'get it'}, {('dali', False): 'no memory'}
     peers.show(names, results, missing, failed, False, 128)
     lines = capsys.readouterr().out.splitlines()
     (dali,) = [line.split('  ') for line in lines if line.startswith('dali  ')]
     assert dali[-1].strip() == '1.75 (1.50–2.00)'
-    assert lines[-2:] == ['ffcv: not installed: get it', 'dali: failed: no memory']
+    assert lines[-2:] == ['webdataset: not installed: get it', 'dali: failed: no memory']
     peers.show(names, results, missing, failed, True, 128)
     rows = json.loads(capsys.readouterr().out)['rows']
     assert rows[1]['cpu_ms'] == {'median': 5.5, 'least': 3.0, 'greatest': 8.0}
@@ -121,7 +121,7 @@ def test_call__returns_what_the_script_prints_last_or_its_last_error(tmp_path: A
 def test_scripts__are_those_of_the_peers_and_need_nothing_else_of_this_program() -> None:
     folder = pathlib.Path(environments.__file__).parent
     scripts = {peer.script for peer in [*peers.PEERS.values(), *steps.PEERS.values()] if peer.script}
-    assert scripts == {path.stem for path in folder.glob('[a-z]*_*.py')} - {'torch_images'}
+    assert scripts == {path.stem for path in folder.glob('[a-z]*_*.py')}
     # The environments of other libraries may have no TensorFlow.
     code = 'import sys; sys.modules["tensorflow"] = sys.modules["numpy"] = None\n'
     code += ''.join(f'import benchmarks.peers.{script}\n' for script in sorted(scripts - {'keras_steps'}))
@@ -135,7 +135,7 @@ def test_command__measures_what_is_installed(tmp_path: Any, monkeypatch: Any, ca
     monkeypatch.setattr(photographs, 'DATA_DIR', data_dir)
     # One pipeline of each kind: the others differ from these by a line.
     flags = [
-        '--peers=ours_tar_2.15,torchvision_tensors,webdataset,dali_fast,ffcv',
+        '--peers=ours_tar_2.15,torchvision_tensors,webdataset,dali_fast',
         '--pythons=.venv-peers/bin/python,.venv-frameworks/bin/python',
         '--images=8',
         '--train_batch_size=4',

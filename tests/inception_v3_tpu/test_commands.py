@@ -19,7 +19,7 @@ INTERNAL = {
     *('studies.streaming.object_store', 'inception_v3.provenance.repetition'),
     *(
         'inception_v3.weights.torch_forward',
-        *(f'benchmarks.peers.{library}_input' for library in ('dali', 'ffcv', 'torchvision', 'webdataset')),
+        *(f'benchmarks.peers.{library}_input' for library in ('dali', 'torchvision', 'webdataset')),
     ),
     *('benchmarks.peers.keras_steps', 'benchmarks.peers.torchvision_steps'),
 }
