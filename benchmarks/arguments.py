@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from benchmarks import photographs
+from benchmarks import comparison, photographs
 from console.messages import shown
+from data import dataset_info, remote, tar_shards
 from data.sources import source_of
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError
@@ -95,6 +97,13 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
         # With --use_tpu, evaluation appends endless batches of padding, which must not be measured.
         **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
     )
+
+
+def make_tar_shards(config: Config, progress: Callable[[str], None]) -> None:
+    """Converts the data set of `input_config` to the tar shards of `comparison.tar_dir`, unless they exist."""
+    folder = comparison.tar_dir(config)
+    if not remote.exists(os.path.join(folder, dataset_info.FILE_NAME)):
+        tar_shards.convert(str(config.data_dir), folder, 0, progress)
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:

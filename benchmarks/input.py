@@ -19,8 +19,15 @@ from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.model_dir import source
 
+# The variant that needs the images in another format.
+_TAR = 'train_tar'
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'variants': OwnFlag(str, None, f'variants to compare, comma-separated: {", ".join(VARIANTS)}; default: all'),
+    'variants': OwnFlag(
+        str,
+        None,
+        f'variants to compare, comma-separated: {", ".join(VARIANTS)}; default: all but {_TAR}, which first '
+        'converts the data set to tar shards in DATA_DIR-tar, unless they exist',
+    ),
     'sweep': OwnFlag(str, None, f'measure training for several values of one flag instead: {", ".join(SWEEPS)}'),
     'values': OwnFlag(str, None, 'values of the sweep, such as 1,8,64; default: a range of typical ones'),
     **arguments.MEASURING,
@@ -46,6 +53,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     _check(own, command_line.config)
     screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, _splits(own))
+    if _TAR in _names(own):
+        arguments.make_tar_shards(config, screen.update)
     measured: Measured = {}
     failed: Failed = {}
     with _enough_files(own, config) as read:
@@ -68,11 +77,14 @@ def _check(own: Dict[str, Any], config: Config) -> None:
         raise ConfigError(f'--variants={own["variants"]}: a sweep measures training only. Omit --variants.')
     if own['values'] is not None and own['sweep'] is None:
         raise ConfigError(f'--values={own["values"]}: only a sweep has values. Add --sweep.')
-    arguments.chosen('variants', own['variants'], [*VARIANTS])
+    if _TAR in _names(own) and config.train_files:
+        raise ConfigError(
+            f'--variants={own["variants"]}: {_TAR} converts a folder. Name it with --data_dir, not --train_files.'
+        )
     if config.data_format == 'tar' and own['sweep'] is None:
         raise ConfigError(
             '--data_format=tar: the plain decoder and the naive pipeline, with which variants are compared, read only '
-            'TFRecord files. Add --sweep, or measure tar shards with python -m benchmarks.tar_reading.'
+            'TFRecord files. Add --sweep, or name TFRecord files with --data_dir and add --variants=train,train_tar.'
         )
     _values(own)
     if own['plot'] is not None:
@@ -90,8 +102,15 @@ def _splits(own: Dict[str, Any]) -> List[str]:
     """The splits to read."""
     if own['sweep']:
         return [records.TRAIN]
-    names = arguments.chosen('variants', own['variants'], [*VARIANTS])
-    return sorted({records.TRAIN if VARIANTS[name].is_training else records.VALIDATION for name in names})
+    return sorted({records.TRAIN if VARIANTS[name].is_training else records.VALIDATION for name in _names(own)})
+
+
+def _names(own: Dict[str, Any]) -> List[str]:
+    """The variants to measure; none with a sweep."""
+    if own['sweep'] is not None:
+        return []
+    default = ','.join(name for name in VARIANTS if name != _TAR)
+    return arguments.chosen('variants', default if own['variants'] is None else own['variants'], [*VARIANTS])
 
 
 @contextlib.contextmanager
@@ -111,8 +130,7 @@ def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
 def _subjects(own: Dict[str, Any], config: Config) -> List[Subject]:
     if own['sweep']:
         return comparison.sweep_subjects(own['sweep'], _values(own), config, own['images'])
-    names = arguments.chosen('variants', own['variants'], [*VARIANTS])
-    return comparison.variant_subjects(names, config, own['images'], own['phases'])
+    return comparison.variant_subjects(_names(own), config, own['images'], own['phases'])
 
 
 def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Failed) -> None:

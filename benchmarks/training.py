@@ -138,10 +138,14 @@ def _device(config: Config) -> str:
     return tables.machine()
 
 
-def _measure(config: Config, kind: str) -> Training:
-    process = subprocess.run(
-        processes.module('benchmarks.training', '--child', kind), input=config.to_json(), capture_output=True, text=True
-    )
+def measure(config: Config, kind: str, python: str = sys.executable) -> Training:
+    """Trains in a new process of an interpreter that has what this program needs; see `measure_here`.
+
+    Raises:
+      MeasurementError: the measurement failed; the message gives the reason.
+    """
+    command = [python, *processes.module('benchmarks.training', '--child', kind)[1:]]
+    process = subprocess.run(command, input=config.to_json(), capture_output=True, text=True)
     if process.returncode:
         raise MeasurementError([f'exit code {process.returncode}', *process.stderr.splitlines()][-1])
     return Training(**json.loads(process.stdout.splitlines()[-1]))
@@ -171,7 +175,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     for repeat in range(own['repeats']):
         for kind, of_kind in measured.items():
             screen.update(f'round {repeat + 1} of {own["repeats"]}: {kind} input')
-            of_kind.append(_measure(config, kind))
+            of_kind.append(measure(config, kind))
     screen.clear()
     found = result(config, measured, own['device_name'])
     if not own['json']:

@@ -23,7 +23,6 @@ from preprocessing import show
 from studies import compare, fine_tuning
 from studies.batch_norm import __main__ as batch_norm
 from studies.revnet_memory import __main__ as revnet_memory
-from studies.score_agreement import __main__ as score_agreement
 from studies.streaming import __main__ as streaming
 from tests.support import commands
 from tests.support.runs import FinishedRun
@@ -136,7 +135,6 @@ def test_every_command__refuses_a_pipe_as_its_output(
         (fine_tuning.main, '--out', 'pipe'),
         (batch_norm.main, '--out', 'pipe'),
         (revnet_memory.main, '--out', 'pipe'),
-        (score_agreement.main, '--out', 'pipe'),
         (streaming.main, '--out', 'pipe'),
     )
     for main, flag, name, *others in all_commands:
