@@ -6,10 +6,10 @@ import numpy as np
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import record_checker, remote, tfrecord
+from data import compression, record_checker, remote, tfrecord
 from data.records import DataError, irregular_kind
 from data.tar.files import size_problem
-from data.tar.layout import IMAGE_EXTENSIONS, Sample
+from data.tar.layout import BLOCK, IMAGE_EXTENSIONS, Problem, Sample, label_of
 from data.tar.shard import Shard
 from data.tf_example import CORNERS, DOCUMENTED_FIELDS, Fields
 
@@ -31,6 +31,7 @@ class Entry(NamedTuple):
       problem: the reason why it cannot be used, apart from the image and the boxes; None if there is none.
       box_problem: the reason why its boxes cannot be used; None if they can, or if `problem` is set.
       prefix: the beginning of messages about it.
+      left_out: the name of a file that belongs to no record, in the place of one.
     """
 
     position: int
@@ -42,6 +43,7 @@ class Entry(NamedTuple):
     problem: Optional[str]
     box_problem: Optional[str] = None
     prefix: str = ''
+    left_out: str = ''
 
     def bad_record(self, path: str, problem: str) -> record_checker.BadRecord:
         """This record of a file, with a problem."""
@@ -54,20 +56,16 @@ def of_records(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) 
     Raises:
       DataError: the file cannot be read to its end.
     """
-    read_bytes = 0
+    position = -1
     _check_is_file(path)
     try:
         # On s3://, TensorFlow treats a file as empty if access to it is denied.
         remote.check_readable(path)
-        size = remote.size(path)
         with remote.explained(path, remote.READ):
             for position, serialized in enumerate(tfrecord.serialized_in(path)):
-                read_bytes += tfrecord.FRAME_BYTES + len(serialized)
                 yield _of_record(position, serialized, num_classes, fields)
-        if read_bytes != size:
-            raise DataError(f'{remote.ENDED_EARLY} {read_bytes:,} of {size:,}.')
     except tf.errors.DataLossError as error:
-        if not read_bytes:
+        if position < 0:
             raise DataError(f'not a record file, or damaged at its beginning: {error.message}.')
         raise DataError(f'the file is damaged or truncated from here on: {error.message}.')
     except (tf.errors.OpError, remote.RemoteError) as error:
@@ -115,7 +113,7 @@ def _claimed(feature: Any) -> Dict[str, Union[int, str]]:
 def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> Iterator[Entry]:
     """Yields the samples of a tar shard. The fields of a sample are its extensions; it has no boxes.
 
-    Of `fields`, only the number that is added to the labels is used.
+    Of `fields`, the place of the labels and the number that is added to them are used.
 
     Raises:
       DataError: the shard cannot be read to its end, or is too large for the input pipeline.
@@ -126,10 +124,17 @@ def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> I
             problem = size_problem(path, shard.size)
             if problem:
                 raise DataError(problem)
-            for position, sample in enumerate(shard.samples()):
+            position = 0
+            for sample in shard.everything(label_of(fields.label)):
+                if sample.problem is Problem.LEFT_OUT:
+                    for member in sample.members:
+                        yield Entry(position, None, None, _NO_BOXES, (), {}, None, left_out=shown(member.name))
+                    continue
                 if sample.problem.is_last:
-                    raise DataError(f'{sample.prefix}{sample.problem!s}')
+                    advice = compression.advice_on(shard.read(0, BLOCK)) if not position else ''
+                    raise DataError(f'{sample.reason} {advice}'.rstrip())
                 yield _of_sample(position, shard, sample, num_classes, fields.label_offset)
+                position += 1
     except (tf.errors.OpError, remote.RemoteError) as error:
         raise DataError(f'cannot be read: {getattr(error, "message", error)}')
 
@@ -137,7 +142,7 @@ def of_tar(path: str, num_classes: int, fields: Fields = DOCUMENTED_FIELDS) -> I
 def _of_sample(position: int, shard: Shard, sample: Sample, num_classes: int, offset: int) -> Entry:
     extensions = [member.extension for member in sample.members if member.key is not None]
     keys = tuple({_IMAGE if each in IMAGE_EXTENSIONS else shown(each) for each in extensions})
-    problem = str(sample.problem) or None
+    problem = sample.reason[len(sample.prefix) :] or None
     entry = Entry(position, None, None, _NO_BOXES, keys, {}, problem, prefix=sample.prefix)
     if not sample.image:
         return entry

@@ -7,6 +7,7 @@ from data import entries, ppm, records, tf_example, tfrecord
 from data.record_checker import RecordChecker, check_keys
 from data.tar import files as tar_files
 from data.tar import reader as tar_reader
+from data.tar.layout import label_of
 from data.tar.shard import SampleChecker
 from data.tf_example import Fields
 
@@ -23,7 +24,7 @@ class Format(NamedTuple):
       count_records: paths → the number of records in each.
       is_read_whole: a file or folder → whether the pipeline loads such files into memory as a whole.
       sizes_for_reader: paths → the size in bytes of each, for `reader`.
-      reader: (a file or folder, read-ahead bytes) → a function (path, size) → serialized records.
+      reader: (a file or folder, read-ahead bytes, all files, fields) → a function (path, size) → serialized records.
       parse: (serialized record, whether to parse its boxes, fields) → a `tf_example.ParsedRecord`.
       checker: (number of classes, function that decodes an image, whether to check boxes, fields) → a checker of
         records.
@@ -38,7 +39,7 @@ class Format(NamedTuple):
     count_records: Callable[[Sequence[str]], List[int]]
     is_read_whole: Callable[[str], bool]
     sizes_for_reader: Callable[[Sequence[str]], List[int]]
-    reader: Callable[[str, int], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
+    reader: Callable[[str, int, Sequence[str], Fields], Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]]
     parse: Callable[[tf.Tensor, bool, Fields], tf_example.ParsedRecord]
     checker: Callable[[int, Callable[[tf.Tensor], tf.Tensor], bool, Fields], RecordChecker]
     entries: Callable[[str, int, Fields], Iterator[entries.Entry]]
@@ -55,7 +56,7 @@ FORMATS: Dict[str, Format] = {
         tfrecord.count_records,
         lambda path: False,
         records.expected_sizes,
-        tfrecord.reader,
+        lambda any_path, ahead, paths, fields: tfrecord.reader(any_path, ahead, paths),
         tf_example.parse,
         RecordChecker,
         entries.of_records,
@@ -65,11 +66,11 @@ FORMATS: Dict[str, Format] = {
         tar_files.find_shards,
         tar_files.missing_shards,
         tar_files.check_not_empty,
-        lambda path, fields: None,
+        tar_files.check_keys,
         tar_files.count_samples,
         tar_reader.is_read_whole,
         records.sizes_of,
-        tar_reader.reader,
+        lambda any_path, ahead, paths, fields: tar_reader.reader(any_path, ahead, label_of(fields.label)),
         lambda serialized, with_boxes, fields: tar_reader.parse(serialized, fields.label_offset),
         lambda num_classes, decode, with_boxes, fields: SampleChecker(
             num_classes, lambda image: decode(ppm.as_png(image)), with_boxes, fields

@@ -40,7 +40,7 @@ from data.fingerprint import SplitFingerprint, fingerprint
 from data.intake import DAMAGED, ROTATED, damage_in
 from data.refused import listed
 from data.tar import files as tar_files
-from data.tar.layout import LABEL_EXTENSION, Sample
+from data.tar.layout import LABEL_EXTENSION, Problem, Sample
 from data.tar.shard import SampleChecker, Shard
 from preprocessing.decoding import decode_image
 
@@ -336,13 +336,18 @@ def _description(
 def lines(path: str) -> Iterator[Tuple[str, bool]]:
     """Yields a line of text for each sample of a shard, and whether the sample has no problem."""
     with Shard(path) as shard:
-        for position, sample in enumerate(shard.samples()):
+        position = 0
+        for sample in shard.everything():
             key = printable(sample.key)
             members = '  '.join(f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members)
+            if sample.problem is Problem.LEFT_OUT:
+                yield f'-  {key}  {members}  {sample.problem!s}', True
+                continue
             if sample.problem:
                 yield f'{position}  {key}  {members}  {sample.problem!s}', False
             else:
                 yield f'{position}  {key}  label {sample.label}  {members}', True
+            position += 1
 
 
 def _list(paths: List[str]) -> int:

@@ -1,4 +1,7 @@
-"""Reading TFRecord files: records of any length, each framed by its length and checksums."""
+"""Reading TFRecord files: records of any length, each framed by its length and checksums.
+
+Files that are compressed with gzip or zlib are recognized by their first bytes, and read like others.
+"""
 
 import concurrent.futures
 import contextlib
@@ -9,16 +12,18 @@ import os
 from typing import BinaryIO, Callable, Iterator, List, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
-from data import remote
+from data import compression, remote
 from data.records import DataError, check_more_than, count_each
 
 # The bytes of a frame: the record's length, the length's checksum, and the record's checksum.
 _LENGTH_BYTES = 8
 FRAME_BYTES = _LENGTH_BYTES + 4 + 4
-# The first bytes of a gzip file (RFC 1952, 2.3.1), which TensorFlow writes with the option GZIP.
-_GZIP = b'\x1f\x8b'
 # The size limit of protocol buffers: every Example is shorter.
 _TOO_LONG = 2**31
+_OTHER_END = (
+    'its compressed content ends elsewhere: the file is truncated, or more data follows, such as another stream. Write '
+    'it anew without compression'
+)
 _TRUNCATED_LENGTH = 'the length of a record is truncated at byte {:,}'
 # The largest data set, in bytes, whose record lengths are checked before a run; the check takes seconds.
 _LARGEST_CHECKED = 16 << 30
@@ -41,20 +46,25 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
         try:
             return sum(1 for _ in itertools.islice(serialized_in(path), at_most))
         except tf.errors.DataLossError as error:
-            if _is_gzip(path):
-                raise DataError(
-                    f'{path}: is compressed with gzip, which the input pipeline does not read. Write a file without '
-                    'compression: gunzip < FILE > NEW_FILE.'
-                )
-            raise DataError(f'{path}: not a record file, or damaged near its beginning: {error.message}.')
+            advice = compression.advice_on(compression.head_of(path))
+            raise DataError(
+                f'{path}: not a record file, or damaged near its beginning: {error.message}. {advice}'.rstrip()
+            )
 
     check_more_than(skipped, paths, count_first)
     _check_lengths(paths)
 
 
-def _is_gzip(path: str) -> bool:
-    with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
-        return file.read(len(_GZIP)) == _GZIP
+def compression_of(path: str) -> str:
+    """The compression of a record file; see `compression.kind_of`."""
+    head = compression.head_of(path)
+    # The length of a record may look like a compressed file, but has a checksum.
+    return '' if _has_length(head) else compression.kind_of(head)
+
+
+def _has_length(head: bytes) -> bool:
+    """Whether the first bytes of a frame are a length with its checksum."""
+    return _masked_crc32c(head[:_LENGTH_BYTES]) == int.from_bytes(head[_LENGTH_BYTES:], 'little')
 
 
 def _check_lengths(paths: Sequence[str]) -> None:
@@ -81,6 +91,8 @@ def _check_lengths(paths: Sequence[str]) -> None:
 
 def _length_fault(path: str) -> Optional[str]:
     """The first fault of a record length in a file, for messages; None if there is none."""
+    if compression_of(path):
+        return None
     size, place, position = os.path.getsize(path), 0, 0
     with open(path, 'rb', buffering=0) as file:
         while place < size:
@@ -105,7 +117,7 @@ def _length_fault_at(file: BinaryIO, place: int) -> Optional[str]:
     if 0 < len(head) < _LENGTH_BYTES + 4:
         return _TRUNCATED_LENGTH.format(place)
     # TensorFlow reports a length whose checksum is wrong.
-    if length >= _TOO_LONG and _masked_crc32c(head[:_LENGTH_BYTES]) == int.from_bytes(head[_LENGTH_BYTES:], 'little'):
+    if length >= _TOO_LONG and _has_length(head):
         return f'the record claims a length of {length:,} bytes'
     return None
 
@@ -127,24 +139,27 @@ def serialized_in(path: str) -> Iterator[bytes]:
     Raises:
       tf.errors.OpError: the file cannot be read. tf.errors.DataLossError: it is damaged from the next record on.
     """
-    place = 0
+    place, kind = 0, compression_of(path)
     with contextlib.ExitStack() as stack:
         # Lengths are checked only in local files: a request per length would take longer than reading the records.
-        frames = stack.enter_context(open(path, 'rb', buffering=0)) if os.path.isfile(path) else None
-        serialized = tf.io.tf_record_iterator(path)
+        frames = stack.enter_context(open(path, 'rb', buffering=0)) if os.path.isfile(path) and not kind else None
+        serialized = tf.io.tf_record_iterator(path, tf.io.TFRecordOptions(kind))
         while True:
             fault = _length_fault_at(frames, place) if frames else None
             if fault:
                 raise tf.errors.DataLossError(None, None, fault)
             record = next(serialized, None)
             if record is None:
-                return
+                break
             place += FRAME_BYTES + len(record)
             yield record
+    size = compression.content_bytes(path, kind)
+    if place % compression.SIZE_MODULUS != size:
+        raise tf.errors.DataLossError(None, None, _OTHER_END if kind else f'{remote.ENDED_EARLY} {place:,} of {size:,}')
 
 
 def count_records(paths: Sequence[str]) -> List[int]:
-    """The number of records in each file. Only the lengths of the records are read.
+    """The number of records in each file. Only the lengths of the records are read, except in compressed files.
 
     Raises:
       DataError: a file cannot be read, or ends within the length of a record, which TensorFlow would take for its end.
@@ -154,6 +169,8 @@ def count_records(paths: Sequence[str]) -> List[int]:
 
 
 def _count(path: str) -> int:
+    if compression_of(path):
+        return sum(1 for _ in serialized_in(path))
     size, place, count = remote.size(path), 0, 0
     # Reading with Python takes a tenth of the time of TensorFlow.
     opener = functools.partial(tf.io.gfile.GFile if remote.is_remote(path) else io.FileIO, path, 'rb')
@@ -168,41 +185,60 @@ def _count(path: str) -> int:
     return count
 
 
-def reader(any_path: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+def reader(
+    any_path: str, buffer_size: int, paths: Sequence[str] = ()
+) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
     """A function from a path and its size, of `records.expected_sizes`, to a data set of serialized records.
 
     Args:
       any_path: one of the files, or their folder.
       buffer_size: the read-ahead buffer, in bytes.
+      paths: all files, if some may be compressed.
+
+    Raises:
+      RemoteError: access to a file is denied, or the store cannot be reached.
     """
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        kinds = [*pool.map(compression_of, paths)]
+        sizes = [*pool.map(compression.claimed_bytes, paths, kinds)] if any(kinds) else []
 
     def read(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
         # TensorFlow clears the whole buffer before each read, which may take longer than reading a small file.
         size = tf.cast(size, tf.int64)
         buffer = tf.where(size > 0, tf.minimum(size, buffer_size), buffer_size)
-        serialized = tf.data.TFRecordDataset(path, buffer_size=buffer)
-        return read_to_the_end(serialized, path, size) if remote.hides_refusals(any_path) else serialized
+        if not sizes:
+            serialized = tf.data.TFRecordDataset(path, buffer_size=buffer)
+            return read_to_the_end(serialized, path, size) if remote.hides_refusals(any_path) else serialized
+        number = tf.argmax(tf.cast(tf.equal(tf.constant([*paths]), path), tf.int32))
+        serialized = tf.data.TFRecordDataset(path, tf.gather(tf.constant(kinds), number), buffer)
+        # On 1.15, TensorFlow reads the first of several gzip streams, and takes other data after it for the end.
+        fault = remote.ENDED_EARLY if remote.hides_refusals(any_path) else _OTHER_END
+        return read_to_the_end(serialized, path, tf.gather(tf.constant(sizes, tf.int64), number), fault)
 
     return read
 
 
-def read_to_the_end(serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
-    """The same records, with an error at the end if they have fewer bytes than their file.
+def read_to_the_end(
+    serialized: tf.data.Dataset, path: tf.Tensor, size: tf.Tensor, fault: str = remote.ENDED_EARLY
+) -> tf.data.Dataset:
+    """The same records, with an error at the end if they have fewer bytes than their file, or than its content.
 
     On s3://, TensorFlow treats a read that is denied half-way as the end of the file, and an unreadable file as empty.
 
     Args:
       serialized: data set of the serialized records, string scalars.
       path: string scalar, the file.
-      size: int64 scalar, its size in bytes.
+      size: int64 scalar, the size of its content in bytes, modulo `compression.SIZE_MODULUS`.
+      fault: the message of the error.
     """
     end = tf.data.Dataset.from_tensors((True, ''))
     marked = serialized.map(lambda record: (False, record)).concatenate(end)
 
     def count(read: tf.Tensor, element: Tuple[tf.Tensor, tf.Tensor]) -> Tuple[tf.Tensor, Tuple[tf.Tensor, tf.Tensor]]:
         is_end, record = element
-        whole = tf.logical_or(tf.logical_not(is_end), tf.equal(read, tf.cast(size, tf.int64)))
-        with tf.control_dependencies([tf.Assert(whole, [path, remote.ENDED_EARLY, read, 'of', size])]):
+        differs = tf.not_equal((read - tf.cast(size, tf.int64)) % compression.SIZE_MODULUS, 0)
+        whole = tf.logical_not(tf.logical_and(is_end, differs))
+        with tf.control_dependencies([tf.Assert(whole, [path, fault, read, 'of', size])]):
             read += FRAME_BYTES + tf.cast(tf.strings.length(record), tf.int64)
         return read, (is_end, record)
 

@@ -364,7 +364,11 @@ class Config:
     )
     eval_files: str = _data('', 'validation files; as --train_files')
     image_key: str = _data('image/encoded', 'key of the encoded image in the records (tfrecord)')
-    label_key: str = _data('image/class/label', 'key of the label, a whole number, in the records (tfrecord)')
+    label_key: str = _data(
+        'image/class/label',
+        'key of the label, a whole number, in the records (tfrecord); or the extension of its file beside the image, '
+        'or json:KEY (tar)',
+    )
     label_offset: int = _data(
         0,
         'number to add to each label: 1 for labels from 0 in a data set without a background class',

@@ -12,6 +12,7 @@ from typing import AbstractSet, Any, Callable, Iterable, Iterator, Tuple
 
 from console.messages import shown
 from data.braces import PatternError, expand
+from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.epochs import EPOCHS
 from inception_v3.networks.limits import LIMITS, OPTIONS
@@ -207,8 +208,15 @@ def _records(config: Config) -> Iterable[str]:
         value = getattr(config, flag)
         if not value:
             yield f'--{flag}=: must be a key of the records, such as {defaults[flag]}.'
-        elif value != defaults[flag] and config.data_format == 'tar':
-            yield f'--{flag}={_text(value)}: is for TFRecord files; the files of a tar shard are KEY.jpg and KEY.cls.'
+        elif (
+            value != defaults[flag]
+            and config.data_format == 'tar'
+            and (flag == 'image_key' or (label_of(value) == DOCUMENTED_LABEL and value != LABEL_EXTENSION))
+        ):
+            yield (
+                f'--{flag}={_text(value)}: is for TFRecord files; the files of a tar shard are KEY.jpg and KEY.cls. '
+                '--label_key=txt names KEY.txt as the label, --label_key=json:NAME a whole number in KEY.json.'
+            )
     if config.image_key and config.image_key == config.label_key:
         yield f'--label_key={_text(config.label_key)}: must not be --image_key.'
 

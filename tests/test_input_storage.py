@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -49,7 +50,7 @@ def test_hosts__read_disjoint_and_complete_shares_of_the_files(
 ) -> None:
     paths = written(tmp_path, records.TRAIN if is_training else records.VALIDATION, [1] * files)
     monkeypatch.setattr(
-        InputPipeline, '_read_file', lambda self, at_a_time, path, size: tf.data.Dataset.from_tensors(path)
+        InputPipeline, '_read_file', lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)
     )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     # In training, three passes over the share: the files are shuffled and repeated.
@@ -96,6 +97,39 @@ def test_hosts__with_a_seed_read_their_parts_of_the_same_batches(hosts: int, tmp
         assert [every[position] for position in keys[:, 1]] == share.tolist()
 
 
+def compress(paths: Sequence[str]) -> None:
+    """Compresses the second of every three record files with gzip, and the third with zlib, in place."""
+    for number, path in enumerate(paths):
+        serialized = [*tf.io.tf_record_iterator(path)]
+        with tf.io.TFRecordWriter(path, options=('', 'GZIP', 'ZLIB')[number % 3]) as writer:
+            for record in serialized:
+                writer.write(record)
+
+
+@pytest.mark.parametrize('seed', [None, 3])
+def test_compressed_files__are_read_as_others(seed: Any, small_config: Config, tmp_path: Any) -> None:
+    data_dir = tmp_path / 'compressed'
+    shutil.copytree(small_config.data_dir, str(data_dir))
+    compress(records.find_shards(str(data_dir), records.TRAIN))
+    changes = {'seed': seed, 'train_batch_size': 8, 'num_files_infeed': 1, 'followup_shuffle_buffer_size': 0}
+    config = dataclasses.replace(small_config, **changes, initial_shuffle_buffer_size=0 if seed is None else 1024)
+    tf.train.get_or_create_global_step()
+    # With a seed, both resume after three steps.
+    each = [
+        tf.data.make_initializable_iterator(
+            InputPipeline(True, dataclasses.replace(config, data_dir=folder)).storage(1, 2).batch(1000)
+        )
+        for folder in (config.data_dir, str(data_dir))
+    ]
+    with tf.Session() as session:
+        session.run(tf.assign(tf.train.get_global_step(), 3))
+        session.run([iterator.initializer for iterator in each])
+        plain, compressed = session.run([iterator.get_next() for iterator in each])
+    for one, other in zip(tf.nest.flatten(plain), tf.nest.flatten(compressed)):
+        assert one.tolist() == other.tolist()
+    assert not nodes(dataclasses.replace(config, data_dir=str(data_dir)), 'PyFunc')
+
+
 def test_hosts__take_their_share_from_the_context(small_config: Config) -> None:
     seen: List[bytes] = []
     for index in range(3):
@@ -115,7 +149,7 @@ def test_hosts__need_a_file_each(photo_dir: str) -> None:
 def test_training__shuffles_the_files_anew_in_each_epoch(tmp_path: Any, monkeypatch: Any) -> None:
     paths = written(tmp_path, records.TRAIN, [1] * 20)
     monkeypatch.setattr(
-        InputPipeline, '_read_file', lambda self, at_a_time, path, size: tf.data.Dataset.from_tensors(path)
+        InputPipeline, '_read_file', lambda self, at_a_time, path, size, paths: tf.data.Dataset.from_tensors(path)
     )
     config = Config(use_tpu=False, data_dir=str(tmp_path), num_files_infeed=1, followup_shuffle_buffer_size=1)
     with tf.Session() as session:

@@ -10,6 +10,7 @@ import pytest
 from console.tensorflow_versions import tf
 from data import records, remote, tar_shards
 from data.records import DataError
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.storage import ordered_records, usable_records
@@ -125,7 +126,13 @@ def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(
     tar_shards.convert(photo_dir, str(tmp_path / 'tar'), 0, lambda text: None)
     config = make_small_config(str(tmp_path / 'tar'), train_batch_size=8, seed=1, data_format='tar')
     monkeypatch.setattr(remote, 'hides_refusals', lambda path: True)
-    InputPipeline(True, config).storage()
-    monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', 100)
-    with pytest.raises(DataError, match=r'--seed=1: reads 8 shards at a time, .* loaded whole: with .*train-.*\.tar'):
-        InputPipeline(True, config).storage()
+    assert ordered_records._WHOLE_AT_MOST == 4 << 30
+    largest = max(os.path.getsize(path) for path in source_of(config).find('train'))
+    # Each lane reads a shard: eight on one host, four on each of two.
+    for host, hosts, lanes in ((0, 1, 8), (1, 2, 4)):
+        monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', lanes * largest)
+        InputPipeline(True, config).storage(host, hosts)
+        monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', lanes * largest - 1)
+        message = rf'--seed=1: reads {lanes} shards at a time, .* loaded whole: with .*train-.*\.tar'
+        with pytest.raises(DataError, match=message):
+            InputPipeline(True, config).storage(host, hosts)

@@ -43,7 +43,11 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     for flag, kind in (('train_files', 'training'), ('eval_files', 'validation')):
         add(f'--{flag}', default='', metavar='PATTERNS', help=f'the {kind} files, such as NAME-{{000..639}}.tar')
     add('--image_key', default=fields.image, help=f'key of the encoded image in TFRecords (default: {fields.image})')
-    add('--label_key', default=fields.label, help=f'key of the label in TFRecords (default: {fields.label})')
+    add(
+        '--label_key',
+        default=fields.label,
+        help=f'key of the label in TFRecords (default: {fields.label}); in tar, its extension or json:KEY',
+    )
     add('--label_offset', type=int, default=0, help='number to add to each label (default: 0)')
 
 

@@ -69,6 +69,12 @@ def _warnings(split: str, described: Report) -> List[str]:
             f'{split} records whose fields contradict their image: {contradictions["count"]:,}. Training ignores these '
             f'fields. {_named(contradictions)}'
         )
+    left_out = described['left_out']
+    if left_out['count']:
+        warnings.append(
+            f'files in the {split} shards that belong to no sample, and are left out: {left_out["count"]:,}. '
+            f'{_named(left_out)}'
+        )
     damaged, rotated = described['damaged'], described['rotated']
     if damaged['count']:
         warnings.append(

@@ -208,6 +208,7 @@ def _describe(split: Split, expected: Optional[int]) -> Dict[str, Any]:
         'damaged': _as_json(content.damaged),
         'rotated': _as_json(content.rotated),
         'contradictions': _as_json(content.contradictions),
+        'left_out': _as_json(content.left_out),
     }
 
 

@@ -82,6 +82,7 @@ class ShardAudit(NamedTuple):
       rotated: records whose image has an EXIF orientation other than upright, which training ignores.
       contradictions: usable records whose fields contradict their image's header.
       bad_files: files that cannot be read to their end, each with the position of its first unreadable record.
+      left_out: files in tar shards that belong to no sample, each with the position of the next sample.
     """
 
     records: int
@@ -97,6 +98,7 @@ class ShardAudit(NamedTuple):
     rotated: Listed
     contradictions: Listed
     bad_files: Listed
+    left_out: Listed
 
     def __add__(self, other: tuple) -> 'ShardAudit':
         return ShardAudit(*(own + added for own, added in zip(self, other)))
@@ -116,6 +118,7 @@ NOTHING = ShardAudit(
     rotated=Listed(),
     contradictions=Listed(),
     bad_files=Listed(),
+    left_out=Listed(),
 )
 
 
@@ -151,9 +154,13 @@ class ShardAuditor:
         rotated: List[record_checker.BadRecord] = []
         contradictions: List[record_checker.BadRecord] = []
         bad_files: List[record_checker.BadRecord] = []
+        left_out: List[record_checker.BadRecord] = []
         reached = 0
         try:
             for entry in self._entries(path, self._num_classes, self._fields):
+                if entry.left_out:
+                    left_out.append(entry.bad_record(path, f'{entry.left_out}.'))
+                    continue
                 reached += 1
                 if not reached % _PROGRESS_EVERY:
                     self._advance(_PROGRESS_EVERY)
@@ -196,7 +203,7 @@ class ShardAuditor:
             boxes,
             *(
                 _listed(found)
-                for found in (bad_fields, bad_boxes, undecodable, damaged, rotated, contradictions, bad_files)
+                for found in (bad_fields, bad_boxes, undecodable, damaged, rotated, contradictions, bad_files, left_out)
             ),
         )
 

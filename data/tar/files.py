@@ -3,15 +3,20 @@
 import itertools
 import os
 import re
-from typing import List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence
 
-from data import records
-from data.tar.layout import Problem
+from console.log import logger
+from console.messages import counted, shown
+from data import compression, records
+from data.tar.layout import Problem, Sample, label_of
 from data.tar.reader import is_read_whole
 from data.tar.shard import Shard
+from data.tf_example import Fields
 
 # The largest file that TensorFlow can read as a whole, in bytes.
 _LARGEST_SHARD = (1 << 31) - 1
+# Files that one line of the log names.
+_NAMED_AT_MOST = 3
 
 
 def shard_path(data_dir: str, split: str, shard: int, shards: int) -> str:
@@ -64,9 +69,10 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
 
     def count_first(path: str, at_most: int) -> int:
         with Shard(path) as shard:
-            first = [*itertools.islice(shard.samples(), at_most)]
+            first = [*itertools.islice(_with_note(path, shard.everything()), at_most)]
         if first and first[0].problem is Problem.DAMAGED:
-            raise records.DataError(f'{path}: not a tar file, or compressed, or damaged at its beginning.')
+            advice = compression.advice_on(compression.head_of(path))
+            raise records.DataError(f'{path}: not a tar file, or damaged at its beginning. {advice}'.rstrip())
         return sum(not sample.problem.is_last for sample in first)
 
     records.check_more_than(skipped, paths, count_first)
@@ -76,6 +82,36 @@ def check_not_empty(paths: Sequence[str], skipped: int = 0) -> None:
             raise records.DataError(f'{path}: {problem}')
 
 
+def _with_note(path: str, everything: Iterator[Sample]) -> Iterator[Sample]:
+    """Yields the samples among everything in a shard; finally, logs what was left out."""
+    names: List[str] = []
+    try:
+        for sample in everything:
+            if sample.problem is Problem.LEFT_OUT:
+                names += [shown(member.name) for member in sample.members]
+            else:
+                yield sample
+    finally:
+        if names:
+            what = counted(len(names), 'file')
+            logger.info(
+                '%s: left out %s that belong to no sample, such as %s', path, what, ', '.join(names[:_NAMED_AT_MOST])
+            )
+
+
+def check_keys(path: str, fields: Fields) -> None:
+    """Checks that the first sample of a shard has one image and one label.
+
+    Raises:
+      DataError: it has not.
+      RemoteError: access to the shard is denied, or the store cannot be reached.
+    """
+    with Shard(path) as shard:
+        first = next(shard.samples(label_of(fields.label)), None)
+    if first and first.reason:
+        raise records.DataError(f'{path}, record 0: {first.reason}')
+
+
 def count_samples(paths: Sequence[str]) -> List[int]:
     """The number of samples in each shard, including unusable ones; raises errors as `data.records.count_each`."""
     return records.count_each(paths, _count)
@@ -83,4 +119,4 @@ def count_samples(paths: Sequence[str]) -> List[int]:
 
 def _count(path: str) -> int:
     with Shard(path) as shard:
-        return sum(1 for _ in shard.samples())
+        return sum(1 for _ in _with_note(path, shard.everything()))

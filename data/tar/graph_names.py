@@ -6,10 +6,18 @@ from console.tensorflow_versions import tf
 from data.tar import byte_tensors
 from data.tar.byte_tensors import all_of, is_one_of, select, until_zero
 from data.tar.graph_pax import Pax
-from data.tar.layout import BLOCK, DIRECTORY, EXTENSIONS, LONG_NAME, NAME_BYTES, PAX, POSIX_MAGIC, PREFIX
+from data.tar.layout import (
+    BLOCK,
+    DIRECTORY,
+    EXTENSION_LETTERS,
+    EXTENSIONS,
+    LONG_NAME,
+    NAME_BYTES,
+    PAX,
+    POSIX_MAGIC,
+    PREFIX,
+)
 
-# Letters of an extension that are compared: one more than the longest known one has, to recognize longer ones.
-_EXTENSION_LETTERS = 5
 # Bytes of a header's first field, the name.
 _FIELD = 100
 
@@ -85,8 +93,11 @@ def is_folder(types: tf.Tensor, names: Names) -> tf.Tensor:
     return tf.logical_or(is_one_of(types, DIRECTORY), tf.logical_and(tf.equal(types, 0), slash))
 
 
-def key_and_extension(names: Names) -> Tuple[tf.Tensor, tf.Tensor]:
-    """The length of each name's key, -1 if it has none, and its extension as `packed`; both int64 [names]."""
+def key_and_extensions(names: Names) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The length of each name's key, -1 if it has none, and its extensions from the first and from the last dot on.
+
+    All are int64 [names], the extensions as of `packed`; 0 if there is no key.
+    """
     spans = tf.ragged.range(names.start, names.start + names.length)
     text, owner = tf.gather(names.letters, spans.flat_values), spans.value_rowids()
     place = spans.flat_values - tf.gather(names.start, owner)
@@ -94,13 +105,18 @@ def key_and_extension(names: Names) -> Tuple[tf.Tensor, tf.Tensor]:
     slash = tf.math.unsorted_segment_max(select(tf.equal(text, ord('/')), place, -1), owner, members)
     is_dot = tf.logical_and(tf.equal(text, ord('.')), place > tf.gather(slash, owner))
     dot = tf.math.unsorted_segment_min(select(is_dot, place, NAME_BYTES), owner, members)
+    last_dot = tf.math.unsorted_segment_max(select(is_dot, place, -1), owner, members)
     has_key = tf.logical_and(dot < names.length, dot > slash + 1)
-    dot = tf.minimum(dot, names.length)
-    letters = byte_tensors.texts(names.letters, names.start + dot + 1, names.length - dot - 1, _EXTENSION_LETTERS)
-    is_upper = tf.logical_and(letters >= ord('A'), letters <= ord('Z'))
-    lower = tf.cast(select(is_upper, letters + (ord('a') - ord('A')), letters), tf.int64)
-    number = tf.reduce_sum(lower * [256**place for place in range(_EXTENSION_LETTERS)], axis=1)
-    return select(has_key, dot, -1), number
+
+    def extension(dot: tf.Tensor) -> tf.Tensor:
+        dot = tf.clip_by_value(dot, 0, names.length)
+        letters = byte_tensors.texts(names.letters, names.start + dot + 1, names.length - dot - 1, EXTENSION_LETTERS)
+        is_upper = tf.logical_and(letters >= ord('A'), letters <= ord('Z'))
+        lower = tf.cast(select(is_upper, letters + (ord('a') - ord('A')), letters), tf.int64)
+        number = tf.reduce_sum(lower * [256**place for place in range(EXTENSION_LETTERS)], axis=1)
+        return select(has_key, number, 0)
+
+    return select(has_key, dot, -1), extension(dot), extension(last_dot)
 
 
 def packed(extension: str) -> int:

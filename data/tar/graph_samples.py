@@ -17,8 +17,10 @@ from data.tar.layout import (
     IMAGE_EXTENSIONS,
     LABEL_BYTES,
     LABEL_EXTENSION,
+    LABEL_FOUND,
     REGULAR,
     WITHOUT_DATA,
+    Label,
     Problem,
 )
 
@@ -58,18 +60,18 @@ class _Members(NamedTuple):
       begin: int64, the position of the first of its headers, in bytes.
       start: int64, the position of the content, in bytes.
       size: int64, its size in bytes.
-      has_key: bool, whether it is a file whose name has a key.
-      is_first: bool, whether it is the first member of a sample.
-      extension: int64, as of `graph_names.packed`.
+      is_first: bool, whether it is the first member of a sample, or of what is left out before any sample.
+      extension: int64, as of `graph_names.packed`; 0 if it is not a file whose name has a key.
+      last_extension: int64, the same, from the last dot of the name on.
       is_truncated: bool, whether the shard ends within its content.
     """
 
     begin: tf.Tensor
     start: tf.Tensor
     size: tf.Tensor
-    has_key: tf.Tensor
     is_first: tf.Tensor
     extension: tf.Tensor
+    last_extension: tf.Tensor
     is_truncated: tf.Tensor
 
 
@@ -87,18 +89,19 @@ class _End(NamedTuple):
     problem: tf.Tensor
 
 
-def find(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[Samples, Rest]:
+def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label) -> Tuple[Samples, Rest]:
     """Finds the samples of a window.
 
     Args:
       raw: uint8 [bytes], the window. It begins with the first header of a sample.
       remaining: int64 scalar, the bytes of the shard from the beginning of the window on.
+      label: the place of the labels.
     """
     members, end = _find_members(raw, remaining)
     # A sample is a first member and all others before the next first one.
     sample = tf.cumsum(tf.cast(members.is_first, tf.int64)) - 1
     count = tf.reduce_sum(tf.cast(members.is_first, tf.int64))
-    samples = _samples(raw, members, sample, count)
+    samples, is_sample = _samples(raw, members, sample, count, label)
     # The last sample may go on in the next window.
     complete = select(end.is_last, count, tf.maximum(count - 1, 0))
     last = tf.reshape(end.problem, [1])
@@ -106,11 +109,9 @@ def find(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[Samples, Rest]:
     none = tf.zeros_like(last)
     begins = tf.boolean_mask(members.begin, members.is_first)
     begin = tf.concat([begins, [0]], 0)[complete]
+    found = [tf.boolean_mask(each[:complete], is_sample[:complete]) for each in samples]
     return (
-        Samples(
-            tf.concat([samples.problem[:complete], last], 0),
-            *[tf.concat([each[:complete], none], 0) for each in samples[1:]],
-        ),
+        Samples(tf.concat([found[0], last], 0), *[tf.concat([each, none], 0) for each in found[1:]]),
         Rest(
             start=begin,
             needed=end.place + BLOCK - begin,
@@ -120,14 +121,17 @@ def find(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[Samples, Rest]:
     )
 
 
-def _samples(raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Tensor) -> Samples:
-    """The samples of members.
+def _samples(
+    raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Tensor, label: Label
+) -> Tuple[Samples, tf.Tensor]:
+    """The samples of members; and bool [samples], whether each is one, or is left out.
 
     Args:
       raw: uint8 [bytes], the window.
       members: of the window.
       sample: int64 [members], the sample of each member.
       count: int64 scalar, the number of samples.
+      label: the place of the labels.
     """
 
     def number(flags: tf.Tensor) -> tf.Tensor:
@@ -136,11 +140,13 @@ def _samples(raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Ten
     def of_only(flags: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         return tf.math.unsorted_segment_sum(select(flags, values, 0), sample, count)
 
-    is_image = any_of(*[tf.equal(members.extension, graph_names.packed(name)) for name in IMAGE_EXTENSIONS])
-    is_label = tf.equal(members.extension, graph_names.packed(LABEL_EXTENSION))
-    label_text = byte_tensors.texts(raw, members.start, members.size, LABEL_BYTES)
-    label, is_number, is_not_blank = byte_tensors.number(label_text, 10)
-    is_label_valid = all_of(is_number, is_not_blank, members.size <= LABEL_BYTES)
+    def is_any(extension: tf.Tensor, *names: str) -> tf.Tensor:
+        return any_of(*[tf.equal(extension, graph_names.packed(name)) for name in names])
+
+    is_image = is_any(members.extension, *IMAGE_EXTENSIONS)
+    is_label = is_any(members.extension, label.extension)
+    is_part = is_any(members.last_extension, *IMAGE_EXTENSIONS, LABEL_EXTENSION)
+    numbers, is_label_valid = _labels(raw, members, is_label, label)
     image_bytes = of_only(is_image, members.size)
     # The last of these conditions that holds determines the problem.
     problem = tf.zeros([count], tf.int64)
@@ -150,17 +156,36 @@ def _samples(raw: tf.Tensor, members: _Members, sample: tf.Tensor, count: tf.Ten
         (tf.equal(number(is_label), 0), Problem.NO_LABEL),
         (number(is_image) > 1, Problem.IMAGES),
         (tf.equal(image_bytes, 0), Problem.NO_IMAGE),
-        (tf.equal(number(members.has_key), 0), Problem.FOREIGN),
         (number(members.is_truncated) > 0, Problem.TRUNCATED),
     ):
         problem = select(holds, int(which), problem)
     usable = tf.equal(problem, int(Problem.NONE))
-    return Samples(
+    samples = Samples(
         problem=problem,
-        label=of_only(is_label, label),
+        label=of_only(is_label, numbers),
         start=select(usable, of_only(is_image, members.start), 0),
         size=select(usable, image_bytes, 0),
     )
+    return samples, number(tf.logical_or(is_part, members.is_truncated)) > 0
+
+
+def _labels(raw: tf.Tensor, members: _Members, is_label: tf.Tensor, label: Label) -> Tuple[tf.Tensor, tf.Tensor]:
+    """The numbers in the files of labels, int64 [members], and whether each is valid, bool [members]."""
+    if not label.key:
+        text = byte_tensors.texts(raw, members.start, members.size, LABEL_BYTES)
+        number, is_number, is_not_blank = byte_tensors.number(text, 10)
+        return number, all_of(is_number, is_not_blank, members.size <= LABEL_BYTES)
+    count = byte_tensors.size(members.start)
+    end = tf.minimum(members.start + select(is_label, members.size, 0), byte_tensors.size(raw))
+    spans = tf.ragged.range(members.start, tf.maximum(end, members.start))
+    letters = tf.gather([bytes([byte]) for byte in range(256)], tf.cast(tf.gather(raw, spans.flat_values), tf.int32))
+    found = tf.strings.unsorted_segment_join(letters, spans.value_rowids(), count)
+    for expression, replacement in label.replacements():
+        found = tf.strings.regex_replace(found, expression, replacement)
+    is_valid = tf.strings.regex_full_match(found, LABEL_FOUND)
+    return tf.strings.to_number(
+        tf.strings.substr(tf.where_v2(is_valid, found, '=0'), 1, LABEL_BYTES), tf.int64
+    ), is_valid
 
 
 def _find_members(raw: tf.Tensor, remaining: tf.Tensor) -> Tuple[_Members, _End]:
@@ -205,16 +230,30 @@ def _plain_members(
     stop_place = places[-1] + 1 + (sizes[-1] + BLOCK - 1) // BLOCK
     end = _end(raw, stop_place, byte_tensors.size(found.place) > stop, tf.reduce_any(is_truncated), remaining)
     names = graph_names.short_names(tf.gather(blocks, places))
-    key, extension = graph_names.key_and_extension(names)
-    has_key = key >= 0
-    return _Members(begins, starts, sizes, has_key, _is_first(names, key, has_key), extension, is_truncated), end
+    return _members(begins, starts, sizes, is_truncated, names, tf.ones_like(is_truncated)), end
 
 
-def _is_first(names: graph_names.Names, key: tf.Tensor, has_key: tf.Tensor) -> tf.Tensor:
-    """Whether each member is the first of a sample, bool [members]; see `graph_names.same_key`."""
-    same_key = graph_names.same_key(names, key, has_key)
-    follows = tf.concat([tf.zeros([1], tf.bool), same_key], 0)[: byte_tensors.size(key)]
-    return tf.logical_not(follows)
+def _members(
+    begins: tf.Tensor,
+    starts: tf.Tensor,
+    sizes: tf.Tensor,
+    is_truncated: tf.Tensor,
+    names: graph_names.Names,
+    is_file: tf.Tensor,
+) -> _Members:
+    """The members with these names; `is_file`: bool [members], whether each is a regular file."""
+    key, *extensions = graph_names.key_and_extensions(names)
+    has_key = tf.logical_and(key >= 0, is_file)
+    # Members that are left out do not separate the files of a sample.
+    counted = tf.logical_or(has_key, is_truncated)
+    kept = tf.where(counted)
+    same_key = graph_names.same_key(names.gather(kept[:, 0]), *[tf.gather(each, kept[:, 0]) for each in (key, has_key)])
+    follows = tf.concat([tf.zeros([1], tf.bool), same_key], 0)[: byte_tensors.size(kept)]
+    follows = tf.scatter_nd(kept, tf.cast(follows, tf.int64), [byte_tensors.size(key)]) > 0
+    is_before = tf.equal(tf.cumsum(tf.cast(counted, tf.int64)), 0)
+    is_first = tf.logical_or(is_before, tf.logical_and(counted, tf.logical_not(follows)))
+    extension, last_extension = (select(has_key, each, 0) for each in extensions)
+    return _Members(begins, starts, sizes, is_first, extension, last_extension, is_truncated)
 
 
 def _any_members(
@@ -258,10 +297,8 @@ def _any_members(
     firsts, starts, types, sizes, is_truncated, is_extension = (
         tf.gather(each, members) for each in (firsts, starts, types, sizes, is_truncated, is_extension)
     )
-    names = names.gather(members)
-    key, extension = graph_names.key_and_extension(names)
-    has_key = all_of(key >= 0, is_one_of(types, REGULAR), tf.logical_not(is_extension))
-    return _Members(firsts, starts, sizes, has_key, _is_first(names, key, has_key), extension, is_truncated), end
+    is_file = all_of(is_one_of(types, REGULAR), tf.logical_not(is_extension))
+    return _members(firsts, starts, sizes, is_truncated, names.gather(members), is_file), end
 
 
 def _end(

@@ -1,20 +1,28 @@
 """The layout of tar shards, as in the webdataset package.
 
 The files of a sample are adjacent and share a key: their path up to the first dot of the file name, as in `000123.jpg`
-and `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background. Other files
-with the same key are ignored. A link, a device or a file without a key is a sample that cannot be used.
+and `000123.cls`. The image is jpg, jpeg, png or ppm, and `cls` is its label in ASCII, 0 for the background;
+`--label_key` names another file for the label, or a key of a JSON file. Other files with the same key are ignored. Left
+out, and not counted as samples, are links, devices, files without a key, and keys without a file that ends like an
+image or `.cls`.
 
 `data.tar.shard` reads shards in Python, for checks and conversions; `data.tar.reader` in the input pipeline.
 """
 
 import enum
-from typing import List, NamedTuple, Optional
+import re
+from typing import List, NamedTuple, Optional, Tuple
 
 from console.messages import shown
 
 BLOCK = 512
 IMAGE_EXTENSIONS = ('jpg', 'jpeg', 'png', 'ppm')
 LABEL_EXTENSION = 'cls'
+# Letters of an extension that are compared: one more than the longest label's has, to recognize longer ones.
+EXTENSION_LETTERS = 7
+# Names that can hold a label, and levels of lists and objects within a JSON file that holds one.
+_LABEL_KEY = re.compile(rf'[a-z0-9_-]{{1,{EXTENSION_LETTERS - 1}}}|json:[^"\\\x00-\x1f]+')
+_JSON_LEVELS = 16
 # The longest label with its white space, in bytes.
 LABEL_BYTES = 18
 # The longest name, in bytes; longer names are cut off.
@@ -50,7 +58,7 @@ class Problem(enum.IntEnum):
 
     NONE = 0
     TRUNCATED = 1
-    FOREIGN = 2
+    LEFT_OUT = 2
     NO_IMAGE = 3
     IMAGES = 4
     NO_LABEL = 5
@@ -73,16 +81,56 @@ class Problem(enum.IntEnum):
 _DESCRIPTIONS = {
     Problem.NONE: '',
     Problem.TRUNCATED: 'the shard is truncated within this sample.',
-    Problem.FOREIGN: 'belongs to no sample: it is not a file, or its name has no extension such as .jpg or .cls.',
+    Problem.LEFT_OUT: 'belongs to no sample: it is left out.',
     Problem.NO_IMAGE: f'no image: there must be one file, not empty, with the extension {", ".join(IMAGE_EXTENSIONS)}.',
     Problem.IMAGES: 'several images.',
-    Problem.NO_LABEL: f'no label: there must be a file with the extension {LABEL_EXTENSION}.',
+    Problem.NO_LABEL: f'no label: there must be a file with the extension {LABEL_EXTENSION}, or that of --label_key.',
     Problem.LABELS: 'several labels.',
-    Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION} must hold one whole number in ASCII.',
+    Problem.BAD_LABEL: f'no label: the file {LABEL_EXTENSION}, or --label_key, must hold one whole number in ASCII.',
     Problem.DAMAGED: 'the shard is damaged: there is no valid header of a file here. The rest cannot be used.',
     Problem.NO_END: 'the shard is truncated: the zeros that end a tar file are missing.',
     Problem.AFTER_END: 'there is data after the zeros that end a tar file. It cannot be used.',
 }
+
+
+class Label(NamedTuple):
+    """The place of a sample's label: the extension of its file and, if that is a JSON object, its key."""
+
+    extension: str = LABEL_EXTENSION
+    key: str = ''
+
+    def replacements(self) -> List[Tuple[str, str]]:
+        """Expressions and replacements that turn a JSON text into `=` and the digits of the key's whole number.
+
+        They mean the same to TensorFlow and Python. In texts that `LABEL_FOUND` does not match afterwards, the key is
+        missing at the top level, or its value is no whole number of up to 18 digits.
+        """
+        blank, flat = r'[ \t\n\r]*', r'[^\[\]{}]*'
+        return [
+            (r'\\.', '?'),
+            (f'"{re.escape(self.key)}"{blank}:', '\x01'),
+            (r'"[^"]*"', ''),
+            (rf'^{blank}\{{', '{'),
+            (rf'\}}{blank}$', '}'),
+            # Of a text that is no object, nothing is left.
+            (r'^[^{](?s:.*)$', ''),
+            (r'^\{((?s:.*))\}$', r'\1'),
+            *[(r'[\[{][^\[\]{}]*[\]}]', '')] * _JSON_LEVELS,
+            (rf'^(?:{flat},)?{blank}\x01{blank}([0-9]{{1,{LABEL_BYTES}}}){blank}(?:,{flat})?$', r'=\1'),
+        ]
+
+
+# The documented place of labels.
+DOCUMENTED_LABEL = Label()
+# What `Label.replacements` leaves of a text with a label.
+LABEL_FOUND = rf'=[0-9]{{1,{LABEL_BYTES}}}'
+
+
+def label_of(label_key: str) -> Label:
+    """The place that `--label_key` names, `EXTENSION` or `json:KEY`; for other texts, such as its default, `cls`."""
+    extension, _, key = label_key.partition(':')
+    is_place = _LABEL_KEY.fullmatch(label_key) and extension not in IMAGE_EXTENSIONS
+    return Label(extension, key) if is_place else DOCUMENTED_LABEL
 
 
 class Member(NamedTuple):
@@ -104,6 +152,11 @@ class Member(NamedTuple):
     def extension(self) -> str:
         """The part of the name after the key and a dot, in lower case; empty if there is no key."""
         return '' if self.key is None else self.name[len(self.key) + 1 :].decode(errors='replace').lower()
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its name ends like that of an image or a label, even after more than one dot."""
+        return self.extension.rpartition('.')[2] in (*IMAGE_EXTENSIONS, LABEL_EXTENSION)
 
 
 class Sample(NamedTuple):
@@ -131,3 +184,20 @@ class Sample(NamedTuple):
     def prefix(self) -> str:
         """The beginning of messages about the sample: its key, if it has one."""
         return f'{self.key}: ' if self.key else ''
+
+    @property
+    def reason(self) -> str:
+        """The problem with its likely cause, after the key; empty without a problem."""
+        extensions = [member.extension for member in self.members]
+        dotted = next((each for each in extensions if each.rpartition('.')[2] in IMAGE_EXTENSIONS and '.' in each), '')
+        cause = ''
+        if self.problem is Problem.NO_IMAGE and dotted:
+            cause = (
+                f' The key ends at the first dot of a name, so that the extension of a file is {shown(dotted)}. Rename '
+                'the files of the sample.'
+            )
+        elif self.problem is Problem.NO_LABEL and {'txt', 'json'} & {*extensions}:
+            cause = ' --label_key=txt reads it from the file txt, --label_key=json:KEY from a key of the file json.'
+        elif self.problem in (Problem.NO_IMAGE, Problem.NO_LABEL) and len(self.members) == 1:
+            cause = ' The files of a sample must follow each other: pack them with tar --sort=name --hard-dereference.'
+        return f'{self.prefix}{self.problem!s}{cause}' if self.problem else ''

@@ -12,7 +12,7 @@ from data import ppm, remote
 from data.tar import graph_samples
 from data.tar.byte_tensors import all_of, select
 from data.tar.graph_samples import Samples
-from data.tar.layout import BLOCK, Problem
+from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tf_example import ParsedRecord
 
 # Bytes of a shard in a piece. Of each file that is read, a few times as much is in memory. Finding the samples of a
@@ -33,7 +33,9 @@ _SAMPLES, _ZEROS, _NOTHING = range(3)
 _State = Tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-def reader(any_path: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+def reader(
+    any_path: str, buffer_size: int, label: Label = DOCUMENTED_LABEL
+) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
     """A function from a shard's path and size in bytes to its samples in order, string scalars for `parse`.
 
     Among the samples are unusable ones. A shard is in memory by pieces of `PIECE` bytes, and as many more as its
@@ -42,6 +44,7 @@ def reader(any_path: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], 
     Args:
       any_path: one of the shards, or their folder.
       buffer_size: the read-ahead buffer, in bytes.
+      label: the place of the labels.
     """
     is_whole = is_read_whole(any_path)
     buffer = min(buffer_size, PIECE if remote.is_remote(any_path) else _LOCAL_BUFFER)
@@ -53,7 +56,7 @@ def reader(any_path: str, buffer_size: int) -> Callable[[tf.Tensor, tf.Tensor], 
         all_pieces = pieces.concatenate(tf.data.Dataset.from_tensors(['']))
         stage, place, needed = (tf.constant(each, tf.int64) for each in (_SAMPLES, 0, BLOCK))
         begin: _State = (stage, place, needed, tf.constant(''))
-        windows = all_pieces.apply(tf.data.experimental.scan(begin, functools.partial(_search, size)))
+        windows = all_pieces.apply(tf.data.experimental.scan(begin, functools.partial(_search, size, label)))
         return windows.flat_map(lambda content, *samples: _serialize(content, Samples(*samples)))
 
     return read
@@ -105,11 +108,12 @@ def _one_piece(path: tf.Tensor, size: tf.Tensor) -> tf.data.Dataset:
     return content.map(checked)
 
 
-def _search(size: tf.Tensor, state: _State, piece: tf.Tensor) -> Tuple[_State, Tuple[tf.Tensor, ...]]:
+def _search(size: tf.Tensor, label: Label, state: _State, piece: tf.Tensor) -> Tuple[_State, Tuple[tf.Tensor, ...]]:
     """Finds the samples that a piece completes.
 
     Args:
       size: int64 scalar, the bytes of the shard.
+      label: the place of the labels.
       state: after the piece before this one.
       piece: string [chunks].
 
@@ -122,7 +126,7 @@ def _search(size: tf.Tensor, state: _State, piece: tf.Tensor) -> Tuple[_State, T
     remaining = size - place
 
     def search() -> Tuple[tf.Tensor, ...]:
-        samples, left = graph_samples.find(tf.io.decode_raw(content, tf.uint8), remaining)
+        samples, left = graph_samples.find(tf.io.decode_raw(content, tf.uint8), remaining, label)
         after = select(left.is_unusable, _NOTHING, select(left.is_read, _ZEROS, tf.constant(_SAMPLES, tf.int64)))
         begin = select(tf.equal(after, _SAMPLES), left.start, length)
         return (after, place + begin, left.needed, tf.strings.substr(content, begin, length), *samples)

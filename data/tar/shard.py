@@ -11,18 +11,21 @@ from data.record_checker import RecordChecker, label_problem
 from data.tar.layout import (
     BLANKS,
     BLOCK,
+    DOCUMENTED_LABEL,
     EXTENSION_BYTES,
     EXTENSIONS,
     IMAGE_EXTENSIONS,
     LABEL_BYTES,
-    LABEL_EXTENSION,
+    LABEL_FOUND,
     MAGIC_BEGINS,
     NAME_BYTES,
     POSIX_MAGIC,
     REGULAR,
+    Label,
     Member,
     Problem,
     Sample,
+    label_of,
 )
 
 # The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
@@ -168,34 +171,57 @@ class Shard:
                 raise remote.RemoteError(f'{self._path}: {remote.ENDED_EARLY} {until} of {self.size}.')
         return self._content[start - self._start : start - self._start + size] if size else b''
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self, label: Label = DOCUMENTED_LABEL) -> Iterator[Sample]:
         """Yields the samples, in order; after the last readable one, the problem of the rest, if there is one."""
+        return (sample for sample in self.everything(label) if sample.problem is not Problem.LEFT_OUT)
+
+    def everything(self, label: Label = DOCUMENTED_LABEL) -> Iterator[Sample]:
+        """Yields what `samples` does, and with the problem `LEFT_OUT` all other files, each before the next sample."""
         members: List[Member] = []
         for member, problem in self._members():
+            if member.key is None and not problem:
+                yield Sample([member], Problem.LEFT_OUT)
+                continue
             if members and (member.key is None or member.key != members[-1].key):
-                yield self._sample(members)
+                yield self._sample(members, label)
                 members = []
             members.append(member)
             if problem:
                 yield Sample(members, problem)
                 members = []
         if members:
-            yield self._sample(members)
+            yield self._sample(members, label)
 
-    def _sample(self, members: List[Member]) -> Sample:
+    def _sample(self, members: List[Member], label: Label) -> Sample:
+        if not any(member.is_part for member in members):
+            return Sample(members, Problem.LEFT_OUT)
         images = [member for member in members if member.extension in IMAGE_EXTENSIONS]
-        labels = [member for member in members if member.extension == LABEL_EXTENSION]
-        content = self.read(labels[0].start, LABEL_BYTES + 1)[: labels[0].size] if labels else b''
+        labels = [member for member in members if member.extension == label.extension]
+        number = self._number(labels[0], label) if labels else None
         for holds, problem in (
             (not sum(image.size for image in images), Problem.NO_IMAGE),
             (len(images) > 1, Problem.IMAGES),
             (not labels, Problem.NO_LABEL),
             (len(labels) > 1, Problem.LABELS),
-            (not content.strip(BLANKS).isdigit() or len(content) > LABEL_BYTES, Problem.BAD_LABEL),
+            (number is None, Problem.BAD_LABEL),
         ):
             if holds:
                 return Sample(members, problem)
-        return Sample(members, Problem.NONE, int(content.strip(BLANKS)), images[0])
+        return Sample(members, Problem.NONE, number or 0, images[0])
+
+    def _number(self, member: Member, label: Label) -> Optional[int]:
+        """The label in a file; None if there is none."""
+        if not label.key:
+            content = self.read(member.start, LABEL_BYTES + 1)[: member.size]
+            is_number = content.strip(BLANKS).isdigit() and len(content) <= LABEL_BYTES
+            return int(content.strip(BLANKS)) if is_number else None
+        try:
+            text = self.read(member.start, member.size).decode()
+        except UnicodeDecodeError:
+            return None
+        for expression, replacement in label.replacements():
+            text = re.sub(expression, replacement, text)
+        return int(text[1:]) if re.fullmatch(LABEL_FOUND, text) else None
 
     def _members(self) -> Iterator[Tuple[Member, Problem]]:
         """Yields the files, in order, each with its problem; finally, the problem of the rest, if there is one."""
@@ -226,7 +252,7 @@ class Shard:
                 yield member, Problem.TRUNCATED
                 return
             if not header.isdir():
-                yield member, Problem.FOREIGN if member.key is None else Problem.NONE
+                yield member, Problem.NONE
             if archive.offset > self.size:
                 # The content is complete, but not the zeros after it.
                 raise _ShardEndError(self.size, Problem.NO_END)
@@ -277,15 +303,14 @@ class SampleChecker(RecordChecker):
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
         """Yields a function per sample of a shard, in order, that returns the sample's problem."""
         with Shard(path) as shard:
-            for sample in shard.samples():
+            for sample in shard.samples(label_of(self.fields.label)):
                 yield functools.partial(self.problem_of, shard, sample)
 
     def problem_of(self, shard: Shard, sample: Sample) -> Optional[str]:
         """The reason why a sample cannot be used, after its key; None if it can be used."""
-        problem = str(sample.problem)
-        if sample.image:
-            encoded = shard.read(sample.image.start, sample.image.size)
-            offset = self.fields.label_offset
-            label = sample.label + offset
-            problem = label_problem(label, self.num_classes, offset) or self.image_problem(encoded) or ''
+        if not sample.image:
+            return sample.reason
+        encoded = shard.read(sample.image.start, sample.image.size)
+        offset = self.fields.label_offset
+        problem = label_problem(sample.label + offset, self.num_classes, offset) or self.image_problem(encoded)
         return f'{sample.prefix}{problem}' if problem else None

@@ -197,9 +197,9 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
         given.setdefault('eval_files', '')
     elif 'eval_files' in given:
         given['data_dir'] = ''
-    if given.get('data_format') == 'tar':
-        # Tar shards have no keys.
-        given.update(image_key=Config.image_key, label_key=Config.label_key)
+    if given.get('data_format') == 'tar' != config.data_format:
+        # The keys of the run's records are not those of tar shards.
+        given = {'image_key': Config.image_key, 'label_key': Config.label_key, **given}
     config = dataclasses.replace(
         config,
         # A run that was trained on synthetic images may be evaluated on real ones.

@@ -173,6 +173,8 @@ def test_buffers_of_size_0__keep_the_order_of_the_records_in_lanes(batch: int, l
         (96, 1281167, 3, 48),
         (30, 9, 1, 10),
         (32, 1438, 1, 16),
+        (32, 2047, 1, 16),
+        (32, 2048, 1, 32),
         (64, 2048, 4, 32),
         (8, 2, 1, 8),
         (7, 10**6, 1, 7),
@@ -205,6 +207,22 @@ def test_record_buffer__shuffles_each_window_differently() -> None:
     for index, window in enumerate(epochs):
         assert sorted(window) == [*range(index % 4 * 10, index % 4 * 10 + 10)]
     assert len({tuple(window % 10) for window in epochs}) == len(epochs)
+
+
+def test_record_buffer__is_divided_among_lanes_and_rounded_up() -> None:
+    # Two lanes of 12 records each, and a buffer of 3: windows of 2.
+    lanes = take(12, share=order.Share(2), counts=[24], group_buffer=0, record_buffer=3).numbers.reshape([12, 2]).T
+    windows = lanes.reshape([2, 6, 2])
+    assert np.sort(windows).tolist() == np.arange(24).reshape([2, 6, 2]).tolist()
+    assert windows.tolist() != np.sort(windows).tolist()
+
+
+@pytest.mark.parametrize(('records', 'groups'), [(7, 7), (56, 16), (543, 16), (544, 17), (5000, 128)])
+def test_groups__have_at_least_32_records_if_there_are_many(records: int, groups: int) -> None:
+    with tf.Session() as session:
+        begins, ends = session.run(order._group_order(SEED, tf.constant(0, tf.int64), records, 0))
+    assert len(begins) == groups
+    assert [*begins, records] == [0, *ends]
 
 
 def test_record_buffer__positions_in_a_window_are_uniform() -> None:

@@ -1,10 +1,14 @@
 """TFRecord files: counting, and checks before a run."""
 
+import bz2
+import contextlib
 import functools
+import gzip
+import lzma
 import os
 import pathlib
-import subprocess
-from typing import Any, List
+import zlib
+from typing import Any, Callable, List
 
 import pytest
 
@@ -12,6 +16,7 @@ from console.tensorflow_versions import tf
 from data import records, remote, tfrecord, writing
 from tests.data.written_records import written
 from tests.support.photos import Photo, photo_example
+from tests.support.records import framed
 
 
 def test_records_are_counted(tmp_path: pathlib.Path, photos: List[Photo]) -> None:
@@ -32,15 +37,36 @@ def test_counting_ends_where_a_file_is_damaged(tmp_path: pathlib.Path) -> None:
     assert tfrecord.count_records([whole, cut_short, damaged]) == [6, 6, 1]
 
 
-def test_counting_refuses_a_truncated_length(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize('bytes_after', [1, 7, 8, 11])
+def test_truncated_length__is_refused(bytes_after: int, tmp_path: pathlib.Path) -> None:
     (path,) = written(tmp_path, records.TRAIN, [3])
     size = os.path.getsize(path)
     with open(path, 'ab') as file:
-        file.write(b'12345')
-    # TensorFlow reads three records, and takes the five bytes for the end.
+        file.write(bytes(bytes_after))
+    # TensorFlow reads three records, and takes the other bytes for the end.
     assert len([*tf.io.tf_record_iterator(path)]) == 3
-    with pytest.raises(records.DataError, match=f'^{path}, record 3: .*length of a record is truncated at byte {size}'):
-        tfrecord.count_records([path])
+    message = f'^{path}, record 3: .*length of a record is truncated at byte {size}'
+    checks: List[Callable[[List[str]], Any]] = [tfrecord.count_records, tfrecord.check_not_empty]
+    for check in checks:
+        with pytest.raises(records.DataError, match=message):
+            check([path])
+    with pytest.raises(tf.errors.DataLossError, match=f'truncated at byte {size}'):
+        [*tfrecord.serialized_in(path)]
+    with open(path, 'ab') as file:
+        file.write(bytes(12 - bytes_after))
+    assert tfrecord.count_records([path]) == [4]
+
+
+@pytest.mark.parametrize(('length', 'is_refused'), [(2**31 - 1, False), (2**31, True), (2**63, True)])
+def test_length__has_31_bits(length: int, is_refused: bool, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'train-00000-of-00001'
+    path.write_bytes(framed(b'', length))
+    if is_refused:
+        with pytest.raises(records.DataError, match=f'record 0: .* the record claims a length of {length:,} bytes'):
+            tfrecord._check_lengths([str(path)])
+    else:
+        # The record is only truncated, which TensorFlow reports.
+        tfrecord._check_lengths([str(path)])
 
 
 def test_count_records__of_a_missing_file(tmp_path: pathlib.Path) -> None:
@@ -65,16 +91,90 @@ def test_there_are_more_records_than_may_be_skipped(tmp_path: pathlib.Path) -> N
         tfrecord.check_not_empty(paths, skipped=3)
 
 
-def test_check_not_empty__names_a_compressed_file(tmp_path: pathlib.Path) -> None:
-    (path,) = written(tmp_path, records.TRAIN, [3])
-    compressed = str(tmp_path / 'compressed')
-    with tf.io.TFRecordWriter(compressed, options='GZIP') as writer:
-        for serialized in tf.io.tf_record_iterator(path):
-            writer.write(serialized)
-    with pytest.raises(records.DataError, match=r'compressed: is compressed with gzip.*: gunzip < FILE > NEW_FILE'):
-        tfrecord.check_not_empty([compressed])
-    subprocess.run(f'gunzip < {compressed} > {compressed}.records', shell=True, check=True)
-    assert tfrecord.count_records([f'{compressed}.records']) == [3]
+def compressed(path: pathlib.Path, lengths: List[int], options: str) -> str:
+    """Writes a file of records of these lengths, which cannot be compressed, and returns its path."""
+    with tf.io.TFRecordWriter(str(path), options=options) as writer:
+        for length in lengths:
+            writer.write(os.urandom(length))
+    return str(path)
+
+
+def all_read(paths: List[str], of: str) -> List[bytes]:
+    """The records of a file among others, as the input pipeline reads them."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        dataset = tfrecord.reader(of, 1000, paths)(tf.constant(of), tf.constant(0))
+        following = tf.data.make_one_shot_iterator(dataset).get_next()
+        found = []
+        with contextlib.suppress(tf.errors.OutOfRangeError):
+            while True:
+                found.append(session.run(following))
+    return found
+
+
+def test_compressed_files__are_recognized_by_their_content(tmp_path: pathlib.Path) -> None:
+    # The lengths 0x8b1f, 0x88b1f and 0x9c78 begin as gzip and zlib files do.
+    lengths: List[List[int]] = [[0x8B1F], [0x88B1F], [0x9C78], [1, 2], [], [3, 0, 4], [], [5, 700]]
+    kinds = ['', '', '', '', 'GZIP', 'GZIP', 'ZLIB', 'ZLIB']
+    paths = [compressed(tmp_path / f'{i}', each, kind) for i, (each, kind) in enumerate(zip(lengths, kinds))]
+    assert [tfrecord.compression_of(path) for path in paths] == kinds
+    assert tfrecord.count_records(paths) == [1, 1, 1, 2, 0, 3, 0, 2]
+    tfrecord.check_not_empty(paths, 9)
+    for path, expected in zip(paths, lengths):
+        found = all_read(paths, path)
+        assert [len(record) for record in found] == expected
+        assert [*tfrecord.serialized_in(path)] == found
+    (tmp_path / 'none').touch()
+    assert tfrecord.compression_of(f'{tmp_path}/none') == ''
+
+
+@pytest.mark.parametrize(
+    ('fault', 'complete'),
+    [('cut', 2), ('without a trailer', 3), ('another stream', 3), ('other data', 3), ('part of a record', 3)],
+)
+@pytest.mark.parametrize('kind', ['GZIP', 'ZLIB'])
+def test_compressed_file__with_another_end_is_refused(
+    kind: str, fault: str, complete: int, tmp_path: pathlib.Path
+) -> None:
+    compress: Any = {'GZIP': gzip.compress, 'ZLIB': zlib.compress}[kind]
+    content = pathlib.Path(compressed(tmp_path / 'plain', [1000, 1000, 1000], '')).read_bytes()
+    whole = compress(content)
+    (tmp_path / 'bad').write_bytes(
+        {
+            'cut': whole[:-300],
+            'without a trailer': whole[:-3],
+            'another stream': whole + compress(content[:2032]),
+            'other data': whole + b'other data',
+            'part of a record': compress(content + content[:11]),
+        }[fault]
+    )
+    path = f'{tmp_path}/bad'
+    tfrecord.check_not_empty([path])
+    with pytest.raises(records.DataError, match=f'{path}: cannot be read: '):
+        tfrecord.count_records([path])
+    found = []
+    with pytest.raises(tf.errors.DataLossError):
+        for record in tfrecord.serialized_in(path):
+            found.append(record)
+    # 2.15 reads all streams of gzip.
+    assert len(found) == complete or (fault, kind, len(found)) == ('another stream', 'GZIP', 5)
+    with pytest.raises(
+        (tf.errors.DataLossError, tf.errors.InvalidArgumentError), match=r'(?s)truncated|inflate|ends e'
+    ):
+        all_read([path], path)
+
+
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        (gzip.compress(b'text' * 99), 'It is compressed. Unpack it: gunzip < FILE > NEW_FILE.$'),
+        (bz2.compress(b'text' * 99), 'It is compressed. Unpack it: bunzip2 < FILE > NEW_FILE.$'),
+        (lzma.compress(b'text' * 99), 'It is compressed. Unpack it: unxz < FILE > NEW_FILE.$'),
+    ],
+)
+def test_check_not_empty__names_other_compressed_files(content: bytes, message: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / 'file').write_bytes(content)
+    with pytest.raises(records.DataError, match=f'file: not a record file, or damaged near its beginning: .*{message}'):
+        tfrecord.check_not_empty([f'{tmp_path}/file'])
 
 
 def test_check_not_empty__names_a_file_of_another_format(tmp_path: pathlib.Path) -> None:

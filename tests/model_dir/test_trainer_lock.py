@@ -221,3 +221,10 @@ def test_lock__takes_over_a_damaged_claim_of_this_machine(tmp_path: Any, kind: N
     (tmp_path / CLAIM_FILE).write_text(json.dumps({'machine': trainer_lock._machine(), 'renewed': time.time()}))
     with TrainerLock(str(tmp_path), SINCE):
         assert claim_of(tmp_path)['process'] == os.getpid()
+
+
+def test_lock__is_taken_over_if_its_pid_belongs_to_a_later_process(tmp_path: Any, kind: None) -> None:
+    # A process that lives, and was born at another time than the one that wrote the claim.
+    write_claim(tmp_path, machine=trainer_lock._machine(), process=os.getppid(), birth='1')
+    with TrainerLock(str(tmp_path), SINCE):
+        assert claim_of(tmp_path)['process'] == os.getpid()

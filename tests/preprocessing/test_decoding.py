@@ -324,6 +324,13 @@ def test_image_shape__refuses_a_png_of_negative_sides() -> None:
         evaluate(image_shape(tf.constant(png[:16] + b'\xff' * 8 + png[24:])))
 
 
+def test_image_shape__may_have_a_hundred_million_pixels() -> None:
+    head = b'\x89PNG\r\n\x1a\n' + struct.pack('>I4s', 13, b'IHDR')
+    assert evaluate(image_shape(tf.constant(head + struct.pack('>II', 12_500, 8_000)))).tolist() == [8_000, 12_500, 3]
+    with pytest.raises(tf.errors.InvalidArgumentError, match='more than 100000000 pixels'):
+        evaluate(image_shape(tf.constant(head + struct.pack('>II', 3, 33_333_334))))
+
+
 def test_image_shape__refuses_a_png_without_a_size() -> None:
     # Python would crash on a message that contains these bytes.
     for encoded in (b'\x89PNG', file_of(CAT, 'PNG')[:20]):

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import signal
+from typing import Any, Dict
 
 import pytest
 
@@ -100,7 +101,8 @@ def test_second_signal__does_not_stop_the_deletion(world: World) -> None:
 
 
 def test_vm_that_appears_after_the_end__is_announced(world: World) -> None:
-    missing, unlisted = {'code': 1, 'says': NOT_FOUND}, {'node': {}}
+    missing: Dict[str, Any] = {'code': 1, 'says': NOT_FOUND}
+    unlisted: Dict[str, Any] = {'node': {}}
     world.script(
         create=[{'waits': True, 'ignores': True}], describe=[{}, missing, missing, missing], list=[{}, *[unlisted] * 3]
     )

@@ -1,12 +1,14 @@
 """The audit of damaged, missing and foreign files, and of the description."""
 
+import gzip
 import os
 import pathlib
+import zlib
 from typing import Callable, List
 
 import pytest
 
-from data import dataset_info, records, tar_shards
+from data import dataset_info, entries, records, tar_shards
 from tests.data.audit.data_sets import report_of, write, written
 from tests.support.photos import Photo, photo_example
 
@@ -37,6 +39,20 @@ def test_a_damaged_file_is_named_and_the_others_are_read(
     assert report['splits']['validation']['records'] == 5
     assert report['fingerprint']['agree'] is False
     assert f'train records: {10 + records_left}; dataset.json says 15.' in report['warnings']
+
+
+@pytest.mark.parametrize('compress', [gzip.compress, zlib.compress])
+def test_compressed_file__has_the_same_entries(
+    compress: Callable[[bytes], bytes], good_dir: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    path = records.find_shards(str(good_dir), records.TRAIN)[0]
+    content = pathlib.Path(path).read_bytes()
+    (tmp_path / 'file').write_bytes(compress(content))
+    plain, other = ([entry[:3] for entry in entries.of_records(each, 6)] for each in (path, f'{tmp_path}/file'))
+    assert plain == other and len(plain) == 5
+    (tmp_path / 'file').write_bytes(compress(content) + compress(content))
+    with pytest.raises(records.DataError, match='damaged or truncated from here on'):
+        [*entries.of_records(f'{tmp_path}/file', 6)]
 
 
 def test_missing_and_foreign_files_are_named(pieces: List[Photo], tmp_path: pathlib.Path) -> None:

@@ -31,14 +31,18 @@ def test_bad_samples__are_the_same_as_in_a_run(bad_tar_dir: pathlib.Path, decode
     report = report_of(bad_tar_dir, decode, 6, 'tar')
     assert not report['can_be_trained_on']
     train = report['splits']['train']
-    # 06 has two images, 07 none, 08 no label, and README belongs to no sample.
+    # 06 has two images, 07 none, 08 no label. README belongs to no sample.
     assert places(train['undecodable']) == [2, 3]
-    assert places(train['bad_fields']) == [4, 5, 6, 7, 8, 9]
+    assert places(train['bad_fields']) == [4, 5, 6, 7, 8]
     assert [(place['path'][-9:], place['position']) for place in train['bad_files']['first']] == [
         ('00001.tar', 0),
         ('00003.tar', 1),
     ]
-    assert (train['records'], report['splits']['validation']['records']) == (11, 1)
+    assert (train['records'], report['splits']['validation']['records']) == (10, 1)
+    (left_out,) = train['left_out']['first']
+    assert (left_out['position'], left_out['problem'], train['left_out']['count']) == (8, 'README.', 1)
+    warning = 'files in the train shards that belong to no sample, and are left out: 1. '
+    assert [warned[-15:] for warned in report['warnings'] if warned.startswith(warning)] == ['ecord 8: README']
     assert train['missing_files'] == ['train-00002.tar']
     # The image of a sample without a valid label is not decoded; the label of 05 is 6.
     assert train['formats'] == {'JPEG': 3, 'PPM': 2, 'unknown': 1}

@@ -7,7 +7,7 @@ from typing import List
 
 from console.tensorflow_versions import tf
 from data.tar import reader as tar_reader
-from data.tar.layout import BLOCK, Problem
+from data.tar.layout import BLOCK, DOCUMENTED_LABEL, Label, Problem
 from data.tar.shard import Shard
 
 
@@ -16,10 +16,11 @@ class Reader:
 
     Args:
       path: the path of the shards to read, one after the other.
+      label: the place of the labels.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, label: Label = DOCUMENTED_LABEL) -> None:
+        self._path, self.label = path, label
         with tf.Graph().as_default() as graph:
             paths = tf.data.Dataset.from_tensors(path).repeat()
             options = tf.data.Options()
@@ -34,7 +35,7 @@ class Reader:
     @tf.autograph.experimental.do_not_convert
     def _samples_and_end(self, path: tf.Tensor) -> tf.data.Dataset:
         size = tf.reshape(tf.numpy_function(os.path.getsize, [path], tf.int64), [])
-        samples = tar_reader.reader('', 1 << 20)(path, size).map(lambda sample: (False, sample))
+        samples = tar_reader.reader('', 1 << 20, self.label)(path, size).map(lambda sample: (False, sample))
         return samples.concatenate(tf.data.Dataset.from_tensors((True, '')))
 
     def read(self, path: str) -> List[bytes]:
@@ -47,14 +48,14 @@ class Reader:
             samples.append(sample)
 
 
-def expected(path: str) -> List[bytes]:
+def expected(path: str, label: Label) -> List[bytes]:
     """The samples that the input pipeline must yield, according to the Python reader."""
     with Shard(path) as shard:
         return [
             b'%020d' % sample.label + shard.read(sample.image.start, sample.image.size)
             if sample.image
             else str(sample.problem).encode()
-            for sample in shard.samples()
+            for sample in shard.samples(label)
         ]
 
 
@@ -69,7 +70,7 @@ def bad(problem: Problem) -> bytes:
 def both(reader: Reader, path: str) -> List[bytes]:
     """The samples of the input pipeline, which must be those of the Python reader."""
     found = reader.read(path)
-    assert found == expected(path)
+    assert found == expected(path, reader.label)
     return found
 
 

@@ -1,14 +1,19 @@
 """Finding and checking the tar shards of a data set."""
 
+import contextlib
+import gzip
 import os
 import pathlib
+import re
 import shutil
-from typing import List
+from typing import Any, List
 
 import pytest
 
 from data import entries, records
+from data.sources import Source
 from data.tar import files as tar_files
+from data.tf_example import Fields
 from tests.support.tar_files import write_tar
 
 
@@ -52,9 +57,56 @@ def test_check_not_empty__refuses_empty_shards(tmp_path: pathlib.Path) -> None:
     empty = write_tar(tmp_path / 'train-00000.tar', [])
     with pytest.raises(records.DataError, match='no records'):
         tar_files.check_not_empty([empty])
-    (tmp_path / 'train-00001.tar').write_bytes(b'\x1f\x8b' * 2000)
-    with pytest.raises(records.DataError, match=r'train-00001\.tar: not a tar file'):
+    (tmp_path / 'train-00001.tar').write_bytes(gzip.compress(os.urandom(2000)))
+    advice = 'It is compressed. Unpack it: gunzip < FILE > NEW_FILE.$'
+    with pytest.raises(records.DataError, match=rf'train-00001\.tar: not a tar file, .*{advice}'):
         tar_files.check_not_empty([empty, str(tmp_path / 'train-00001.tar')])
+    with pytest.raises(records.DataError, match=advice):
+        next(entries.of_tar(str(tmp_path / 'train-00001.tar'), 11))
+
+
+def test_compressed_shards__are_named_with_the_command(tmp_path: pathlib.Path) -> None:
+    for folder in (tmp_path / 'named', tmp_path / 'any' / 'train'):
+        folder.mkdir(parents=True)
+        (folder / 'train-00000.tar.gz').touch()
+    for data_dir in ('named', 'any'):
+        with pytest.raises(records.DataError, match='Unpack the compressed shards: gunzip FILE'):
+            Source(f'{tmp_path}/{data_dir}', 'tar').find('train')
+
+
+@pytest.mark.parametrize(
+    ('files', 'label_key', 'cause'),
+    [
+        (
+            ['1.img.jpg', '1.cls'],
+            'cls',
+            '1: no image: .* The key ends at the first dot .* a file is img.jpg',
+        ),
+        (['1.0.jpg', '1.0.cls'], 'cls', '1: no image: .* The key ends at the first dot'),
+        (
+            ['1.jpg', '2.jpg', '1.cls', '2.cls'],
+            'cls',
+            '1: no label: .* must follow each other: pack them',
+        ),
+        (['1.jpg', '1.txt'], 'cls', '1: no label: .* --label_key=txt reads it from the file txt'),
+        (['1.jpg', '1.json'], 'txt', '1: no label: .* --label_key=json:KEY'),
+        (['1.jpg', '1.txt'], 'txt', ''),
+        (['README', '._1.jpg', '1.jpg', '._1.cls', '1.cls'], 'cls', ''),
+    ],
+)
+def test_check_keys__names_the_cause(
+    files: List[str], label_key: str, cause: str, tmp_path: pathlib.Path, caplog: Any
+) -> None:
+    caplog.set_level('INFO')
+    path = write_tar(tmp_path / 'train-00000.tar', [(name, b'1') for name in files])
+    tar_files.check_not_empty([path])
+    fields = Fields(label=label_key)
+    with pytest.raises(records.DataError, match=f'{path}, record 0: {cause}') if cause else contextlib.nullcontext():
+        tar_files.check_keys(path, fields)
+    (entry, *_) = [each for each in entries.of_tar(path, 11, fields) if not each.left_out]
+    assert re.match(cause.partition(': ')[2], entry.problem or '')
+    notes = [f'{path}: left out 3 files that belong to no sample, such as README, ._1.jpg, ._1.cls']
+    assert caplog.messages == (notes if 'README' in files else [])
 
 
 def test_there_are_more_samples_than_may_be_skipped(tar_dir: str, tmp_path: pathlib.Path) -> None:

@@ -1,12 +1,15 @@
 """Tar shards written by tarfile, webdataset and GNU tar: the input pipeline and Python read the same samples."""
 
+import contextlib
 import io
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import tarfile
 from typing import Any, List, Tuple
+from unittest import mock
 
 import pytest
 import webdataset
@@ -14,7 +17,8 @@ import webdataset
 from console.tensorflow_versions import tf
 from data import remote
 from data.tar import reader as tar_reader
-from data.tar.layout import BLOCK, Problem
+from data.tar.layout import BLOCK, Problem, label_of
+from data.tar.shard import Shard
 from tests.data.tar.readers import END, Reader, bad, both, fine, header
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo
@@ -79,9 +83,10 @@ def test_extra_files_and_folders__are_ignored(reader: Reader, tmp_path: pathlib.
             ([('1.jpg', b'one'), ('1.cls', label)], Problem.BAD_LABEL)
             for label in (b'', b'cat', b'-1', b'1 2', b'9' * 19)
         ],
-        ([('README', b'text')], Problem.FOREIGN),
-        ([('.jpg', b'one')], Problem.FOREIGN),
-        ([('a.b/c', b'one')], Problem.FOREIGN),
+        # The key ends at the first dot of the name.
+        ([('1.img.jpg', b'one'), ('1.txt', b'1')], Problem.NO_IMAGE),
+        ([('1.001.jpg', b'one'), ('1.001.cls', b'1')], Problem.NO_IMAGE),
+        ([('1.001.cls', b'1')], Problem.NO_IMAGE),
     ],
 )
 def test_unusable_sample__has_its_position(
@@ -92,10 +97,88 @@ def test_unusable_sample__has_its_position(
     assert both(reader, path) == [fine(5, b'fine'), bad(problem), fine(5, b'fine')]
 
 
+LEFT_OUT = [
+    *[(name, b'text' * 200) for name in ('README', '.jpg', 'a.b/c', 'x/._1.jpg', '._1.cls', '__meta__/a')],
+    *[(name, b'{}') for name in ('metadata.json', '1.b.json', 'index.jpg.txt', 'jpg.x')],
+]
+
+
+@pytest.mark.parametrize('count', [1, 50])
+def test_files_of_no_sample__are_left_out(reader: Reader, count: int, tmp_path: pathlib.Path) -> None:
+    samples = [[(f'{key}.jpg', b'j' * 700), (f'{key}.cls', b'%d' % key)] for key in range(1, 4)]
+    others = [*LEFT_OUT] * count
+    path = write_tar(tmp_path / 'a.tar', [*others, *samples[0], *others, *samples[1], *samples[2], *others])
+    assert both(reader, path) == [fine(key, b'j' * 700) for key in range(1, 4)]
+    assert both(reader, write_tar(tmp_path / 'b.tar', others)) == []
+    with Shard(path) as shard:
+        left_out = [member.name for each in shard.everything() if not each.image for member in each.members]
+    assert sorted(left_out) == sorted([name.encode() for name, _ in others] * 3)
+
+
+def test_files_without_a_key__do_not_divide_a_sample(reader: Reader, tmp_path: pathlib.Path) -> None:
+    # As macOS's tar writes them, with a file of attributes before each file.
+    names = ['._1.jpg', '1.jpg', 'README', '._1.cls', '1.cls', '._2.jpg', '2.jpg', '._2.cls', '2.cls']
+    path = write_tar(tmp_path / 'a.tar', [(name, b'%d' % (number % 7)) for number, name in enumerate(names)])
+    assert both(reader, path) == [fine(4, b'1'), fine(1, b'6')]
+    # A file with another key does.
+    files = [('1.jpg', b'one'), ('meta.json', b'{}'), ('1.cls', b'1')]
+    assert both(reader, write_tar(tmp_path / 'b.tar', files)) == [bad(Problem.NO_LABEL), bad(Problem.NO_IMAGE)]
+
+
 @pytest.mark.parametrize('kind', [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
-def test_links_and_devices_are_named(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
+def test_links_and_devices_are_left_out(reader: Reader, kind: bytes, tmp_path: pathlib.Path) -> None:
     path = write_tar(tmp_path / 'a.tar', [('1.jpg', b'')], type=kind, linkname='2.jpg')
-    assert both(reader, path) == [bad(Problem.FOREIGN)]
+    assert both(reader, path) == []
+
+
+@pytest.fixture(scope='session', params=['txt', 'json:label'])
+def labelled_reader(request: Any, tmp_path_factory: Any) -> Reader:
+    with mock.patch.multiple(tar_reader, PIECE=700, _CHUNK=100):
+        return Reader(str(tmp_path_factory.mktemp('reader') / 'train-00000.tar'), label_of(request.param))
+
+
+JSON = {
+    '{"label": 7}': 7,
+    ' {\r\n\t"a": "x" , "label" :\n3 ,"b":[1, {"label": 9}]}\n': 3,
+    '{"a": {"label": 9, "b": [[{}]]}, "label": 0}': 0,
+    '{"a": "\\"label\\": 9, \\\\", "label": 5, "c": "}"}': 5,
+    '{"b": "\u00e9\u732b", "labels": 1, "label": 123456789012345678}': 123456789012345678,
+    '{"label": 1, "label": 2}': 2,
+    '{"a": [[[[[1, {"label": 2, "b": 3}]]]]], "label": 4}': 4,
+    **dict.fromkeys(
+        (
+            *('', '7', '=7', '[]', '{}', '[{"label": 7}]', '{"label": "7"}', '{"label": -7}', '{"label": 7.5}'),
+            *('{"label": 7e1}', '{"label": null}', '{"label": [7]}', '{"a": {"label": 7}}', '{"a": "label", "b": 7}'),
+            *('{"Label": 7}', '{"label": 7', '{"label": 1234567890123456789}', '{"a": "\\"label\\": 7"}'),
+        ),
+        None,
+    ),
+}
+
+
+def test_label__in_another_file(labelled_reader: Reader, tmp_path: pathlib.Path) -> None:
+    is_json = bool(labelled_reader.label.key)
+    texts = JSON if is_json else {' 7\n': 7, '0': 0, 'seven': None, '': None}
+    files: List[Tuple[str, bytes]] = []
+    for key, text in enumerate(texts):
+        image, label = (f'{key}.jpg', b'image'), (f'{key}.{labelled_reader.label.extension}', text.encode())
+        files += [(f'{key}.cls', b'99'), *[image, label][:: (-1) ** key]]
+    path = write_tar(tmp_path / 'a.tar', [*files, ('last.jpg', b'x')])
+    found = both(labelled_reader, path)
+    for text, sample, number in zip(texts, found, texts.values()):
+        assert sample == (bad(Problem.BAD_LABEL) if number is None else fine(number, b'image')), text
+        with contextlib.suppress(ValueError):
+            parsed = json.loads(text)
+            value = parsed.get('label') if isinstance(parsed, dict) else None
+            assert not is_json or number == (value if isinstance(value, int) and 0 <= value < 10**18 else None), text
+    assert found[-1] == bad(Problem.NO_LABEL)
+    if is_json:
+        # More levels than are removed: not the label of an inner object.
+        deep = b'{"a": %s{"label": 2, "b": 3}%s, "label": 4}' % (b'[' * 40, b']' * 40)
+        path = write_tar(tmp_path / 'deep.tar', [('1.jpg', b'one'), ('1.json', deep)])
+        assert both(labelled_reader, path) == [bad(Problem.BAD_LABEL)]
+        path = write_tar(tmp_path / 'b.tar', [('1.jpg', b'one'), ('1.json', b'{"a": "\xff", "label": 3}')])
+        assert both(labelled_reader, path) == [bad(Problem.BAD_LABEL)]
 
 
 @pytest.mark.parametrize('size', [3, 5])
@@ -207,7 +290,7 @@ def test_truncated_shard__yields_its_complete_samples(
     assert both(reader, str(path)) == found
 
 
-def test_sparse_files__are_foreign_and_skipped(reader: Reader, tmp_path: pathlib.Path) -> None:
+def test_sparse_files__are_left_out(reader: Reader, tmp_path: pathlib.Path) -> None:
     # A header has room for four pieces, and each further block for 21: these files have no, one and two such blocks.
     for name, pieces in (('1', 3), ('2', 20), ('3', 40)):
         with open(str(tmp_path / f'{name}.jpg'), 'wb') as file:
@@ -224,7 +307,7 @@ def test_sparse_files__are_foreign_and_skipped(reader: Reader, tmp_path: pathlib
     subprocess.run(['tar', *options, '-C', str(tmp_path), '-cf', path, *names], check=True)
     content = pathlib.Path(path).read_bytes()
     assert len(content) < 100_000 and content.count(b'ustar  \0') == 8
-    each = [bad(Problem.NO_IMAGE), bad(Problem.FOREIGN)]
+    each = [bad(Problem.NO_IMAGE)]
     assert both(reader, path) == [*each, *each, *each, fine(4, b'four')]
     # Truncated in the blocks that list the second file's pieces.
     second = content.index(b'2.jpg')
