@@ -8,7 +8,7 @@ defaults and the values of a preset are never refused for that.
 import dataclasses
 import os
 import re
-from typing import AbstractSet, Any, Callable, Iterable, Iterator, Tuple
+from typing import AbstractSet, Callable, Iterable, Iterator, Tuple
 
 from console.messages import shown
 from data.braces import PatternError, expand
@@ -271,7 +271,7 @@ def _bad_records(config: Config) -> Iterable[str]:
         yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
 
 
-# Flags that take effect only with some values of another flag: that flag, its values or a predicate, and the remedy.
+# Flags that take effect only with some values of another flag: that flag, the condition, and the remedy.
 _CROPS_AND_COLOURS = (
     'use_annotated_bbox',
     'crop_area_min',
@@ -298,28 +298,44 @@ _RECORDS = (
     'crop_area_min',
     'crop_aspect_ratio_max',
 )
-_NEEDS: Tuple[Tuple[Tuple[str, ...], str, Callable[[Any], bool], str], ...] = (
-    (('tpu', 'master', 'tpu_zone', 'gcp_project'), 'use_tpu', bool, '--use_tpu=True'),
-    (('tpu_zone', 'gcp_project'), 'tpu', topology.is_remote, 'the name of a Cloud TPU'),
-    (('tpu_zone', 'gcp_project'), 'master', lambda master: not master, '--tpu'),
-    (_RECORDS, 'use_data', lambda source: source == 'real', '--use_data=real'),
-    (_CROPS_AND_COLOURS, 'preprocessing', lambda kind: kind == 'inception', '--preprocessing=inception'),
-    (('crop_padding',), 'preprocessing', lambda kind: kind == 'cifar', '--preprocessing=cifar'),
-    (('cb_distortion_range', 'cr_distortion_range'), 'use_fast_color_distort', bool, '--use_fast_color_distort=True'),
-    (('moving_average_decay',), 'moving_average', bool, '--moving_average=True'),
-    (('step_epochs',), 'schedule', lambda schedule: schedule == 'step', '--schedule=step'),
+_NEEDS: Tuple[Tuple[Tuple[str, ...], str, Callable[[Config], bool], str], ...] = (
+    (('tpu', 'master', 'tpu_zone', 'gcp_project'), 'use_tpu', lambda c: c.use_tpu, '--use_tpu=True'),
+    (('tpu_zone', 'gcp_project'), 'tpu', lambda c: topology.is_remote(c.tpu), 'the name of a Cloud TPU'),
+    (('tpu_zone', 'gcp_project'), 'master', lambda c: not (c.use_tpu and c.master), '--tpu'),
+    (_RECORDS, 'use_data', lambda c: c.use_data == 'real', '--use_data=real'),
+    (_CROPS_AND_COLOURS, 'preprocessing', lambda c: c.preprocessing == 'inception', '--preprocessing=inception'),
+    (('crop_padding',), 'preprocessing', lambda c: c.preprocessing == 'cifar', '--preprocessing=cifar'),
     (
-        ('learning_rate_decay_epochs', 'cold_epochs'),
+        ('cb_distortion_range', 'cr_distortion_range'),
+        'use_fast_color_distort',
+        lambda c: c.use_fast_color_distort or c.preprocessing != 'inception',
+        '--use_fast_color_distort=True',
+    ),
+    (('moving_average_decay',), 'moving_average', lambda c: c.moving_average, '--moving_average=True'),
+    (('step_epochs',), 'schedule', lambda c: c.schedule == 'step', '--schedule=step'),
+    (('learning_rate_decay_epochs',), 'schedule', lambda c: c.schedule == 'exponential', '--schedule=exponential'),
+    (('learning_rate_decay',), 'schedule', lambda c: c.schedule != 'cosine', '--schedule=exponential or step'),
+    (
+        ('cold_epochs',),
         'schedule',
-        lambda schedule: schedule == 'exponential',
+        lambda c: c.schedule == 'exponential' or not c.use_learning_rate_warmup,
         '--schedule=exponential',
     ),
-    (('learning_rate_decay',), 'schedule', lambda schedule: schedule != 'cosine', '--schedule=exponential or step'),
-    (('cold_epochs', 'warmup_epochs'), 'use_learning_rate_warmup', bool, '--use_learning_rate_warmup=True'),
-    (('learning_rate_decay_epochs', 'step_epochs'), 'learning_rate_decay', lambda decay: decay < 1, 'a value below 1'),
-    (('init_averages',), 'init_from', bool, 'weights to begin from'),
-    (('freeze_batch_norm',), 'freeze', bool, 'scopes to freeze'),
-    (('min_eval_interval', 'eval_timeout'), 'mode', lambda mode: mode == 'eval', '--mode=eval'),
+    (
+        ('cold_epochs', 'warmup_epochs'),
+        'use_learning_rate_warmup',
+        lambda c: c.use_learning_rate_warmup,
+        '--use_learning_rate_warmup=True',
+    ),
+    (
+        ('learning_rate_decay_epochs', 'step_epochs'),
+        'learning_rate_decay',
+        lambda c: c.schedule == 'cosine' or c.learning_rate_decay < 1,
+        'a value below 1',
+    ),
+    (('init_averages',), 'init_from', lambda c: bool(c.init_from), 'weights to begin from'),
+    (('freeze_batch_norm',), 'freeze', lambda c: bool(c.freeze), 'scopes to freeze'),
+    (('min_eval_interval', 'eval_timeout'), 'mode', lambda c: c.mode == 'eval', '--mode=eval'),
 )
 # Values that make a setting meaningless, by flag: the value, and its consequence.
 _MEANINGLESS = {
@@ -332,7 +348,7 @@ _WARM_UP = ('warmup_epochs', 'cold_epochs', 'use_learning_rate_warmup')
 
 def _without_effect(config: Config, given: AbstractSet[str]) -> Iterator[str]:
     for names, cause, holds, remedy in _NEEDS:
-        if cause in given and not holds(getattr(config, cause)):
+        if cause in given and not holds(config):
             for name in names:
                 if name in given and getattr(config, name) not in ('', None):
                     yield (
