@@ -133,15 +133,20 @@ def test_vm_not_ready_after_its_creation__is_waited_for(world: World) -> None:
     assert (world.node, TRAIN in world.log()) == (None, False)
 
 
-def test_vanished_temporary_folder__does_not_keep_the_vm(world: World) -> None:
+@pytest.mark.parametrize('unwritable', [False, True])
+def test_lost_temporary_folder__does_not_keep_the_vm(world: World, unwritable: bool) -> None:
     world.script(main=[{'waits': True}])
-    script = world.start('--create')
+    script = world.start('--create', TIMEOUT_SECONDS='8')
     world.waiting()
     for folder in world.temporary.iterdir():
         for name in os.listdir(str(folder)):
             (folder / name).unlink()
-        folder.rmdir()
-    world.temporary.rmdir()
+            if unwritable:
+                (folder / name).mkdir()  # No file can be written there.
+        if not unwritable:
+            folder.rmdir()
+    if not unwritable:
+        world.temporary.rmdir()
     world.go_on()
     assert script.wait(timeout=LIMIT) == 0
     assert world.node is None
