@@ -89,7 +89,8 @@ def test_run__counts_and_names_skipped_samples_or_stops(
     said = capsys.readouterr().err
     assert '--max_bad_records=0: more bad records than allowed:' in said
     assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is truncated', said)
-    assert re.search(r'validation-00001-of-00004.tar, record 3: \d{8}: no label: the file cls, or --label_key, must hold', said)
+    no_label = 'no label: the file cls, or --label_key, must hold'
+    assert re.search(rf'validation-00001-of-00004.tar, record 3: \d{{8}}: {no_label}', said)
     assert main.main(['main', *flags, '--max_bad_records=2', '--mode=eval']) == 2
 
 
