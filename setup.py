@@ -84,6 +84,7 @@ setup(
     packages=PACKAGES,
     package_data={
         **TYPED,
+        'benchmarks.peers': ['requirements.txt'],
         'inception_v3.evaluate_report': ['page.html'],
         'inception_v3.plan': ['page.html'],
         'inception_v3.profiling': ['page.html'],

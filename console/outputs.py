@@ -17,6 +17,8 @@ _KINDS = {
     stat.S_IFIFO: 'a named pipe',
     stat.S_IFSOCK: 'a socket',
 }
+# Bytes of the longest path on Linux.
+_LONGEST_PATH = 4096
 
 
 class OutputError(CommandError):
@@ -38,9 +40,11 @@ def replaceable(path: str) -> str:
         # Writing names what is missing.
         return real
     except (OSError, ValueError) as error:
-        raise OutputError(f'{shown(path)}: cannot be written: {getattr(error, "strerror", error)}.')
+        raise OutputError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {getattr(error, "strerror", error)}.')
     if kind != stat.S_IFREG:
-        raise OutputError(f'{shown(path)}: cannot be written: it is {_KINDS[kind]}, and only files are replaced.')
+        raise OutputError(
+            f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {_KINDS[kind]}, and only files are replaced.'
+        )
     return real
 
 
@@ -71,7 +75,7 @@ def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
     unique = f'{os.path.basename(real)}.{uuid.uuid4().hex}.unfinished'
     unfinished = os.path.join(work_dir, unique) if work_dir else f'{real}.unfinished'
     if replaceable(unfinished) != unfinished and os.path.islink(unfinished):
-        raise OutputError(f'{shown(unfinished)}: is a link, and must be a new file. Remove it.')
+        raise OutputError(f'{shown(unfinished, _LONGEST_PATH)}: is a link, and must be a new file. Remove it.')
     try:
         yield unfinished
         move(unfinished, real)

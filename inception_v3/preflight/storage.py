@@ -174,11 +174,11 @@ def stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Ite
     with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
         for split, count in counts.items():
             for shard in range(count):
-                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'w'):
-                    pass
+                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'wb') as file:
+                    # All records are in the first file: only their sum counts. A record has at least a byte.
+                    file.truncate(0 if shard or split != records.TRAIN else train_images)
         files = counts.get(records.TRAIN, 0)
         names = [FORMATS[data_format].shard_path('', records.TRAIN, number, files) for number in range(files)]
-        # All of them in the first file: only their sum counts.
         each = [train_images, *[0] * files]
-        record_counts.write(f'{data_dir}/', {name: FileRecords(0, n) for name, n in zip(names, each)})
+        record_counts.write(f'{data_dir}/', {name: FileRecords(n, n) for name, n in zip(names, each)})
         yield data_dir, model_dir

@@ -168,9 +168,6 @@ _MAY_WRITE = {
     'studies/revnet_memory/process.py': 1,
     'studies/streaming/measurement.py': 2,
     'studies/sweep/reuse.py': 3,
-    'studies/versions/comparison.py': 1,
-    'studies/versions/environments.py': 1,
-    'studies/versions/part.py': 1,
 }
 
 
