@@ -189,7 +189,8 @@ def test_commands__name_what_the_run_has_learned(own: Config, capfd: Any) -> Non
     assert export.main([str(own.model_dir), '--format=npz']) == 0
     folder = pathlib.Path(str(own.model_dir), 'exports', 'npz')
     assert (folder / 'labels.txt').read_text().splitlines() == info.class_names
-    assert BIRDS_IN_CARD in (folder / 'README.md').read_text() and info.fingerprint in (folder / 'README.md').read_text()
+    card = (folder / 'README.md').read_text()
+    assert BIRDS_IN_CARD in card and info.fingerprint in card
     assert evaluate_report.main([str(own.model_dir)]) == 0
     assert capfd.readouterr().out.count(BIRDS) >= 1
     report: Dict[str, Any] = json.loads(pathlib.Path(str(own.model_dir), 'evaluation_report/report.json').read_text())
