@@ -183,6 +183,8 @@ def test_commands__on_a_run_of_hostile_names(
             line['time'] = f'{NAMES[1]}{ESCAPE}'
             if 'versions' in line:
                 line.update({'command': list(NAMES), 'data_set': NAMES[1], 'directory': ESCAPE})
+                # A run names its classes by its own record.
+                line.update({'description': dataclasses.asdict(info), 'fingerprint': ESCAPE})
                 line['versions'].update({ESCAPE: NAMES[1], 'revision': 7, NAMES[1]: None})
                 line['host']['name'] = NAMES[1]
         (tmp_path / 'model' / file).write_text(''.join(json.dumps(line) + '\n' for line in lines))
