@@ -20,8 +20,8 @@
 # A SIGTERM to this script lets the program save its last step, and ends both; so does Ctrl-C, and a second Ctrl-C
 # does not wait for the program. Ctrl-Z is ignored.
 #
-# The script deletes only the TPU that it made: the one with its description and creation time. It uses no TPU of
-# another type or version than TPU_TYPE and TPU_VERSION.
+# The script deletes only the TPU that it made: the one with its description. It uses no TPU of another type or version
+# than TPU_TYPE and TPU_VERSION.
 #
 # On a TPU VM, the program, its environment and its log are in ~/.run_tpu. The program continues while the connection
 # is broken; the script reconnects. For a slice, the program runs on the first host. Nothing is copied back: the results
@@ -91,10 +91,10 @@ for flag; do
   shift
   parse_flag "$flag" || set -- "$@" "$flag"
 done
-check_variables
 if ! command -v gcloud >/dev/null && [ -z "$dry_run" ]; then
   fail 'gcloud: not found; install it as in https://cloud.google.com/sdk/docs/install'
 fi
+check_variables
 # gcloud must never wait for input.
 export CLOUDSDK_CORE_DISABLE_PROMPTS=1
 check_places
@@ -113,9 +113,7 @@ else
   set -- --tpu="$TPU_NAME" --tpu_zone="$ZONE" --gcp_project="$PROJECT" "$@"
 fi
 
-made='' sure='' unsure='' existed='' began='' kind='' cause='' running='' hurry='' silent='' tab=$(printf '\t')
-# shellcheck disable=SC2034  # is_ours and await choose one of them.
-born_vm='' born_node='' born_queue='' born_machine=''
+made='' sure='' denied='' absent=$create kind='' cause='' running='' hurry='' silent='' tab=$(printf '\t')
 prepared='' runs=0 run='' job='' lines=0 followed='' description=''
 scratch=$(mktemp -d) || fail "a temporary folder cannot be made in ${TMPDIR:-/tmp}: free some space, or set TMPDIR"
 prepare_files
@@ -144,9 +142,10 @@ for folder in "$DATA_DIR" "$MODEL_DIR"; do
   checked=$bucket
   if ! quietly gcloud storage ls "$bucket"; then
     cat "$errors" >&2
-    explain
-    if [ -n "$cause" ] && ! said 'not[ _]found|404'; then fail_because "$bucket: cannot be listed"; fi
-    fail "$bucket: cannot be listed; gcloud storage buckets create $bucket --location=${ZONE%-*} creates it"
+    if said "${bucket#gs://}['\"]? (was |is |does )?not (found|exist)"; then
+      fail "$bucket: does not exist; gcloud storage buckets create $bucket --location=${ZONE%-*} creates it"
+    fi
+    fail_because "$bucket: cannot be listed"
   fi
 done
 code=0 tensorflow=2.15

@@ -2,15 +2,17 @@
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import os
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from benchmarks import photographs
+from benchmarks import comparison, photographs
 from console.messages import shown
-from inception_v3.config import Config, ConfigError
-from inception_v3.settings import flags
-from inception_v3.settings.data_set import fit_to_data_set
-from inception_v3.settings.flags import OwnFlag, OwnFlags
-from inception_v3.settings.setting import TYPE_NAMES
+from data import dataset_info, remote, tar_shards
+from data.sources import source_of
+from inception_v3 import flags
+from inception_v3.config import TYPE_NAMES, Config, ConfigError
+from inception_v3.data_set import fit_to_data_set
+from inception_v3.flags import OwnFlag, OwnFlags
 
 # Bounds of the numbers in flags. No benchmark has a use for values outside.
 _SMALLEST, _LARGEST = 1e-9, 1e9
@@ -78,7 +80,7 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
     config = command_line.config
     if config.use_data == 'fake':
         raise ConfigError('--use_data=fake: this benchmark measures reading records. Omit the flag.')
-    if not config.source.is_named(splits):
+    if not source_of(config).is_named(splits):
         if config.data_format == 'tar':
             raise ConfigError(
                 '--data_format=tar: the generated photographs are TFRecord files. Set --data_dir to tar shards.'
@@ -87,7 +89,7 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
     config = fit_to_data_set(command_line._replace(config=config))
     for split in splits:
-        config.source.find(split)
+        source_of(config).find(split)
     return dataclasses.replace(
         config,
         train_batch_size=config.train_batch_size // config.replicas,
@@ -95,6 +97,13 @@ def input_config(command_line: flags.CommandLine, splits: Sequence[str]) -> Conf
         # With --use_tpu, evaluation appends endless batches of padding, which must not be measured.
         **{'use_tpu': False, 'tpu': None, 'master': '', 'batch_norm_group_size': 0},
     )
+
+
+def make_tar_shards(config: Config, progress: Callable[[str], None]) -> None:
+    """Converts the data set of `input_config` to the tar shards of `comparison.tar_dir`, unless they exist."""
+    folder = comparison.tar_dir(config)
+    if not remote.exists(os.path.join(folder, dataset_info.FILE_NAME)):
+        tar_shards.convert(str(config.data_dir), folder, 0, progress)
 
 
 def chosen(name: str, text: Optional[str], allowed: Sequence[str]) -> List[str]:

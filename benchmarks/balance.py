@@ -1,20 +1,22 @@
 """Compares the time of host and device per step: python -m benchmarks.balance --step_ms=815 --cores=96 [any flags]."""
 
 import json
+import math
 import os
 import sys
 from typing import Any, Dict, NamedTuple, Sequence
 
-from benchmarks import arguments, charts, comparison, program, tables
+from benchmarks import arguments, comparison, program, tables
 from benchmarks.measurement import PHASES, Failed, Measured, MeasurementError, interleave
-from benchmarks.timeline import HOST, Balance
 from console.messages import shown
 from console.screen import Screen
 from data import records
+from data.sources import source_of
 from inception_v3.config import ConfigError
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.profiling import profile as profiles
 from inception_v3.profiling.profile import Profile
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.tpu import topology
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'profile': OwnFlag(str, None, 'model_dir of a run with --profile_steps, whose profile has all numbers of the run'),
@@ -23,12 +25,66 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
     'hosts': OwnFlag(int, None, 'number of hosts that feed the run; default: one for every 8 of --num_shards'),
     'cpu_ms_per_image': OwnFlag(float, None, 'CPU time to prepare an image, in ms; default: measured on this machine'),
     **arguments.MEASURING,
-    'plot': OwnFlag(str, None, 'path of a .png file for the timelines of host and device'),
 }
 _PURPOSE = (
     'Computes whether a training run waits for its host or for its device, for how long, and how many cores of the\n'
     'host would balance it. The published trace of a v2-8 with batches of 1,024 has steps of 815 ms.'
 )
+
+
+class Balance(NamedTuple):
+    """The speeds of a host and of the devices that it feeds.
+
+    A host's cores are assumed to share the work of a batch evenly, and to do nothing else.
+
+    Attributes:
+      step_ms: time of a training step on the device, in milliseconds.
+      host_images: images that one host prepares for a step.
+      cpu_ms_per_image: CPU time to prepare an image, in milliseconds of one core.
+      cores: cores of the host.
+      hosts: hosts of the run.
+    """
+
+    step_ms: float
+    host_images: int
+    cpu_ms_per_image: float
+    cores: int
+    hosts: int
+
+    @property
+    def host_ms(self) -> float:
+        """Time in which the host prepares its share of a batch, in milliseconds."""
+        return self.host_images * self.cpu_ms_per_image / self.cores
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether the device waits for the host."""
+        return self.host_ms > self.step_ms
+
+    @property
+    def period_ms(self) -> float:
+        """Time from step to step, in milliseconds: that of the slower side, because both work at the same time."""
+        return max(self.host_ms, self.step_ms)
+
+    @property
+    def device_idle(self) -> float:
+        """The fraction of the time in which the device waits."""
+        return 1 - self.step_ms / self.period_ms
+
+    @property
+    def host_idle(self) -> float:
+        """The fraction of the time in which the host's cores wait."""
+        return 1 - self.host_ms / self.period_ms
+
+    @property
+    def balancing_cores(self) -> int:
+        """The minimum number of cores with which the device does not wait."""
+        return max(1, math.ceil(self.host_images * self.cpu_ms_per_image / self.step_ms))
+
+    @property
+    def images_per_second(self) -> float:
+        """Throughput of the whole run."""
+        return 1000 * self.hosts * self.host_images / self.period_ms
 
 
 class Cost(NamedTuple):
@@ -56,12 +112,10 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
         _check(own, command_line)
         cost = _cost(own, command_line, screen)
         screen.clear()
-        hosts = own['hosts'] or command_line.config.hosts
+        hosts = own['hosts'] or topology.hosts_of(command_line.config)
         images = command_line.config.train_batch_size // hosts
         balance = Balance(own['step_ms'], images, cost.cpu_ms_per_image, cores, hosts)
     print(_json(balance, cost) if own['json'] else _text(balance, cost))
-    if own['plot'] is not None:
-        charts.timeline(own['plot'], f'{_verdict(balance)}\n{_setting(balance, cost)}', balance.timeline(cost.shares))
     return 0
 
 
@@ -71,8 +125,6 @@ def _check_profiled(own: Dict[str, Any], command_line: CommandLine) -> None:
     if given or command_line.preset is not None:
         name = given[0] if given else 'preset'
         raise ConfigError(f'--{name}: leave it out; --profile={shown(own["profile"])} has the numbers of its run.')
-    if own['plot'] is not None:
-        charts.check('plot', own['plot'])
 
 
 def _profiled_cost(model_dir: str, profile: Profile) -> Cost:
@@ -92,16 +144,14 @@ def _check(own: Dict[str, Any], command_line: CommandLine) -> None:
             '--step_ms: is required: the time of a training step on the device, in ms. The published trace has 815 for '
             '1,024 images on a v2-8. --profile=MODEL_DIR reads it from a profile.'
         )
-    hosts, batch_size = own['hosts'] or command_line.config.hosts, command_line.config.train_batch_size
+    hosts, batch_size = own['hosts'] or topology.hosts_of(command_line.config), command_line.config.train_batch_size
     if batch_size % hosts:
         raise ConfigError(f'--hosts={hosts}: must divide --train_batch_size={batch_size}. All hosts take equal shares.')
-    if own['plot'] is not None:
-        charts.check('plot', own['plot'])
 
 
 def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cost:
     if own['cpu_ms_per_image'] is not None:
-        return Cost(own['cpu_ms_per_image'], {HOST: 1.0}, 'as given')
+        return Cost(own['cpu_ms_per_image'], {}, 'as given')
     screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, [records.TRAIN])
     subject = comparison.ours('train', config, own['images'])
@@ -114,7 +164,7 @@ def _cost(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> Cos
     # Noise can make the difference of a small phase negative.
     shares = {phase: max(0.0, row.share(phase)) for phase in PHASES}
     shares = {phase: share / sum(shares.values()) for phase, share in shares.items()}
-    where = f'measured here with {config.source}, on {tables.machine()}'
+    where = f'measured here with {source_of(config)}, on {tables.machine()}'
     return Cost(row.cpu_ms.median, shares, where)
 
 
@@ -127,15 +177,8 @@ def _verdict(balance: Balance) -> str:
     return f"device-bound: the host's cores wait {balance.host_idle:.0%} of the time"
 
 
-def _setting(balance: Balance, cost: Cost) -> str:
-    return (
-        f'{balance.host_images:,} images per host and step, {balance.cores} cores; '
-        f'{cost.cpu_ms_per_image:.2f} CPU-ms per image ({cost.source})'
-    )
-
-
 def _text(balance: Balance, cost: Cost) -> str:
-    shares = ', '.join(f'{phase} {share:.0%}' for phase, share in cost.shares.items() if phase != HOST)
+    shares = ', '.join(f'{phase} {share:.0%}' for phase, share in cost.shares.items())
     rows = [
         ('device', f'{balance.step_ms:,.0f} ms per step'),
         (

@@ -5,19 +5,16 @@ Colours are Okabe and Ito's, which people with colour blindness can distinguish;
 
 import importlib.util
 import os
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Any, Sequence
 
 from benchmarks.comparison import Row
 from benchmarks.measurement import PHASES, PREPROCESSING, STORAGE, TRANSFER
-from benchmarks.timeline import HOST, STEP, Timeline
-from console import extras
+from console import extras, outputs
 from inception_v3.config import ConfigError
 
-_COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73', HOST: '#F0E442', STEP: '#56B4E9'}
+_COLOURS = {STORAGE: '#0072B2', PREPROCESSING: '#E69F00', TRANSFER: '#009E73'}
 _HATCHES = {STORAGE: '//', TRANSFER: '..'}
 _DPI = 110
-# The shortest bar with room for a number, as a fraction of the whole time.
-_LEAST_LABELLED = 0.02
 # Inches.
 _ROW_HEIGHT = 0.34
 
@@ -98,61 +95,6 @@ def sweep(path: str, where: str, field: str, rows: Sequence[Row]) -> None:
     _save(drawing, path)
 
 
-def timeline(path: str, title: str, drawn: Timeline) -> None:
-    """Draws the work of host and device over the first steps; waits are blank."""
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=(12, 3.6))
-    axes = drawing.subplots()
-    for place, bars in enumerate((drawn.host, drawn.device)):
-        for bar in bars:
-            _bar(axes, place, bar.start, bar.end - bar.start, bar.kind)
-            if bar.end - bar.start > _LEAST_LABELLED * drawn.end:
-                axes.text((bar.start + bar.end) / 2, place, bar.label, ha='center', va='center', fontsize=9)
-    axes.set_yticks([0, 1])
-    axes.set_yticklabels(['host', 'device'])
-    axes.set_ylim(1.6, -0.6)
-    axes.set_xlim(0, drawn.end)
-    axes.set_xlabel('time (ms); numbers are steps, blanks are waits')
-    phases_drawn = [phase for phase in PHASES if any(bar.kind == phase for bar in drawn.host)]
-    _legend(axes, [_patch(phase) for phase in phases_drawn])
-    axes.set_title(title, fontsize=10)
-    _save(drawing, path)
-
-
-def growth(path: str, where: str, axes_of: Mapping[str, Mapping[str, Sequence[Tuple[int, float]]]]) -> None:
-    """Draws costs, relative to that of the smallest amount of work, against the work: a panel for each kind of work.
-
-    Args:
-      path: of the PNG file.
-      where: the machine and the number of measurements, for the title.
-      axes_of: for each kind of work, its quantities; for each quantity, pairs of work and relative cost.
-    """
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=(4.6 * len(axes_of), 5.6))
-    panels = drawing.subplots(1, len(axes_of), squeeze=False)[0]
-    for axes, (about, quantities) in zip(panels, axes_of.items()):
-        for place, (name, points) in enumerate(quantities.items()):
-            colour = [*_COLOURS.values()][place % len(_COLOURS)]
-            style = ('-', '--', ':')[place // len(_COLOURS)]
-            axes.plot(*zip(*points), marker='.', color=colour, linestyle=style, label=name)
-        work = [*{value: None for points in quantities.values() for value, _ in points}]
-        axes.plot(work, [value / work[0] for value in work], color='0.7', linewidth=0.8, label='proportional')
-        axes.set_xscale('log')
-        axes.set_yscale('log')
-        axes.set_xticks(work)
-        axes.set_xticklabels([f'{value:,}' for value in work], fontsize=8)
-        axes.minorticks_off()
-        axes.set_xlabel(about, fontsize=9)
-        axes.set_ylabel('cost, relative to the smallest work')
-        axes.grid(color='0.9')
-        axes.legend(fontsize=7, frameon=False, loc='upper center', bbox_to_anchor=(0.5, -0.14), ncol=2)
-    drawing.subplots_adjust(wspace=0.3, bottom=0.35)
-    drawing.suptitle(f'The growth of costs with the work\n{where}', fontsize=10)
-    _save(drawing, path)
-
-
 def _bar(axes: Any, place: int, start: float, length: float, kind: str) -> None:
     axes.barh(
         place,
@@ -177,4 +119,5 @@ def _legend(axes: Any, handles: Sequence[Any]) -> None:
 
 
 def _save(drawing: Any, path: str) -> None:
-    drawing.savefig(path, format='png', dpi=_DPI, bbox_inches='tight')
+    with outputs.unfinished_file(path) as unfinished:
+        drawing.savefig(unfinished, format='png', dpi=_DPI, bbox_inches='tight')

@@ -42,6 +42,8 @@ VARIANTS: Dict[str, Variant] = {
     'train_vgg': Variant(True, {'preprocessing': 'vgg'}),
     'train_bfloat16': Variant(True, {'precision': 'bfloat16'}),
     'train_seeded': Variant(True, {'seed': 0}, {}),
+    # Reads the same images, from the folder `tar_dir`.
+    'train_tar': Variant(True, {'data_format': 'tar'}, {}),
     'eval': Variant(False, {}),
     # With uint8, the device does a part of the work; the naive pipeline still does all of it on the host.
     'train_uint8': Variant(True, {'transfer': 'uint8'}, {'transfer': 'float'}),
@@ -145,6 +147,11 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.median(values), min(values), max(values))
 
 
+def tar_dir(config: Config) -> str:
+    """The folder of the data set as tar shards, beside its own."""
+    return f'{str(config.data_dir).rstrip("/")}-tar'
+
+
 def variant_subjects(names: Sequence[str], config: Config, images: int, with_phases: bool = True) -> List[Subject]:
     """A plain reader, parser and decoder; then for each variant the naive pipeline and ours, perhaps with phases."""
     is_training = any(VARIANTS[name].is_training for name in names)
@@ -174,9 +181,12 @@ def _subject(name: str, is_naive: bool, config: Config, images: int, decode: Opt
     changes = variant.changes
     if is_naive and variant.naive_changes is not None:
         changes = variant.naive_changes
+    if 'data_format' in changes:
+        changes = {**changes, 'data_dir': tar_dir(config)}
     whole = Run(is_naive, variant.is_training, TRANSFER, dataclasses.replace(config, **changes), images)
-    # All variants read in the same way, so storage is measured once.
-    storage = dataclasses.replace(whole, until=STORAGE, config=config, images=images * _CHEAP_FACTOR)
+    # Variants read in the same way, except from tar shards, so storage is measured once.
+    reads = whole.config if 'data_format' in changes else config
+    storage = dataclasses.replace(whole, until=STORAGE, config=reads, images=images * _CHEAP_FACTOR)
     earlier = storage, dataclasses.replace(whole, until=PREPROCESSING)
     flags = tuple(f'--{field}={value}' for field, value in changes.items())
     return Subject(name, 'naive' if is_naive else 'ours', flags, whole, earlier, None, decode)

@@ -14,12 +14,20 @@ from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from data import records, remote
+from data.sources import source_of
 from inception_v3.config import Config, ConfigError
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.model_dir import source
-from inception_v3.settings.flags import CommandLine, OwnFlag
 
+# The variant that needs the images in another format.
+_TAR = 'train_tar'
 _OWN_FLAGS: Dict[str, OwnFlag] = {
-    'variants': OwnFlag(str, None, f'variants to compare, comma-separated: {", ".join(VARIANTS)}; default: all'),
+    'variants': OwnFlag(
+        str,
+        None,
+        f'variants to compare, comma-separated: {", ".join(VARIANTS)}; default: all but {_TAR}, which first '
+        'converts the data set to tar shards in DATA_DIR-tar, unless they exist',
+    ),
     'sweep': OwnFlag(str, None, f'measure training for several values of one flag instead: {", ".join(SWEEPS)}'),
     'values': OwnFlag(str, None, 'values of the sweep, such as 1,8,64; default: a range of typical ones'),
     **arguments.MEASURING,
@@ -45,6 +53,8 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     _check(own, command_line.config)
     screen.update('reading the data set, or generating it')
     config = arguments.input_config(command_line, _splits(own))
+    if _TAR in _names(own):
+        arguments.make_tar_shards(config, screen.update)
     measured: Measured = {}
     failed: Failed = {}
     with _enough_files(own, config) as read:
@@ -67,11 +77,14 @@ def _check(own: Dict[str, Any], config: Config) -> None:
         raise ConfigError(f'--variants={own["variants"]}: a sweep measures training only. Omit --variants.')
     if own['values'] is not None and own['sweep'] is None:
         raise ConfigError(f'--values={own["values"]}: only a sweep has values. Add --sweep.')
-    arguments.chosen('variants', own['variants'], [*VARIANTS])
+    if _TAR in _names(own) and config.train_files:
+        raise ConfigError(
+            f'--variants={own["variants"]}: {_TAR} converts a folder. Name it with --data_dir, not --train_files.'
+        )
     if config.data_format == 'tar' and own['sweep'] is None:
         raise ConfigError(
             '--data_format=tar: the plain decoder and the naive pipeline, with which variants are compared, read only '
-            'TFRecord files. Add --sweep, or measure tar shards with python -m benchmarks.tar_reading.'
+            'TFRecord files. Add --sweep, or name TFRecord files with --data_dir and add --variants=train,train_tar.'
         )
     _values(own)
     if own['plot'] is not None:
@@ -89,8 +102,15 @@ def _splits(own: Dict[str, Any]) -> List[str]:
     """The splits to read."""
     if own['sweep']:
         return [records.TRAIN]
-    names = arguments.chosen('variants', own['variants'], [*VARIANTS])
-    return sorted({records.TRAIN if VARIANTS[name].is_training else records.VALIDATION for name in names})
+    return sorted({records.TRAIN if VARIANTS[name].is_training else records.VALIDATION for name in _names(own)})
+
+
+def _names(own: Dict[str, Any]) -> List[str]:
+    """The variants to measure; none with a sweep."""
+    if own['sweep'] is not None:
+        return []
+    default = ','.join(name for name in VARIANTS if name != _TAR)
+    return arguments.chosen('variants', default if own['variants'] is None else own['variants'], [*VARIANTS])
 
 
 @contextlib.contextmanager
@@ -99,19 +119,18 @@ def _enough_files(own: Dict[str, Any], config: Config) -> Iterator[Config]:
 
     Remote storage has no links, so a remote data set is used unchanged.
     """
-    if own['sweep'] != 'files' or remote.is_remote(config.source.place(records.TRAIN)):
+    if own['sweep'] != 'files' or remote.is_remote(source_of(config).place(records.TRAIN)):
         yield config
         return
     with tempfile.TemporaryDirectory() as folder:
-        photographs.spread(config.source, max(_values(own)), folder)
+        photographs.spread(source_of(config), max(_values(own)), folder)
         yield dataclasses.replace(config, data_dir=folder, train_files='', eval_files='')
 
 
 def _subjects(own: Dict[str, Any], config: Config) -> List[Subject]:
     if own['sweep']:
         return comparison.sweep_subjects(own['sweep'], _values(own), config, own['images'])
-    names = arguments.chosen('variants', own['variants'], [*VARIANTS])
-    return comparison.variant_subjects(names, config, own['images'], own['phases'])
+    return comparison.variant_subjects(_names(own), config, own['images'], own['phases'])
 
 
 def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Failed) -> None:
@@ -120,7 +139,7 @@ def _show(own: Dict[str, Any], config: Config, rows: Sequence[Row], failed: Fail
     batches = ', '.join(f'{size:,}' for size in sorted({row.subject.whole.batch_size for row in rows}))
     names = f', linked as {max(_values(own)):,} files' if own['sweep'] == 'files' else ''
     where = (
-        f'{config.source}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
+        f'{source_of(config)}{names}, {config.height} x {config.width} pixels, at least {own["images"]:,} images, '
         f'repeats: {repeats}; on {tables.machine()}' + f', beside {own["busy"]} busy processes' * bool(own['busy'])
     )
     if own['json']:

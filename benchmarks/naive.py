@@ -9,6 +9,7 @@ from typing import Tuple
 
 from console.tensorflow_versions import tf
 from data import records
+from data.sources import source_of
 from inception_v3.config import Config
 
 _CHANNEL_MEANS = (123.68, 116.78, 103.94)
@@ -40,7 +41,7 @@ class NaivePipeline:
         """
         config = self._config
         split = records.TRAIN if self._is_training else records.VALIDATION
-        files = tf.data.Dataset.from_tensor_slices(config.source.find(split))
+        files = tf.data.Dataset.from_tensor_slices(source_of(config).find(split))
         if self._is_training:
             files = files.shuffle(config.initial_shuffle_buffer_size).repeat()
         interleave = tf.data.experimental.parallel_interleave(
@@ -84,7 +85,7 @@ class NaivePipeline:
 
     def _parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The encoded image, label and boxes [1, boxes, 4] of a record."""
-        fields = self._config.source.fields
+        fields = source_of(self._config).fields
         corners = [f'image/object/bbox/{corner}' for corner in ('ymin', 'xmin', 'ymax', 'xmax')]
         features = {
             fields.image: tf.io.FixedLenFeature([], tf.string),

@@ -6,7 +6,7 @@ from benchmarks import arguments
 from console import program
 from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
-from inception_v3.settings import flags
+from inception_v3 import flags
 
 # A benchmark takes its own flags, the command line of a run and the screen. It returns an exit code; None means 0.
 Perform = Callable[[Dict[str, Any], flags.CommandLine, Screen], Optional[int]]

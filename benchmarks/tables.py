@@ -7,6 +7,8 @@ from typing import List, Sequence
 
 from benchmarks.comparison import Row, Spread, spread
 from benchmarks.measurement import PHASES, Failed
+from console.messages import printable
+from console.screen import raw
 
 _HEAD = ('variant', 'pipeline', 'CPU-ms / image', 'images/s', 'peak MB', 'naive / this', 'this / decode', 'phases, %')
 _SWEEP_HEAD = ('CPU-ms / image', 'images/s', 'peak MB')
@@ -20,6 +22,7 @@ def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None
             from rich.box import SIMPLE_HEAD
             from rich.console import Console
             from rich.table import Table
+            from rich.text import Text
         except ImportError:
             pass
         else:
@@ -27,15 +30,15 @@ def show(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> None
             for column, name in enumerate(head):
                 table.add_column(name, justify='left' if column < names else 'right', overflow='fold')
             for row in rows:
-                table.add_row(*row)
-            Console().print(table)
+                table.add_row(*(Text(printable(cell)) for cell in row))
+            Console(file=raw(sys.stdout)).print(table)
             return
     print('\n'.join(plain(head, rows, names)))
 
 
 def plain(head: Sequence[str], rows: Sequence[Sequence[str]], names: int) -> List[str]:
     """The lines of a table in plain columns; the first `names` are aligned left, the others right."""
-    lines = [head, *rows]
+    lines = [head, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return [
         '  '.join(

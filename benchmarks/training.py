@@ -26,16 +26,18 @@ from console.program import raise_on_sigterm
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import remote
+from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config
+from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
+from inception_v3.fitting import splits_of
+from inception_v3.flags import CommandLine, OwnFlag
 from inception_v3.gpu import accelerator
 from inception_v3.hooks.step import Step, StepHook, Watcher
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.memory.estimate import check_fits
 from inception_v3.model_dir import source
-from inception_v3.settings.data_set import fit_to_data_set, splits_of
-from inception_v3.settings.flags import CommandLine, OwnFlag
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 20, 'training steps to measure, after the warm-up; on a TPU, rounded up to whole loops'),
@@ -136,10 +138,14 @@ def _device(config: Config) -> str:
     return tables.machine()
 
 
-def _measure(config: Config, kind: str) -> Training:
-    process = subprocess.run(
-        processes.module('benchmarks.training', '--child', kind), input=config.to_json(), capture_output=True, text=True
-    )
+def measure(config: Config, kind: str, python: str = sys.executable) -> Training:
+    """Trains in a new process of an interpreter that has what this program needs; see `measure_here`.
+
+    Raises:
+      MeasurementError: the measurement failed; the message gives the reason.
+    """
+    command = [python, *processes.module('benchmarks.training', '--child', kind)[1:]]
+    process = subprocess.run(command, input=config.to_json(), capture_output=True, text=True)
     if process.returncode:
         raise MeasurementError([f'exit code {process.returncode}', *process.stderr.splitlines()][-1])
     return Training(**json.loads(process.stdout.splitlines()[-1]))
@@ -158,7 +164,7 @@ def main(argv: Sequence[str]) -> int:
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:
     screen.update('reading the data set, or generating it')
     config = command_line.config
-    if config.use_data == 'real' and not config.source.is_named(splits_of(config)):
+    if config.use_data == 'real' and not source_of(config).is_named(splits_of(config)):
         photographs.make(photographs.DATA_DIR)
         config = dataclasses.replace(config, data_dir=photographs.DATA_DIR)
     config = with_steps(fit_to_data_set(command_line._replace(config=config)), own['steps'])
@@ -169,7 +175,7 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     for repeat in range(own['repeats']):
         for kind, of_kind in measured.items():
             screen.update(f'round {repeat + 1} of {own["repeats"]}: {kind} input')
-            of_kind.append(_measure(config, kind))
+            of_kind.append(measure(config, kind))
     screen.clear()
     found = result(config, measured, own['device_name'])
     if not own['json']:

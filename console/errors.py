@@ -26,6 +26,10 @@ class CommandError(app.UsageError):
     exit_code = FIX
 
 
+class CheckpointError(CommandError):
+    """A checkpoint cannot be read, or does not fit the run."""
+
+
 class RetryableError(CommandError):
     """A transient failure: the same command may succeed later."""
 

@@ -1,8 +1,12 @@
 """The common layout of all HTML pages: self-contained files for light and dark mode."""
 
 import base64
+from typing import Any
 
 import jinja2
+import markupsafe
+
+from console.messages import printable
 
 # Blue and vermilion of Okabe and Ito, which colour-blind readers can tell apart; lighter variants in dark mode.
 _STYLE = """
@@ -73,6 +77,7 @@ def template(text: str) -> jinja2.Template:
     """
     environment = jinja2.Environment(
         autoescape=True,
+        finalize=finalized,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -80,6 +85,11 @@ def template(text: str) -> jinja2.Template:
     )
     environment.globals['style'] = _STYLE
     return environment.from_string("{% import 'layout' as layout %}" + text)
+
+
+def finalized(value: Any) -> Any:
+    """A value for a page: texts in printable characters, which Jinja then escapes."""
+    return printable(value, '\n\t') if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
 
 
 def data_uri(content: bytes, media_type: str) -> str:

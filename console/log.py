@@ -1,5 +1,32 @@
-"""The log of every command. `console.screen` shows it."""
+"""The log of every command, and TensorFlow's own. `console.screen` shows them."""
 
 import logging
+import sys
 
 logger = logging.getLogger('inception_v3')
+_tensorflow = logging.getLogger('tensorflow')
+# The least level of TensorFlow's messages that are shown.
+_shown = {'level': logging.CRITICAL}
+
+
+def show(handler: logging.Handler, verbose: bool) -> None:
+    """Shows this program's log; TensorFlow's and its warnings only if `verbose`. TensorFlow need not be loaded yet."""
+    for each in (logger, _tensorflow):
+        each.handlers = [handler]
+        each.propagate = False
+    logger.setLevel(logging.INFO)
+    _shown['level'] = logging.INFO if verbose else logging.CRITICAL
+    if 'console.tensorflow_versions' in sys.modules:
+        settle_tensorflow()
+
+
+def settle_tensorflow() -> None:
+    """Sets the log of TensorFlow, once it is loaded: loading it adds a handler, and may change the level."""
+    from tensorflow.python.util import deprecation
+
+    _tensorflow.setLevel(_shown['level'])
+    if logger.handlers:
+        _tensorflow.handlers = [*logger.handlers]
+    # To warn about deprecated arguments, TensorFlow inspects a function's signature at every call, which takes a fifth
+    # of the time to build a graph.
+    deprecation._PRINT_DEPRECATION_WARNINGS = _shown['level'] < logging.CRITICAL

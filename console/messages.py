@@ -1,9 +1,21 @@
-"""Shows values from users and files in messages."""
+"""Shows values from users and files: in messages, on a terminal, in tables, in Markdown."""
 
-from typing import Any
+from typing import Any, Sequence, Tuple
 
 # The maximum length of a value in a message.
 _CHARACTERS = 80
+
+
+def printable(text: str, kept: str = '') -> str:
+    """A text with escape sequences for what does not print: newlines, controls of terminals, bidi controls, surrogates.
+
+    Args:
+      text: from a file, or with parts from files.
+      kept: the characters that stay although they do not print.
+    """
+    if text.isprintable():
+        return text
+    return ''.join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
 def shown(value: Any, at_most: int = _CHARACTERS) -> str:
@@ -11,7 +23,31 @@ def shown(value: Any, at_most: int = _CHARACTERS) -> str:
     text = value.decode(errors='surrogateescape') if isinstance(value, bytes) else str(value)
     if len(text) > at_most:
         text = f'{text[: at_most // 2]}...{text[-at_most // 2 :]}'
-    return ''.join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return printable(text)
+
+
+def in_rows(rows: Sequence[Tuple[str, Any]], indent: str = '') -> str:
+    """A line for each name and value, with the values below each other."""
+    width = max(len(name) for name, _ in rows)
+    return '\n'.join(f'{indent}{name:<{width}}  {printable(str(value))}'.rstrip() for name, value in rows)
+
+
+def in_markdown(text: str) -> str:
+    """A text that Markdown shows literally, on one line: no new column, HTML tag, link or emphasis."""
+    for sign, instead in (
+        ('\\', '\\\\'),
+        ('<', '&lt;'),
+        ('>', '&gt;'),
+        ('](', ']\\('),
+        *((s, f'\\{s}') for s in '|*_`'),
+    ):
+        text = text.replace(sign, instead)
+    return printable(' '.join(text.split()))
+
+
+def in_code(text: str) -> str:
+    """A text for a line of code in Markdown, which no text may end."""
+    return printable(text).replace('`', r'\x60')
 
 
 def counted(count: int, singular: str, plural: str = '') -> str:

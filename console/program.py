@@ -8,8 +8,7 @@ from typing import Any, Callable, Optional
 from absl import app
 
 from console.errors import FIX, INTERRUPTED, RETRY, CommandError, TerminatedError
-from console.screen import Screen, failure, set_up_logging
-from console.tensorflow_versions import tf
+from console.screen import Printable, Screen, failure, raw, set_up_logging
 
 # A command: shows its progress on the screen, raises its errors, and returns its exit code; None means 0.
 Command = Callable[[Screen], Optional[int]]
@@ -32,6 +31,9 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
     screen = Screen(sys.stderr)
     set_up_logging(screen, verbose=False)
     screen.verbose = None
+    before = sys.stdout, sys.stderr
+    # What commands print has names from files.
+    sys.stdout, sys.stderr = Printable(raw(sys.stdout)), Printable(raw(sys.stderr))  # type: ignore[assignment]
     try:
         return command(screen) or 0
     except CommandError as error:
@@ -44,11 +46,19 @@ def run(command: Command, on_interrupt: str = 'interrupted') -> int:
         # The reader of the output has closed it. Python flushes standard output once more at exit, and must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return RETRY
-    except (OSError, tf.errors.OpError) as error:
-        if screen.verbose:
+    except Exception as error:
+        if screen.verbose or not _is_failure(error):
             raise
         hint = '' if screen.verbose is None else ' (--verbose shows the traceback)'
         return fail(screen, failure(error) + hint, RETRY)
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _is_failure(error: Exception) -> bool:
+    """Whether an error is one of the system or of TensorFlow, which a command without need of it never loads."""
+    of_tensorflow = sys.modules.get('tensorflow.python.framework.errors_impl')
+    return isinstance(error, OSError) or bool(of_tensorflow and isinstance(error, of_tensorflow.OpError))
 
 
 def raise_on_sigterm() -> None:

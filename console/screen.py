@@ -5,18 +5,48 @@ import os
 import threading
 import time
 import warnings
-from typing import Optional, TextIO
+from typing import Any, Optional, TextIO
 
-from tensorflow.python.util import deprecation
-
-from console.log import logger
-from console.tensorflow_versions import tf
+from console.log import logger, show
+from console.messages import printable
 
 # Seconds between updates of the live line, and between plain lines.
 _LIVE_INTERVAL = 0.2
 _PLAIN_INTERVAL = 15.0
 
 _ERASE_LINE = '\r\x1b[K'
+
+
+class Printable:
+    """A text stream that shows escape sequences in place of what a terminal would obey; see `messages.printable`.
+
+    Attributes:
+      raw: the stream to write to, for programs that control the terminal.
+    """
+
+    def __init__(self, raw: TextIO):
+        self.raw = raw
+        self.encoding = raw.encoding or 'utf-8'
+
+    def write(self, text: str) -> int:
+        """Writes a text; characters that the encoding lacks are escaped, too."""
+        self.raw.write(printable(text, '\n\t').encode(self.encoding, 'backslashreplace').decode(self.encoding))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def raw(stream: TextIO) -> TextIO:
+    """The stream below a `Printable`, or the stream itself."""
+    return getattr(stream, 'raw', stream)
+
+
+class _Formatter(logging.Formatter):
+    """Formats log records of this program on one line each, and the others in printable characters."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return printable(super().formatMessage(record), '' if record.name == logger.name else '\n\t')
 
 
 class Screen(logging.Handler):
@@ -31,7 +61,7 @@ class Screen(logging.Handler):
 
     def __init__(self, stream: TextIO):
         super().__init__()
-        self._stream = stream
+        self._stream = raw(stream)
         self._live = stream.isatty()
         self._line = self._pending = ''
         self._shown_at: Optional[float] = None
@@ -68,7 +98,7 @@ class Screen(logging.Handler):
             logger.info(text)
 
     def _show(self, text: str) -> None:
-        self._line = text[: _terminal_width(self._stream) - 1]
+        self._line = printable(text)[: _terminal_width(self._stream) - 1]
         self._stream.write(_ERASE_LINE + self._line)
         self._stream.flush()
 
@@ -130,22 +160,15 @@ def set_up_logging(screen: Screen, verbose: bool) -> None:
       verbose: also show TensorFlow's log, Python's warnings, and tracebacks.
     """
     screen.verbose = verbose
-    screen.setFormatter(logging.Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
-    for shown in (logger, logging.getLogger('tensorflow')):
-        shown.handlers = [screen]
-        shown.propagate = False
-    logger.setLevel(logging.INFO)
-    tf.logging.set_verbosity(tf.logging.INFO if verbose else tf.logging.FATAL)
-    # To warn about deprecated arguments, TensorFlow inspects a function's signature at every call, which takes a fifth
-    # of the time to build a graph.
-    deprecation._PRINT_DEPRECATION_WARNINGS = verbose
+    screen.setFormatter(_Formatter('%(asctime)s %(message)s', '%H:%M:%S'))
+    show(screen, verbose)
     if not verbose:
         warnings.simplefilter('ignore')
 
 
 def failure(error: Exception) -> str:
     """The first line of an error of TensorFlow or of the system; the other lines only locate it in the graph."""
-    return str(error.message if isinstance(error, tf.errors.OpError) else error).partition('\n')[0]
+    return str(getattr(error, 'message', error)).partition('\n')[0]
 
 
 def duration(seconds: float) -> str:

@@ -10,13 +10,14 @@ import os
 import sys
 from typing import Any, Callable, ContextManager, Iterator
 
-from console import tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
+from console import log, tensorflow_settings  # noqa: F401  Before TensorFlow is loaded.
 
 import tensorflow.compat.v1 as tf  # isort: skip
 import tensorflow.compat.v2 as tf2  # isort: skip  # noqa: F401
 
 # 2.15 executes eagerly by default, and its graphs have other variables, control flow and shapes.
 tf.disable_v2_behavior()
+log.settle_tensorflow()
 
 # Whether integers are converted to floats with vector instructions: 300 x 320 x 3 bytes in 40 µs instead of 409.
 CASTS_IN_VECTORS = not tf.__version__.startswith('1.')

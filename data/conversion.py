@@ -2,15 +2,15 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import signal
 import sys
 import time
-import uuid
 from typing import Any, Callable, Dict, Iterator, Optional
 
+from console import outputs
 from console.errors import TerminatedError
+from console.json_content import from_json
 from console.screen import Screen, duration
 from console.tensorflow_versions import tf
 from data import remote
@@ -45,8 +45,8 @@ def settings_in(path: str) -> Optional[Dict[str, str]]:
     if content is None:
         return None
     try:
-        return {str(flag): str(value) for flag, value in json.loads(content.decode())['settings'].items()}
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return from_json(content, lambda values: {str(flag): str(value) for flag, value in values['settings'].items()})
+    except ValueError:
         raise DataError(f'{path}: does not hold the settings of a conversion. Name a new folder.')
 
 
@@ -94,31 +94,12 @@ def alone_in(work_dir: str) -> Iterator[None]:
     if remote.is_remote(work_dir):
         yield
         return
-    with open(os.path.join(work_dir, 'lock'), 'w') as lock:
+    with open(outputs.replaceable(os.path.join(work_dir, 'lock')), 'w') as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataError(f'{os.path.dirname(work_dir)}: in use by another conversion. Wait for it, or stop it.')
         yield
-
-
-def write_whole(path: str, content: bytes, work_dir: str) -> None:
-    """Writes a file atomically.
-
-    Args:
-      path: of the file.
-      content: of the file.
-      work_dir: the folder for the unfinished file.
-
-    Raises:
-      RemoteError: access to a remote file is denied, or the store cannot be reached.
-      tf.errors.OpError: a local file cannot be written.
-    """
-    unfinished = os.path.join(work_dir, f'{os.path.basename(path)}.{uuid.uuid4().hex}.unfinished')
-    with remote.explained(path, remote.WRITE):
-        with tf.io.gfile.GFile(unfinished, 'wb') as file:
-            file.write(content)
-        tf.io.gfile.rename(unfinished, path, overwrite=True)
 
 
 @contextlib.contextmanager

@@ -6,9 +6,11 @@ import json
 import os
 from typing import List, Optional
 
+from console.json_content import from_json
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
+from data.files import write_whole
 from data.formats import FORMATS
 from data.records import VALIDATION, DataError
 
@@ -93,8 +95,7 @@ class DatasetInfo:
         info = self if self.validation_records_per_file else self._counted(data_dir)
         path = os.path.join(data_dir, FILE_NAME)
         try:
-            with tf.io.gfile.GFile(path, 'w') as file:
-                file.write(json.dumps(dataclasses.asdict(info), indent=2) + '\n')
+            write_whole(path, json.dumps(dataclasses.asdict(info), indent=2) + '\n')
         except tf.errors.OpError as error:
             raise DataError(f'{path}: cannot be written: {error.message}')
         return info
@@ -122,14 +123,14 @@ def read(data_dir: str) -> Optional[DatasetInfo]:
         content = remote.read(path)
         if content is None:
             return None
-        info = DatasetInfo(**json.loads(content.decode('utf-8-sig')))
+        info = from_json(content, lambda values: DatasetInfo(**values))
         problem = info.problem()
         if problem:
             raise ValueError(problem)
         return info
     except tf.errors.OpError as error:
         raise DataError(f'{path}: cannot be read: {error.message}')
-    except (TypeError, ValueError, RecursionError) as error:
+    except ValueError as error:
         fields = ', '.join(field.name for field in dataclasses.fields(DatasetInfo))
         reason = shown(error, _LONGEST_REASON)
         raise DataError(f'{path}: not a valid description of a data set ({reason}). Its fields are {fields}.')

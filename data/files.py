@@ -4,6 +4,8 @@ import contextlib
 import json
 from typing import Any, Callable, Dict, List, TypeVar, Union
 
+from console import outputs
+from console.json_content import from_json
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import remote
@@ -11,18 +13,27 @@ from data import remote
 _Record = TypeVar('_Record')
 
 
-def write_whole(path: str, content: Union[str, bytes]) -> None:
-    """Writes a file atomically: a reader sees the old content or the new."""
-    unfinished = f'{path}.unfinished'
+def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
+    """Writes a file atomically: a reader sees the old content or the new.
+
+    Args:
+      path: of the file, local or remote.
+      content: of the file.
+      work_dir: the folder of the unfinished file; by default, that of `path`.
+
+    Raises:
+      OutputError: something exists there that is no regular file.
+      RemoteError: access to a remote file is denied, or the store cannot be reached.
+      tf.errors.OpError: a local file cannot be written.
+    """
     with remote.explained(path, remote.WRITE):
-        with tf.io.gfile.GFile(unfinished, 'wb' if isinstance(content, bytes) else 'w') as file:
-            file.write(content)
-        tf.io.gfile.rename(unfinished, path, overwrite=True)
+        outputs.write(path, content, work_dir)
 
 
 def append_line(path: str, values: Dict[str, Any]) -> None:
     """Appends a JSON object as a line to a file, which may not exist yet."""
     line = json.dumps(values) + '\n'
+    path = outputs.replaceable(path)
     before = text_of(path)
     # A process that was killed during a write leaves half a line.
     if before and not before.endswith('\n'):
@@ -39,13 +50,13 @@ def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
 
     Args:
       path: the path of the file; a missing file is empty.
-      record_of: makes a record from an object; raises AttributeError, TypeError or ValueError if it cannot.
+      record_of: makes a record from an object, as for `from_json`.
     """
     found = []
     lines = [line for line in text_of(path).split('\n') if line]
     for line in lines:
-        with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):
-            found.append(record_of(json.loads(line)))
+        with contextlib.suppress(ValueError):
+            found.append(from_json(line, record_of))
     if len(found) < len(lines):
         logger.info('%s: skipped %d of %d lines, which are damaged', path, len(lines) - len(found), len(lines))
     return found

@@ -8,17 +8,28 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from data import remote
-from data.image_header import ImageHeader, read_header
+from data.image_header import ImageHeader, is_image, read_header
 from preprocessing.decoding import MAX_PIXELS
 
-EXTENSIONS = ('.jpg', '.jpeg', '.png', '.gif', '.bmp', '.webp')
+# Files of these endings are images, whatever they hold; others are if their first bytes say so.
+EXTENSIONS = ('.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.gif', '.bmp', '.webp', '.tif', '.tiff', '.heic', '.heif')
+# Names of folders and files that systems add, without regard to upper and lower case.
+_SYSTEM_NAMES = {
+    *('__macosx', 'network trash folder', 'temporary items', 'icon\r'),  # macOS
+    *('thumbs.db', 'ehthumbs.db', 'desktop.ini', '$recycle.bin', 'recycler', 'system volume information'),  # Windows
+    *('@eadir', '@recycle', '@recently-snapshot', '#recycle', '#snapshot', '@tmp', '~snapshot'),  # network drives
+    *('lost+found', '__pycache__'),
+}
+NOT_AN_IMAGE, UNRECOGNIZED = 'not an image', 'in no format that is known as one of images'
 # Larger than any file of an image with at most MAX_PIXELS pixels.
 _MAX_BYTES = 1 << 30
 _LONGEST_PATH = 4096
 # The number of files that a message names.
 _NAMED_AT_MOST = 5
-_SUPPORTED = 'JPEG, PNG, GIF, WebP and BMP'
-_DECODED = ('JPEG', 'PNG', 'GIF', 'WebP', 'BMP')
+_SUPPORTED = 'JPEG, PNG, GIF, WebP, BMP and TIFF'
+_DECODED, _CONVERTED = ('JPEG', 'PNG', 'GIF'), ('WebP', 'BMP', 'TIFF')
+# ImageMagick's command.
+CONVERSION = 'convert it: magick FILE FILE.jpg'
 _TEXT_SEARCH_BYTES = 4096
 # Characters of a text; other control characters are not.
 _TEXT = re.compile(rb'[\t\n\f\r\x20-\x7e\x80-\xff]+')
@@ -35,7 +46,7 @@ class Found(NamedTuple):
       paths: image files without duplicates, in the order of the arguments, sorted by name within a folder; and the
         paths of `problems` in their places.
       problems: the reason for each path that is no image file, such as a missing one.
-      skipped: files in folders whose extension is not that of an image.
+      skipped: files in folders that are no images.
     """
 
     paths: List[str]
@@ -46,8 +57,8 @@ class Found(NamedTuple):
 def find(names: Sequence[str]) -> Found:
     """Finds the image files that arguments name.
 
-    A folder stands for all image files below it, chosen by extension; hidden files and folders are skipped. A file
-    that is named directly, or matches a pattern, is used regardless of its extension.
+    A folder stands for all image files below it; hidden files and folders are skipped. A file that is named directly,
+    or matches a pattern, is used whatever it holds.
 
     Args:
       names: paths of files and folders, and patterns with `*`, `?`, `[…]` or `**`.
@@ -90,13 +101,34 @@ def _add_folder(folder: str, found: Found) -> None:
         _add_problem(error.filename, f'cannot be listed: {error.strerror}', found)
 
     for parent, folders, names in os.walk(folder, onerror=report):
-        folders[:] = sorted(name for name in folders if not name.startswith('.'))
-        for name in sorted(name for name in names if not name.startswith('.')):
-            is_image = name.lower().endswith(EXTENSIONS)
-            images += is_image
-            (found.paths if is_image else found.skipped).append(os.path.join(parent, name))
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        for path in (os.path.join(parent, name) for name in sorted(names) if not is_hidden(name)):
+            reason = why_no_image(path)
+            images += not reason
+            (found.skipped if reason else found.paths).append(path)
     if not images:
-        _add_problem(folder, f'no images in this folder; they end in {", ".join(EXTENSIONS)}', found)
+        _add_problem(folder, 'no images in this folder', found)
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is hidden, or belongs to the system."""
+    return name.startswith('.') or name.casefold() in _SYSTEM_NAMES
+
+
+def why_no_image(path: str) -> str:
+    """The reason why a file is no image, by its ending and its first bytes: NOT_AN_IMAGE or UNRECOGNIZED, or empty."""
+    if path.lower().endswith(EXTENSIONS):
+        return ''
+    try:
+        if not os.path.isfile(path):
+            return NOT_AN_IMAGE
+        with open(path, 'rb') as file:
+            head = file.read(_TEXT_SEARCH_BYTES)
+    except OSError:
+        return UNRECOGNIZED
+    if not head or _is_text(head):
+        return NOT_AN_IMAGE
+    return '' if is_image(head) else UNRECOGNIZED
 
 
 def read(path: str) -> bytes:
@@ -135,13 +167,15 @@ def why_undecodable(encoded: bytes, reason: str) -> str:
         if _is_text(encoded):
             return 'is a text, not an image'
         return f'is not a {_SUPPORTED.replace("and", "or")} image, or its beginning is damaged'
-    if header.format not in _DECODED:
-        return f'has the format {header.format}; supported are {_SUPPORTED}'
+    if header.format not in (*_DECODED, *_CONVERTED):
+        return f'has the format {header.format}; supported are {_SUPPORTED}; {CONVERSION}'
     too_large = why_too_large(header)
     if too_large:
         return too_large
     if header.format == 'GIF':
         return 'is an animated GIF, or damaged; GIFs of one frame are supported'
+    if header.format in _CONVERTED:
+        return f'is a {header.format} image that is damaged, or cannot be decoded as it is; {CONVERSION}'
     if not header.sound:
         return f'is a {header.kind} image that is truncated or damaged'
     return f'is a damaged {header.kind} image ({shown(reason)})'

@@ -13,13 +13,18 @@ from data import ppm
 from preprocessing.decoding import MAX_PIXELS
 
 _PNG_SIGNATURE = b'\x89PNG\r\n\x1a\n'
+_SIGNATURES = (b'\xff\xd8\xff', _PNG_SIGNATURE, b'GIF8')
 # Common formats that training cannot decode, by their first bytes; dots stand for any byte.
 _OTHER_FORMATS = {
-    rb'II\*\0|MM\0\*': 'TIFF',
+    rb'II\*\0....CR|....ftypcrx ': 'Canon RAW',
+    rb'II[*+]\0|MM\0[*+]': 'TIFF',
     rb'RIFF....WEBP': 'WebP',
     rb'\0\0\0\x0cJXL |\xff\x0a': 'JPEG XL',
-    rb'....ftyp(heic|heix|mif1|hevc)': 'HEIC',
-    rb'....ftypavif': 'AVIF',
+    rb'\0\0\0\x0cjP  |\xff\x4f\xff\x51': 'JPEG 2000',
+    rb'....ftyp(hei[cxms]|hev[cxms]|mif1|msf1)': 'HEIC',
+    rb'....ftypavi[fs]': 'AVIF',
+    rb'8BPS': 'Photoshop',
+    rb'.{128}DICM': 'DICOM',
     rb'P[1-6]\s': 'PNM',
     rb'%PDF': 'PDF',
     rb'\s*<(\?xml|svg)': 'SVG',
@@ -80,8 +85,19 @@ def read_header(encoded: bytes) -> Optional[ImageHeader]:
             return ImageHeader('PPM', (), int(match.group(1)), int(match.group(2)), False)
     except (IndexError, struct.error):
         return None
-    others = [name for start, name in _OTHER_FORMATS.items() if re.match(start, encoded[:64], re.DOTALL)]
-    return ImageHeader(others[0], (), 0, 0, False) if others else None
+    other = _other_format(encoded)
+    return ImageHeader(other, (), 0, 0, False) if other else None
+
+
+def is_image(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of an image format, readable or not."""
+    is_bmp = head.startswith(b'BM') and head[6:10] == b'\0\0\0\0'
+    return is_bmp or head.startswith(_SIGNATURES) or _other_format(head) not in (None, 'PDF', 'SVG')
+
+
+def _other_format(encoded: bytes) -> Optional[str]:
+    names = (name for start, name in _OTHER_FORMATS.items() if re.match(start, encoded[:132], re.DOTALL))
+    return next(names, None)
 
 
 def _jpeg(encoded: bytes) -> Optional[ImageHeader]:

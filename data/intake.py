@@ -4,10 +4,11 @@ An accepted file is decoded whole once. It is stored as it is, unless training w
 turned upright, laid on white where it is transparent, and converted from formats that training does not read.
 """
 
+import importlib
 import io
 import re
 import warnings
-from typing import NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from console import extras, native_messages
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data import exif
-from data.image_files import UnreadableError, why_too_large, why_undecodable
+from data.image_files import CONVERSION, UnreadableError, why_too_large, why_undecodable
 from data.image_header import ImageHeader, read_header
 from preprocessing.decoding import decode_image, image_shape
 
@@ -24,14 +25,19 @@ from preprocessing.decoding import decode_image, image_shape
 _QUALITY = 95
 _OPAQUE, _WHITE = 255, 255
 _CHANNELS_WITH_ALPHA = 4
-# Formats that TensorFlow does not decode, or not in all variants.
-_BY_PILLOW = ('WebP', 'BMP')
+# Formats that TensorFlow does not decode, or not in all variants, with Pillow's names; a package adds HEIF to Pillow.
+_BY_PILLOW = {'WebP': 'WEBP', 'BMP': 'BMP', 'TIFF': 'TIFF', 'HEIC': 'HEIF'}
+# Tags of TIFF files: bit 0 of the first is set for a preview (TIFF 6.0), and the second makes it a camera's raw file.
+_SUBFILE_TYPE, _DNG_VERSION = 254, 50706
+# Values of 16 bits below 2 to this power are dark when only their upper 8 bits are used.
+_DARK_BITS = 14
 # Messages of libjpeg that mean that pixels are missing or wrong; it continues after each.
 _DAMAGE = re.compile(r'^(Corrupt JPEG data: .*|Inconsistent progression sequence.*|Premature end of JPEG.*)$', re.M)
 
 TURNED = 'turned upright, as the EXIF orientation says'
 LAID_ON_WHITE = 'with transparency, laid on white'
 REDUCED = 'of 16 bits per channel, of which training uses the upper 8'
+_DARK = 'whose 16 bits hold only values of 0 to {:,} of 65,535: training sees them {}. Scale their values up first'
 ONE_PIXEL = 'of 1 x 1 pixel'
 # Of images that a conversion keeps as they are.
 DAMAGED = 'with damaged pixels, kept as they are'
@@ -69,6 +75,7 @@ class Intake:
             self._decoded = decode_image(self._encoded)
             with tf.control_dependencies([image_shape(self._encoded)]):
                 self._with_alpha = tf.image.decode_png(tf.identity(self._encoded), channels=4)
+            self._of_16_bits = tf.image.decode_png(self._encoded, channels=3, dtype=tf.uint16)
             self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
             self._jpeg = tf.image.encode_jpeg(self._pixels, 'rgb', _QUALITY, chroma_downsampling=False)
             self._png = tf.image.encode_png(self._pixels)
@@ -108,6 +115,11 @@ class Intake:
             raise UnreadableError(why_undecodable(encoded, ''))
         is_foreign = header.format in _BY_PILLOW
         pixels = _by_pillow(encoded, header) if is_foreign else self._decode(encoded, header)
+        deep = None
+        if pixels.dtype == np.uint16:
+            deep, pixels = pixels, np.repeat((pixels >> 8).astype(np.uint8)[..., np.newaxis], 3, axis=2)
+        elif '16 bits' in header.variants:
+            deep = self._session.run(self._of_16_bits, {self._encoded: encoded})
         notes = [f'converted from {header.format}'] if is_foreign or header.format == 'GIF' else []
         if pixels.shape[2] == _CHANNELS_WITH_ALPHA:
             if pixels[..., -1].min() < _OPAQUE:
@@ -118,11 +130,14 @@ class Intake:
             pixels = exif.upright(pixels, orientation)
             notes.append(TURNED)
         if notes:
-            encode = self._jpeg if header.format in ('JPEG', 'WebP') else self._png
+            encode = self._jpeg if header.format in ('JPEG', 'WebP', 'HEIC') else self._png
             encoded = self._session.run(encode, {self._pixels: pixels})
         height, width = pixels.shape[:2]
-        if '16 bits' in header.variants:
+        if deep is not None:
             notes.append(REDUCED)
+            bits = int(deep.max()).bit_length()
+            if 0 < bits <= _DARK_BITS:
+                notes.append(_DARK.format((1 << bits) - 1, 'black' if bits <= np.iinfo(np.uint8).bits else 'dark'))
         if height * width == 1:
             notes.append(ONE_PIXEL)
         return Accepted(encoded, height, width, (*notes,)), pixels
@@ -144,15 +159,20 @@ class Intake:
 
 
 def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
-    """The pixels of a file that TensorFlow does not decode: RGB or RGBA.
+    """The pixels of a file that TensorFlow does not decode: RGB or RGBA, or grey of 16 bits [height, width].
 
     Raises:
-      UnreadableError: it cannot be decoded, or Pillow is not installed.
+      UnreadableError: it cannot be decoded, or Pillow is not installed or does not know the format.
     """
     try:
         import PIL.Image
     except ImportError:
         raise UnreadableError(f'is a {header.format} image; to convert it, install Pillow: {extras.command("images")}')
+    if header.format == 'HEIC':
+        try:
+            importlib.import_module('pillow_heif').register_heif_opener()
+        except ImportError:
+            raise UnreadableError(f'is a HEIC image; to read it, pip install pillow-heif; or {CONVERSION}')
     too_large = why_too_large(header)
     if too_large:
         raise UnreadableError(too_large)
@@ -160,18 +180,35 @@ def _by_pillow(encoded: bytes, header: ImageHeader) -> np.ndarray:
         with warnings.catch_warnings():
             # Pillow warns about large images; the limit is checked here.
             warnings.simplefilter('ignore')
-            with PIL.Image.open(io.BytesIO(encoded), formats=[header.format.upper()]) as image:
+            with PIL.Image.open(io.BytesIO(encoded), formats=[_BY_PILLOW[header.format]]) as image:
                 too_large = why_too_large(header._replace(width=image.width, height=image.height))
                 if too_large:
                     raise UnreadableError(too_large)
-                if getattr(image, 'n_frames', 1) > 1:
-                    raise UnreadableError(f'is an animated {header.format} image; images of one frame are supported')
+                _check_is_one_picture(image, header)
+                if image.mode.startswith('I;16'):
+                    return np.asarray(image).astype(np.uint16)
+                if image.mode in ('I', 'F'):
+                    raise UnreadableError(f'is a {header.format} image of 32 bits per channel; convert it to 8 or 16')
                 has_alpha = image.mode in ('RGBA', 'LA', 'PA') or 'transparency' in image.info
                 return np.array(image.convert('RGBA' if has_alpha else 'RGB'))
     except UnreadableError:
         raise
     except Exception as error:  # Pillow raises errors of many kinds for damaged files.
-        raise UnreadableError(f'is a damaged {header.format} image ({shown(error)})')
+        raise UnreadableError(
+            f'is a damaged {header.format} image, or of a kind that Pillow cannot read ({shown(error)})'
+        )
+
+
+def _check_is_one_picture(image: Any, header: ImageHeader) -> None:
+    """Checks that an image of Pillow is the only one in its file, and no camera's preview."""
+    tags = getattr(image, 'tag_v2', {})
+    if tags.get(_DNG_VERSION) or tags.get(_SUBFILE_TYPE, 0) & 1:
+        raise UnreadableError('is a raw file of a camera, of which only a preview can be read; develop it first')
+    count = getattr(image, 'n_frames', 1)
+    if count > 1:
+        is_tiff = header.format == 'TIFF'
+        kind = 'a TIFF image of several pages' if is_tiff else f'an animated {header.format} image'
+        raise UnreadableError(f'is {kind}; images of one {"page" if is_tiff else "frame"} are supported')
 
 
 def _on_white(pixels: np.ndarray) -> np.ndarray:

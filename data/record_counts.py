@@ -1,15 +1,15 @@
 """The number of records in each file of a data set, counted once and kept in `.records.json` beside the files."""
 
 import json
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
+from console import json_content
 from console.errors import CommandError
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import files, records
 
 FILE_NAME = '.records.json'
-_DAMAGED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 class FileRecords(NamedTuple):
@@ -72,16 +72,20 @@ def _count_in(
 def _read(path: str) -> Dict[str, FileRecords]:
     """The files by name; empty if there is no such file, or it is damaged or cannot be read."""
     try:
-        content = json.loads(files.text_of(path) or '{}')
-        found = {name: FileRecords(int(each['bytes']), int(each['records'])) for name, each in content.items()}
-        if any(number < 0 for each in found.values() for number in each):
-            raise ValueError('a negative number')
-        return found
-    except _DAMAGED as error:
+        return json_content.from_json(files.text_of(path) or '{}', _known)
+    except ValueError as error:
         logger.info('%s: is damaged, and is written anew: %s', path, error)
     except (CommandError, OSError, tf.errors.OpError) as error:
         logger.info('%s: cannot be read: %s', path, str(error).partition('\n')[0])
     return {}
+
+
+def _known(content: Any) -> Dict[str, FileRecords]:
+    found = {name: json_content.record(FileRecords, each) for name, each in content.items()}
+    # A record has at least a byte.
+    if not all(0 <= each.records <= each.bytes for each in found.values()):
+        raise ValueError('a number of records is not possible')
+    return found
 
 
 def write(folder: str, known: Dict[str, FileRecords]) -> None:

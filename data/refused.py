@@ -4,6 +4,10 @@ import contextlib
 import os
 from typing import Iterable, List, Sequence, Tuple
 
+from console import outputs
+from console.screen import failure
+from console.tensorflow_versions import tf
+from data.files import write_whole
 from data.image_files import show
 from data.records import DataError
 
@@ -22,7 +26,7 @@ class RefusedFiles:
     """
 
     def __init__(self, data_dir: str):
-        self._path = os.path.abspath(data_dir) + ENDING
+        self._path = outputs.replaceable(os.path.abspath(data_dir) + ENDING)
         self._lines: List[str] = []
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.remove(self._path)
@@ -36,10 +40,9 @@ class RefusedFiles:
         self._lines += [f'{show(path)}\t{reason}\n' for path, reason in refused]
         try:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            with open(self._path, 'w', encoding='utf-8') as file:
-                file.write('path\treason\n' + ''.join(self._lines))
-        except OSError as error:
-            raise DataError(f'{self._path}: cannot be written: {error.strerror}.')
+            write_whole(self._path, 'path\treason\n' + ''.join(self._lines))
+        except (OSError, tf.errors.OpError) as error:
+            raise DataError(f'{self._path}: cannot be written: {failure(error)}.')
 
     def where(self, names: Sequence[str]) -> str:
         """The end of a message that lists only the first of `names`."""

@@ -228,7 +228,7 @@ def _gs_credentials() -> str:
     gcloud = os.path.join(os.environ.get('CLOUDSDK_CONFIG', os.path.expanduser('~/.config/gcloud')), '')
     for path in (os.environ.get('GOOGLE_APPLICATION_CREDENTIALS'), f'{gcloud}application_default_credentials.json'):
         if path and os.path.isfile(path):
-            with contextlib.suppress(OSError, ValueError, AttributeError), open(path) as file:
+            with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError), open(path) as file:
                 whose = json.load(file).get('client_email', 'a user account')
                 return f'{whose}, from {path}'
             return f'credentials in {path}, which cannot be read'

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import file_patterns, record_counts, records, remote
+from data import braces, file_patterns, record_counts, records, remote
 from data.formats import FORMATS, Format
 from data.records import TRAIN, VALIDATION, DataError
 from data.tf_example import DOCUMENTED_FIELDS, Fields
@@ -95,7 +95,7 @@ class Source(NamedTuple):
 
     def _expanded(self, split: str) -> List[str]:
         patterns = self.patterns(split)
-        return file_patterns.expand(patterns, FILE_FLAGS[split]) if patterns else []
+        return braces.expand(patterns, FILE_FLAGS[split]) if patterns else []
 
     def find(self, split: str) -> List[str]:
         """The paths of the files of a split: named files and those of folders by name, others as the patterns say.

@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
-from console.messages import counted, shown
+from console.messages import counted, printable, shown
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
@@ -338,14 +338,15 @@ def lines(path: str) -> Iterator[Tuple[str, bool]]:
     with Shard(path) as shard:
         position = 0
         for sample in shard.everything():
+            key = printable(sample.key)
             members = '  '.join(f'{shown(member.extension) or "?"} {member.size:,}' for member in sample.members)
             if sample.problem is Problem.LEFT_OUT:
-                yield f'-  {sample.key}  {members}  {sample.problem!s}', True
+                yield f'-  {key}  {members}  {sample.problem!s}', True
                 continue
             if sample.problem:
-                yield f'{position}  {sample.key}  {members}  {sample.problem!s}', False
+                yield f'{position}  {key}  {members}  {sample.problem!s}', False
             else:
-                yield f'{position}  {sample.key}  label {sample.label}  {members}', True
+                yield f'{position}  {key}  label {sample.label}  {members}', True
             position += 1
 
 

@@ -23,7 +23,7 @@ def check_can_be_made(data_dir: str) -> None:
             f'{data_dir}: must be a local folder. Write the data set to one, and copy it: gsutil -m cp -r '
             f'FOLDER {data_dir}, or aws s3 cp --recursive FOLDER {data_dir}.'
         )
-    if os.path.exists(data_dir) and not (os.path.isdir(data_dir) and not os.listdir(data_dir)):
+    if os.path.lexists(data_dir) and not (os.path.isdir(data_dir) and not os.listdir(data_dir)):
         raise DataError(f'{data_dir}: exists already. Name a new folder.')
 
 
@@ -37,7 +37,8 @@ def new_data_dir(data_dir: str) -> Iterator[str]:
       DataError: `data_dir` is not empty, is remote, or cannot be made.
     """
     check_can_be_made(data_dir)
-    target = os.path.abspath(data_dir)
+    # A rename does not replace a link to an empty folder.
+    target = os.path.realpath(data_dir)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         unfinished = tempfile.mkdtemp(prefix='.unfinished-', dir=os.path.dirname(target))

@@ -7,9 +7,8 @@ import dataclasses
 import pathlib
 from typing import Any, Dict, List, get_type_hints
 
-from inception_v3.config import Config
-from inception_v3.settings.presets import DESCRIPTIONS, PRESETS
-from inception_v3.settings.setting import TYPE_NAMES, plain_type, setting_of
+from inception_v3.config import TYPE_NAMES, Config, plain_type, setting_of
+from inception_v3.presets import DESCRIPTIONS, PRESETS
 
 PAGE = pathlib.Path(__file__).resolve().parent / 'flags.md'
 

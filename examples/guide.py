@@ -15,14 +15,15 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
 from data import digits, order, records, tf_example
+from data.sources import source_of
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
-from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
+from inception_v3.presets import PRESETS
 from inception_v3.record_preprocessing import preprocess_for_train
-from inception_v3.settings.presets import PRESETS
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
 from preprocessing.stateless import uniform_of
@@ -72,7 +73,7 @@ class InputPipeline:
         """The training records of endless epochs, each with the key of its distortion."""
         config = self._config
         paths = records.find_shards(config.data_dir, records.TRAIN)
-        files = order.files_of(paths, config.source.contents(paths))
+        files = order.files_of(paths, source_of(config).contents(paths))
         assert config.seed is not None
         return order.ordered(
             files,
@@ -130,7 +131,7 @@ def model_fn(
             layout=layers.NHWC,
             dropout=seeding.dropout_for(config),
             depth_multiplier=config.depth_multiplier,
-            auxiliary_head=config.has_auxiliary_head,
+            auxiliary_head=has_auxiliary_head(config),
         )
         if mode == EVAL:
             loss = tf.reduce_mean(

@@ -1,27 +1,127 @@
-"""The configuration of a run: one immutable, validated object.
+"""The configuration of a run: one immutable object of plain data, whose values are within their bounds.
 
-Every field of `Config` is a command-line flag of the same name. `settings.flags` makes the flags from the fields, so
-names, defaults, help texts and bounds are defined here alone.
+Every field of `Config` is a command-line flag of the same name. `flags` makes the flags from the fields, so names,
+defaults, help texts and bounds are defined here alone. `rules` checks values against each other. This module needs
+neither TensorFlow nor any other part of the program.
 """
 
 import dataclasses
 import functools
 import json
-from typing import Any, List, Optional, Tuple
+import math
+import unicodedata
+from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, get_type_hints
 
 from console.errors import CommandError
+from console.json_content import from_json
 from console.messages import shown
-from data.sources import Source, source_of
-from data.tf_example import Fields
-from inception_v3.networks.registry import NETWORKS
-from inception_v3.settings.contradictions import contradictions
-from inception_v3.settings.setting import Setting, wrong_values
-from inception_v3.tpu import topology
-from preprocessing.preprocessings import PREPROCESSINGS
 
+TYPE_NAMES = {int: 'a whole number', float: 'a number', bool: 'True or False', str: 'a string'}
+
+# TensorFlow's integers and floats have 32 bits; a Linux path has at most 4,096 bytes.
+_LARGEST_INT = 2**31 - 1
+_SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 2.0**127
+_LONGEST_TEXT = 4096
 # More threads slow every machine down, and many more cannot be started.
 _MOST_THREADS = 1024
 _LARGEST_OFFSET = 2**31 - 1
+# The beginning of the `--tpu` of an emulated TPU.
+EMULATED = 'emulated:'
+
+
+class Setting(NamedTuple):
+    """The metadata of a field, besides its name, type and default.
+
+    Attributes:
+      group: the heading under which `--help` lists the field.
+      help: a phrase for `--help`, with the unit.
+      lower: the least allowed value.
+      upper: the greatest allowed value.
+      above: a bound that the value must exceed.
+      choices: the allowed values; empty for no such limit.
+    """
+
+    group: str
+    help: str
+    lower: Optional[float] = None
+    upper: Optional[float] = None
+    above: Optional[float] = None
+    choices: Tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words; empty if every value of the type is allowed."""
+        if self.choices:
+            return ' or '.join([', '.join(self.choices[:-1]), self.choices[-1]])
+        bounds = []
+        if self.above is not None:
+            bounds.append(f'above {_plain(self.above)}')
+        if self.lower is not None:
+            bounds.append(f'at least {_plain(self.lower)}')
+        if self.upper is not None:
+            bounds.append(f'at most {_plain(self.upper)}')
+        return ' and '.join(bounds)
+
+    def allows(self, value: Any) -> bool:
+        """Whether `value`, of the right type, is among the choices and within the bounds."""
+        if self.choices and value not in self.choices:
+            return False
+        return (
+            (self.above is None or value > self.above)
+            and (self.lower is None or value >= self.lower)
+            and (self.upper is None or value <= self.upper)
+        )
+
+
+def setting_of(field: 'dataclasses.Field[Any]') -> Setting:
+    """The metadata of a field of `Config`."""
+    return field.metadata['setting']
+
+
+def plain_type(annotation: Any) -> type:
+    """The type of a field's values: the content of an `Optional`, else the annotation itself."""
+    return next((t for t in getattr(annotation, '__args__', ()) if t is not type(None)), annotation)
+
+
+def _wrong_values(instance: 'Config') -> Iterable[str]:
+    """Messages about fields that have a wrong type or are out of bounds.
+
+    A whole number in a float field is converted to float first, since JSON and people write `1` for `1.0`.
+    """
+    types = get_type_hints(type(instance))
+    for field in dataclasses.fields(instance):
+        value: Any = getattr(instance, field.name)
+        setting = setting_of(field)
+        expected = plain_type(types[field.name])
+        if value is None and field.default is None:
+            continue
+        if expected is float and type(value) is int:
+            value = float(value) if abs(value) <= _LARGEST_FLOAT else math.inf
+            object.__setattr__(instance, field.name, value)
+        flag = f'--{field.name}={shown(value)}'
+        if type(value) is not expected or (isinstance(value, float) and not math.isfinite(value)):
+            yield f'{flag}: must be {TYPE_NAMES[expected]}.'
+        elif not setting.allows(value):
+            yield f'{flag}: must be {setting.allowed}.'
+        elif _technical_limit(value):
+            yield f'{flag}: must be {_technical_limit(value)}.'
+
+
+def _technical_limit(value: Any) -> Optional[str]:
+    """The limit of TensorFlow or of file systems that a value exceeds, in words; None if it exceeds none."""
+    if isinstance(value, int) and value > _LARGEST_INT:
+        return f'at most {_LARGEST_INT}'
+    if isinstance(value, float) and value and not _SMALLEST_FLOAT <= abs(value) <= _LARGEST_FLOAT:
+        return f'a 32-bit number, {_SMALLEST_FLOAT:.2g} to {_LARGEST_FLOAT:.2g}'
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return f'a string of at most {_LONGEST_TEXT:,} characters'
+    if isinstance(value, str) and any(unicodedata.category(character) in ('Cc', 'Cs') for character in value):
+        return 'a UTF-8 string without control characters'
+    return None
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f'{bound:g}'
 
 
 class ConfigError(CommandError, ValueError):
@@ -43,8 +143,14 @@ _weights = functools.partial(_setting, 'weights')
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """The fields of `Config`, a flag each, in the groups of `--help`."""
+class Config:
+    """The configuration of a run, a flag for each field; `Config()` is the documented default.
+
+    Make variants with `dataclasses.replace(config, field=value)`.
+
+    Raises:
+      ConfigError: a value is of the wrong type or outside its bounds. The message has a line per problem.
+    """
 
     tpu: Optional[str] = _cluster(
         None,
@@ -109,7 +215,9 @@ class Settings:
     )
     max_bad_records: int = _data(0, 'corrupt records to skip, per split, before the run fails', lower=0)
 
-    preprocessing: str = _preprocessing('inception', 'preprocessing of the images', choices=tuple(PREPROCESSINGS))
+    preprocessing: str = _preprocessing(
+        'inception', 'preprocessing of the images', choices=('inception', 'vgg', 'cifar')
+    )
     height: int = _preprocessing(299, 'height of the input images, in pixels', lower=1)
     width: int = _preprocessing(299, 'width of the input images, in pixels', lower=1)
     use_annotated_bbox: bool = _preprocessing(False, 'crop around the bounding boxes of the records (inception)')
@@ -120,7 +228,6 @@ class Settings:
         4 / 3, 'largest width / height of a random crop; the smallest is its reciprocal (inception)', lower=1, upper=100
     )
     crop_padding: int = _preprocessing(4, 'black pixels around an image before its crop (cifar)', lower=0, upper=999)
-    draft_decode: bool = _preprocessing(False, 'decode large JPEGs at a half or a quarter of their sides: faster')
     random_flip: bool = _preprocessing(True, 'flip half of the training images left to right')
     fast_mode: bool = _preprocessing(
         True, 'bilinear resize, no hue or contrast distortion; False: a random resize method and both (inception)'
@@ -140,14 +247,17 @@ class Settings:
         32 / 255, 'largest shift of brightness in training, for pixels in [0, 1] (inception)', lower=0, upper=1
     )
 
-    network: str = _network('inception_v3', 'the network', choices=tuple(NETWORKS))
+    network: str = _network(
+        'inception_v3',
+        'the network',
+        choices=('inception_v3', 'inception_2015', 'resnet50', 'revnet38', 'revnet110', 'revnet56', 'revnet104'),
+    )
     depth_multiplier: float = _network(
         1.0, 'factor on the channels of every layer; at least 16 channels remain', above=0, upper=100
     )
     auxiliary_head: bool = _network(
         True,
-        'train the auxiliary classifier; always off for inputs below '
-        f'{NETWORKS["inception_v3"].auxiliary_head_min_size} pixels (inception_v3)',
+        'train the auxiliary classifier; always off for inputs below 107 pixels (inception_v3)',
     )
     zero_init_last_scale: bool = _network(
         False, 'start the last batch-norm scale of each residual block at 0 instead of 1 (resnet50)'
@@ -223,6 +333,10 @@ class Settings:
     skip_damaged_checkpoints: bool = _run(
         False, 'resume from the newest intact checkpoint and list the damaged ones; False: fail if one is damaged'
     )
+    allow_other_data_set: bool = _run(
+        False,
+        'resume on another data set than the run has learned, or evaluate on one with other classes; False: refuse it',
+    )
     seed: Optional[int] = _run(
         None, 'seed of all random numbers; the same seed repeats a run bit for bit; default: random', lower=0
     )
@@ -243,20 +357,15 @@ class Settings:
     )
     display_tensors: bool = _run(False, 'print the label, predictions and probabilities of each evaluated image')
 
-
-@dataclasses.dataclass(frozen=True)
-class RecordSettings(Settings):
-    """The fields about data sets of other files, keys and labels than the documented ones."""
-
     train_files: str = _data(
         '',
         'training files, instead of those in --data_dir: patterns such as train-{000..639}.tar or train*.tfrecord, '
         'separated by commas, relative to --data_dir',
     )
     eval_files: str = _data('', 'validation files; as --train_files')
-    image_key: str = _data(Fields().image, 'key of the encoded image in the records (tfrecord)')
+    image_key: str = _data('image/encoded', 'key of the encoded image in the records (tfrecord)')
     label_key: str = _data(
-        Fields().label,
+        'image/class/label',
         'key of the label, a whole number, in the records (tfrecord); or the extension of its file beside the image, '
         'or json:KEY (tar)',
     )
@@ -266,11 +375,6 @@ class RecordSettings(Settings):
         lower=-_LARGEST_OFFSET,
         upper=_LARGEST_OFFSET,
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class WeightSettings(RecordSettings):
-    """The fields about the weights that a run begins from, and those that it trains."""
 
     init_from: str = _weights(
         '',
@@ -297,27 +401,10 @@ class WeightSettings(RecordSettings):
         None, 'learning rate of the classifiers per 256 images in a batch; default: that of all layers', above=0
     )
 
-
-@dataclasses.dataclass(frozen=True)
-class Config(WeightSettings):
-    """The configuration of a run. `Config()` is the documented default.
-
-    Make variants with `dataclasses.replace(config, field=value)`.
-
-    Raises:
-      ConfigError: a value is of the wrong type or outside its bounds, or values contradict each other. The message has
-        a line per problem.
-    """
-
     def __post_init__(self) -> None:
-        problems = [*wrong_values(self)] or [*contradictions(self)]
+        problems = [*_wrong_values(self)]
         if problems:
             raise ConfigError('\n'.join(problems))
-
-    @property
-    def source(self) -> Source:
-        """The source of the records."""
-        return source_of(self)
 
     @property
     def steps_down(self) -> Tuple[int, ...]:
@@ -338,23 +425,12 @@ class Config(WeightSettings):
     @property
     def is_emulated(self) -> bool:
         """Whether the run's TPU is emulated on this machine."""
-        return self.use_tpu and topology.is_emulated(self.tpu)
+        return self.use_tpu and str(self.tpu).startswith(EMULATED)
 
     @property
     def replicas(self) -> int:
         """Copies of the network that share a batch: one per TPU core, or 1 on a CPU."""
         return self.num_shards if self.use_tpu else 1
-
-    @property
-    def hosts(self) -> int:
-        """Machines whose input pipelines feed the run."""
-        return topology.hosts_of(self.tpu, self.num_shards) if self.use_tpu else 1
-
-    @property
-    def has_auxiliary_head(self) -> bool:
-        """Whether the network has its auxiliary head: it is enabled, and the input is large enough."""
-        smallest = NETWORKS[self.network].auxiliary_head_min_size
-        return self.auxiliary_head and 0 < smallest <= min(self.height, self.width)
 
     @property
     def eval_images(self) -> int:
@@ -373,14 +449,19 @@ class Config(WeightSettings):
           ConfigError: not a JSON object, an unknown field, or a value that is not allowed.
         """
         try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            values = from_json(text, lambda values: values)
+        except ValueError as error:
             raise ConfigError(f'The configuration is not JSON: {error}.')
         if not isinstance(values, dict):
             raise ConfigError('The configuration is not a JSON object.')
         if 'step_lines' in values:
             # Written by versions whose --step_lines had a line for each step.
             values['log_steps'] = int(bool(values.pop('step_lines')))
+        if values.pop('draft_decode', False):
+            raise ConfigError(
+                'The configuration has draft_decode: this version decodes JPEGs at full size, so pixels would '
+                'differ. Use version 1.0.0.'
+            )
         unknown = sorted(set(values) - {field.name for field in dataclasses.fields(cls)})
         if unknown:
             raise ConfigError(f'The configuration has unknown fields: {shown(", ".join(unknown))}.')

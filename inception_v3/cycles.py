@@ -8,13 +8,15 @@ from console.log import logger
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating, most_accurate
 from inception_v3.export.saved_model import export_saved_model, remove_unfinished_export
+from inception_v3.fitting import splits_of
 from inception_v3.hooks.recovery import without_recovery
 from inception_v3.hooks.termination import Termination
 from inception_v3.memory.estimate import check_fits
-from inception_v3.model_dir import best_checkpoint, checkpoints
+from inception_v3.model_dir import best_checkpoint, checkpoints, trained_data
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable, now
@@ -22,7 +24,6 @@ from inception_v3.model_dir.trainer_lock import TrainerLock
 from inception_v3.reporting import failures
 from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
 from inception_v3.sessions.local_estimator import LocalEstimator
-from inception_v3.settings.data_set import check_data, description_of, splits_of
 from inception_v3.tpu.addresses import check_answers
 from inception_v3.training import Training
 
@@ -196,7 +197,10 @@ class Run:
         if self._config.moving_average:
             checkpoints.check_holds_averages(checkpoint)
         self._screen.update(f'exporting {checkpoint}')
+        estimator, names = self._estimator, trained_data.of_checkpoint(self._config, checkpoint).class_names
+        if [*names] != [*self._class_names]:
+            estimator = make_estimator(self._config, names, writes=False)
         with failures.refusals_explained():
-            path = export_saved_model(self._estimator, self._config, checkpoint, self._class_names)
+            path = export_saved_model(estimator, self._config, checkpoint, names)
         self._screen.clear()
         return path

@@ -3,13 +3,14 @@
 from typing import Any, Dict, Optional, Sequence
 
 from console.tensorflow_versions import tf
+from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
+from inception_v3.fitting import splits_of
 from inception_v3.gpu import accelerator
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.reporting.failures import refusals_explained
+from inception_v3.reporting.failures import refusals_explained, tf_config_explained
 from inception_v3.sessions.local_estimator import LocalEstimator
-from inception_v3.settings.data_set import splits_of
 from inception_v3.tpu import addresses, slices, topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
@@ -36,7 +37,7 @@ def make_estimator(
             '--use_tpu=True: name the TPU with --tpu or --master, or run on the CPU with --use_tpu=False.'
         )
     accelerator.check(config)
-    places = config.source.places(splits_of(config)) if config.use_data == 'real' else {}
+    places = source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
     problems = topology.unreachable_folders(config.tpu, config.master, **places, model_dir=config.model_dir)
     if config.use_tpu and problems:
         raise ConfigError('\n'.join(problems))
@@ -78,22 +79,23 @@ def arguments_of(
       writes: as for `make_estimator`.
     """
     tpu = tf.estimator.tpu
-    run_config = tpu.RunConfig(
-        cluster=cluster,
-        master=master,
-        model_dir=config.model_dir,
-        save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
-        # A host call writes the same values at the same steps.
-        save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
-        log_step_count_steps=config.save_summary_steps,
-        session_config=seeding.session_config(config),
-        tpu_config=tpu.TPUConfig(
-            iterations_per_loop=config.iterations,
-            num_shards=config.num_shards if config.use_tpu else None,
-            # Each host builds the input pipeline once, and feeds each of its batches to one core, in evaluation too.
-            per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
-        ),
-    )
+    with tf_config_explained():
+        run_config = tpu.RunConfig(
+            cluster=cluster,
+            master=master,
+            model_dir=config.model_dir,
+            save_checkpoints_secs=config.save_checkpoints_secs if writes else None,
+            # A host call writes the same values at the same steps.
+            save_summary_steps=config.save_summary_steps if writes and config.skip_host_call else 0,
+            log_step_count_steps=config.save_summary_steps,
+            session_config=seeding.session_config(config),
+            tpu_config=tpu.TPUConfig(
+                iterations_per_loop=config.iterations,
+                num_shards=config.num_shards if config.use_tpu else None,
+                # Each host builds the input pipeline once, and feeds each of its batches to one core.
+                per_host_input_for_training=tpu.InputPipelineConfig.PER_HOST_V2,
+            ),
+        )
     return {
         'model_fn': inception_model_fn,
         'config': run_config,

@@ -10,13 +10,14 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import records
 from data.dataset_info import DatasetInfo
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.hooks.progress import EvaluationProgress
 from inception_v3.hooks.recovery import RecoveryLimitHook
 from inception_v3.hooks.saving import CheckpointFitsHook
 from inception_v3.hooks.summaries import EvaluationSummaries, unwritten_by_estimator
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.model_dir import best_checkpoint
+from inception_v3.model_dir import best_checkpoint, digests, trained_data
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.checkpoints import step_of
 from inception_v3.model_dir.evaluations import (
@@ -29,12 +30,17 @@ from inception_v3.model_dir.evaluations import (
 from inception_v3.model_dir.files import now
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.reporting.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
-from inception_v3.settings.data_set import images_of_hosts
-from inception_v3.tpu import slices
+from inception_v3.storage.evaluation_shares import images_of_hosts
+from inception_v3.tpu import slices, topology
 
 
 def evaluation_of(
-    config: Config, data_set: Optional[DatasetInfo], checkpoint: str, metrics: Dict[str, Any], seconds: float
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    checkpoint: str,
+    digest: str,
+    metrics: Dict[str, Any],
+    seconds: float,
 ) -> Evaluation:
     """The record of an evaluation that ends now.
 
@@ -42,6 +48,7 @@ def evaluation_of(
       config: of the evaluation.
       data_set: the description of its data set.
       checkpoint: the path of the evaluated checkpoint.
+      digest: `digests.of_index` of the checkpoint, taken before the evaluation.
       metrics: the values of `metrics.evaluation_metrics`, by name.
       seconds: the duration of the evaluation.
     """
@@ -55,9 +62,10 @@ def evaluation_of(
         images=int(metrics['images']),
         seconds=round(seconds, 3),
         time=now(),
-        changed=changed_since_training(config, checkpoint),
+        changed=changed_since_training(config, data_set, checkpoint),
         data_set=data_set.name if data_set else '',
         fingerprint=data_set.fingerprint if data_set else '',
+        digest=digest,
     )
 
 
@@ -97,12 +105,16 @@ class Evaluating:
             checkpoint existed before.
 
         Raises:
+          ConfigError: the data set has other classes than the checkpoint.
           DataError: no validation image could be used.
           TrainingError: the cross-entropy is not finite.
         """
         start = time.monotonic()
+        if self._config.mode == 'eval':
+            trained_data.check(self._config, self._data_set, checkpoint)
+        digest = digests.of_index(checkpoint)
         metrics = self._metrics_of(checkpoint)
-        evaluation = evaluation_of(self._config, self._data_set, checkpoint, metrics, time.monotonic() - start)
+        evaluation = evaluation_of(self._config, self._data_set, checkpoint, digest, metrics, time.monotonic() - start)
         self._screen.clear()
         self._check(evaluation, checkpoint, began_at)
         append_evaluation(self._model_dir, evaluation)
@@ -115,7 +127,8 @@ class Evaluating:
         config = self._config
         self._screen.update(f'preparing to evaluate step {step_of(checkpoint)}')
         # A host with fewer images than another pads its last batches.
-        images = images_of_hosts(config, config.hosts) if config.hosts > 1 else [config.eval_images]
+        hosts = topology.hosts_of(config)
+        images = images_of_hosts(config, hosts) if hosts > 1 else [config.eval_images]
         batches = slices.steps_for(images, config.eval_batch_size)
         hooks = [
             # Before the session restores the checkpoint.
@@ -137,7 +150,7 @@ class Evaluating:
     def _check(self, evaluation: Evaluation, checkpoint: str, began_at: Optional[int]) -> None:
         config = self._config
         if not evaluation.images:
-            raise records.DataError(f'{config.source.flag(records.VALIDATION)}: no validation image can be used.')
+            raise records.DataError(f'{source_of(config).flag(records.VALIDATION)}: no validation image can be used.')
         if math.isfinite(evaluation.cross_entropy):
             return
         if config.mode == 'eval':
@@ -169,17 +182,21 @@ class Evaluating:
             best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
 
     def recorded(self, checkpoint: str) -> Optional[Evaluation]:
-        """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any."""
+        """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any.
+
+        An evaluation belongs to the digest of its checkpoint: a checkpoint of the same step may have other weights.
+        """
         config = self._config
         fingerprint = self._data_set.fingerprint if self._data_set else ''
-        changed = changed_since_training(config, checkpoint)
-        same = (step_of(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
-        matching = [each for each in read_evaluations(self._model_dir) if each.identity == same]
+        changed = changed_since_training(config, self._data_set, checkpoint)
+        same = (digests.of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
+        matching = [each for each in read_evaluations(self._model_dir) if each.digest and each.identity == same]
         return matching[-1] if matching else None
 
 
 def most_accurate(model_dir: str, last: Evaluation) -> Evaluation:
     """The first recorded evaluation with the best top-1 among those that can be compared with the last one."""
-    recorded = read_evaluations(model_dir)
-    comparable = [each for each in recorded if not best_checkpoint.differences_of_kind(last, each)]
+    # Checkpoints of an earlier run in this folder may have had the same steps, or later ones.
+    of_step = {each.step: each for each in read_evaluations(model_dir) if each.step <= last.step}
+    comparable = [each for each in of_step.values() if not best_checkpoint.differences_of_kind(last, each)]
     return max(comparable, key=lambda each: each.top_1, default=last)

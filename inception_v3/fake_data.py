@@ -4,7 +4,7 @@ from typing import Tuple
 
 from console.tensorflow_versions import tf
 from data import order
-from inception_v3 import infeed
+from inception_v3 import device_images, infeed
 from inception_v3.config import Config
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
@@ -30,7 +30,7 @@ def fake_images(
     """
     count = config.num_train_images if is_training else config.eval_images
 
-    def generate(number: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
+    def generate(number: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
         epoch, index = number // count, number % count
         seed = tf.stack([index, tf.constant(0, tf.int64)])
         pixels = tf.random.stateless_uniform([config.height, config.width, 3], seed, maxval=255.0)
@@ -52,7 +52,7 @@ def fake_images(
     else:
         numbers = tf.data.Dataset.range(host, count, hosts)
 
-    def scoped(number: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
+    def scoped(number: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
         # A profile finds the operations of preprocessing by their scope.
         with tf.name_scope('preprocessing'):
             return generate(number)

@@ -1,25 +1,16 @@
-"""The data that the host sends to the device for an image, and the finishing of that data on the device.
+"""The data that the host sends to the device for an image; `device_images` makes finished images of it.
 
 With `--transfer=float` the host sends finished images. With `--transfer=uint8` it sends resized images in bytes, and in
 training also the few numbers of each image's distortion; the device flips the images, distorts their colour and scales
 them. With the full colour distortion, the host does all but the scaling.
 """
 
-from typing import Any, Dict, Union
+from typing import Any
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from inception_v3.device_images import DISTORTION, IMAGES, WORD_BYTES, Features
 from preprocessing.preprocessings import preprocessing_for
-
-# The keys of the features of a training image sent as bytes.
-IMAGES = 'images'
-DISTORTION = 'distortion'
-
-# The features that the input pipeline returns for an image or for a batch.
-Features = Union[tf.Tensor, Dict[str, tf.Tensor]]
-
-_WORD_BYTES = 4
-_BYTE_BITS = 8
 
 
 def for_evaluation(image: tf.Tensor, config: Config) -> tf.Tensor:
@@ -64,31 +55,6 @@ def as_evaluated(image: tf.Tensor, config: Config) -> tf.Tensor:
     return preprocessing_for(config).finish(tf.floor(image + 0.5) if config.transfer == 'uint8' else image)
 
 
-def received(features: Features, is_batch_last: bool, config: Config) -> tf.Tensor:
-    """Returns the finished images of a batch, on the device.
-
-    Args:
-      features: a batch of the data from `for_evaluation` or `for_training`.
-      is_batch_last: the batch is the last axis of the images, not the first.
-      config: of the run.
-
-    Returns:
-      [batch, height, width, 3], of the type of `--precision`, or float32 from bytes.
-    """
-    images = features[IMAGES] if isinstance(features, dict) else features
-    if is_batch_last:
-        images = tf.transpose(images, [images.shape.ndims - 1, *range(images.shape.ndims - 1)])
-    if images.dtype == tf.int32:
-        images = _from_words(images, config)
-    elif images.dtype != tf.uint8:
-        return images
-    images = tf.cast(images, tf.float32)
-    preprocessing = preprocessing_for(config)
-    if isinstance(features, dict):
-        return preprocessing.finish_packed(images, features[DISTORTION])
-    return preprocessing.finish(images)
-
-
 def _to_floats(image: tf.Tensor, config: Config) -> tf.Tensor:
     return tf.cast(image, tf.as_dtype(config.precision))
 
@@ -99,13 +65,5 @@ def _to_bytes(image: tf.Tensor, config: Config) -> tf.Tensor:
     if not config.use_tpu:
         return image
     # A TPU's infeed takes no bytes; four of them in an int32 word take the same space.
-    missing = -image.shape.num_elements() % _WORD_BYTES
-    return tf.bitcast(tf.reshape(tf.pad(tf.reshape(image, [-1]), [[0, missing]]), [-1, _WORD_BYTES]), tf.int32)
-
-
-def _from_words(words: tf.Tensor, config: Config) -> tf.Tensor:
-    """Unpacks int32 [batch, words] to int32 [batch, height, width, 3], in [0, 255]."""
-    shifts = tf.range(_WORD_BYTES) * _BYTE_BITS
-    values = tf.bitwise.bitwise_and(tf.bitwise.right_shift(words[:, :, tf.newaxis], shifts), 0xFF)
-    values = tf.reshape(values, [-1, words.shape[1] * _WORD_BYTES])
-    return tf.reshape(values[:, : config.height * config.width * 3], [-1, config.height, config.width, 3])
+    missing = -image.shape.num_elements() % WORD_BYTES
+    return tf.bitcast(tf.reshape(tf.pad(tf.reshape(image, [-1]), [[0, missing]]), [-1, WORD_BYTES]), tf.int32)

@@ -10,14 +10,15 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
-from inception_v3 import infeed
+from data.sources import source_of
+from inception_v3 import device_images
 from inception_v3.config import Config
 from inception_v3.fake_data import fake_images
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.model_dir.bad_records import name_bad_records
 from inception_v3.record_preprocessing import RecordPreprocessing
-from inception_v3.settings.data_set import images_of_hosts
 from inception_v3.storage import usable_records
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.storage.ordered_records import completed_steps, ordered_records
 
 # Upper limit of the bytes that are read ahead, over all files.
@@ -52,7 +53,7 @@ class InputPipeline:
         self._config = config = config or Config()
         self._with_places = with_places
         self._split = records.TRAIN if is_training else records.VALIDATION
-        self._format = config.source.format
+        self._format = source_of(config).format
         self._record_preprocessing = RecordPreprocessing(is_training, config)
 
     def __call__(self, params: Dict[str, Any]) -> tf.data.Dataset:
@@ -69,8 +70,8 @@ class InputPipeline:
           With `--transfer=float`, features are finished images, float32 or bfloat16 as `--precision` says. Their shape
           is [batch, height, width, 3], or [height, width, 3, batch] with `--transpose_enabled`. With
           `--transfer=uint8`, images are uint8, or int32 words [batch, words] for a TPU; in training, features are a
-          dict of these and of the distortions, float32 [batch, numbers]. `infeed.received` makes finished images of
-          either.
+          dict of these and of the distortions, float32 [batch, numbers]. `device_images.received` makes finished
+          images of either.
 
           Labels are int32 [batch]. In evaluation the last batch is padded with images of zeros, labelled -1; on a TPU,
           batches of padding follow without end, because the number of evaluation steps is fixed there, and is the same
@@ -118,13 +119,13 @@ class InputPipeline:
           records.DataError: there are no usable files of this split.
         """
         config = self._config
-        paths = config.source.find(self._split)
+        paths = source_of(config).find(self._split)
         if self._is_training and config.seed is not None:
             return ordered_records(config, paths, host, hosts, functools.partial(self._read_file, paths=paths))
         sizes = self._format.sizes_for_reader(paths)
         if self._is_training:
             # In evaluation, a host without files feeds padding.
-            records.check_enough_for(hosts, config.source.flag(self._split), self._split, len(paths))
+            records.check_enough_for(hosts, source_of(config).flag(self._split), self._split, len(paths))
         files = tf.data.Dataset.from_tensor_slices((paths, sizes)).shard(hosts, host)
         read = functools.partial(self._read_file, config.num_files_infeed, paths=paths[host::hosts])
         if host >= len(paths):
@@ -156,7 +157,7 @@ class InputPipeline:
         buffer = self._config.prefetch_dataset_buffer_size
         limit = min(_READ_AHEAD_LIMIT, buffer * self._config.num_files_infeed)
         ahead = max(1, min(buffer, limit // at_a_time))
-        source = self._config.source
+        source = source_of(self._config)
         read = self._format.reader(source.place(self._split), ahead, paths, source.fields)
         if not self._config.max_bad_records and not self._with_places:
             return read(path, size)
@@ -185,7 +186,7 @@ class InputPipeline:
 
     def _preprocess_at(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
-    ) -> Tuple[infeed.Features, _Label]:
+    ) -> Tuple[device_images.Features, _Label]:
         features, label = self._record_preprocessing.preprocess(serialized, key)
         return features, (label, path, position) if self._with_places else label
 
@@ -236,7 +237,7 @@ def _options(is_training: bool, config: Config) -> tf.data.Options:
 
 def _files_at_a_time(config: Config, paths: Sequence[str], sizes: Sequence[int]) -> int:
     """Returns `num_files_infeed`, or fewer if files are loaded whole and would exceed `_READ_AHEAD_LIMIT`."""
-    if not config.source.format.is_read_whole(paths[0]):
+    if not source_of(config).format.is_read_whole(paths[0]):
         return config.num_files_infeed
     return max(1, min(config.num_files_infeed, _READ_AHEAD_LIMIT // max(1, *sizes)))
 
@@ -279,9 +280,9 @@ def _pad_batch(batch_size: int, images: tf.Tensor, labels: _Label) -> Tuple[tf.T
     return full_images, (full_labels, *places) if places else full_labels
 
 
-def _with_batch_last(features: infeed.Features) -> infeed.Features:
+def _with_batch_last(features: device_images.Features) -> device_images.Features:
     """Transposes images [batch, ...] to [..., batch]; the numbers of their distortions stay as they are."""
     if isinstance(features, dict):
-        return {**features, infeed.IMAGES: _with_batch_last(features[infeed.IMAGES])}
+        return {**features, device_images.IMAGES: _with_batch_last(features[device_images.IMAGES])}
     with tf.name_scope('transfer'):  # By which a profile finds the phase.
         return tf.transpose(features, [*range(1, features.shape.ndims), 0])

@@ -13,11 +13,7 @@ if __name__ == '__main__':
 from console import program
 from console.errors import EXIT_CODES
 from console.screen import Screen, set_up_logging
-from inception_v3 import cycles
-from inception_v3.hooks.termination import Termination
-from inception_v3.model_dir.starts import with_settled_threads
-from inception_v3.settings import flags
-from inception_v3.settings.data_set import fit_to_data_set
+from inception_v3 import flags
 
 _PURPOSE = f'Trains, evaluates and exports Inception v3.\n\n{EXIT_CODES}'
 
@@ -32,6 +28,12 @@ def main(argv: Sequence[str]) -> int:
             print(flags.help_text('inception_v3.main', _PURPOSE, command_line))
             return
         set_up_logging(screen, command_line.verbose)
+        # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
+        from inception_v3 import cycles
+        from inception_v3.data_set import fit_to_data_set
+        from inception_v3.hooks.termination import Termination
+        from inception_v3.model_dir.starts import with_settled_threads
+
         config = with_settled_threads(fit_to_data_set(command_line))
         with Termination(lambda error: os._exit(program.fail(screen, str(error), error.exit_code))) as termination:
             print(cycles.Run(config, screen, termination).execute())

@@ -3,14 +3,14 @@
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
-from inception_v3 import infeed, metrics, moving_average, seeding
+from inception_v3 import device_images, metrics, moving_average, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
 from inception_v3.gpu import accelerator, loss_scale
 from inception_v3.host_call import host_call
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
-from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.optimizers import make_optimizer
 from inception_v3.weights.selection import Selection, without_frozen
 
@@ -25,12 +25,12 @@ _PREDICT = tf.estimator.ModeKeys.PREDICT
 
 
 def inception_model_fn(
-    features: infeed.Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
+    features: device_images.Features, labels: Optional[tf.Tensor], mode: str, params: Dict[str, Any]
 ) -> tf.estimator.tpu.TPUEstimatorSpec:
     """Builds the graph of a training step, an evaluation step or a prediction.
 
     Args:
-      features: a batch from the input pipeline; for prediction, images as `infeed.received` returns them.
+      features: a batch from the input pipeline; for prediction, images as `device_images.received` returns them.
       labels: int32 [batch], in evaluation `metrics.PADDING_LABEL` for padding; None for prediction.
       mode: one of `tf.estimator.ModeKeys`.
       params: `config` is the run's `Config`; `class_names`, optional, are the names of the classes by label.
@@ -42,7 +42,7 @@ def inception_model_fn(
     getter = seeding.variable_getter(config)
     device = accelerator.placement(config, is_exported=mode == _PREDICT)
     with device, tf.variable_scope(scope, use_resource=True, custom_getter=getter):
-        images = infeed.received(features, config.transpose_enabled and mode != _PREDICT, config)
+        images = device_images.received(features, config.transpose_enabled and mode != _PREDICT, config)
         if mode == _TRAIN:
             selection = Selection(config)
             # The current scope, which has the getter above.
@@ -93,7 +93,7 @@ def network_options(config: Config, mode: str = _TRAIN) -> Dict[str, Any]:
         'dropout': seeding.dropout_for(config),
         'depth_multiplier': config.depth_multiplier,
         # Prediction leaves it out, so that an exported model does not carry its weights.
-        'auxiliary_head': config.has_auxiliary_head and mode != _PREDICT,
+        'auxiliary_head': has_auxiliary_head(config) and mode != _PREDICT,
         'zero_init_last_scale': config.zero_init_last_scale,
         'rebuild_activations': config.rebuild_activations,
     }

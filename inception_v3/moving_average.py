@@ -5,11 +5,13 @@ from typing import Any, Optional
 
 from tensorflow.python.training import slot_creator
 
+from console.errors import CheckpointError
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.model_dir.checkpoints import CheckpointError, check_holds_averages, is_complete, newest_checkpoint
 from inception_v3.weights.selection import FROZEN
 
+# The end of the name of a variable's average in a checkpoint.
+SUFFIX = '/ExponentialMovingAverage'
 # The collection of a graph's saver that restores averages.
 _SAVERS = 'averaging_savers'
 
@@ -80,8 +82,20 @@ class LoadEMAHook(tf.estimator.SessionRunHook):
         self._saver.restore(session, self._checkpoint())
 
     def _checkpoint(self) -> str:
-        if tf.io.gfile.isdir(self._path):
-            return newest_checkpoint(self._path)
-        if not is_complete(self._path):
+        path = tf.train.latest_checkpoint(self._path) if tf.io.gfile.isdir(self._path) else self._path
+        if not path or not tf.train.checkpoint_exists(path):
             raise CheckpointError(f'{self._path}: is neither a checkpoint nor a folder of checkpoints.')
-        return self._path
+        return path
+
+
+def check_holds_averages(checkpoint: str) -> None:
+    """Checks that a checkpoint has moving averages of its weights.
+
+    Raises:
+      CheckpointError: it has none.
+    """
+    if not any(name.endswith(SUFFIX) for name, _ in tf.train.list_variables(checkpoint)):
+        raise CheckpointError(
+            f'{checkpoint}: has no moving averages of the weights, because it was trained with --moving_average=False. '
+            'Use that flag for evaluation and export, too.'
+        )

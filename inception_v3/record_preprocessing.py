@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple, Optional, Tuple
 
 from console.tensorflow_versions import tf
-from inception_v3 import infeed
+from data.sources import source_of
+from inception_v3 import device_images, infeed
 from inception_v3.config import Config
 from preprocessing.decoding import image_shape
 from preprocessing.preprocessings import preprocessing_for
@@ -39,7 +40,9 @@ class RecordPreprocessing:
         self._is_training = is_training
         self._config = config
 
-    def preprocess(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Tuple[infeed.Features, tf.Tensor]:
+    def preprocess(
+        self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
+    ) -> Tuple[device_images.Features, tf.Tensor]:
         """Preprocesses one record: returns the data to send for it (see `infeed`), and its label, an int32 scalar.
 
         Args:
@@ -63,7 +66,7 @@ class RecordPreprocessing:
             distortion = preprocessing_for(self._config).draw(shape, bbox, uniform_of(key, records))
             return Drawn(encoded, shape, tf.nest.map_structure(of_each, distortion), label)
 
-    def finish(self, drawn: Drawn) -> Tuple[infeed.Features, tf.Tensor]:
+    def finish(self, drawn: Drawn) -> Tuple[device_images.Features, tf.Tensor]:
         """Decodes the image of one record, and finishes it: returns what `preprocess` returns."""
         encoded, shape, distortion, label = drawn
         with tf.name_scope('preprocessing'):
@@ -77,7 +80,7 @@ class RecordPreprocessing:
 
         For a group of records, images and labels are [records], and there are no boxes.
         """
-        config, source = self._config, self._config.source
+        config, source = self._config, source_of(self._config)
         record = source.format.parse(serialized, self._is_training and config.use_annotated_bbox, source.fields)
         in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
         wrong = tf.boolean_mask(record.label, ~in_range) if record.label.shape.ndims else record.label
@@ -87,7 +90,7 @@ class RecordPreprocessing:
 
 def preprocess_for_train(
     encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
-) -> infeed.Features:
+) -> device_images.Features:
     """Distorts an image for training: returns the data to send for it; see `infeed.for_training`.
 
     Args:
@@ -100,7 +103,7 @@ def preprocess_for_train(
     return distort(encoded, shape, preprocessing_for(config).draw(shape, bbox, uniform), config)
 
 
-def distort(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> infeed.Features:
+def distort(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> device_images.Features:
     """Returns what `preprocess_for_train` does, for a shape from `image_shape` and a given distortion."""
     image = decode_and_resize(encoded, shape, preprocessing_for(config).crop(shape, distortion), config)
     return infeed.for_training(image, distortion, config)

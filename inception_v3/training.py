@@ -20,6 +20,7 @@ from inception_v3.hooks.step import StepHook
 from inception_v3.hooks.summaries import TrainingSummaries
 from inception_v3.hooks.termination import Termination
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_dir import trained_data
 from inception_v3.model_dir.checkpoints import (
     check_fits,
     check_undamaged,
@@ -71,6 +72,7 @@ class Training:
         termination: Termination,
     ):
         self._config = config
+        self._data_set = data_set
         self._model_dir = str(config.model_dir)
         self._estimator = estimator
         self._screen = screen
@@ -95,6 +97,7 @@ class Training:
         Without a checkpoint, it reads the weights that `--init_from` names.
 
         Raises:
+          ConfigError: the checkpoint has learned another data set, and `--allow_other_data_set` is not given.
           CheckpointError: the newest checkpoint is damaged; with `--skip_damaged_checkpoints`, all of them are; or the
             weights to begin from cannot be read.
         """
@@ -104,6 +107,8 @@ class Training:
         checkpoint = latest_checkpoint(self._model_dir)
         if checkpoint and not self._config.skip_damaged_checkpoints:
             check_undamaged(checkpoint)
+        if checkpoint:
+            trained_data.check(self._config, self._data_set, checkpoint)
         if self._config.init_from and checkpoint:
             logger.info('--init_from=%s: is not read, because the run has %s', self._config.init_from, checkpoint)
         elif self._config.init_from:

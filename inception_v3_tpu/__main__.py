@@ -1,7 +1,6 @@
 """One program for training, data sets, predictions, studies and benchmarks.
 
   inception-v3 COMMAND [argument ...]   runs a command; inception-v3 COMMAND --help describes it
-  inception-v3 completion bash          prints a script that completes commands and flags in bash; also for zsh
   inception-v3 --version
 
 It works in every folder, also in one with a data.py or console.py of yours, which `python -m` would find first.
@@ -13,7 +12,6 @@ from typing import Optional, Sequence
 
 from console.errors import DONE, EXIT_CODES, FIX
 from console.messages import shown
-from inception_v3_tpu import completion
 from inception_v3_tpu.commands import COMMANDS, GROUPS, PROGRAM, run
 
 _HINT = f'{PROGRAM} --help lists the commands.'
@@ -46,23 +44,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
         print(f'{PROGRAM} {inception_v3.__version__}')
         return DONE
-    if name == 'completion':
-        return _print_completion(arguments)
     if not name:
         return _fail(f'name a command. {_HINT}')
     similar = difflib.get_close_matches(name, COMMANDS, 1)
     advice = f' Did you mean {similar[0]}?' if similar else ''
     return _fail(f'{shown(name)}: no such command.{advice} {_HINT}')
-
-
-def _print_completion(arguments: Sequence[str]) -> int:
-    if [*arguments] in (['-h'], ['--help']):
-        print(completion.HELP)
-        return DONE
-    if len(arguments) != 1 or arguments[0] not in completion.SHELLS:
-        return _fail(f'completion: name the shell, {" or ".join(completion.SHELLS)}: {PROGRAM} completion bash')
-    print(completion.script(arguments[0]), end='')
-    return DONE
 
 
 def _fail(message: str) -> int:

@@ -49,23 +49,12 @@ GROUPS: Mapping[str, Dict[str, Command]] = {
         'batch-norm': Command('studies.batch_norm', 'repeat an experiment on batch normalization across replicas'),
         'streaming': Command('studies.streaming', 'measure reading from single files, tar shards and a remote store'),
         'fine-tuning': Command('studies.fine_tuning', 'measure what weights of another task are worth'),
-        'score-agreement': Command(
-            'studies.score_agreement', 'compare FID, KID and Inception Score with torch-fidelity and pytorch-fid'
-        ),
-        'versions': Command('studies.versions', 'compare TensorFlow 1.15 and 2.15'),
         'revnet-memory': Command('studies.revnet_memory', 'measure memory and time of RevNet training steps'),
     },
     'benchmarks': {
         'benchmark-input': Command('benchmarks.input', 'measure the input pipeline'),
-        'benchmark-tar': Command('benchmarks.tar_reading', 'compare input from tar shards and from record files'),
-        'benchmark-device': Command('benchmarks.device', 'measure the preprocessing that is left to the device'),
-        'benchmark-decode': Command(
-            'benchmarks.reduced_decoding', 'measure decoding large photographs at a part of their size'
-        ),
         'benchmark-peers': Command('benchmarks.peers', 'compare the input pipeline with those of other libraries'),
         'benchmark-steps': Command('benchmarks.peers.steps', 'compare the training step with those of other libraries'),
-        'benchmark-growth': Command('benchmarks.scaling', 'measure the growth of costs with the work'),
-        'benchmark-seed': Command('benchmarks.repeatability', 'measure the cost of --seed in a training run'),
         'benchmark-train': Command('benchmarks.training', 'measure training steps and their input on any device'),
         'balance': Command('benchmarks.balance', 'compute whether a run waits for its host or for its device'),
     },

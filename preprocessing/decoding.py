@@ -129,15 +129,19 @@ def _shape_of_any(encoded: tf.Tensor) -> tf.Tensor:
         with tf.control_dependencies([_check_pixels(_gif_header_pixels(encoded))]):
             return tf.shape(_decode(tf.identity(encoded)))
 
+    shape = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, lambda: tf.cond(is_png(encoded), of_png, of_gif))
+    shape.set_shape([3])
+    return shape
+
+
+def is_png(encoded: tf.Tensor) -> tf.Tensor:
+    """Tells whether a file is a PNG with a size in its header."""
     # Shorter files are not treated as PNG: substr beyond the end fails with a message that contains the bytes, and
     # Python crashes on such a message.
-    is_png = tf.logical_and(
+    return tf.logical_and(
         tf.equal(tf.strings.substr(encoded, 0, len(_PNG_SIGNATURE)), _PNG_SIGNATURE),
         tf.strings.length(encoded) >= _PNG_SIZE_OFFSET + 8,
     )
-    shape = tf.cond(tf.image.is_jpeg(encoded), of_jpeg, lambda: tf.cond(is_png, of_png, of_gif))
-    shape.set_shape([3])
-    return shape
 
 
 def _gif_header_pixels(encoded: tf.Tensor) -> tf.Tensor:

@@ -105,18 +105,3 @@ def sample(image: tf.Tensor, box: tf.Tensor, height: int, width: int) -> tf.Tens
     sampled = with_fewest_conversions(bilinear, image, height, width)
     sampled.set_shape([height, width, 3])
     return sampled
-
-
-def apply_flip(image: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
-    """Mirrors images left to right.
-
-    Args:
-      image: [height, width, channels]; or a batch, [images, height, width, channels].
-      flip: whether to mirror: a bool scalar; for a batch, bool [images].
-
-    Returns:
-      The same shape and dtype.
-    """
-    if image.shape.ndims == 4:
-        return tf.where(flip, tf.reverse(image, [2]), image)
-    return tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)

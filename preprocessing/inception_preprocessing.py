@@ -21,7 +21,8 @@ from preprocessing.color import (
 )
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_flip, apply_resize
+from preprocessing.finishing import apply_flip
+from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_resize
 from preprocessing.stateless import Uniform, uses_generators
 
 MIN_OBJECT_COVERED = 0.1

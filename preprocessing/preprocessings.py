@@ -9,13 +9,10 @@ from typing import Any, Dict, Generic, NamedTuple, Optional, Type, TypeVar, Unio
 
 from console.tensorflow_versions import tf
 from preprocessing import cifar_preprocessing, inception_preprocessing, vgg_preprocessing
-from preprocessing.color import FastColor, apply_color, scale_to_network
 from preprocessing.decoding import Crop
-from preprocessing.geometry import BILINEAR, apply_flip, apply_resize, positions_in, sample
+from preprocessing.finishing import CHANNEL_MEANS, WHITE, apply_flip, scaled
+from preprocessing.geometry import BILINEAR, apply_resize, positions_in, sample
 from preprocessing.stateless import Uniform
-
-# The largest value of a pixel.
-_WHITE = 255.0
 
 Distortion = TypeVar('Distortion')
 Window = TypeVar('Window')
@@ -26,7 +23,7 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     A training image takes the steps `draw`, `crop`, decoding of the crop, `resize`, `finish`. An evaluation image takes
     the same steps without `draw`. With `--transfer=uint8` the host sends resized images, and in training
-    the numbers from `pack`; the device then does `finish`, or `finish_packed` in training. A training image without
+    the numbers from `pack`; `finishing` has what the device then does. A training image without
     `finishes_bytes` is finished by the host, which then rounds it; the device only scales it.
 
     A `Window` has the attribute `crop`, the box of the pixels to decode, and other values for `resize`.
@@ -44,7 +41,7 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     @property
     def finishes_bytes(self) -> bool:
-        """Whether training images may be rounded to bytes before `finish_packed`, or only after `finish`."""
+        """Whether training images may be rounded to bytes before they are finished, or only after."""
         return True
 
     @abc.abstractmethod
@@ -102,24 +99,12 @@ class Preprocessing(abc.ABC, Generic[Distortion, Window]):
 
     @abc.abstractmethod
     def pack(self, distortion: Distortion) -> tf.Tensor:
-        """Returns the numbers of a distortion that `finish_packed` needs, float32 [numbers]."""
-
-    @abc.abstractmethod
-    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        """Finishes a batch on the device, like `finish` with the unpacked numbers.
-
-        Args:
-          images: float32 [batch, height, width, 3], in [0, 255].
-          numbers: float32 [batch, numbers], from `pack`.
-
-        Returns:
-          float32 [batch, height, width, 3].
-        """
+        """Returns the numbers of a distortion that `finishing.finished` needs, float32 [numbers]."""
 
     def visible(self, images: tf.Tensor) -> tf.Tensor:
         """Converts finished images [..., 3] back to viewable pixels: uint8, rounded to the nearest integers."""
         pixels = self.unscaled(tf.cast(images, tf.float32))
-        return tf.cast(tf.clip_by_value(pixels, 0.0, _WHITE) + 0.5, tf.uint8)
+        return tf.cast(tf.clip_by_value(pixels, 0.0, WHITE) + 0.5, tf.uint8)
 
     @abc.abstractmethod
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
@@ -182,22 +167,16 @@ class InceptionPreprocessing(Preprocessing[inception_preprocessing.Distortion, _
     def finish(self, image: tf.Tensor, distortion: Optional[inception_preprocessing.Distortion] = None) -> tf.Tensor:
         """Flips, distorts the colour and scales to [-1, 1]; only scales in evaluation."""
         if distortion is None:
-            return scale_to_network(image, _WHITE)
-        return inception_preprocessing.finish(image, distortion, self._settings.fast_mode, _WHITE)
+            return scaled('inception', image)
+        return inception_preprocessing.finish(image, distortion, self._settings.fast_mode, WHITE)
 
     def pack(self, distortion: inception_preprocessing.Distortion) -> tf.Tensor:
         """Returns the flip and the three numbers of a fast colour."""
         return tf.stack([tf.cast(distortion.flip, tf.float32), *distortion.color])
 
-    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        """Flips, shifts the colours and scales to [-1, 1]."""
-        flip, *color = tf.unstack(numbers, axis=1)
-        images = apply_flip(images, flip > 0.5)
-        return apply_color(images, FastColor(*color), tf.constant(0), self._settings.fast_mode, _WHITE)
-
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
         """Maps [-1, 1] to [0, 255]."""
-        return (images + 1.0) * (_WHITE / 2)
+        return (images + 1.0) * (WHITE / 2)
 
 
 class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preprocessing.Window]):
@@ -237,20 +216,15 @@ class VggPreprocessing(Preprocessing[vgg_preprocessing.Distortion, vgg_preproces
         """Flips and subtracts the channel means; only subtracts in evaluation."""
         if distortion is not None:
             image = apply_flip(image, distortion.flip)
-        return vgg_preprocessing.subtract_mean(image)
+        return scaled('vgg', image)
 
     def pack(self, distortion: vgg_preprocessing.Distortion) -> tf.Tensor:
         """Returns the flip."""
         return tf.stack([tf.cast(distortion.flip, tf.float32)])
 
-    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        """Flips and subtracts the channel means."""
-        (flip,) = tf.unstack(numbers, axis=1)
-        return vgg_preprocessing.subtract_mean(apply_flip(images, flip > 0.5))
-
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
         """Adds the channel means."""
-        return images + vgg_preprocessing.CHANNEL_MEANS
+        return images + CHANNEL_MEANS
 
 
 class _CifarWindow(NamedTuple):
@@ -295,20 +269,15 @@ class CifarPreprocessing(Preprocessing[cifar_preprocessing.Distortion, _CifarWin
         """Flips and scales to [-1, 1]; only scales in evaluation."""
         if distortion is not None:
             image = apply_flip(image, distortion.flip)
-        return scale_to_network(image, _WHITE)
+        return scaled('cifar', image)
 
     def pack(self, distortion: cifar_preprocessing.Distortion) -> tf.Tensor:
         """Returns the flip."""
         return tf.stack([tf.cast(distortion.flip, tf.float32)])
 
-    def finish_packed(self, images: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        """Flips and scales to [-1, 1]."""
-        (flip,) = tf.unstack(numbers, axis=1)
-        return scale_to_network(apply_flip(images, flip > 0.5), _WHITE)
-
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
         """Maps [-1, 1] to [0, 255]."""
-        return (images + 1.0) * (_WHITE / 2)
+        return (images + 1.0) * (WHITE / 2)
 
 
 # The objects, by the value of --preprocessing.

@@ -3,13 +3,12 @@
 from typing import Any
 
 from console.tensorflow_versions import tf
-from preprocessing import draft
-from preprocessing.decoding import decode_crop, image_shape
+from preprocessing.decoding import apply_crop, decode_crop, image_shape
 from preprocessing.preprocessings import preprocessing_for
 
 
 def resize_for_eval(encoded: tf.Tensor, flags: Any) -> tf.Tensor:
-    """Decodes, crops and resizes an image, as every evaluation, prediction and export does.
+    """Decodes, crops and resizes an image as evaluation does.
 
     Args:
       encoded: string scalar, the image file's bytes.
@@ -20,6 +19,21 @@ def resize_for_eval(encoded: tf.Tensor, flags: Any) -> tf.Tensor:
     """
     shape = image_shape(encoded)
     return decode_and_resize(encoded, shape, preprocessing_for(flags).crop(shape), flags)
+
+
+def resize_decoded(pixels: tf.Tensor, flags: Any) -> tf.Tensor:
+    """Crops and resizes a decoded image; the result equals that of `resize_for_eval` to the bit.
+
+    Args:
+      pixels: uint8 [any height, any width, 3], from `decode_image`.
+      flags: as for `resize_for_eval`.
+
+    Returns:
+      float32 [height, width, 3] in [0, 255], as `resize_for_eval` returns it.
+    """
+    preprocessing = preprocessing_for(flags)
+    window = preprocessing.crop(tf.shape(pixels))
+    return preprocessing.resize(apply_crop(pixels, window.crop), window)
 
 
 def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, flags: Any) -> tf.Tensor:
@@ -35,6 +49,4 @@ def decode_and_resize(encoded: tf.Tensor, shape: tf.Tensor, window: Any, flags: 
       float32 [height, width, 3] in [0, 255].
     """
     preprocessing = preprocessing_for(flags)
-    if flags.draft_decode:
-        return draft.decode_and_resize(preprocessing, encoded, shape, window, flags.height, flags.width)
     return preprocessing.resize(decode_crop(encoded, shape, window.crop), window)

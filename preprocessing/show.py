@@ -12,10 +12,10 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Se
 
 import numpy as np
 
-from console import extras, program
+from console import extras, outputs, program
 from console.command_line import new_parser
 from console.errors import CommandError
-from console.messages import shown
+from console.messages import printable, shown
 from console.paths import expanded
 from console.screen import Screen, failure
 from console.tensorflow_versions import tf
@@ -166,7 +166,7 @@ def draw(shown_photo: Shown, name: str, notes: Sequence[str], path: str) -> None
     _dress(photo, _text(f'{name}, {width} x {height} pixels{"".join(f", {note}" for note in notes)}'))
     for place, panel in enumerate(panels, 2):
         _show(figure.add_subplot(places[place]), panel)
-    figure.savefig(path, format='png', dpi=_DPI)
+    _save(figure, path)
 
 
 def draw_contact_sheet(draws: Sequence[Panel], name: str, path: str) -> None:
@@ -175,7 +175,12 @@ def draw_contact_sheet(draws: Sequence[Panel], name: str, path: str) -> None:
     for place, panel in enumerate(draws):
         _show(figure.add_subplot(places[place]), panel)
     figure.suptitle(_text(f'{name}: {len(draws)} training images, drawn at random'), fontsize=10, y=0.995)
-    figure.savefig(path, format='png', dpi=_DPI)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: str) -> None:
+    with outputs.unfinished_file(path) as unfinished:
+        figure.savefig(unfinished, format='png', dpi=_DPI)
 
 
 def _grid(count: int, columns: int = _COLUMNS) -> Tuple[Any, Any]:
@@ -268,7 +273,7 @@ def show(paths: Sequence[str], out: str, size: int, seed: int, screen: Screen) -
 
 def _names(out: str, path: str, taken: Set[str]) -> Tuple[str, str]:
     """The files of a photograph: neither those of another with the same name, nor a photograph itself."""
-    stem = os.path.splitext(os.path.basename(path))[0]
+    stem = printable(os.path.splitext(os.path.basename(path))[0])
     number = 1
     while True:
         unique = stem if number == 1 else f'{stem}-{number}'

@@ -6,13 +6,10 @@ Simonyan & Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Re
 from typing import NamedTuple, Tuple
 
 from console.tensorflow_versions import tf
-from preprocessing.color import add_to_channels
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.geometry import apply_flip, sample
+from preprocessing.finishing import apply_flip, subtract_mean
+from preprocessing.geometry import sample
 from preprocessing.stateless import Uniform
-
-# Mean red, green and blue of ImageNet's training images, for pixels in [0, 255].
-CHANNEL_MEANS = (123.68, 116.78, 103.94)
 
 # The range of the smaller side after resizing, in pixels, for crops of this size.
 CROP_SIZE = 299
@@ -168,11 +165,6 @@ def apply_distortion(image: tf.Tensor, distortion: Distortion, height: int, widt
     window = draw_window(tf.shape(image), distortion, height, width)
     resized = resize_window(apply_crop(image, window.crop), window, height, width)
     return subtract_mean(apply_flip(resized, distortion.flip))
-
-
-def subtract_mean(image: tf.Tensor) -> tf.Tensor:
-    """Subtracts `CHANNEL_MEANS` from the pixels, in [0, 255], of an image or of a batch."""
-    return add_to_channels(image, -tf.constant(CHANNEL_MEANS))
 
 
 def preprocess_image(

@@ -70,6 +70,17 @@ choose_architecture() {
   if [ -n "$queued" ]; then resource=queue; fi
 }
 
+# Ends the script unless the value of a variable matches as a whole: check VARIABLE PATTERN ADVICE.
+check() {
+  eval "value=\${$1-}"
+  # To grep, each line is a value.
+  case $value in
+    *[[:cntrl:]]*) ;;
+    *) if printf '%s\n' "$value" | LC_ALL=C grep -qxE "$2"; then return; fi ;;
+  esac
+  fail "$1=$value: must be $3"
+}
+
 check_type() {
   case $TPU_TYPE in
     v5* | v6* | tpu7* | v7*)
@@ -77,7 +88,7 @@ check_type() {
         "(https://github.com/tensorflow/tensorflow/issues/90807); use one of $types"
       ;;
   esac
-  case " $types " in *" $TPU_TYPE "*) ;; *) fail "TPU_TYPE=$TPU_TYPE: must be one of $types" ;; esac
+  check TPU_TYPE "$(printf '%s' "$types" | sed 's/ /|/g')" "one of $types"
   cores=${TPU_TYPE#*-}
   # A host has 8 cores: a TPU of more is a slice of several hosts, and has another image.
   if [ "$cores" -gt 8 ]; then pod=-pod; fi
@@ -110,25 +121,21 @@ check_version() {
 }
 
 check_variables() {
-  case $PREEMPTIBLE in true | false) ;; *) fail "PREEMPTIBLE=$PREEMPTIBLE: must be true or false" ;; esac
-  case $TPU_RANGE in
-    '' | [0-9]*.[0-9]*.[0-9]*.[0-9]*/29) ;;
-    *) fail "TPU_RANGE=$TPU_RANGE: must be a range such as 10.1.0.0/29" ;;
-  esac
+  check PREEMPTIBLE 'true|false' 'true or false'
+  check TPU_RANGE '(([0-9]{1,3}\.){3}[0-9]{1,3}/29)?' 'a range such as 10.1.0.0/29'
   choose_architecture
   check_type
   check_version
-  case $MAX_RESTARTS in '' | *[!0-9]*) fail "MAX_RESTARTS=$MAX_RESTARTS: must be a whole number" ;; esac
-  case $MAX_RENEWALS in '' | *[!0-9]*) fail "MAX_RENEWALS=$MAX_RENEWALS: must be a whole number" ;; esac
-  case $RESTART_SECONDS in '' | *[!0-9]*) fail "RESTART_SECONDS=$RESTART_SECONDS: must be a whole number" ;; esac
-  case $TIMEOUT_SECONDS in
-    '' | 0 | *[!0-9]*) fail "TIMEOUT_SECONDS=$TIMEOUT_SECONDS: must be a whole number above 0" ;;
-  esac
-  case $TPU_NAME in
-    *[!a-z0-9-]* | [!a-z]* | *-)
-      fail "TPU_NAME=$TPU_NAME: must have only a-z, 0-9 and -, begin with a letter and not end with -"
-      ;;
-  esac
+  for name in MAX_RESTARTS MAX_RENEWALS RESTART_SECONDS; do
+    check "$name" '0|[1-9][0-9]{0,8}' 'a whole number, with at most 9 digits'
+  done
+  check TIMEOUT_SECONDS '[1-9][0-9]{0,8}' 'a whole number above 0, with at most 9 digits'
+  label='[a-z]([a-z0-9-]{0,61}[a-z0-9])?'
+  check TPU_NAME "$label" \
+    'a name of at most 63 characters, which are a-z, 0-9 and -, begin with a letter and do not end with -'
+  check NETWORK "(projects/[a-z0-9.:-]+/global/networks/)?$label" \
+    'the name of a network; gcloud compute networks list shows them'
+  check RUN_TPU_MARK '([A-Za-z0-9][A-Za-z0-9._-]*)?' 'unset; this script sets it for a machine'
 }
 
 # The project, the zone and the folders; gcloud may know the first two.
@@ -141,13 +148,9 @@ check_places() {
   if [ -z "$ZONE" ]; then
     fail "ZONE: not set; use ZONE=us-central1-b ./run_tpu.sh; gcloud compute tpus locations list shows zones with TPUs"
   fi
-  case $ZONE in
-    [a-z]*-[a-z]*[0-9]-[a-z]) ;;
-    *) fail "ZONE=$ZONE: must be a zone, such as us-central1-b; gcloud compute tpus locations list shows them" ;;
-  esac
-  case $PROJECT in
-    *[!a-z0-9.:-]* | -*) fail "PROJECT=$PROJECT: must be the ID of a project; gcloud projects list shows them" ;;
-  esac
+  check ZONE '[a-z]+(-[a-z]+)+[0-9]+-[a-z0-9]+' \
+    'a zone, such as us-central1-b; gcloud compute tpus locations list shows them'
+  check PROJECT '([a-z0-9.-]+:)?[a-z][a-z0-9-]*[a-z0-9]' 'the ID of a project; gcloud projects list shows them'
   for folder in "$DATA_DIR" "$MODEL_DIR"; do
     case $folder in
       gs:///*) fail 'BUCKET: not set; use BUCKET=my-bucket ./run_tpu.sh, or set DATA_DIR and MODEL_DIR' ;;
@@ -155,4 +158,7 @@ check_places() {
       *) fail "$folder: must be in Cloud Storage, gs://BUCKET/FOLDER: the TPU cannot read this machine's files" ;;
     esac
   done
+  path='[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?'
+  for name in DATA_DIR MODEL_DIR; do check "$name" "gs://$path" 'gs://BUCKET/FOLDER, with a valid name of a bucket'; done
+  check EXPORT_DIR "(gs://$path|[^:]*)" 'gs://BUCKET/FOLDER, with a valid name of a bucket'
 }

@@ -10,7 +10,7 @@ hand_over() {
   done
   # With the same mark, a machine that crashed and started again recognizes the TPU that it made before.
   set -- "$@" "RUN_TPU_MARK=$mark"
-  program=$MODEL_DIR/program at="--project=$PROJECT --zone=$ZONE"
+  program=$MODEL_DIR/program
   # Names that begin with a dot are local: environments, caches, git.
   local='--exclude=(.*/)?(\.|__pycache__/)|(build|runs|site)/'
   if ! quietly gcloud storage rsync --recursive "$local" "$here" "$program"; then
@@ -27,18 +27,18 @@ cd \"\$(mktemp -d)\"
     $(show "$@") $call
 } 2>&1 | tee run_tpu.log
 gcloud storage cp run_tpu.log $(show "$MODEL_DIR/run_tpu.log")
-gcloud compute instances delete $TPU_NAME $at --quiet || shutdown -h now"
+$(erase show machine) || shutdown -h now"
   say "creating the machine $TPU_NAME, which creates the $noun $TPU_NAME, does the run and deletes both at the end"
   # The program of a TPU node runs, with its input pipeline, on the machine; that of a TPU VM does not.
   machine_type=e2-standard-4
   if [ "$tpu" = node ]; then machine_type=n1-standard-8; fi
   create_it machine --machine-type="$machine_type" --boot-disk-size=50GB --scopes=cloud-platform \
-    --image-family=debian-12 --image-project=debian-cloud --metadata="^@@@^startup-script=$startup" ||
+    --image-family=debian-12 --image-project=debian-cloud --metadata="^:$mark:^startup-script=$startup" ||
     fail_because "the machine $TPU_NAME could not be created"
   # From here on the machine deletes itself.
   made=
   say "the machine does not need this terminal, and writes its log to $MODEL_DIR/run_tpu.log.
 To watch it, and to end it early:
-  gcloud compute instances tail-serial-port-output $TPU_NAME $at
-  gcloud compute instances delete $TPU_NAME $at && $(erase show "$resource" | sed 's/ --quiet$//')"
+  $(manage show machine tail-serial-port-output)
+  $(manage show machine delete) && $(erase show "$resource" | sed 's/ --quiet$//')"
 }

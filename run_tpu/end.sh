@@ -52,6 +52,8 @@ clean_up() {
     'gcloud compute instances create '* | 'gcloud compute tpus create '* | 'gcloud compute tpus '*' create '*)
       announce 'waiting for gcloud to finish; Ctrl-C stops it, and then deletes what it made'
       if wait_for_command; then sure=1; else creation_failed; fi
+      # A gcloud that was killed may have sent its request.
+      if [ "$status" -gt 128 ]; then denied=; fi
       ;;
     "$here/run "*inception_v3.main*)
       announce "$waiting"

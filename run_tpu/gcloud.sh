@@ -51,13 +51,15 @@ launch() {
 }
 
 # Prepares the files of what gcloud prints. Some systems clean /tmp during a long run, and a disk may be full: neither
-# may keep a TPU from being deleted.
+# may keep a TPU from being deleted, and only what gcloud prints tells whose it is.
 prepare_files() {
-  if [ ! -d "$scratch" ]; then
-    scratch=$(mktemp -d 2>/dev/null) || scratch=$(mktemp -d "$here/.run_tpu.XXXXXX" 2>/dev/null) || scratch=/dev/null
-  fi
-  output=$scratch/output errors=$scratch/errors
-  if ! { true >"$output" && true >"$errors"; } 2>/dev/null; then output=/dev/null errors=/dev/null; fi
+  for place in "$scratch" "${TMPDIR:-/tmp}" "$here" /dev/shm; do
+    if [ "$place" != "$scratch" ]; then scratch=$(mktemp -d "$place/.run_tpu.XXXXXX" 2>/dev/null) || continue; fi
+    output=$scratch/output errors=$scratch/errors
+    if { echo >"$output" && echo >"$errors"; } 2>/dev/null; then return; fi
+    if [ -d "$scratch" ]; then rm -rf "$scratch"; fi
+  done
+  scratch=/dev/null output=/dev/null errors=/dev/null
 }
 
 # Runs a gcloud command. Its output is in $output, and its error message in $errors.
@@ -79,8 +81,16 @@ setting() {
   printf '%s' "$value"
 }
 
-# Whether the error message of the last failed gcloud command matches.
-said() { grep -qiE "$1" "$errors"; }
+# Whether the error message of the last failed gcloud command matches. Names in it, such as that of a project "billing",
+# are no reasons.
+said() { sed "s|projects/[^[:space:]]*||g" "$errors" | grep -qiE "$1"; }
+
+# Explains the last failed gcloud command; whether it was denied for good. What is "not found", but was before, may be
+# found later.
+is_lasting() {
+  explain
+  [ "$kind" = lasting ] && ! said 'not[ _]found|404|gcloud does not start'
+}
 
 # Sets $cause to an explanation of the last failed gcloud command, or to an empty string. Sets $kind to "lasting" if
 # retrying cannot help, to "refused" if it can, and the request certainly had no effect, and to "passing" otherwise.

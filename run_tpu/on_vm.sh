@@ -2,7 +2,8 @@
 # Runs a program on a TPU VM so that it outlives the SSH connection that started it. run_tpu.sh copies this file there,
 # into ~/.run_tpu, and calls it:
 #
-#   on_vm.sh start RUN COMMAND…      unpack ~/run_tpu.tar.gz, if it is there, and start COMMAND as the run RUN
+#   on_vm.sh start RUN COMMAND…      unpack ~/run_tpu.tar.gz, if it is there, and start COMMAND as the run RUN; fail if
+#                                    another run is there, and say whether it is of the same COMMAND
 #   on_vm.sh log RUN LINES SECONDS   wait for news, at most SECONDS; print the log of RUN after its first LINES lines, and
 #                                    the state of RUN
 #   on_vm.sh stop RUN LINES SECONDS  send SIGTERM to the program, wait SECONDS for its end, and do the same as log
@@ -31,9 +32,12 @@ ask() {
 
 start() {
   if [ -f current ]; then
-    ask "$(cat current)"
-    if [ "$state" = running ] && [ "$(cat current)" != "$run" ]; then
-      echo "on_vm.sh: another start ($(cat current)) is running the program on this TPU VM: wait for its end" >&2
+    other=$(cat current)
+    ask "$other"
+    if [ "$state" = running ] && [ "$other" != "$run" ]; then
+      what='another command on this TPU VM: wait for its end'
+      if [ "$(cat "$other/command")" = "$(printf '%s\n' "$@")" ]; then what='the program on this TPU VM'; fi
+      echo "on_vm.sh: another start ($other) is running $what" >&2
       exit 3
     fi
   fi
@@ -42,6 +46,7 @@ start() {
   for old in run_tpu.sh-*; do
     if [ "$old" != "$run" ]; then rm -rf "$old"; fi
   done
+  printf '%s\n' "$@" >"$run/command"
   printf '%s\n' "$run" >current
   if [ -f ../run_tpu.tar.gz ]; then
     tar -xzf ../run_tpu.tar.gz

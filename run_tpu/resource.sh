@@ -10,7 +10,11 @@
 manage() {
   caller=$1 managed=$2 verb=$3
   shift 3
-  set -- "$verb" "$TPU_NAME" --project="$PROJECT" --zone="$ZONE" "$@"
+  case $verb-$managed in
+    list-machine) set -- list --project="$PROJECT" --zones="$ZONE" "$@" ;;
+    list-*) set -- list --project="$PROJECT" --zone="$ZONE" "$@" ;;
+    *) set -- "$verb" "$TPU_NAME" --project="$PROJECT" --zone="$ZONE" "$@" ;;
+  esac
   case $managed in
     vm) set -- tpus tpu-vm "$@" ;;
     queue) set -- tpus queued-resources "$@" ;;
@@ -29,33 +33,57 @@ erase() {
   manage "$caller" "$managed" delete "$@" --quiet
 }
 
-# Asks for a resource with the name of the TPU. Sets $state to its state (READY, PREEMPTED …), to NOT_FOUND, to UNKNOWN
-# if gcloud fails, or to an empty string if gcloud prints no state; and sets $type, $version, $created and $description.
+list() { manage quietly "$1" list '--format=value(name)'; }
+
+# Whether a resource is gone: gcloud has just said so of its own path, and a list that succeeds does not hold it. Nothing
+# else means this: a command, a host or an account that is "not found" says nothing about the resource.
+is_gone() {
+  case $1 in
+    queue) path=locations/$ZONE/queuedResources ;;
+    machine) path=zones/$ZONE/instances ;;
+    *) path=locations/$ZONE/nodes ;;
+  esac
+  # Some answers have the number of the project.
+  path="projects/($(printf '%s' "$PROJECT" | sed 's/[.]/[.]/g')|[0-9]+)/$path/$TPU_NAME"
+  grep -qE "(^|[^/[:alnum:]])${path}['\"]? (was |is )?not found" "$errors" || return 1
+  list "$1" || return 1
+  if said 'did not succeed|unreachable'; then return 1; fi
+  # In a trap, bash takes a return without a number for the exit code before the trap.
+  if ! grep -qE "(^|/)$TPU_NAME([[:space:]]|\$)" "$output"; then return 0; fi
+  echo "gcloud lists $TPU_NAME, but does not describe it" >"$errors"
+  return 1
+}
+
+# Asks for a resource with the name of the TPU. Sets $state to its state (READY, PREEMPTED …), to NOT_FOUND if it is
+# gone, to UNKNOWN if gcloud fails otherwise, or to an empty string if gcloud prints no state; and sets $type, $version
+# and $description.
 ask_for() {
   asked=$1
   case $asked in
-    vm) fields=state,acceleratorType,runtimeVersion,createTime,description ;;
-    node) fields=state,acceleratorType,tensorflowVersion,createTime,description ;;
+    vm) fields=state,acceleratorType,runtimeVersion,description ;;
+    node) fields=state,acceleratorType,tensorflowVersion,description ;;
     machine) fields=status,description ;;
     queue)
       node='tpu.nodeSpec[0].node'
-      fields="state.state,$node.acceleratorType,$node.runtimeVersion,createTime,$node.description"
+      fields="state.state,$node.acceleratorType,$node.runtimeVersion,$node.description"
       ;;
   esac
-  state='' type='' version='' created='' description=''
+  state='' type='' version='' description=''
   if manage quietly "$asked" describe "--format=value($fields)"; then
-    if [ -n "$dry_run" ]; then return; fi
+    if [ -n "$dry_run" ]; then
+      if [ -n "$absent" ]; then list "$asked"; fi
+      return
+    fi
     line=
     IFS= read -r line <"$output" || true
     next_field && state=$field
     if [ "$asked" != machine ]; then
       next_field && type=${field##*/}
       next_field && version=${field##*/}
-      next_field && created=$field
     fi
     description=$line
-    case $state in *[!A-Z_]*) state='' type='' version='' created='' description='' ;; esac
-  elif said 'not[ _]found' && ! said '(command|project|location|zone|file) ([^ ]+ )?(was |is )?not found'; then
+    case $state in *[!A-Z_]*) state='' type='' version='' description='' ;; esac
+  elif is_gone "$asked"; then
     state=NOT_FOUND
   else
     state=UNKNOWN
@@ -87,7 +115,6 @@ check_state() {
       # The state is unknown. Creation fails if the TPU exists.
       if [ -n "$dry_run" ]; then return; fi
       if [ "${CLOUD_SHELL:-}" = true ] || { [ -n "$state" ] && [ -s "$errors" ]; }; then cannot_say; fi
-      unsure=1
       ;;
     UNKNOWN) cannot_say ;;
     1NOT_FOUND) ;;
@@ -130,12 +157,8 @@ check_type_and_version() {
 
 # Creates a resource of the given kind, with the given flags.
 create_it() {
-  # From here on the resource may exist, even if gcloud fails. The time decides whether a resource without a
-  # description was made since.
-  made=$1 sure='' existed='' kind=''
-  # shellcheck disable=SC2034  # is_ours and await choose one of them.
-  born_vm='' born_node='' born_queue='' born_machine=''
-  began=$(date -u +%Y%m%d%H%M%S 2>/dev/null) || began=
+  # From here on the resource may exist, even if gcloud fails.
+  made=$1 sure='' denied='' absent='' kind=''
   shift
   if manage quietly "$made" create --network="$NETWORK" --description="$mark" "$@"; then
     sure=1
@@ -147,8 +170,7 @@ create_it() {
 
 creation_failed() {
   cat "$errors" >&2
-  explain
-  if said 'already[ _]?exists'; then existed=1; fi
+  if is_lasting || [ "$kind" = refused ]; then denied=1; fi
 }
 
 # Creates the TPU and waits until it is ready.
@@ -184,8 +206,7 @@ await() {
         if [ "$state" != UNKNOWN ] || [ ! -s "$errors" ]; then break; fi
         failures=$((failures + 1))
         cat "$errors" >&2
-        explain
-        if [ "$kind" = lasting ]; then return 1; fi
+        if is_lasting; then return 1; fi
         ;;
     esac
     attempt=$((attempt + 1))
@@ -194,28 +215,14 @@ await() {
     before=$state
     step sleep "$RESTART_SECONDS"
   done
-  # Only now is it known when the resource was made.
-  eval "born_$1=\$created"
   case $state in '' | "$2") return ;; UNKNOWN) if [ ! -s "$errors" ]; then return; fi ;; esac
   say "$TPU_NAME is $state after its creation"
   cause='' kind=passing
   return 1
 }
 
-# Whether the resource that ask_for found was made by this start.
-is_ours() {
-  eval "born=\$born_$asked"
-  if [ -n "$born" ] && [ -n "$created" ] && [ "$created" != "$born" ]; then return 1; fi
-  case $description in
-    "$mark") return 0 ;;
-    ?*) return 1 ;;
-  esac
-  if [ -n "$sure" ]; then return 0; fi
-  # The creation failed, and gcloud does not say who made the resource.
-  if [ -n "$existed" ]; then return 1; fi
-  digits=$(printf '%.19s' "$created" | sed 's/[^0-9]//g')
-  if [ -z "$digits" ] || [ -z "$began" ]; then [ -z "$unsure" ]; else [ "$digits" -ge "$began" ]; fi
-}
+# Whether the resource that ask_for found was made by this start: no other start has its description.
+is_ours() { [ "$description" = "$mark" ]; }
 
 # Ends the script if the TPU that ask_for found is not the one that this start made.
 must_be_ours() {
@@ -226,43 +233,44 @@ must_be_ours() {
   fail "$TPU_NAME: this $noun was made by another start, and was not changed; choose another TPU_NAME"
 }
 
-# Deletes the resource that was created, and asks whether it is gone.
+# Deletes the resource that was created, and asks until it is gone. What is not known to be of this start is kept.
 delete_it() {
   attempt=0
   while [ "$attempt" -lt 10 ]; do
     if [ "$attempt" -gt 0 ]; then step sleep "$RESTART_SECONDS"; fi
     attempt=$((attempt + 1))
     ask_for "$made"
-    case $state in
+    case $state$dry_run in
       NOT_FOUND)
         # A creation that got no answer may still make the resource.
-        if [ -z "$sure" ] && [ "$kind" = passing ] && [ "$attempt" -lt 3 ]; then continue; fi
-        made=
-        return
-        ;;
-      UNKNOWN)
-        cat "$errors" >&2
-        if [ "$attempt" -lt 3 ]; then continue; fi
-        if [ -z "$sure" ]; then break; fi
-        ;;
-      *)
-        if [ -z "$dry_run" ] && ! is_ours; then
-          say "$TPU_NAME: this start did not make it (created ${created:-at an unknown time}), and does not delete it"
-          made=
-          return
+        if [ -z "$sure$denied" ]; then
+          if [ "$attempt" -lt 3 ]; then continue; fi
+          say "$TPU_NAME: its creation was not answered. IT MAY STILL APPEAR, AND COSTS MONEY THEN. This command looks:"
+          manage show "$made" describe >&2
         fi
+        made=
+        return 0
+        ;;
+      UNKNOWN | '')
+        cat "$errors" >&2
+        continue
         ;;
     esac
-    if erase quietly "$made" || said 'not[ _]found'; then
-      ask_for "$made"
-      case $state in
-        '' | NOT_FOUND | UNKNOWN | DELETING) made= ;;
-        *) if ! is_ours; then made=; fi ;;
-      esac
-      if [ -z "$made" ]; then return; fi
-    else
-      cat "$errors" >&2
+    if [ -z "$dry_run" ] && ! is_ours; then
+      say "$TPU_NAME: this start did not make it, and does not delete it. If it is yours: $(erase show "$made")"
+      made=
+      return 0
     fi
+    if erase quietly "$made"; then
+      absent=$create
+      ask_for "$made"
+      case $state$dry_run in NOT_FOUND | 1)
+        made=
+        return 0
+        ;;
+      esac
+    fi
+    cat "$errors" >&2
   done
   explain
   say "$TPU_NAME COULD NOT BE DELETED${cause:+ ($cause)}. IF IT EXISTS, IT COSTS MONEY UNTIL YOU DELETE IT." \

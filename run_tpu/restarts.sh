@@ -22,8 +22,7 @@ get_tpu_back() {
     case $state in
       UNKNOWN)
         cat "$errors" >&2
-        explain
-        if [ "$kind" = lasting ]; then fail "$TPU_NAME: $cause"; fi
+        if is_lasting; then fail "$TPU_NAME: $cause"; fi
         ;;
       '' | NOT_FOUND) ;;
       *)
@@ -35,7 +34,7 @@ get_tpu_back() {
     if delete_it; then
       if create_tpu; then return; fi
       # The quota sufficed before.
-      if [ "$kind" = lasting ] && ! said quota; then fail "$TPU_NAME could not be created: $cause"; fi
+      if is_lasting && ! said quota; then fail "$TPU_NAME could not be created: $cause"; fi
     fi
     renewals=$((renewals + 1))
     if [ "$renewals" -ge "$MAX_RENEWALS" ]; then

@@ -34,17 +34,25 @@ copy_program() {
 }
 
 # Repeats a command that connects to the TPU VM until it succeeds. A new TPU VM may need a few minutes to accept
-# connections. Fails if the TPU VM is lost.
+# connections. Fails if the TPU VM is lost. If a run of this program is there, it is the one to follow.
 reach() {
   attempts=0
   while ! "$@"; do
     cat "$errors" >&2
-    if said 'another start .* is running the program'; then
-      job=
-      exit 2
-    fi
-    explain
-    if [ "$kind" = lasting ]; then fail_because "$TPU_NAME: cannot be reached"; fi
+    other=$(sed -n 's/.*another start (\([A-Za-z0-9._-]*\)) is running the program .*/\1/p' "$errors")
+    case $other in
+      '') if said 'another start .* is running'; then job='' && exit 2; fi ;;
+      "$mark"-*)
+        run=$other
+        return
+        ;;
+      *)
+        say "$TPU_NAME: following the run $other; Ctrl-C leaves it running"
+        run=$other lines=0 job=''
+        return
+        ;;
+    esac
+    if is_lasting; then fail_because "$TPU_NAME: cannot be reached"; fi
     reason=$cause
     ask_for vm
     if is_lost; then return 1; fi
@@ -65,11 +73,13 @@ train_on_vm() {
   # The servers of a slice own its TPUs: the program must not open those of its own host. It finds them by the name.
   if [ -n "$pod" ]; then set -- env TPU_LOAD_LIBRARY=0 TPU_NAME="$TPU_NAME" "$@"; fi
   runs=$((runs + 1))
-  run=$mark-$runs lines=0 job=1
+  run=$mark-$runs job=1
   if ! reach on_vm quietly start "$run" "$@"; then
     job=
     return 1
   fi
+  # Of a run of this start that is still there, these lines are shown already.
+  if [ "$run" = "$mark-$runs" ]; then lines=0; fi
   prepared=1
   follow
 }
@@ -87,8 +97,8 @@ follow() {
     on_vm quietly log "$run" "$lines" "$patience" || status=$?
     silent=
     print_piece
-    # No answer of the TPU VM but this one has the exit code 0, so it counts even if its text is lost.
-    if [ "$status" -eq 0 ]; then piece='ended 0'; fi
+    # Without a place for its text, the exit code is what is left of the answer.
+    if [ "$status" -eq 0 ] && [ "$output" = /dev/null ]; then piece='ended 0'; fi
     if [ -n "$dry_run" ]; then
       job=
       return

@@ -39,9 +39,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, g
 
 from console.errors import CommandError
 from console.messages import shown
-from inception_v3.config import Config
-from inception_v3.settings.presets import PRESETS
-from inception_v3.settings.setting import plain_type
+from inception_v3.config import Config, plain_type
+from inception_v3.presets import PRESETS
 from studies.report.runs import METRICS
 
 Value = Union[bool, int, float, str]

@@ -19,7 +19,8 @@ from inception_v3.hooks.progress import Status
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir import best_checkpoint
 from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
-from inception_v3.settings.presets import PRESETS
+from inception_v3.presets import PRESETS
+from inception_v3.tpu import topology
 from tests.data.cifar10 import archives as cifar10_archives
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute
@@ -64,7 +65,7 @@ def lines(caplog: Any) -> List[str]:
 
 def test_preset__has_the_published_values() -> None:
     config = Config(**PRESETS['cifar10_stream'])
-    assert (config.replicas, config.hosts) == (32, 4)
+    assert (config.replicas, topology.hosts_of(config)) == (32, 4)
     assert (config.train_batch_size, config.eval_batch_size) == (128 * 32, 64 * 32)
     assert (config.precision, config.preprocessing, config.followup_shuffle_buffer_size) == ('bfloat16', 'cifar', 10000)
     assert (config.train_epochs, config.epochs_per_eval, config.log_steps, config.num_files_infeed) == (10, 1, 10, 8)

@@ -2,15 +2,16 @@
 
 import dataclasses
 import json
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import pytest
 
 from data import dataset_info
-from inception_v3.config import Config, ConfigError, differences
-from inception_v3.networks.registry import NETWORKS
-from inception_v3.settings.presets import PRESETS
-from inception_v3.settings.setting import setting_of
+from inception_v3.config import Config, ConfigError, differences, setting_of
+from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
+from inception_v3.presets import PRESETS
+from inception_v3.rules import check
+from inception_v3.tpu import topology
 
 # The documented flags and their defaults. NEW has the flags that this project adds.
 DOCUMENTED: Dict[str, Any] = {
@@ -34,7 +35,6 @@ NEW: Dict[str, Any] = {
         'num_eval_images': 50000,
         'max_bad_records': 0,
         'random_flip': True,
-        'draft_decode': False,
     },
     **{
         'crop_padding': 4,
@@ -52,6 +52,7 @@ NEW: Dict[str, Any] = {
     **{'head_learning_rate': None, 'train_files': '', 'eval_files': '', 'label_offset': 0},
     **{'image_key': 'image/encoded', 'label_key': 'image/class/label'},
     **{'seed': None, 'intra_op_threads': 0, 'skip_damaged_checkpoints': False, 'keep_best': False},
+    **{'allow_other_data_set': False},
     **{
         'profile_steps': '',
         'image_summaries': 0,
@@ -108,7 +109,7 @@ def test_defaults__equal_the_documented_ones() -> None:
 )
 def test_wrong_value__message_says_what_is_allowed(field: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Config(**{field: value})
+        check(Config(**{field: value}))
     assert str(error.value) == message
 
 
@@ -156,18 +157,23 @@ def test_wrong_values__are_all_reported_at_once() -> None:
 )
 def test_contradictions__are_refused(values: Dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Config(**values)
+        check(Config(**values))
 
 
 @pytest.mark.parametrize('network', sorted(NETWORKS))
 def test_network__accepts_default_and_false_for_options_it_lacks(network: str) -> None:
-    Config(network=network)
-    Config(network=network, auxiliary_head=False, zero_init_last_scale=False, rebuild_activations=False)
+    choices: Tuple[Dict[str, Any], ...] = (
+        {},
+        {'auxiliary_head': False, 'zero_init_last_scale': False, 'rebuild_activations': False},
+    )
+    for values in choices:
+        check(Config(network=network, height=299, width=299, **values))
 
 
 def test_mode_eval__accepts_the_flags_of_a_run_on_more_cores() -> None:
     config = Config(batch_norm='synchronized', batch_norm_group_size=4, use_tpu=False, mode='eval')
-    assert config.replicas == config.hosts == 1
+    check(config)
+    assert config.replicas == topology.hosts_of(config) == 1
 
 
 @pytest.mark.parametrize(
@@ -183,12 +189,12 @@ def test_mode_eval__accepts_the_flags_of_a_run_on_more_cores() -> None:
 )
 def test_hosts__have_eight_cores_or_the_emulated_number(values: Dict[str, Any], hosts: int) -> None:
     config = Config(**values)
-    assert config.hosts == hosts
+    assert topology.hosts_of(config) == hosts
     assert config.is_emulated == (config.use_tpu and 'tpu' in values)
 
 
 def test_train_batch_size__need_not_divide_without_a_tpu() -> None:
-    assert Config(train_batch_size=100, use_tpu=False).train_batch_size == 100
+    check(Config(train_batch_size=100, use_tpu=False))
 
 
 def test_config__is_immutable() -> None:
@@ -215,6 +221,12 @@ def test_json__accepts_missing_fields_and_whole_floats() -> None:
 def test_json__invalid_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Config.from_json(text)
+
+
+def test_json__of_an_earlier_version_is_read_unless_its_pixels_would_differ() -> None:
+    assert Config.from_json('{"draft_decode": false}') == Config()
+    with pytest.raises(ConfigError, match=r'draft_decode: .* Use version'):
+        Config.from_json('{"draft_decode": true}')
 
 
 def test_differences__have_both_values() -> None:
@@ -247,7 +259,7 @@ def test_preset_digits__agrees_with_its_data_set(digits_dir: str) -> None:
     ('size', 'asked', 'has'), [((107, 107), True, True), ((106, 299), True, False), ((299, 299), False, False)]
 )
 def test_auxiliary_head__is_omitted_for_small_inputs(size: Any, asked: bool, has: bool) -> None:
-    assert Config(height=size[0], width=size[1], auxiliary_head=asked).has_auxiliary_head == has
+    assert has_auxiliary_head(Config(height=size[0], width=size[1], auxiliary_head=asked)) == has
 
 
 def test_evaluated_weights__are_the_averages_if_there_are_any() -> None:

@@ -1,4 +1,4 @@
-"""Tests that the container image and the Kubernetes jobs agree with the program, the lock file and each other."""
+"""Tests that the container image and the Kubernetes job agree with the program, the lock file and each other."""
 
 import fnmatch
 import json
@@ -20,8 +20,8 @@ import yaml
 
 from console import tensorflow_versions
 from console.errors import RESUME
+from inception_v3 import flags
 from inception_v3.config import Config
-from inception_v3.settings import flags
 from inception_v3.tpu import topology
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -37,21 +37,18 @@ CORES_PER_CHIP = 2
 MACHINE_TYPE = 'ct3-hightpu-4t'
 
 
-def job(name: str) -> Any:
-    """Returns the pod template of a Job, after checks of its manifest."""
-    manifest = yaml.safe_load((ROOT / 'deploy' / name).read_text())
-    assert (manifest['apiVersion'], manifest['kind']) == ('batch/v1', 'Job')
-    # A failed pod is replaced a limited number of times. The comments of job.yaml name the job of the preflight.
-    assert manifest['spec']['template']['spec']['restartPolicy'] == 'Never'
-    assert manifest['spec']['backoffLimit'] == {'job.yaml': 10, 'preflight.yaml': 0}[name]
-    assert (
-        manifest['metadata']['name'] == {'job.yaml': 'inception-v3', 'preflight.yaml': 'inception-v3-preflight'}[name]
-    )
-    return manifest['spec']['template']
+def manifest() -> Any:
+    """Returns the job."""
+    return yaml.safe_load((ROOT / 'deploy' / 'job.yaml').read_text())
 
 
-def container(name: str) -> Any:
-    (only,) = job(name)['spec']['containers']
+def pod() -> Any:
+    """Returns the pod template's specification."""
+    return manifest()['spec']['template']['spec']
+
+
+def container() -> Any:
+    (only,) = pod()['containers']
     return only
 
 
@@ -93,15 +90,18 @@ def is_sent(path: str) -> bool:
 
 
 def test_job__has_valid_flags() -> None:
-    command_line = flags.parse(['main', *container('job.yaml')['args']])
+    command_line = flags.parse(['main', *container()['args']])
     config = command_line.config
     assert (config.use_tpu, config.tpu, config.mode) == (True, 'local', 'train_and_eval')
     assert command_line.given == {'tpu', 'num_shards', 'data_dir', 'model_dir', 'export_dir'}
 
 
 def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
-    spec = yaml.safe_load((ROOT / 'deploy' / 'job.yaml').read_text())['spec']
-    codes = {'containerName': container('job.yaml')['name'], 'operator': 'In'}
+    assert (manifest()['apiVersion'], manifest()['kind']) == ('batch/v1', 'Job')
+    spec = manifest()['spec']
+    # A failed pod is replaced, a limited number of times.
+    assert (spec['template']['spec']['restartPolicy'], spec['backoffLimit']) == ('Never', 10)
+    codes = {'containerName': container()['name'], 'operator': 'In'}
     assert spec['podFailurePolicy'] == {
         'rules': [
             {'action': 'FailJob', 'onExitCodes': {**codes, 'values': [2]}},
@@ -113,13 +113,13 @@ def test_job__ends_at_exit_code_2_and_ignores_terminated_pods() -> None:
 
 
 def test_job__requests_the_whole_tpu_that_it_uses() -> None:
-    config = flags.parse(['main', *container('job.yaml')['args']]).config
-    selector = job('job.yaml')['spec']['nodeSelector']
+    config = flags.parse(['main', *container()['args']]).config
+    selector = pod()['nodeSelector']
     assert set(selector) == {'cloud.google.com/gke-tpu-accelerator', 'cloud.google.com/gke-tpu-topology'}
     place = (selector['cloud.google.com/gke-tpu-accelerator'], selector['cloud.google.com/gke-tpu-topology'])
     chips = ONE_MACHINE[place]
     # Kubernetes does not allow a request of an extended resource that differs from its limit.
-    resources = container('job.yaml')['resources']
+    resources = container()['resources']
     assert resources['requests']['google.com/tpu'] == resources['limits']['google.com/tpu'] == chips
     assert config.num_shards == chips * CORES_PER_CHIP == topology.CLOUD_TPUS['v3-8'].cores
     # 96 processors and 340 GB; some of both belong to Kubernetes.
@@ -135,22 +135,16 @@ def test_files__do_not_use_tpu_nodes_or_the_container_registry(folder: str) -> N
             assert ended.encode() not in path.read_bytes(), (path, ended)
 
 
-def test_preflight__checks_the_flags_of_the_job_without_a_tpu() -> None:
-    preflight = container('preflight.yaml')
-    assert preflight['command'] == ['python', '-m', 'inception_v3.preflight']
-    of_topology, *arguments = preflight['args']
+def test_job__is_checked_by_the_preflight_of_its_comments() -> None:
+    text = (ROOT / 'deploy' / 'job.yaml').read_text()
+    (comment,) = re.findall(r'inception_v3\.preflight ([^\\]*)\\\n# +(.*)', text)
+    of_topology, *arguments = ' '.join(comment).split()
     assert of_topology == '--topology=v3-8'
-    assert ['--tpu=local', *arguments] == container('job.yaml')['args']
-    assert flags.parse(['preflight', *arguments]).config.num_shards == 8
-    assert set(preflight['resources']['limits']) == {'memory'}
-    assert 'nodeSelector' not in job('preflight.yaml')['spec']
-    assert preflight['image'] == container('job.yaml')['image']
-    # As ./run --tf=image does, where it only looks at TensorFlow.
-    assert preflight['env'] == [{'name': 'TPU_LOAD_LIBRARY', 'value': '0'}]
+    assert ['--tpu=local', *arguments] == container()['args']
 
 
-def test_image__is_used_by_the_jobs_and_runs_the_program(monkeypatch: Any, capsys: Any) -> None:
-    image = container('job.yaml')['image']
+def test_image__is_used_by_the_job_and_runs_the_program(monkeypatch: Any, capsys: Any) -> None:
+    image = container()['image']
     # https://cloud.google.com/artifact-registry/docs/docker/names
     assert re.fullmatch(r'LOCATION-docker\.pkg\.dev/PROJECT/REPOSITORY/[a-z0-9-]+:tpu', image)
     text = (ROOT / 'deploy' / 'Dockerfile').read_text()
@@ -226,42 +220,34 @@ def test_image__does_not_run_as_root() -> None:
     assert f'HOME={HOME}' in arguments_of('ENV')
 
 
-@pytest.mark.parametrize('name', ['job.yaml', 'preflight.yaml'])
-def test_pod__has_no_privileges_but_those_for_a_tpu(name: str) -> None:
-    spec = job(name)['spec']
-    # The preflight meets the restricted security standard of Kubernetes.
-    user: Dict[str, Any] = {'runAsNonRoot': True, 'runAsUser': USER, 'runAsGroup': USER, 'fsGroup': USER}
-    capabilities = {'drop': ['ALL']}
-    if name == 'job.yaml':
-        user = {'runAsUser': 0, 'runAsGroup': 0}
-        capabilities['add'] = ['IPC_LOCK', 'SYS_RESOURCE']
-    assert spec['securityContext'] == {'seccompProfile': {'type': 'RuntimeDefault'}, **user}
-    assert container(name)['securityContext'] == {
+def test_pod__has_no_privileges_but_those_for_a_tpu() -> None:
+    spec = pod()
+    assert spec['securityContext'] == {'seccompProfile': {'type': 'RuntimeDefault'}, 'runAsUser': 0, 'runAsGroup': 0}
+    assert container()['securityContext'] == {
         'allowPrivilegeEscalation': False,
         'readOnlyRootFilesystem': True,
-        'capabilities': capabilities,
+        'capabilities': {'drop': ['ALL'], 'add': ['IPC_LOCK', 'SYS_RESOURCE']},
     }
     assert spec['automountServiceAccountToken'] is False
     # The folders that the program writes.
-    folders = {mount['name']: mount['mountPath'] for mount in container(name)['volumeMounts']}
+    folders = {mount['name']: mount['mountPath'] for mount in container()['volumeMounts']}
     assert sorted(folders.values()) == [HOME, '/tmp']
     assert [volume for volume in spec['volumes'] if volume['emptyDir'] == {}] == [
         {'name': n, 'emptyDir': {}} for n in folders
     ]
 
 
-@pytest.mark.parametrize('name', ['job.yaml', 'preflight.yaml'])
-def test_job__has_limits_of_time_and_memory(name: str) -> None:
-    spec = yaml.safe_load((ROOT / 'deploy' / name).read_text())['spec']
-    longest = {'job.yaml': Config().train_steps * 0.815, 'preflight.yaml': 300}[name]
+def test_job__has_limits_of_time_and_memory() -> None:
+    spec = manifest()['spec']
+    longest = Config().train_steps * 0.815
     assert 2 * longest < spec['activeDeadlineSeconds'] < 7 * longest
     assert spec['ttlSecondsAfterFinished'] > 86400
-    resources = container(name)['resources']
+    resources = container()['resources']
     sizes = [int(resources[kind]['memory'][:-2]) for kind in ('requests', 'limits')]
     assert 1 <= sizes[0] <= sizes[1] and resources['requests']['cpu'] >= 1
 
 
-# The fields of the Kubernetes API, batch/v1 and v1, that the jobs use.
+# The fields of the Kubernetes API, batch/v1 and v1, that the job uses.
 FIELDS = {
     'Job': 'apiVersion kind metadata spec',
     'Job.spec': 'backoffLimit podFailurePolicy activeDeadlineSeconds ttlSecondsAfterFinished template',
@@ -271,11 +257,10 @@ FIELDS = {
     'Job.spec.template': 'metadata spec',
     'Job.spec.template.spec': 'restartPolicy terminationGracePeriodSeconds automountServiceAccountToken '
     'nodeSelector securityContext volumes containers',
-    'Job.spec.template.spec.securityContext': 'runAsNonRoot runAsUser runAsGroup fsGroup seccompProfile',
+    'Job.spec.template.spec.securityContext': 'runAsUser runAsGroup seccompProfile',
     'Job.spec.template.spec.securityContext.seccompProfile': 'type',
     'Job.spec.template.spec.volumes': 'name emptyDir',
-    'Job.spec.template.spec.containers': 'name image command env args securityContext volumeMounts resources',
-    'Job.spec.template.spec.containers.env': 'name value',
+    'Job.spec.template.spec.containers': 'name image args securityContext volumeMounts resources',
     'Job.spec.template.spec.containers.securityContext': 'allowPrivilegeEscalation readOnlyRootFilesystem capabilities',
     'Job.spec.template.spec.containers.securityContext.capabilities': 'drop add',
     'Job.spec.template.spec.containers.volumeMounts': 'name mountPath',
@@ -298,9 +283,8 @@ def unknown_fields(value: Any, path: str = 'Job') -> List[str]:
     return unknown + [field for key, each in value.items() for field in unknown_fields(each, f'{path}.{key}')]
 
 
-@pytest.mark.parametrize('name', ['job.yaml', 'preflight.yaml'])
-def test_job__has_only_fields_of_the_api(name: str) -> None:
-    assert unknown_fields(yaml.safe_load((ROOT / 'deploy' / name).read_text())) == []
+def test_job__has_only_fields_of_the_api() -> None:
+    assert unknown_fields(manifest()) == []
 
 
 def in_root(root: pathlib.Path, path: str) -> pathlib.Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inception_v3.config import Config
-from inception_v3.settings.presets import PRESETS
+from inception_v3.presets import PRESETS
 from tests.support.records import validation_set
 from tests.support.saved_models import classify
 

@@ -13,6 +13,7 @@ from inception_v3.input_pipeline import InputPipeline
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.tpu import topology
 from tests.support.runs import ONE_LAYER
 
 EMULATED = Config(
@@ -49,7 +50,7 @@ def test_estimator__of_a_run_writes_nothing_itself() -> None:
 @pytest.mark.parametrize(('tpu', 'hosts'), [('emulated:8', 1), ('emulated:8x2', 2)])
 def test_estimator__evaluates_on_every_host(tpu: str, hosts: int) -> None:
     config = dataclasses.replace(EMULATED, tpu=tpu, num_shards=8)
-    assert config.hosts == hosts
+    assert topology.hosts_of(config) == hosts
     inputs = tf.estimator.tpu.InputPipelineConfig
     tpu_config = arguments_of(config, '')['config'].tpu_config
     assert tpu_config.per_host_input_for_training == inputs.PER_HOST_V2

@@ -81,7 +81,6 @@ EFFECTS: Dict[str, Effect] = {
     'crop_area_min': Effect(0.5, inputs.crop_range('area_range'), [0.5, 1.0]),
     'crop_aspect_ratio_max': Effect(2.0, inputs.crop_range('aspect_ratio_range'), [0.5, 2.0]),
     'crop_padding': Effect(7, inputs.shifts, 15, {'preprocessing': 'cifar'}),
-    'draft_decode': Effect(True, inputs.reductions, [1, 2, 4]),
     'random_flip': Effect(False, inputs.random_draws, 3),
     'fast_mode': Effect(False, inputs.has_operation('ResizeBicubic'), True),
     'use_fast_color_distort': Effect(False, inputs.has_operation('AdjustSaturation'), True),
@@ -141,6 +140,7 @@ EFFECTS: Dict[str, Effect] = {
     'skip_damaged_checkpoints': Effect(
         True, course.parts, ['skip damaged checkpoints', 'train until 2000', 'evaluate']
     ),
+    'allow_other_data_set': Effect(True, course.resumes_on_another_data_set, True),
     'seed': Effect(1, step.repeats_itself, True),
     'skip_host_call': Effect(False, step.has_host_call, True),
     'save_summary_steps': Effect(7, device.run_config('save_summary_steps'), 7),
@@ -207,7 +207,7 @@ def test_flags_that_change_evaluated_pixels_distinguish_evaluations_and_exports(
         other = dataclasses.replace(config, **{flag: effect.value})
         if graph_of_evaluation(config) != graph_of_evaluation(other):
             changing.add(flag)
-    assert {'preprocessing', 'height', 'width', 'precision', 'transfer', 'draft_decode'} <= changing
+    assert {'preprocessing', 'height', 'width', 'precision', 'transfer'} <= changing
     # The padding of evaluation is cut off again.
     changing.discard('crop_padding')
     assert changing <= {*evaluations.DECIDING} and changing <= {*origin.SETTINGS}

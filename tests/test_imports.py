@@ -31,22 +31,23 @@ LAYERS = (
     ('hooks',),
     ('input_pipeline', 'model_fn', 'model_dir.trained_model'),
     ('record_preprocessing',),
-    ('moving_average', 'weights', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
+    ('weights', 'reporting.failures', 'reporting.slow_averages', 'fake_data', 'profiling'),
     ('storage',),
     ('model_dir',),
-    ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'settings.data_set'),
-    ('gpu', 'weights.two_rates'),
+    ('infeed', 'batch_norm', 'learning_rate', 'optimizers', 'seeding', 'host_call', 'data_set'),
+    ('device_images', 'gpu', 'moving_average', 'weights.two_rates'),
     ('weights.selection',),
-    ('settings.flags', 'settings.own_images'),
+    ('fitting',),
+    ('flags',),
+    ('presets', 'rules'),
+    ('epochs', 'networks', 'tpu', 'sessions', 'metrics', 'reporting.drawing', 'weights.patterns'),
     ('config',),
-    ('settings',),
-    ('networks', 'tpu', 'sessions', 'metrics', 'reporting.drawing', 'weights.patterns'),
 )
 
 # The model needs neither the results of a run, nor git, nor a screen, not even through what it imports.
 MODEL = (
     *('model_fn', 'host_call', 'batch_norm', 'learning_rate', 'optimizers', 'moving_average', 'metrics', 'seeding'),
-    *('infeed', 'config', 'networks', 'gpu'),
+    *('device_images', 'config', 'networks', 'gpu'),
 )
 NOT_FOR_THE_MODEL = frozenset(
     {
@@ -186,7 +187,7 @@ def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
         ('inception_v3.config', 'inception_v3.model_fn', 'layers'),
         ('inception_v3.model_fn', 'inception_v3.input_pipeline', 'layers'),
         ('inception_v3.predict.classifier', 'inception_v3.preflight.report', 'layers'),
-        ('inception_v3.networks.resnet', 'inception_v3.config', 'layers'),
+        ('inception_v3.config', 'inception_v3.networks.limits', 'layers'),
         ('inception_v3.networks.layers', 'inception_v3.networks.resnet', 'back'),
     ],
 )

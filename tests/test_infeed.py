@@ -8,9 +8,10 @@ import pytest
 import skimage.data
 
 from console.tensorflow_versions import tf
-from inception_v3 import infeed
+from inception_v3 import device_images, infeed
 from inception_v3.config import Config, ConfigError
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.rules import check
 from preprocessing.preprocessings import preprocessing_for
 from tests.support.tiers import further
 
@@ -32,7 +33,7 @@ SETTINGS: List[Dict[str, Any]] = [
 ]
 
 
-def batch_of_two(features: infeed.Features, config: Config) -> infeed.Features:
+def batch_of_two(features: device_images.Features, config: Config) -> device_images.Features:
     """Batches the features of an image with themselves, in the layout of the pipeline."""
 
     def batch_of(tensor: tf.Tensor, is_image: bool) -> tf.Tensor:
@@ -40,7 +41,7 @@ def batch_of_two(features: infeed.Features, config: Config) -> infeed.Features:
         return tf.stack([tensor, tensor], axis=axis)
 
     if isinstance(features, dict):
-        return {name: batch_of(part, name == infeed.IMAGES) for name, part in features.items()}
+        return {name: batch_of(part, name == device_images.IMAGES) for name, part in features.items()}
     return batch_of(features, True)
 
 
@@ -58,7 +59,7 @@ def finished_images(image: np.ndarray, config: Config, is_training: bool) -> Lis
             by_host = infeed.for_training(resized, distortion, floats)
         else:
             sent, by_host = infeed.for_evaluation(resized, config), infeed.for_evaluation(resized, floats)
-        received = infeed.received(batch_of_two(sent, config), config.transpose_enabled, config)
+        received = device_images.received(batch_of_two(sent, config), config.transpose_enabled, config)
         assert received.dtype == tf.float32
         return [session.run([received[0], received[1], by_host]) for _ in range(10)]
 
@@ -96,9 +97,9 @@ def test_received__applies_each_images_own_flip_and_colours() -> None:
     pixels = np.stack([CHESS, CHESS, CHESS[:, ::-1] * 0.5]).astype(np.uint8)
     pixels[:, :, :10] = [10, 100, 200]
     distortions = np.array([[0, 0, 0, 0], [1, 0.1, 0, 0], [1, 0, 0.1, -0.1]], np.float32)
-    features = {infeed.IMAGES: tf.constant(pixels), infeed.DISTORTION: tf.constant(distortions)}
+    features = {device_images.IMAGES: tf.constant(pixels), device_images.DISTORTION: tf.constant(distortions)}
     with tf.Session() as session:
-        received = session.run(infeed.received(features, False, config))
+        received = session.run(device_images.received(features, False, config))
     offsets = [[0, 0, 0], [0.1, 0.1, 0.1], [-0.1402, -0.0344136 + 0.0714136, 0.1772]]
     for image, original, distortion, offset in zip(received, pixels, distortions, offsets):
         flipped = original[:, ::-1] if distortion[0] else original
@@ -117,7 +118,7 @@ def test_for_evaluation__packs_bytes_into_words_for_a_tpu() -> None:
 def test_as_evaluated__equals_the_images_of_evaluation() -> None:
     with tf.Session() as session:
         sent = infeed.for_evaluation(tf.constant(CAT, tf.float32), CONFIG)
-        received = infeed.received(sent[tf.newaxis], False, CONFIG)[0]
+        received = device_images.received(sent[tf.newaxis], False, CONFIG)[0]
         evaluated, exported = session.run([received, infeed.as_evaluated(tf.constant(CAT, tf.float32), CONFIG)])
     np.testing.assert_array_equal(evaluated, exported)
     np.testing.assert_allclose(evaluated, (np.rint(CAT) / 255 - 0.5) * 2, atol=1e-6)
@@ -149,9 +150,9 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
             features, labels = tf.data.make_one_shot_iterator(dataset).get_next()
             if each.transfer == 'uint8':
                 shape = [80, 90, 3, 5] if transpose else [5, 80, 90, 3]
-                sent = features[infeed.IMAGES] if is_training else features
+                sent = features[device_images.IMAGES] if is_training else features
                 assert (sent.dtype, sent.shape.as_list()) == (tf.uint8, shape)
-            batches.append(session.run([infeed.received(features, transpose, each), labels]))
+            batches.append(session.run([device_images.received(features, transpose, each), labels]))
     (of_bytes, labels), (of_floats, same_labels) = batches
     assert of_bytes.shape == of_floats.shape == (5, 80, 90, 3)
     assert labels.tolist() == same_labels.tolist()
@@ -161,5 +162,5 @@ def test_input_pipeline__sends_bytes_of_the_images_that_it_sends_as_floats(
 
 def test_config__refuses_bytes_without_fast_mode() -> None:
     with pytest.raises(ConfigError, match=r'--transfer=uint8: needs --fast_mode=True'):
-        Config(transfer='uint8', fast_mode=False)
-    assert Config(transfer='uint8', fast_mode=False, preprocessing='vgg').transfer == 'uint8'
+        check(Config(transfer='uint8', fast_mode=False))
+    check(Config(transfer='uint8', fast_mode=False, preprocessing='vgg'))

@@ -54,34 +54,6 @@ def test_evaluation__returns_the_documented_tensors(config: Config, photos: List
         np.testing.assert_allclose(image, (bilinear(cropped, 96, 128) - 0.5) * 2, atol=5e-5)
 
 
-@pytest.mark.parametrize(
-    ('is_training', 'preprocessing'), [(True, 'inception'), (False, 'inception'), further(False, 'vgg')]
-)
-def test_draft_decode__changes_large_photographs_a_little(
-    is_training: bool, preprocessing: str, config: Config, photos: List[Photo]
-) -> None:
-    # Crops of 480 pixels and more have four times as many as the input, those of 240 twice as many.
-    plain = dataclasses.replace(
-        config,
-        height=80,
-        width=80,
-        preprocessing=preprocessing,
-        crop_area_min=0.7,
-        seed=1,
-        num_train_images=len(photos),
-    )
-    plain = dataclasses.replace(plain, train_batch_size=len(photos))
-    drafted = dataclasses.replace(plain, draft_decode=True)
-    (images, labels), (others, same_labels) = (
-        read(each, is_training, len(photos), batches=1)[0] for each in (plain, drafted)
-    )
-    np.testing.assert_array_equal(labels, same_labels)
-    white = 255 if preprocessing == 'vgg' else 2
-    differences = np.abs(images - others).mean((1, 2, 3)) / white
-    # The means of blocks lack the noise of single pixels; other crops or shifts would differ by a tenth and more.
-    assert differences.max() < 0.05 and np.median(differences) > 0.001
-
-
 @pytest.mark.parametrize('batch_size', [1, 7, 64, 359, 1024])
 def test_evaluation__has_every_image_once_at_any_batch_size(small_config: Config, batch_size: int) -> None:
     batches = read(small_config, False, batch_size)

@@ -11,7 +11,7 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
-from inception_v3.settings.presets import PRESETS
+from inception_v3.presets import PRESETS
 from tests.support.graphs import evaluate
 
 BATCHES = [256, 1000, 1024, 4096, 16384]

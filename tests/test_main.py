@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from console.log import logger
-from inception_v3 import cycles, main
+from inception_v3 import cycles, data_set, main
 from inception_v3.config import Config
 from inception_v3.hooks.termination import Termination
 from tests.support.photos import Photo
@@ -84,7 +84,7 @@ def test_user_errors__one_message_without_traceback(
 
 
 def test_data_set__gives_the_sizes_unless_flags_do(photo_dir: str) -> None:
-    from inception_v3.settings import data_set, flags
+    from inception_v3 import data_set, flags
 
     def fitted(*arguments: str) -> Config:
         return data_set.fit_to_data_set(flags.parse(['main', f'--data_dir={photo_dir}', *arguments]))
@@ -172,7 +172,7 @@ def test_main__ends_with_130_at_ctrl_c_while_it_prepares(capsys: Any, monkeypatc
         wait_for(lambda: False, 5)
         return Config()
 
-    monkeypatch.setattr(main, 'fit_to_data_set', prepare)
+    monkeypatch.setattr(data_set, 'fit_to_data_set', prepare)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         code, out, err = run(capsys, *FAKE)

@@ -70,7 +70,7 @@ def test_load_ema_hook__loads_the_averages_of_the_given_checkpoint(tmp_path: Any
 
 
 def test_load_ema_hook__of_a_model_dir_loads_the_newest_checkpoint_of_the_session(tmp_path: Any) -> None:
-    with pytest.raises(CheckpointError, match='has no checkpoint'):
+    with pytest.raises(CheckpointError, match='neither a checkpoint nor a folder of checkpoints'):
         LoadEMAHook(str(tmp_path)).begin()
     with pytest.raises(CheckpointError, match='mistyped: is neither a checkpoint nor a folder'):
         LoadEMAHook(str(tmp_path / 'mistyped')).begin()

@@ -18,7 +18,7 @@ KINDS = [
     {'preprocessing': 'inception'},
     {'preprocessing': 'inception', 'transfer': 'uint8'},
     {'preprocessing': 'inception', 'fast_mode': False, 'use_fast_color_distort': False},
-    {'preprocessing': 'inception', 'random_flip': False, 'draft_decode': True},
+    {'preprocessing': 'inception', 'random_flip': False},
     {'preprocessing': 'vgg'},
     {'preprocessing': 'cifar', 'random_flip': False},
 ]

@@ -10,6 +10,7 @@ import pytest
 from console.tensorflow_versions import tf
 from data import records, remote, tar_shards
 from data.records import DataError
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.storage import ordered_records, usable_records
@@ -126,7 +127,7 @@ def test_shards_that_are_read_whole__are_refused_if_they_take_much_memory(
     config = make_small_config(str(tmp_path / 'tar'), train_batch_size=8, seed=1, data_format='tar')
     monkeypatch.setattr(remote, 'hides_refusals', lambda path: True)
     assert ordered_records._WHOLE_AT_MOST == 4 << 30
-    largest = max(os.path.getsize(path) for path in config.source.find('train'))
+    largest = max(os.path.getsize(path) for path in source_of(config).find('train'))
     # Each lane reads a shard: eight on one host, four on each of two.
     for host, hosts, lanes in ((0, 1, 8), (1, 2, 4)):
         monkeypatch.setattr(ordered_records, '_WHOLE_AT_MOST', lanes * largest)

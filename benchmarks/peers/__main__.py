@@ -13,41 +13,33 @@ import pathlib
 import sys
 from typing import Any, Dict, List, Sequence, Tuple
 
-from benchmarks import arguments, measurement, program, tables
+from benchmarks import arguments, comparison, measurement, program, tables
 from benchmarks.comparison import spread
 from benchmarks.measurement import TRANSFER, Measurement, Run
-from benchmarks.peers import environments, worker
+from benchmarks.peers import environments
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import dataset_info, records, tar_shards, tfrecord
+from data import records, tfrecord
 from inception_v3.config import Config
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.flags import CommandLine, OwnFlag
 
 # Flags of a run that all pipelines can follow.
 _ALLOWED = frozenset({'height', 'width', 'train_batch_size', 'num_shards', 'crop_area_min', 'crop_aspect_ratio_max'})
 # The largest changes of brightness, of 1, and of the factor of saturation, as in `distort_color_fast`.
 _BRIGHTNESS, _SATURATION = 32 / 255, 0.5
-# The format of the records that this program reads.
-_DATA_FORMATS = {'ours': 'tfrecord', 'ours_tar': 'tar'}
-_FFCV = (
-    'FFCV needs Python 3.8 or later with PyTorch, OpenCV and libturbojpeg with their headers: pip install ffcv there, '
-    'and name that Python with --torch_python'
-)
 PEERS: Dict[str, environments.Peer] = {
-    **environments.with_tensorflow(*_DATA_FORMATS),
-    'torchvision_pil': environments.with_pytorch('torchvision'),
-    'torchvision_tensors': environments.with_pytorch('torchvision'),
-    'webdataset': environments.with_pytorch('webdataset'),
-    'dali': environments.Peer('dali', 'nvidia.dali', './run --dali true'),
-    'dali_fast': environments.Peer('dali', 'nvidia.dali', './run --dali true'),
-    'ffcv': environments.Peer('torch', 'ffcv', _FFCV),
-    'ffcv_raw': environments.Peer('torch', 'ffcv', _FFCV),
+    **environments.with_tensorflow(ours='', ours_tar=''),
+    'torchvision_pil': environments.Peer('torchvision', 'torchvision_input'),
+    'torchvision_tensors': environments.Peer('torchvision', 'torchvision_input'),
+    'webdataset': environments.Peer('webdataset', 'webdataset_input'),
+    'dali': environments.Peer('nvidia.dali', 'dali_input'),
+    'dali_fast': environments.Peer('nvidia.dali', 'dali_input'),
 }
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'peers': OwnFlag(str, None, f'pipelines to measure, comma-separated: {", ".join(PEERS)}; default: all'),
-    'torch_python': OwnFlag(str, None, 'Python with torchvision, webdataset or FFCV; default: of .venv-frameworks'),
+    'pythons': environments.PYTHONS,
     **arguments.MEASURING,
 }
 # A pipeline, and whether it distorts colours.
@@ -65,29 +57,27 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     environments.check_flags(command_line, _ALLOWED)
     screen.update('generating the photographs')
     config = arguments.input_config(command_line, [records.TRAIN])
-    found = environments.pythons(own['torch_python'])
-    missing = environments.missing(names, PEERS, found)
-    present = [name for name in names if name not in missing]
+    pythons = environments.pythons_of(names, PEERS, own['pythons'])
     spec = _specification(config, own['images'])
-    _prepare(config.data_dir, spec, found['torch'], present)
+    _prepare(config, spec)
     results, failed = environments.interleave(
-        [(name, colour) for colour in (True, False) for name in present],
+        [(name, colour) for colour in (True, False) for name in pythons],
         own['repeats'],
-        lambda subject: measure(*subject, found[PEERS[subject[0]].environment], config, spec),
+        lambda subject: measure(*subject, pythons[subject[0]], config, spec),
         lambda words, subject: screen.update(f'{words}: {subject[0]}, {"with" if subject[1] else "without"} colour'),
     )
     screen.clear()
+    missing = {name: PEERS[name].how for name in names if name not in pythons}
     show(names, results, missing, failed, own['json'], config.train_batch_size)
     return RETRY if failed else DONE
 
 
 def _specification(config: Config, images: int) -> Dict[str, Any]:
-    """The job that `worker` reads, but for the pipeline and the colour."""
+    """The specification of a script, but for the library and the colour; see `meter`."""
     prefix = os.path.abspath(config.data_dir)
     return {
         'files': f'{prefix}-files',
-        'shards': f'{prefix}-tar',
-        'ffcv': f'{prefix}-ffcv',
+        'shards': os.path.abspath(comparison.tar_dir(config)),
         'size': [config.height, config.width],
         'area': [config.crop_area_min, 1.0],
         'aspect': [1 / config.crop_aspect_ratio_max, config.crop_aspect_ratio_max],
@@ -99,14 +89,11 @@ def _specification(config: Config, images: int) -> Dict[str, Any]:
     }
 
 
-def _prepare(data_dir: str, spec: Dict[str, Any], torch_python: str, names: Sequence[str]) -> None:
-    """Writes the photographs as tar shards, as JPEG files, and as FFCV's files, unless they exist."""
-    if not os.path.exists(os.path.join(spec['shards'], dataset_info.FILE_NAME)):
-        tar_shards.convert(data_dir, spec['shards'], 0, lambda line: None)
+def _prepare(config: Config, spec: Dict[str, Any]) -> None:
+    """Writes the photographs as tar shards and as JPEG files, unless they exist."""
+    arguments.make_tar_shards(config, lambda line: None)
     if not os.path.exists(spec['files']):
-        write_files(data_dir, spec['files'])
-    if {'ffcv', 'ffcv_raw'} & {*names} and not os.path.exists(f'{spec["ffcv"]}-raw.beton'):
-        environments.call(torch_python, worker.__file__, {**spec, 'pipeline': 'write_ffcv'})
+        write_files(str(config.data_dir), spec['files'])
 
 
 def write_files(data_dir: str, folder: str) -> None:
@@ -128,14 +115,15 @@ def measure(name: str, colour: bool, python: str, config: Config, spec: Dict[str
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
-    data_format = _DATA_FORMATS.get(name.rpartition('_')[0])
-    if data_format is None:
-        line = environments.call(python, worker.__file__, {**spec, 'pipeline': name, 'colour': colour})
-        return Measurement(*(json.loads(line)[field] for field in Measurement._fields))
+    peer = PEERS[name]
+    if peer.script:
+        found = environments.call(python, peer.script, {**spec, 'library': name, 'colour': colour})
+        return Measurement(*(found[field] for field in Measurement._fields))
+    is_tar = name.startswith('ours_tar')
     config = dataclasses.replace(
         config,
-        data_dir=spec['shards'] if data_format == 'tar' else config.data_dir,
-        data_format=data_format,
+        data_dir=spec['shards'] if is_tar else config.data_dir,
+        data_format='tar' if is_tar else 'tfrecord',
         transfer='float' if colour else 'uint8',
     )
     return measurement.measure(Run(False, True, TRANSFER, config, spec['images']), python)

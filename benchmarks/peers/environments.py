@@ -6,15 +6,18 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from typing import AbstractSet, Any, Callable, Dict, Hashable, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import AbstractSet, Any, Callable, Dict, Hashable, List, NamedTuple, Sequence, Tuple, TypeVar
 
 from benchmarks.measurement import MeasurementError
+from console import processes
 from console.tensorflow_versions import tf
 from inception_v3.config import ConfigError
-from inception_v3.settings.flags import CommandLine
+from inception_v3.flags import CommandLine, OwnFlag
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-_VERSIONS = ('1.15', '2.15')
+_TENSORFLOW = {'1.15': '.venv', '2.15': '.venv-2.15'}
+_DEFAULT = '.venv-peers/bin/python'
+PYTHONS = OwnFlag(str, _DEFAULT, 'Pythons with other libraries, comma-separated; the first that has a library runs it')
 
 S = TypeVar('S', bound=Hashable)
 R = TypeVar('R')
@@ -24,52 +27,53 @@ class Peer(NamedTuple):
     """A program to measure.
 
     Attributes:
-      environment: 1.15, 2.15, torch or dali: the environment that runs it.
-      module: the module that it needs there.
-      how: the way to install it.
+      library: the module that it needs.
+      script: the script of `benchmarks.peers` that measures it; empty for this program.
+      version: the version of TensorFlow in whose environment it runs; empty for a Python that the user names.
     """
 
-    environment: str
-    module: str
-    how: str
+    library: str
+    script: str = ''
+    version: str = ''
+
+    @property
+    def how(self) -> str:
+        """The way to install it."""
+        if self.version:
+            return f'./run --tf={self.version} true'
+        return 'benchmarks/peers/requirements.txt says how; name its Python with --pythons'
 
 
-def with_tensorflow(*names: str) -> Dict[str, Peer]:
-    """The peers NAME_VERSION that need TensorFlow, in both versions of it."""
+def with_tensorflow(**scripts: str) -> Dict[str, Peer]:
+    """The peers NAME_VERSION in both versions of TensorFlow, from the scripts of each name."""
     return {
-        f'{name}_{version}': Peer(version, 'tensorflow', f'./run --tf={version} true')
-        for version in _VERSIONS
-        for name in names
+        f'{name}_{version}': Peer('tensorflow', script, version)
+        for version in _TENSORFLOW
+        for name, script in scripts.items()
     }
 
 
-def with_pytorch(module: str) -> Peer:
-    """A peer that needs a module of the environment of PyTorch."""
-    return Peer('torch', module, './run --frameworks true')
+def pythons_of(names: Sequence[str], peers: Dict[str, Peer], pythons: str) -> Dict[str, str]:
+    """The interpreter of each peer; those that are not installed are missing."""
+    own = {version: str(ROOT / folder / 'bin' / 'python') for version, folder in _TENSORFLOW.items()}
+    own['.'.join(tf.__version__.split('.')[:2])] = sys.executable
+    found = {}
+    for name in names:
+        version = peers[name].version
+        candidates = [own[version]] if version else [str(ROOT / path) for path in pythons.split(',')]
+        interpreter = next((path for path in candidates if is_installed(path, peers[name].library)), None)
+        if interpreter:
+            found[name] = interpreter
+    return found
 
 
-def pythons(torch_python: Optional[str]) -> Dict[str, str]:
-    """The interpreters of the environments by name; a file of this name may not exist."""
-    folders = {'1.15': '.venv', '2.15': '.venv-2.15', 'torch': '.venv-frameworks', 'dali': '.venv-dali'}
-    found = {name: str(ROOT / folder / 'bin' / 'python') for name, folder in folders.items()}
-    found['.'.join(tf.__version__.split('.')[:2])] = sys.executable
-    return {**found, 'torch': torch_python or found['torch']}
-
-
-def is_installed(python: str, module: str) -> bool:
+def is_installed(python: str, library: str) -> bool:
     """Whether an interpreter exists and finds a module."""
     code = 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)'
     if not os.path.exists(python):
         return False
-    done = subprocess.run([python, '-c', code, module], env=_environment(), stderr=subprocess.DEVNULL)
+    done = subprocess.run([python, '-c', code, library], env=_environment(), stderr=subprocess.DEVNULL)
     return done.returncode == 0
-
-
-def missing(names: Sequence[str], peers: Dict[str, Peer], found: Dict[str, str]) -> Dict[str, str]:
-    """The peers that are not installed in the interpreters of `pythons`, with the way to install them."""
-    return {
-        name: peers[name].how for name in names if not is_installed(found[peers[name].environment], peers[name].module)
-    }
 
 
 def check_flags(command_line: CommandLine, allowed: AbstractSet[str]) -> None:
@@ -90,8 +94,8 @@ def _environment() -> Dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
 
 
-def call(python: str, script: str, spec: Dict[str, Any]) -> str:
-    """Runs a script with a specification as its argument, a path of a JSON file, and returns its last line.
+def call(python: str, script: str, spec: Dict[str, Any]) -> Dict[str, Any]:
+    """Runs a script of `benchmarks.peers` with a specification, and returns the result that it prints; see `meter`.
 
     Raises:
       MeasurementError: the script failed; the message is the last line of its errors.
@@ -99,11 +103,11 @@ def call(python: str, script: str, spec: Dict[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'spec.json')
         pathlib.Path(path).write_text(json.dumps(spec))
-        command = [python, '-W', 'ignore', script, path]
+        command = [python, '-W', 'ignore', *processes.module(f'benchmarks.peers.{script}', path)[1:]]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True)
     if done.returncode:
         raise MeasurementError([f'exit code {done.returncode}', *done.stderr.strip().splitlines()][-1])
-    return (done.stdout.strip().splitlines() or [''])[-1]
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def interleave(

@@ -12,27 +12,26 @@ import json
 import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from benchmarks import arguments, program, tables
+from benchmarks import arguments, program, tables, training
 from benchmarks.comparison import spread
-from benchmarks.peers import environments, step_worker
-from benchmarks.training import WARM_UP_CALLS, with_steps
+from benchmarks.peers import environments
 from console.errors import DONE, RETRY
 from console.program import raise_on_sigterm
 from console.screen import Screen
 from inception_v3.config import Config
-from inception_v3.settings.flags import CommandLine, OwnFlag
+from inception_v3.flags import CommandLine, OwnFlag
 
 # Flags of a run that all programs can follow.
 _ALLOWED = frozenset({'height', 'width', 'train_batch_size'})
 _BATCH_SIZE = 8
 
 PEERS: Dict[str, environments.Peer] = {
-    **environments.with_tensorflow('ours', 'keras'),
-    'torchvision': environments.with_pytorch('torchvision'),
+    **environments.with_tensorflow(ours='', keras='keras_steps'),
+    'torchvision': environments.Peer('torchvision', 'torchvision_steps'),
 }
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'peers': OwnFlag(str, None, f'programs to measure, comma-separated: {", ".join(PEERS)}; default: all'),
-    'torch_python': OwnFlag(str, None, 'Python with torchvision; default: of .venv-frameworks'),
+    'pythons': environments.PYTHONS,
     'steps': OwnFlag(int, 5, 'training steps to measure, after the warm-up'),
     'repeats': arguments.MEASURING['repeats'],
     'json': arguments.MEASURING['json'],
@@ -40,7 +39,7 @@ _OWN_FLAGS: Dict[str, OwnFlag] = {
 
 
 class Steps(NamedTuple):
-    """A measurement, as `step_worker` prints it: the steps' times in milliseconds."""
+    """A measurement, of `meter.timed`: the steps' times in milliseconds."""
 
     step_ms: List[float]
     cpu_ms: List[float]
@@ -60,17 +59,16 @@ def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> 
     names = arguments.chosen('peers', own['peers'], [*PEERS])
     environments.check_flags(command_line, _ALLOWED)
     config = _config(command_line, own['steps'])
-    found = environments.pythons(own['torch_python'])
-    missing = environments.missing(names, PEERS, found)
+    pythons = environments.pythons_of(names, PEERS, own['pythons'])
     results, failed = environments.interleave(
-        [name for name in names if name not in missing],
+        [*pythons],
         own['repeats'],
-        lambda name: measure(name, found[PEERS[name].environment], config, own['steps']),
+        lambda name: measure(name, pythons[name], config, own['steps']),
         lambda words, name: screen.update(f'{words}: {name}'),
     )
     screen.clear()
     problems = {
-        **{name: f'not installed: {how}' for name, how in missing.items()},
+        **{name: f'not installed: {PEERS[name].how}' for name in names if name not in pythons},
         **{name: f'failed: {reason}' for name, reason in failed.items()},
     }
     show(results, problems, own['json'], config)
@@ -82,7 +80,7 @@ def _config(command_line: CommandLine, steps: int) -> Config:
     config = command_line.config
     if 'train_batch_size' not in command_line.given:
         config = dataclasses.replace(config, train_batch_size=_BATCH_SIZE)
-    return with_steps(dataclasses.replace(config, use_tpu=False, use_data='fake', accelerator='cpu'), steps)
+    return training.with_steps(dataclasses.replace(config, use_tpu=False, use_data='fake', accelerator='cpu'), steps)
 
 
 def measure(name: str, python: str, config: Config, steps: int) -> Steps:
@@ -91,16 +89,18 @@ def measure(name: str, python: str, config: Config, steps: int) -> Steps:
     Raises:
       MeasurementError: the measurement failed; the message gives the reason.
     """
+    if not PEERS[name].script:
+        found = training.measure(config, training.REPEATED, python)
+        return Steps(found.step_ms, found.cpu_ms, found.parameters, f'TensorFlow {PEERS[name].version}')
     spec = {
-        'peer': name.partition('_')[0],
-        'config': config.to_json(),
-        'warm_up': WARM_UP_CALLS,
+        'library': name.partition('_')[0],
+        'warm_up': training.WARM_UP_CALLS,
         'steps': steps,
         'size': [config.height, config.width],
         'batch_size': config.train_batch_size,
         'classes': config.num_classes,
     }
-    return Steps(**json.loads(environments.call(python, step_worker.__file__, spec)))
+    return Steps(**environments.call(python, PEERS[name].script, spec))
 
 
 def show(results: Results, problems: Dict[str, str], as_json: bool, config: Config) -> None:

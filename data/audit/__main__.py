@@ -20,7 +20,7 @@ from console.paths import expanded
 from console.screen import Screen
 from data import conversion, dataset_info, records
 from data.audit.report import DOCUMENTED_CLASSES, audit
-from data.file_patterns import check_given_once
+from data.braces import check_given_once
 from data.formats import FORMATS
 from data.sources import FILE_FLAGS, Source, source_of
 from data.tf_example import Fields

@@ -1,12 +1,14 @@
 """Prints the report of an audit as tables."""
 
+import sys
 from typing import Any, Dict, List, Tuple
 
-from rich import box
+from rich import box, markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from console.messages import printable
+from console.screen import raw
 from data import records
 from data.audit.findings import NAMED_AT_MOST
 
@@ -23,19 +25,19 @@ Report = Dict[str, Any]
 
 def print_report(report: Report) -> None:
     """Prints the report of `data.audit.report.audit` on standard output."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, file=raw(sys.stdout))
     if not console.is_terminal:
-        console = Console(highlight=False, width=_PLAIN_WIDTH)
+        console = Console(highlight=False, width=_PLAIN_WIDTH, file=raw(sys.stdout))
     name = f'{report["name"]}, ' if report['name'] else ''
-    console.print(f'[bold]{escape(name + report["data_dir"])}[/bold]')
+    console.print(f'[bold]{_escaped(name + report["data_dir"])}[/bold]')
     console.print(_splits(report['splits']))
     console.print(_classes(report))
     for label, value in _identity(report):
-        console.print(f'{label:<12}{escape(value)}', soft_wrap=True)
+        console.print(f'{label:<12}{_escaped(value)}', soft_wrap=True)
     for kind, colour in (('error', 'red'), ('warning', 'yellow')):
         for text in report[f'{kind}s']:
             # Without line breaks, so that a long path can be copied.
-            console.print(f'[{colour}]{kind:<8}[/{colour}] {escape(text)}', soft_wrap=True)
+            console.print(f'[{colour}]{kind:<8}[/{colour}] {_escaped(text)}', soft_wrap=True)
     _print_places(console, report['splits'])
     verdict = 'can be trained on' if report['can_be_trained_on'] else 'cannot be trained on'
     if report['can_be_trained_on'] and not report['decoded']:
@@ -46,6 +48,10 @@ def print_report(report: Report) -> None:
         if report[f'{kind}s']
     )
     console.print(f'[bold]{verdict}[/bold]' + (f': {found}' if found else ''))
+
+
+def _escaped(text: str) -> str:
+    return markup.escape(printable(text))
 
 
 def _splits(splits: Report) -> Table:
@@ -98,7 +104,7 @@ def _classes(report: Report) -> Table:
             table.add_row('…', f'{left_out:,} classes between', '', '', '')
         bar = '█' * round(_BAR_WIDTH * c[records.TRAIN] / most)
         table.add_row(
-            str(c['label']), escape(c['name'] or ''), f'{c[records.TRAIN]:,}', bar, f'{c[records.VALIDATION]:,}'
+            str(c['label']), _escaped(c['name'] or ''), f'{c[records.TRAIN]:,}', bar, f'{c[records.VALIDATION]:,}'
         )
     return table
 
@@ -127,7 +133,7 @@ def _print_places(console: Console, splits: Report) -> None:
         found = [place for split in splits.values() for place in split[key]['first'][NAMED_AT_MOST:]]
         for place in found[:_PLACES_SHOWN]:
             text = f'{place["path"]}, record {place["position"]}: {place["problem"]}'
-            console.print(f'{title:<12}{escape(text)}', soft_wrap=True)
+            console.print(f'{title:<12}{_escaped(text)}', soft_wrap=True)
         listed = sum(max(split[key]['count'] - NAMED_AT_MOST, 0) for split in splits.values())
         if listed > _PLACES_SHOWN:
             console.print(f'{title:<12}and {listed - _PLACES_SHOWN:,} more; --json lists the first 1,000 of each split')

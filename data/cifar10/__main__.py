@@ -39,6 +39,7 @@ from data import conversion, records, remote
 from data.cifar10 import source as cifar10_source
 from data.cifar10.source import CLASSES, SIDE, Cifar10
 from data.dataset_info import DatasetInfo
+from data.files import write_whole
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.records import DataError
 from data.tar.files import shard_path
@@ -169,7 +170,7 @@ def _write_split(
 
 def _write(path: str, content: bytes, work_dir: str) -> None:
     try:
-        conversion.write_whole(path, content, work_dir)
+        write_whole(path, content, work_dir)
     except tf.errors.OpError as error:
         raise DataError(
             f'{path}: cannot be written: {error.message}. The same command resumes and keeps finished files.'

@@ -3,13 +3,14 @@
 import collections
 import dataclasses
 import hashlib
-import json
 import os
 import sys
 from typing import Callable, Counter, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from console.json_content import from_json, record
+from console.messages import shown
 from console.tensorflow_versions import tf
 from data import records, remote
 from data.conversion import Progress
@@ -77,7 +78,10 @@ class Plan:
 def read(work_dir: str) -> Optional[Plan]:
     """The plan that is stored in a work folder; None if there is none."""
     content = remote.read(os.path.join(work_dir, _FILE_NAME))
-    return Plan(**json.loads(content.decode())) if content else None
+    try:
+        return from_json(content, lambda values: record(Plan, values)) if content else None
+    except ValueError as error:
+        raise DataError(f'{os.path.join(work_dir, _FILE_NAME)}: is damaged: {shown(error)}. Name a new folder.')
 
 
 def settings_of(source: Source, shards: Dict[str, int]) -> Dict[str, str]:

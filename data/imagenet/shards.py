@@ -5,11 +5,15 @@ import functools
 import json
 import os
 import uuid
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from console import native_messages
+from console import native_messages, outputs
+from console.errors import CommandError
+from console.json_content import from_json
+from console.messages import shown
 from console.tensorflow_versions import tf
-from data import conversion, exif, remote, tf_example
+from data import exif, remote, tf_example
+from data.files import write_whole
 from data.fingerprint import SplitFingerprint
 from data.imagenet import source as imagenet_source
 from data.imagenet.source import Image
@@ -67,10 +71,17 @@ def write_plan(work_dir: str, shard: str, images: List[PlannedImage]) -> None:
 
 
 def _read_plan(work_dir: str, shard: str) -> List[PlannedImage]:
-    rows = json.loads(imagenet_source.read_file(os.path.join(work_dir, f'{shard}.plan')).decode())
-    return [
-        PlannedImage(Image(*image), label, text, [Box(*box) for box in boxes]) for image, label, text, boxes in rows
-    ]
+    path = os.path.join(work_dir, f'{shard}.plan')
+
+    def images(rows: Any) -> List[PlannedImage]:
+        return [
+            PlannedImage(Image(*image), label, text, [Box(*box) for box in boxes]) for image, label, text, boxes in rows
+        ]
+
+    try:
+        return from_json(imagenet_source.read_file(path), images)
+    except ValueError as error:
+        raise DataError(f'{path}: is damaged: {shown(error)}. Name a new folder.')
 
 
 def report_path(work_dir: str, shard: str) -> str:
@@ -83,10 +94,14 @@ def read_report(work_dir: str, shard: str) -> Optional[ShardReport]:
     content = remote.read(report_path(work_dir, shard))
     if content is None:
         return None
-    try:
-        file_bytes, (images, total), converted, unreadable, notes = json.loads(content.decode())
+
+    def report(values: Any) -> ShardReport:
+        file_bytes, (images, total), converted, unreadable, notes = values
         return ShardReport(file_bytes, SplitFingerprint(images, int(total, 16)), converted, unreadable, notes)
-    except (ValueError, TypeError):
+
+    try:
+        return from_json(content, report)
+    except ValueError:
         return None
 
 
@@ -106,7 +121,10 @@ def raise_failure(work_dir: str) -> None:
     """
     content = remote.read(os.path.join(work_dir, _FAILURE_NAME))
     if content:
-        is_transient, message = json.loads(content.decode())
+        try:
+            is_transient, message = from_json(content, lambda values: (bool(values[0]), str(values[1])))
+        except ValueError:
+            is_transient, message = False, shown(content)
         raise (remote.UnreachableError if is_transient else DataError)(message)
 
 
@@ -131,8 +149,8 @@ def convert(shard: str, data_dir: str, work_dir: str) -> None:
         images, total = report.fingerprint
         write_json(report_path(work_dir, shard), [report.file_bytes, [images, f'{total:064x}'], *report[2:]])
         with remote.explained(data_dir, remote.WRITE):
-            tf.io.gfile.rename(unfinished, os.path.join(data_dir, shard), overwrite=True)
-    except (DataError, remote.RemoteError, tf.errors.OpError) as error:
+            outputs.move(unfinished, os.path.join(data_dir, shard))
+    except (CommandError, tf.errors.OpError) as error:
         with contextlib.suppress(tf.errors.OpError):
             tf.io.gfile.remove(unfinished)
         message = error.message if isinstance(error, tf.errors.OpError) else str(error)
@@ -171,7 +189,7 @@ def _write_records(path: str, images: Iterable[PlannedImage]) -> ShardReport:
 
 def write_json(path: str, value: object) -> None:
     """Writes a JSON file atomically."""
-    conversion.write_whole(path, json.dumps(value).encode(), os.path.dirname(path))
+    write_whole(path, json.dumps(value))
 
 
 @functools.lru_cache(maxsize=None)

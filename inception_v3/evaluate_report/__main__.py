@@ -19,25 +19,26 @@ from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import record_checker, records
+from data.braces import check_given_once
 from data.dataset_info import DatasetInfo
-from data.file_patterns import check_given_once
 from data.files import write_whole
 from data.formats import FORMATS
-from inception_v3 import infeed
+from data.sources import source_of
+from inception_v3 import device_images
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import check_files, description_of, is_counted
 from inception_v3.evaluate_report.analysis import ErrorAnalysis, Place
 from inception_v3.evaluate_report.report import CONFUSION_FILE, JSON_FILE, PAGE_FILE, RELIABILITY_FILE, ErrorReport
 from inception_v3.evaluation import evaluation_of
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.memory.estimate import check_fits
-from inception_v3.model_dir import trained_model
+from inception_v3.model_dir import digests, trained_data, trained_model
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.reporting.failures import TrainingError, bad_records_explained
-from inception_v3.settings.data_set import check_files, description_of, is_counted
 from preprocessing.preprocessings import preprocessing_for
 
 FOLDER = 'evaluation_report'
@@ -68,7 +69,7 @@ def evaluate(model: TrainedModel, mistakes: int, screen: Screen) -> Tuple[Dict[s
         spec = inception_model_fn(features, labels, tf.estimator.ModeKeys.EVAL, {'config': config})
         metric_fn, (labels, logits) = spec.eval_metrics
         metrics = metric_fn(labels, logits)
-        pixels = preprocessing_for(config).visible(infeed.received(features, config.transpose_enabled, config))
+        pixels = preprocessing_for(config).visible(device_images.received(features, config.transpose_enabled, config))
         step = [labels, logits, pixels, places, [update for _, update in metrics.values()]]
         with tf.Session(graph=graph) as session:
             session.run([tf.local_variables_initializer(), iterator.initializer])
@@ -151,6 +152,7 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
     check_fits(dataclasses.replace(model.config, mode='eval'), eval_flag='batch_size')
     check_writable('out', out)
     screen.update(f'preparing to evaluate {model.checkpoint}')
+    digest = digests.of_index(model.checkpoint)
     # The pipeline writes the names of skipped records below model_dir, and the run's own folder must not change.
     with tempfile.TemporaryDirectory(prefix='evaluate_report_') as folder:
         config = dataclasses.replace(model.config, model_dir=folder)
@@ -160,19 +162,20 @@ def _report(arguments: argparse.Namespace, screen: Screen) -> str:
         skipped = [*bad_records.skipped()]
     screen.update('writing the report')
     if not analysis.images:
-        raise records.DataError(f'{model.config.source}: contains no usable validation image.')
+        raise records.DataError(f'{source_of(model.config)}: contains no usable validation image.')
     if not math.isfinite(metrics['cross_entropy']):
         raise TrainingError(
             f'{model.checkpoint}: the cross-entropy is {metrics["cross_entropy"]}: training has diverged.'
         )
-    evaluation = evaluation_of(model.config, info, model.checkpoint, metrics, time.monotonic() - start)
-    names = info.class_names if info else []
+    evaluation = evaluation_of(model.config, info, model.checkpoint, digest, metrics, time.monotonic() - start)
+    learned = trained_data.of_checkpoint(model.config, model.checkpoint)
+    names = learned.class_names
     report = ErrorReport(
         model_dir=arguments.model_dir,
         evaluation=evaluation,
         analysis=analysis,
         names=[*names, *[''] * (config.num_classes - len(names))],
-        notes=_notes(model, evaluation, skipped),
+        notes=[*_notes(model, evaluation, skipped), *([f'{learned.note}.'] if learned.note else [])],
     )
     light, dark = (page.figures_of(report, look) for look in (drawing.LIGHT, drawing.DARK))
     for name, picture in zip((CONFUSION_FILE, RELIABILITY_FILE), light):
@@ -212,10 +215,10 @@ def _fit_to_data_set(model: TrainedModel, arguments: argparse.Namespace) -> Tupl
             f'{config.num_classes}.'
         )
     if config.use_data == 'real':
-        paths = config.source.find(records.VALIDATION)
+        paths = source_of(config).find(records.VALIDATION)
         check_files(config, records.VALIDATION, paths)
         if given and is_counted(config, records.VALIDATION):
-            count = sum(each.records for each in config.source.contents(paths))
+            count = sum(each.records for each in source_of(config).contents(paths))
             config = dataclasses.replace(config, num_eval_images=count)
         elif info and arguments.data_dir:
             config = dataclasses.replace(config, num_eval_images=info.validation_images)

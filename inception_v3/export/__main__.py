@@ -19,6 +19,7 @@ import numpy as np
 from console import program
 from console.command_line import new_parser
 from console.errors import DONE, RETRY
+from console.log import logger
 from console.paths import expanded
 from console.screen import Screen
 from data import records, remote
@@ -26,14 +27,13 @@ from data.files import write_whole
 from inception_v3.config import ConfigError
 from inception_v3.export import images, prepare, verification
 from inception_v3.export.card import CARD_FILE, LABELS_FILE, card, labels
-from inception_v3.export.description import FILE, describe
+from inception_v3.export.description import DECODING, FILE, describe
 from inception_v3.export.formats import FORMATS, ExportError
 from inception_v3.export.frozen import FrozenNetwork, freeze
 from inception_v3.export.verification import Agreement
-from inception_v3.model_dir import origin, trained_model
+from inception_v3.model_dir import origin, trained_data, trained_model
 from inception_v3.model_dir.files import check_writable
 from inception_v3.reporting.failures import bad_records_explained
-from inception_v3.settings.data_set import description_of
 
 FOLDER = 'exports'
 PROGRAM = 'prepare.py'
@@ -87,14 +87,16 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
     screen.update(f'reading {arguments.model_dir}')
     model = trained_model.find(arguments.model_dir, arguments.checkpoint)
     config = model.config
-    info = description_of(config)
+    learned = trained_data.of_checkpoint(config, model.checkpoint)
+    if learned.note:
+        logger.info('warning: %s', learned.note)
     is_calibrated = any(FORMATS[name].is_calibrated for name in arguments.format)
     if config.use_data == 'fake' and (is_calibrated or arguments.verify):
         raise ConfigError('The run was trained on made-up images: --verify and int8 need a data set.')
-    network = freeze(model, info.class_names if info else [])
+    check_writable('out', out)
+    network = freeze(model, learned.class_names)
     with bad_records_explained(config, [records.TRAIN], screen):
         calibration = _training_images(network, arguments.calibration_images) if is_calibrated else []
-    check_writable('out', out)
     with tempfile.TemporaryDirectory(prefix='.unfinished-', dir=out) as unfinished:
         paths = {}
         for name in arguments.format:
@@ -110,7 +112,7 @@ def _perform(arguments: argparse.Namespace, screen: Screen) -> int:
             agreements = {each.name: each for each in compared}
         for name in arguments.format:
             verified = agreements[name].line if name in agreements else 'not verified (`--verify`)'
-            _describe(os.path.join(unfinished, name), name, network, verified)
+            _describe(os.path.join(unfinished, name), name, network, verified, learned)
             os.rename(os.path.join(unfinished, name), os.path.join(out, name))
     screen.clear()
     for name in arguments.format:
@@ -133,7 +135,7 @@ def _check(formats: Sequence[str], out: str) -> None:
         raise ExportError(f'--out={out}: must be a local folder; name one with --out, and copy it.')
     for name in formats:
         FORMATS[name]().check()
-        if os.path.exists(os.path.join(out, name)):
+        if os.path.lexists(os.path.join(out, name)):
             raise ExportError(
                 f'{os.path.join(out, name)}: exists already. Remove it, or name another folder with --out.'
             )
@@ -150,12 +152,13 @@ def _training_images(network: FrozenNetwork, count: int) -> List[np.ndarray]:
     return found[:wanted]
 
 
-def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> None:
+def _describe(folder: str, name: str, network: FrozenNetwork, verified: str, learned: trained_data.TrainedData) -> None:
     """Writes what stands beside an export."""
     config, made = network.config, FORMATS[name]
     contents = [
         f'`{made.file}`: the model, for {made.purpose}',
         f'`{FILE}`: input, outputs, and the steps from decoded pixels to the input; `{PROGRAM}` carries them out',
+        f'prepared images are made from pixels as viewers show them: {DECODING}',
         f'`{LABELS_FILE}`: the names of the classes',
     ]
     own = origin.origin_of(config, network.model.checkpoint)
@@ -163,7 +166,7 @@ def _describe(folder: str, name: str, network: FrozenNetwork, verified: str) -> 
         (FILE, json.dumps(describe(config, network.class_names), indent=2, ensure_ascii=False) + '\n'),
         (PROGRAM, pathlib.Path(prepare.__file__).read_text(encoding='utf-8')),
         (LABELS_FILE, labels(network.class_names, config.num_classes)),
-        (CARD_FILE, card(name, contents, config, own, verified)),
+        (CARD_FILE, card(name, contents, config, own, verified, learned)),
     ):
         write_whole(os.path.join(folder, file), content)
 

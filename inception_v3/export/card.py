@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from typing import List, Optional, Sequence, Tuple
+from typing import Iterator, List, Sequence, Tuple
 
-from data.dataset_info import DatasetInfo, is_background
+from console.messages import in_code, in_markdown, printable
+from data.dataset_info import is_background
 from inception_v3.config import Config
 from inception_v3.model_dir.origin import Origin
-from inception_v3.settings.data_set import description_of
+from inception_v3.model_dir.trained_data import TrainedData
 
 CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
 # The 97.5 % quantile of the normal distribution, for intervals of 95 %.
@@ -43,10 +44,10 @@ def interval(right: int, images: int) -> str:
 def labels(class_names: Sequence[str], num_classes: int) -> str:
     """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
     names = [*class_names, *[''] * (num_classes - len(class_names))]
-    return ''.join(f'{" ".join(name.split())}\n' for name in names)
+    return ''.join(f'{printable(" ".join(name.split()))}\n' for name in names)
 
 
-def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str) -> str:
+def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:
     """The card in Markdown.
 
     Args:
@@ -55,12 +56,9 @@ def card(name: str, contents: Sequence[str], config: Config, own: Origin, verifi
       config: of the run.
       own: the origin of the weights.
       verified: the result of the export's verification, or that there was none.
-
-    Raises:
-      DataError: the description of the run's data set cannot be read.
+      learned: the data set of the checkpoint.
     """
-    info = description_of(config)
-    has_background = not (info and info.class_names) or is_background(info.class_names[0])
+    has_background = not learned.class_names or is_background(learned.class_names[0])
     averages = 'moving averages of the weights' if own.weights == 'average' else 'weights as trained, not averages'
     accuracy = 'this step has no evaluation'
     if own.top_1 is not None and own.images:
@@ -73,23 +71,30 @@ def card(name: str, contents: Sequence[str], config: Config, own: Origin, verifi
             f"weights: {averages}, of step {own.step:,}; SHA-256 of the checkpoint's index {own.digest}",
         ],
         '## Accuracy': [f'checkpoint: {accuracy}', f'this export: {verified}'],
-        '## Data': [_data(config, info)],
-        '## Flags of the run that are not the defaults': [f'`--{field}={value}`' for field, value in _recipe(config)],
+        '## Data': [*_data(config, learned)],
+        '## Flags of the run that are not the defaults': [
+            f'`--{field}={in_code(value)}`' for field, value in _recipe(config)
+        ],
         '## Limits': _LIMITS,
     }
     texts = ['\n'.join([title, '', *(f'- {line}' for line in lines)]) for title, lines in sections.items()]
     return '\n\n'.join(texts) + '\n'
 
 
-def _data(config: Config, info: Optional[DatasetInfo]) -> str:
+def _data(config: Config, learned: TrainedData) -> Iterator[str]:
+    info = learned.info
     if config.use_data == 'fake':
-        return 'made-up images'
-    if not info:
-        return f'{config.num_train_images:,} training images, without a description'
-    return (
-        f'{info.name}: {info.source}; {info.train_images:,} training and {info.validation_images:,} validation images, '
-        f'fingerprint {info.fingerprint or "unknown"}'
-    )
+        yield 'made-up images'
+    elif not info:
+        yield f'{config.num_train_images:,} training images, without a description'
+    else:
+        yield (
+            f'{in_markdown(info.name)}: {in_markdown(info.source)}; {info.train_images:,} training and '
+            f'{info.validation_images:,} validation images, fingerprint {in_markdown(info.fingerprint) or "unknown"}'
+        )
+    yield from (in_markdown(f'trained before on {earlier}') for earlier in learned.earlier)
+    if learned.note:
+        yield in_markdown(learned.note)
 
 
 def _recipe(config: Config) -> List[Tuple[str, str]]:

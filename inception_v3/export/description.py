@@ -3,9 +3,13 @@
 from typing import Any, Dict, List, Sequence
 
 from inception_v3.config import Config
-from preprocessing import inception_preprocessing, vgg_preprocessing
+from preprocessing import finishing, inception_preprocessing, vgg_preprocessing
 
 FILE = 'preprocessing.json'
+# For readers of descriptions and of model cards.
+DECODING = (
+    'turn the image by its EXIF orientation, lay it on white where it is transparent, and convert it to RGB of 8 bits'
+)
 INPUT, LOGITS, PROBABILITIES = 'images', 'logits', 'probabilities'
 
 
@@ -21,7 +25,7 @@ def steps_of(config: Config) -> List[Dict[str, Any]]:
         ],
         'cifar': [{'resize': size}],
     }
-    means = [-mean for mean in vgg_preprocessing.CHANNEL_MEANS]
+    means = [-mean for mean in finishing.CHANNEL_MEANS]
     is_vgg = config.preprocessing == 'vgg'
     scaled = {'scale': 1.0, 'offset': means} if is_vgg else {'scale': 2 / 255, 'offset': [-1.0] * 3}
     # With bytes sent to the device, the network was trained on whole numbers.
@@ -38,7 +42,7 @@ def describe(config: Config, class_names: Sequence[str]) -> Dict[str, Any]:
             'type': 'float32',
             'shape': ['batch', config.height, config.width, 3],
             'channels': 'RGB',
-            'decoding': 'whole pixels of 8 bits, as libjpeg decodes; grey images have three equal channels',
+            'decoding': f'{DECODING}; whole pixels, as libjpeg decodes; grey images have three equal channels',
         },
         'steps': steps_of(config),
         'outputs': {LOGITS: ['batch', config.num_classes], PROBABILITIES: ['batch', config.num_classes]},

@@ -16,7 +16,7 @@ from inception_v3.export import frozen
 from inception_v3.export.description import INPUT, LOGITS, PROBABILITIES
 from inception_v3.export.frozen import FrozenNetwork
 from inception_v3.export.images import Batch
-from inception_v3.export.saved_model import export_saved_model
+from inception_v3.export.saved_model import INPUT_FILES, export_saved_model
 from inception_v3.model_fn import EXPORT_SIGNATURE
 from inception_v3.weights import sources
 
@@ -41,7 +41,7 @@ class Format(abc.ABC):
 
     Attributes:
       file: the name of the file, or folder, in the export's folder.
-      purpose: its runtime, in a few words.
+      purpose: its runtime, and an input that is no prepared image, in words.
       loses_at_most: points of top-1 accuracy that an export may lose, compared with the checkpoint.
       is_calibrated: whether the conversion needs images.
     """
@@ -80,7 +80,7 @@ class Format(abc.ABC):
 class SavedModel(Format):
     """A SavedModel, which contains its preprocessing, as `--export_dir` writes it."""
 
-    file, purpose = 'saved_model', 'TensorFlow, TensorFlow Serving'
+    file, purpose = 'saved_model', f'TensorFlow, TensorFlow Serving; {INPUT_FILES}'
 
     def check(self) -> None:
         """TensorFlow is a package of the core."""

@@ -1,4 +1,4 @@
-"""The images that exports are calibrated with and checked on: a run's data set, prepared as in evaluation."""
+"""The images that exports are calibrated with and checked on: a run's data set, prepared as for `predict`."""
 
 import dataclasses
 from typing import Iterator, List, NamedTuple
@@ -10,7 +10,7 @@ from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.record_preprocessing import RecordPreprocessing
-from preprocessing.resizing import resize_for_eval
+from preprocessing.viewing import resize_as_viewed
 
 _BATCH_SIZE = 32
 
@@ -20,7 +20,7 @@ class Batch(NamedTuple):
 
     Attributes:
       encoded: the image files.
-      images: float32 [batch, height, width, 3], prepared as in evaluation.
+      images: float32 [batch, height, width, 3], prepared as exports need them: from the image as viewers show it.
       labels: int32 [batch].
     """
 
@@ -46,7 +46,7 @@ def batches(is_training: bool, config: Config) -> Iterator[Batch]:
 
     def prepared(serialized: tf.Tensor) -> tf.Tensor:
         encoded, _, label = preprocessing.parse(serialized)
-        return encoded, infeed.as_evaluated(resize_for_eval(encoded, config), config), label
+        return encoded, infeed.as_evaluated(resize_as_viewed(encoded, config), config), label
 
     with tf.Graph().as_default() as graph:
         dataset = pipeline.storage().map(prepared).batch(_BATCH_SIZE)

@@ -2,8 +2,10 @@
 
 A copy of this file stands beside each export:
 
-    steps = json.load(open('preprocessing.json'))['steps']
-    image = prepare(numpy.asarray(PIL.Image.open('photo.jpg').convert('RGB')), steps)
+    photo = PIL.ImageOps.exif_transpose(PIL.Image.open('photo.jpg')).convert('RGBA')
+    white = PIL.Image.new('RGBA', photo.size, 'white')
+    pixels = numpy.asarray(PIL.Image.alpha_composite(white, photo).convert('RGB'))
+    image = prepare(pixels, json.load(open('preprocessing.json'))['steps'])
 """
 
 import numpy as np
@@ -13,7 +15,8 @@ def prepare(pixels: np.ndarray, steps: list) -> np.ndarray:
     """Carries out the steps.
 
     Args:
-      pixels: uint8 [any height, any width, 3], a decoded image.
+      pixels: uint8 [any height, any width, 3], a decoded image, turned by its EXIF orientation, and laid on white where
+        it is transparent.
       steps: the list in `preprocessing.json`, of dicts with one key each.
 
     Returns:

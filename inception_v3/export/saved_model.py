@@ -11,18 +11,23 @@ from data.files import write_whole
 from inception_v3 import infeed
 from inception_v3.config import Config
 from inception_v3.export.card import CARD_FILE, LABELS_FILE, card, labels
-from inception_v3.model_dir import origin
+from inception_v3.model_dir import origin, trained_data
 from inception_v3.model_fn import EXPORT_SIGNATURE
-from preprocessing.resizing import resize_for_eval
+from preprocessing.viewing import resize_as_viewed
 
+# For readers of model cards.
+INPUT_FILES = (
+    f'its signature `{EXPORT_SIGNATURE}` takes JPEG, PNG and one-frame GIF files; it turns them by their EXIF '
+    'orientation, lays them on white where they are transparent, and prepares them'
+)
 _PARALLEL_IMAGES = 16
 
 
 def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInputReceiver:
-    """Receives a batch of encoded images, and preprocesses each as evaluation does."""
+    """Receives a batch of encoded images, and prepares each as `predict` does."""
 
     def prepare(encoded: tf.Tensor) -> tf.Tensor:
-        return infeed.as_evaluated(resize_for_eval(encoded, config), config)
+        return infeed.as_evaluated(resize_as_viewed(encoded, config), config)
 
     image_bytes = tf.placeholder(tf.string, [None], EXPORT_SIGNATURE)
     images = tf.map_fn(prepare, image_bytes, tf.float32, parallel_iterations=_PARALLEL_IMAGES)
@@ -37,7 +42,8 @@ def export_saved_model(
     A SavedModel carries its origin, the names of its classes and a model card, in `assets.extra`. If `export_dir` has
     one of the same checkpoint and settings, it is not made again.
 
-    The signature `image_bytes` takes `image_bytes`, a batch of JPEG or PNG files (string [batch]). It returns `classes`
+    The signature `image_bytes` takes `image_bytes`, a batch of JPEG, PNG or one-frame GIF files (string [batch]), as
+    viewers show them. It returns `classes`
     (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the data set names its classes,
     `class_names` (string [batch], UTF-8), the names of `classes`.
 
@@ -60,7 +66,7 @@ def export_saved_model(
     path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
     make_servable_by_both(path)
     origin.write(path, own)
-    _describe(path, config, own, class_names)
+    _describe(path, config, own, class_names, trained_data.of_checkpoint(config, checkpoint))
     # Another export may have ended in the same second.
     second = int(os.path.basename(path))
     while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
@@ -71,14 +77,15 @@ def export_saved_model(
     return finished
 
 
-def _describe(path: str, config: Config, own: origin.Origin, class_names: Sequence[str]) -> None:
+def _describe(
+    path: str, config: Config, own: origin.Origin, class_names: Sequence[str], learned: trained_data.TrainedData
+) -> None:
     """Writes the names of the classes and the model card into a SavedModel."""
     extra = os.path.join(path, origin.EXTRA)
-    contents = ['a SavedModel; its signature `image_bytes` takes image files, and prepares them']
+    contents = [f'a SavedModel; {INPUT_FILES}']
     write_whole(os.path.join(extra, LABELS_FILE), labels(class_names, config.num_classes))
-    write_whole(
-        os.path.join(extra, CARD_FILE), card('SavedModel', contents, config, own, 'not verified (inception_v3.export)')
-    )
+    text = card('SavedModel', contents, config, own, 'not verified (inception_v3.export)', learned)
+    write_whole(os.path.join(extra, CARD_FILE), text)
 
 
 def remove_unfinished_export(config: Config) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
+from console.outputs import replaceable
 from console.paths import expanded
 from console.screen import Screen
 from data.files import write_whole
@@ -74,6 +75,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(arguments: argparse.Namespace, screen: Screen) -> int:
     # Before the images are read, which takes long.
     check_writable('out', os.path.dirname(arguments.out) or '.')
+    replaceable(arguments.out)
     files = extraction.find(arguments.images)
     screen.update(f'loading {arguments.model or arguments.weights}')
     with contextlib.closing(_load(arguments)) as extractor:

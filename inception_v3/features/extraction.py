@@ -43,7 +43,7 @@ def find(names: Sequence[str]) -> Found:
     """
     found = image_files.find(names)
     if found.skipped:
-        _report(f'skipped {len(found.skipped):,} files without the extension of an image: {listed(found.skipped)}')
+        _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
     if len(found.problems) == len(found.paths):
         raise CommandError('\n'.join(f'{show(path)}: {reason}' for path, reason in found.problems.items()))
     return found

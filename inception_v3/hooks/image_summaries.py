@@ -7,10 +7,11 @@ from typing import NamedTuple, Optional, Sequence
 
 from console.messages import shown
 from console.tensorflow_versions import tf
-from inception_v3 import infeed, seeding
+from inception_v3 import device_images, seeding
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.record_preprocessing import RecordPreprocessing
+from inception_v3.tpu import topology
 from preprocessing.decoding import Crop, decode_image
 from preprocessing.preprocessings import preprocessing_for
 
@@ -85,7 +86,7 @@ class _Sample(NamedTuple):
 
     whole: tf.Tensor
     crop: Crop
-    features: infeed.Features
+    features: device_images.Features
     label: tf.Tensor
 
 
@@ -107,7 +108,7 @@ def _samples(is_training: bool, config: Config) -> tf.data.Dataset:
         return _Sample(decode_image(drawn.encoded), window.crop, *preprocessing.finish(drawn))
 
     count = config.image_summaries
-    dataset = pipeline.storage(hosts=config.hosts if is_training else 1)
+    dataset = pipeline.storage(hosts=topology.hosts_of(config) if is_training else 1)
     if not config.max_bad_records:
         return dataset.take(count).map(sample_of)
     samples = dataset.take(count + config.max_bad_records).map(sample_of)
@@ -135,7 +136,7 @@ def _whole(sample: _Sample) -> tf.Tensor:
 def _seen(sample: _Sample, config: Config) -> tf.Tensor:
     """Draws the network's input for a sample, as PNG."""
     batch = tf.nest.map_structure(lambda part: part[tf.newaxis], sample.features)
-    return tf.image.encode_png(preprocessing_for(config).visible(infeed.received(batch, False, config))[0])
+    return tf.image.encode_png(preprocessing_for(config).visible(device_images.received(batch, False, config))[0])
 
 
 def tag_name(label: int, class_names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 from console import tensorflow_profiler
 from console.log import logger
 from console.tensorflow_versions import tf
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.hooks.step import Step, Watcher
 from inception_v3.model_dir.files import now
@@ -190,9 +191,9 @@ class ProfiledSteps(Watcher):
             'cpu_ms': 1000 * cpu / steps,
             'usual_ms': self._usual_ms(),
             'images': config.train_batch_size,
-            'hosts': config.hosts,
+            'hosts': topology.hosts_of(config),
             'device': _device_of(config, any(not work.on_host for work in works)),
-            'data': 'fake images' if config.use_data == 'fake' else str(config.source),
+            'data': 'fake images' if config.use_data == 'fake' else str(source_of(config)),
             'time': now(),
             'tensorflow': tf.__version__,
         }

@@ -7,12 +7,14 @@ from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import records, remote
+from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.gpu import accelerator
 from inception_v3.memory.machine import available_memory
 from inception_v3.model_fn import network_options
 from inception_v3.networks.registry import NETWORKS, Sizes, sizes_of
 from inception_v3.storage.ordered_records import group_for
+from inception_v3.tpu import topology
 
 _FLOAT = 4
 # Copies of the weights: the weights themselves, and the optimizer's state; their gradients come in addition.
@@ -62,8 +64,8 @@ def training_need(config: Config) -> Need:
     variables = (copies * sizes.parameters + sizes.statistics) * _FLOAT
     kept = int(_HELD * sizes.kept) * tf.as_dtype(config.precision).size
     if config.seed is not None and config.max_bad_records:
-        group = group_for(config.train_batch_size, config.hosts, config.num_train_images)
-        variables += _GROUPS * group.records * _image(config) * config.hosts
+        group = group_for(config.train_batch_size, topology.hosts_of(config), config.num_train_images)
+        variables += _GROUPS * group.records * _image(config) * topology.hosts_of(config)
     return Need(variables, kept + 2 * config.num_classes * _FLOAT + _image(config) * _ahead(config))
 
 
@@ -149,8 +151,8 @@ def _buffer_problems(config: Config, available: int) -> Iterator[str]:
     if config.use_data == 'fake':
         return
     record = 0
-    if not remote.is_remote(config.source.place(records.TRAIN)):
-        record = sum(records.sizes_of(config.source.find(records.TRAIN))) // config.num_train_images
+    if not remote.is_remote(source_of(config).place(records.TRAIN)):
+        record = sum(records.sizes_of(source_of(config).find(records.TRAIN))) // config.num_train_images
     seeded = config.seed is not None
     # The windows of a seed hold at most all records.
     held = config.num_train_images if seeded else config.followup_shuffle_buffer_size

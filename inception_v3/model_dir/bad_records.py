@@ -8,7 +8,7 @@ from typing import Iterator, List, Sequence
 from console.log import logger
 from console.tensorflow_versions import tf
 from data import record_checker, records, remote
-from data.sources import common_folder
+from data.sources import common_folder, source_of
 from inception_v3.config import Config
 from preprocessing.decoding import decode_image
 
@@ -41,7 +41,7 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
       are too many.
     """
     folder = _folder(config, split)
-    begin = len(os.fsencode(common_folder(config.source.find(split))))
+    begin = len(os.fsencode(common_folder(source_of(config).find(split))))
     # As in `Source.name_of`.
     file_names = tf.strings.substr(paths, begin, _LONGEST_PATH)
     for character, code in (('%', '%25'), ('/', '%2F')):
@@ -63,7 +63,7 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
 def checker_of(config: Config, split: str) -> record_checker.RecordChecker:
     """Returns a checker for a split's records. It checks boxes only for training with `use_annotated_bbox`."""
     with_boxes = config.use_annotated_bbox and split == records.TRAIN
-    return config.source.format.checker(config.num_classes, decode_image, with_boxes, config.source.fields)
+    return source_of(config).format.checker(config.num_classes, decode_image, with_boxes, source_of(config).fields)
 
 
 class BadRecords:
@@ -91,7 +91,7 @@ class BadRecords:
     def skipped(self) -> Iterator[record_checker.BadRecord]:
         """Yields the skipped records, each with its problem."""
         for split in self._splits:
-            names, source = self._names(split), self._config.source
+            names, source = self._names(split), source_of(self._config)
             if not names:
                 continue
             files = source.find(split)

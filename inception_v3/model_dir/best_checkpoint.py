@@ -3,6 +3,7 @@
     best/checkpoint                names the best checkpoint, in TensorFlow's format
     best/step-500/model.ckpt-500.* the checkpoint
     best/step-500/config.json      the configuration that trained it
+    best/step-500/starts.jsonl     the starts of the training
     best/step-500/evaluation.json  its evaluation: its line of results.jsonl
 
 A new version is first written beside the old one. Then the file `checkpoint` is replaced atomically, and names the new
@@ -25,6 +26,7 @@ from data.files import write_whole
 from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint
 from inception_v3.model_dir.evaluations import Evaluation, evaluations_in
 from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE
+from inception_v3.model_dir.starts import STARTS_FILE
 
 _LIST = 'checkpoint'
 EVALUATION_FILE = 'evaluation.json'
@@ -118,13 +120,12 @@ def differences_of_kind(old: Evaluation, new: Evaluation) -> List[str]:
 
 
 def _write_version(folder: str, checkpoint: str, evaluation: Evaluation) -> None:
-    """Copies a checkpoint and the configuration beside it into a new folder, and adds the evaluation."""
+    """Copies a checkpoint and the records of its training into a new folder, and adds the evaluation."""
     source, name = os.path.split(checkpoint)
     with remote.explained(folder, remote.WRITE):
         tf.io.gfile.makedirs(folder)
     names = [other for other in remote.names_in(source) or () if other.startswith(f'{name}.')]
-    if remote.exists(os.path.join(source, CONFIG_FILE)):
-        names.append(CONFIG_FILE)
+    names += [other for other in (CONFIG_FILE, STARTS_FILE) if remote.exists(os.path.join(source, other))]
     for other in names:
         _copy(os.path.join(source, other), os.path.join(folder, other))
     write_whole(os.path.join(folder, EVALUATION_FILE), json.dumps(evaluation._asdict()) + '\n')

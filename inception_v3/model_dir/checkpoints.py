@@ -6,12 +6,14 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
-from tensorflow.python.lib.io import file_io
 
-from console.errors import CommandError
+from console import outputs
+from console.errors import CheckpointError
 from console.log import logger
 from console.tensorflow_versions import checkpoint_errors, tf
 from data import remote
+from data.files import write_whole
+from inception_v3 import moving_average
 from inception_v3.gpu import loss_scale
 
 # TensorFlow's names.
@@ -29,12 +31,7 @@ _NOTE = 'saving.unfinished'
 # The folder in model_dir for checkpoints that were skipped.
 PASSED_OVER = 'passed_over'
 
-_AVERAGE_SUFFIX = '/ExponentialMovingAverage'
 _NAMED_AT_MOST = 3
-
-
-class CheckpointError(CommandError):
-    """A checkpoint cannot be read, or does not fit the run."""
 
 
 class DamagedError(CheckpointError):
@@ -132,11 +129,8 @@ def check_holds_averages(checkpoint: str) -> None:
     Raises:
       CheckpointError: it has none, or cannot be read.
     """
-    if not any(name.endswith(_AVERAGE_SUFFIX) for name in _reader(checkpoint).get_variable_to_shape_map()):
-        raise CheckpointError(
-            f'{checkpoint}: has no moving averages of the weights, because it was trained with --moving_average=False. '
-            'Use that flag for evaluation and export, too.'
-        )
+    _reader(checkpoint)
+    moving_average.check_holds_averages(checkpoint)
 
 
 def check_fits(checkpoint: str) -> None:
@@ -246,7 +240,7 @@ def _step_in(name: str) -> Optional[int]:
 
 def _write_list(model_dir: str, names: List[str]) -> None:
     lines = [f'model_checkpoint_path: "{names[-1]}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
-    file_io.atomic_write_string_to_file(os.path.join(model_dir, _LIST), '\n'.join(lines) + '\n')
+    write_whole(os.path.join(model_dir, _LIST), '\n'.join(lines) + '\n')
 
 
 def _files_of(model_dir: str) -> Dict[int, List[str]]:
@@ -300,7 +294,7 @@ def set_aside(model_dir: str, step: int) -> None:
     folder = os.path.join(model_dir, PASSED_OVER)
     tf.io.gfile.makedirs(folder)
     for name in _files_of(model_dir).get(step, []):
-        tf.io.gfile.rename(os.path.join(model_dir, name), os.path.join(folder, name), overwrite=True)
+        outputs.move(os.path.join(model_dir, name), os.path.join(folder, name))
 
 
 def remove_unfinished(model_dir: str) -> List[str]:
@@ -347,7 +341,7 @@ def save(model_dir: str, step: int, write: Callable[[], None]) -> None:
     own = [each for each in names if _OWN_NAME.fullmatch(each)]
     kept, obsolete = names if len(own) < _KEPT else own[-_KEPT:], own[:-_KEPT]
     note = os.path.join(model_dir, _NOTE)
-    file_io.atomic_write_string_to_file(note, ' '.join([name, *obsolete]))
+    write_whole(note, ' '.join([name, *obsolete]))
     write()
     try:
         check_undamaged(os.path.join(model_dir, name))

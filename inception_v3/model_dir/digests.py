@@ -1,4 +1,4 @@
-"""SHA-256 digests of the variables of a checkpoint or of a training step."""
+"""SHA-256 digests of the variables of a checkpoint or of a training step, and of a checkpoint's index."""
 
 import hashlib
 from typing import Dict
@@ -6,6 +6,7 @@ from typing import Dict
 import numpy as np
 
 from console.tensorflow_versions import tf
+from data import remote
 
 
 def of_values(values: Dict[str, np.ndarray]) -> str:
@@ -16,6 +17,12 @@ def of_values(values: Dict[str, np.ndarray]) -> str:
         digest.update(f'{name} {value.dtype} {value.shape}\n'.encode())
         digest.update(np.ascontiguousarray(value))
     return digest.hexdigest()
+
+
+def of_index(checkpoint: str) -> str:
+    """The digest of a checkpoint's index, which has a checksum of each variable; empty if the checkpoint is gone."""
+    index = remote.read(f'{checkpoint}.index')
+    return hashlib.sha256(index).hexdigest() if index else ''
 
 
 def of_checkpoint(checkpoint: str) -> str:

@@ -1,11 +1,15 @@
 """The evaluations of a run, in the `results.jsonl` of its model_dir."""
 
 import os
-from typing import Any, List, NamedTuple, Tuple, get_type_hints
+from typing import Any, List, NamedTuple, Optional, Tuple
 
+from console.json_content import record
+from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines
 from inception_v3.config import Config, differences
+from inception_v3.model_dir import starts
 from inception_v3.model_dir.files import recorded_config
+from inception_v3.model_dir.trained_data import changes_between
 
 RESULTS_FILE = 'results.jsonl'
 
@@ -14,7 +18,7 @@ RESULTS_FILE = 'results.jsonl'
 DECIDING = (
     *('use_data', 'data_dir', 'data_format', 'eval_files', 'image_key', 'label_key', 'label_offset', 'num_classes'),
     *('num_eval_images', 'eval_total_size', 'max_bad_records'),
-    *('preprocessing', 'height', 'width', 'draft_decode', 'network', 'depth_multiplier', 'precision', 'transfer'),
+    *('preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'precision', 'transfer'),
     'moving_average',
 )
 
@@ -37,9 +41,10 @@ class Evaluation(NamedTuple):
       images: the number of images; each is evaluated once.
       seconds: the duration, including the time to build the graph.
       time: the end of the evaluation in UTC, ISO 8601.
-      changed: the settings that affect the result and differ from training's, as `name: old -> new`.
+      changed: the settings and the properties of the data set that differ from training's, as `name: old -> new`.
       data_set: the name of the data set in `dataset.json`; empty without that file.
       fingerprint: the fingerprint of the data set in `dataset.json`; empty without that file.
+      digest: of the checkpoint (`digests.of_index`); empty of an evaluation by an earlier version.
     """
 
     step: int
@@ -54,22 +59,23 @@ class Evaluation(NamedTuple):
     changed: Tuple[str, ...] = ()
     data_set: str = ''
     fingerprint: str = ''
+    digest: str = ''
 
     @property
-    def identity(self) -> Tuple[int, str, int, str, Tuple[str, ...]]:
+    def identity(self) -> Tuple[str, str, int, str, Tuple[str, ...]]:
         """The inputs of the evaluation. Evaluations with equal identities have equal scores."""
-        return self.step, self.weights, self.images, self.fingerprint, self.changed
+        return self.digest, self.weights, self.images, self.fingerprint, self.changed
 
 
-def changed_since_training(config: Config, checkpoint: str) -> Tuple[str, ...]:
-    """The settings that affect an evaluation and differ from those in the `config.json` beside a checkpoint.
+def changed_since_training(config: Config, data_set: Optional[DatasetInfo], checkpoint: str) -> Tuple[str, ...]:
+    """The differences of an evaluation's settings and data set from those that a checkpoint was trained with.
 
-    Empty if the file cannot be read.
+    Settings that do not affect the result, and whatever is not recorded beside the checkpoint, do not differ.
     """
-    trained = recorded_config(os.path.dirname(checkpoint))
-    if not trained:
-        return ()
-    return tuple(change for change in differences(trained, config) if change.split(':')[0] in DECIDING)
+    trained, recorded = recorded_config(os.path.dirname(checkpoint)), starts.before(checkpoint)
+    changes = [each for each in differences(trained, config) if each.split(':')[0] in DECIDING] if trained else []
+    changes += changes_between(recorded[-1], config, data_set) if recorded else ()
+    return tuple(dict.fromkeys(changes))
 
 
 def append_evaluation(model_dir: str, evaluation: Evaluation) -> None:
@@ -94,16 +100,4 @@ def evaluations_in(path: str) -> List[Evaluation]:
 
 
 def _evaluation_of(values: Any) -> Evaluation:
-    evaluation = Evaluation(**{**values, 'changed': tuple(values.get('changed', ()))})
-    types = get_type_hints(Evaluation)
-    for name, value in evaluation._asdict().items():
-        if not _is_of_type(value, types[name]):
-            raise TypeError(f'{name} is {value!r}')
-    return evaluation
-
-
-def _is_of_type(value: Any, expected: Any) -> bool:
-    if expected not in (int, float, str):
-        return isinstance(value, tuple) and all(type(each) is str for each in value)
-    # JSON does not distinguish floats from integers: 1.0 may be written as 1.
-    return type(value) is expected or (expected is float and type(value) is int)
+    return record(Evaluation, {**values, 'changed': tuple(values.get('changed', ()))})

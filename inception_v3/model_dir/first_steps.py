@@ -4,6 +4,7 @@ import json
 import os
 from typing import List, NamedTuple
 
+from console.json_content import from_json, record
 from data.files import text_of, write_whole
 
 FIRST_STEPS_FILE = 'first_steps.json'
@@ -32,9 +33,9 @@ def read(model_dir: str) -> List[Step]:
       RemoteError: access is denied, or the store cannot be reached.
     """
     try:
-        steps = json.loads(text_of(os.path.join(model_dir, FIRST_STEPS_FILE)))
-        return [Step(**step) for step in steps]
-    except (TypeError, ValueError):
+        text = text_of(os.path.join(model_dir, FIRST_STEPS_FILE))
+        return from_json(text, lambda steps: [record(Step, step) for step in steps])
+    except ValueError:
         return []
 
 

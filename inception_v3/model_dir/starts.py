@@ -5,13 +5,15 @@ import os
 import platform
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from console import json_content
 from console.log import logger
 from data.dataset_info import DatasetInfo
 from data.files import append_line, read_lines, write_whole
 from inception_v3.config import Config, ConfigError, differences
+from inception_v3.data_set import samples_of
 from inception_v3.model_dir import source
 from inception_v3.model_dir.checkpoints import latest_checkpoint, step_of
-from inception_v3.model_dir.files import CONFIG_FILE, now, read_config, recorded_config
+from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, now, read_config, recorded_config
 
 STARTS_FILE = 'starts.jsonl'
 
@@ -32,6 +34,9 @@ class Start(NamedTuple):
       host: the `name` of the machine, its `processor`, and the number of `cores` that this process may use.
       weights: with `--init_from` at step 0, the weights that the run begins from: their `path`, `kind` and `step`, the
         `values` (average or raw), and the `digest` of all variables there; else None.
+      description: the content of `dataset.json`, with the names of the classes; None without that file.
+      samples: the samples of the record files, by split (`data_set.samples_of`); None of runs that an
+        earlier version started.
     """
 
     step: int
@@ -45,6 +50,13 @@ class Start(NamedTuple):
     versions: Dict[str, Any]
     host: Dict[str, Any]
     weights: Optional[Dict[str, Any]] = None
+    description: Optional[Dict[str, Any]] = None
+    samples: Optional[Dict[str, List[Any]]] = None
+
+    @property
+    def info(self) -> Optional[DatasetInfo]:
+        """The description of the data set; None if there was none, or an earlier version started the run."""
+        return DatasetInfo(**self.description) if self.description else None
 
 
 def with_settled_threads(config: Config) -> Config:
@@ -77,6 +89,8 @@ def this_start(config: Config, data_set: Optional[DatasetInfo], weights: Optiona
         versions=versions,
         host=this_host(),
         weights=weights,
+        description=dataclasses.asdict(data_set) if data_set else None,
+        samples=samples_of(config),
     )
 
 
@@ -107,7 +121,32 @@ def read(model_dir: str) -> List[Start]:
     Raises:
       RemoteError: access is denied, or the store cannot be reached.
     """
-    return read_lines(os.path.join(model_dir, STARTS_FILE), lambda values: Start(**values))
+    return read_lines(os.path.join(model_dir, STARTS_FILE), _start_of)
+
+
+def _start_of(values: Any) -> Start:
+    start: Start = json_content.record(Start, values)
+    problem = start.info and start.info.problem()
+    if problem:
+        raise ValueError(problem)
+    return start
+
+
+def before(checkpoint: str) -> List[Start]:
+    """The starts of training that led to a checkpoint, oldest first; empty if none is recorded.
+
+    Beside a checkpoint in a folder `best` is a copy of the record. Earlier versions kept it in the run around it alone.
+
+    Raises:
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    folder = os.path.dirname(checkpoint)
+    outer = os.path.dirname(folder)
+    recorded = read(folder) or (read(os.path.dirname(outer)) if os.path.basename(outer) == BEST_FOLDER else [])
+    # A start from a step sees that step's checkpoint, and makes the later ones. Imported weights are of step 0.
+    past = [start for start in recorded if start.step < max(step_of(checkpoint), 1)]
+    anew = [number for number, start in enumerate(past) if not start.step]
+    return past[anew[-1] :] if anew else past
 
 
 def record(config: Config, data_set: Optional[DatasetInfo], weights: Optional[Dict[str, Any]] = None) -> None:

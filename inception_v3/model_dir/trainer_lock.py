@@ -16,16 +16,21 @@ import threading
 import time
 from typing import Any, Dict, Optional
 
-from tensorflow.python.lib.io import file_io
-
 from console.errors import RetryableError
+from console.json_content import fits, from_json
+from console.log import logger
+from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
+from data.files import write_whole
 
 CLAIM_FILE = 'trainer.json'
 # Seconds between renewals, and from the last renewal until the claim expires. A store may be unreachable for 90 s.
 _RENEW_EVERY = 30.0
 STALE_AFTER = 180.0
+# Seconds by which the clocks of two machines may differ.
+_CLOCKS_DIFFER_AT_MOST = 60.0
+_FIELDS = {'host': str, 'process': int, 'since': str, 'machine': str, 'birth': Optional[str], 'renewed': float}
 
 
 class LockedError(RetryableError):
@@ -51,13 +56,28 @@ def _birth(process: Optional[int]) -> Optional[str]:
 
 def is_claimed_elsewhere(model_dir: str) -> bool:
     """Whether a folder has an unexpired claim of another machine; its process may have ended."""
-    try:
-        claim = json.loads(remote.read(os.path.join(model_dir, CLAIM_FILE)) or b'null')
-    except ValueError:
-        return False
-    if not isinstance(claim, dict) or claim.get('machine') == _machine():
+    claim = _claim_in(os.path.join(model_dir, CLAIM_FILE))
+    if not claim or claim.get('machine') == _machine():
         return False
     return time.time() < claim.get('renewed', 0) + STALE_AFTER
+
+
+def _claim_in(path: str) -> Optional[Dict[str, Any]]:
+    """The claim in a file; None if there is none, or if it is damaged, so that the next claim replaces it."""
+
+    def known(values: Any) -> Dict[str, Any]:
+        claim = {name: values[name] for name in _FIELDS if name in values}
+        wrong = [name for name in claim if not fits(claim[name], _FIELDS[name])]
+        if wrong:
+            raise ValueError(f'{wrong[0]} is {shown(repr(claim[wrong[0]]))}')
+        return claim
+
+    content = remote.read(path)
+    try:
+        return from_json(content, known) if content else None
+    except ValueError as error:
+        logger.info('%s: is damaged, and names no process that trains here: %s', path, shown(error))
+        return None
 
 
 class TrainerLock:
@@ -123,11 +143,8 @@ class TrainerLock:
 
     def _foreign_claim(self) -> Optional[Dict[str, Any]]:
         """The claim in the folder, if another process wrote it."""
-        try:
-            claim = json.loads(remote.read(self._path) or b'null')
-        except ValueError:
-            return None
-        if not isinstance(claim, dict) or all(claim.get(key) == value for key, value in self._claim.items()):
+        claim = _claim_in(self._path)
+        if not claim or all(claim.get(key) == value for key, value in self._claim.items()):
             return None
         return claim
 
@@ -139,6 +156,12 @@ class TrainerLock:
                 return
             raise LockedError(self._in_use(claim))
         left = claim.get('renewed', 0) + STALE_AFTER - time.time()
+        if left > STALE_AFTER + _CLOCKS_DIFFER_AT_MOST:
+            raise LockedError(
+                f'{self._in_use(claim)} It renewed its lock {left - STALE_AFTER:.0f} seconds after the time of this '
+                f'machine: the clock of {shown(claim.get("host"))} or of this machine is wrong. Set it right; if that '
+                f'process has ended, remove {self._path}.'
+            )
         if left > 0:
             raise LockedError(
                 f'{self._in_use(claim)} If that process has ended, its lock expires in {left:.0f} seconds.'
@@ -147,13 +170,12 @@ class TrainerLock:
     def _in_use(self, claim: Optional[Dict[str, Any]]) -> str:
         who = 'another process'
         if claim:
-            who = f'process {claim.get("process")} on {claim.get("host")}, since {claim.get("since")}'
+            who = f'process {claim.get("process")} on {shown(claim.get("host"))}, since {shown(claim.get("since"))}'
         return f'--model_dir={self._model_dir}: in use by {who}. Wait until it ends, or use another folder.'
 
     def _write(self) -> None:
         claim = json.dumps({**self._claim, 'renewed': time.time()}) + '\n'
-        with remote.explained(self._path, remote.WRITE):
-            file_io.atomic_write_string_to_file(self._path, claim)
+        write_whole(self._path, claim)
         self._known_at = time.time()
 
     def _renew(self) -> None:

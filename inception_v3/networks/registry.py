@@ -5,17 +5,9 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional
 
 from console.tensorflow_versions import tf
 from inception_v3.networks.inception_v3 import MIXED_8_OF_2015, inception_v3
+from inception_v3.networks.limits import LIMITS
 from inception_v3.networks.resnet import resnet50
 from inception_v3.networks.revnet import REVNET_38, REVNET_56, REVNET_104, REVNET_110, revnet
-
-# The options that some networks take, and the part of the network that each one sets.
-OPTIONS: Dict[str, str] = {
-    'auxiliary_head': 'auxiliary classifier',
-    'depth_multiplier': 'adjustable number of channels',
-    'dropout': 'dropout',
-    'rebuild_activations': 'reversible blocks',
-    'zero_init_last_scale': 'batch-norm scale at the end of a residual block',
-}
 
 
 class Network(NamedTuple):
@@ -36,29 +28,23 @@ class Network(NamedTuple):
     auxiliary_head_min_size: int = 0
 
 
-_INCEPTION = frozenset({'auxiliary_head', 'depth_multiplier', 'dropout'})
-_RESNET = frozenset({'depth_multiplier', 'zero_init_last_scale'})
-_REVNET = frozenset({'depth_multiplier', 'rebuild_activations'})
-
-NETWORKS: Dict[str, Network] = {
-    # The valid 3 x 3 convolutions with stride 2 in Mixed_7a need 75 pixels to leave one position. The auxiliary head
-    # pools Mixed_6e with a 5 x 5 window; at 107 pixels that map is 5 x 5.
-    'inception_v3': Network(inception_v3, _INCEPTION, min_size=75, auxiliary_head_min_size=107),
+_BUILDERS: Dict[str, Callable[..., Any]] = {
+    'inception_v3': inception_v3,
     # The graph of the scores of generated images: `inception_v3.fid` reads its weights.
-    'inception_2015': Network(
-        functools.partial(inception_v3, auxiliary_head=False, mixed_8=MIXED_8_OF_2015),
-        frozenset({'depth_multiplier', 'dropout'}),
-        min_size=75,
-    ),
-    # Five halvings leave one position of 32 pixels.
-    'resnet50': Network(resnet50, _RESNET, min_size=32),
-    # Two halvings.
-    'revnet38': Network(functools.partial(revnet, REVNET_38), _REVNET, min_size=4),
-    'revnet110': Network(functools.partial(revnet, REVNET_110), _REVNET, min_size=4),
-    # Five halvings.
-    'revnet56': Network(functools.partial(revnet, REVNET_56), _REVNET, min_size=32),
-    'revnet104': Network(functools.partial(revnet, REVNET_104), _REVNET, min_size=32),
+    'inception_2015': functools.partial(inception_v3, auxiliary_head=False, mixed_8=MIXED_8_OF_2015),
+    'resnet50': resnet50,
+    'revnet38': functools.partial(revnet, REVNET_38),
+    'revnet110': functools.partial(revnet, REVNET_110),
+    'revnet56': functools.partial(revnet, REVNET_56),
+    'revnet104': functools.partial(revnet, REVNET_104),
 }
+NETWORKS: Dict[str, Network] = {name: Network(build, *LIMITS[name]) for name, build in _BUILDERS.items()}
+
+
+def has_auxiliary_head(config: Any) -> bool:
+    """Whether a network has its auxiliary head: the flag enables it, and the images are large enough."""
+    smallest = NETWORKS[config.network].auxiliary_head_min_size
+    return config.auxiliary_head and 0 < smallest <= min(config.height, config.width)
 
 
 class Sizes(NamedTuple):

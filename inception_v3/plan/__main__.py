@@ -8,19 +8,20 @@ from typing import List, Sequence, Tuple
 from console import extras, html, processes, program
 from console.errors import EXIT_CODES
 from console.log import logger
+from console.messages import in_rows
 from console.screen import Screen, set_up_logging
 from console.tensorflow_versions import tf
 from data import remote
 from data.files import write_whole
-from inception_v3 import batch_norm
+from inception_v3 import batch_norm, flags
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import check_data, fit_to_data_set, makes_digits
 from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_fn import network_shapes
 from inception_v3.plan.forecast import PUBLISHED_STEP, Average, Forecast, forecast
 from inception_v3.reporting.slow_averages import warnings_of
-from inception_v3.settings import flags
-from inception_v3.settings.data_set import check_data, fit_to_data_set, makes_digits
+from inception_v3.tpu import topology
 from inception_v3.weights import beginning, sources
 
 PICTURE_FILE, PAGE_FILE = 'plan.png', 'plan.html'
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         _write(plan, rows, warnings, out)
         for warning in warnings:
             logger.info('warning: %s', warning)
-        print(_text([*rows, ('page', os.path.join(out, PAGE_FILE))]))
+        print(in_rows([*rows, ('page', os.path.join(out, PAGE_FILE))]))
 
     return program.run(command)
 
@@ -126,7 +127,7 @@ def _write(plan: Forecast, rows: Sequence[Tuple[str, str]], warnings: Sequence[s
 def rows_of(plan: Forecast) -> List[Tuple[str, str]]:
     """The numbers of a plan: a name and a value each."""
     config = plan.config
-    hosts = '1 host' if config.hosts == 1 else f'each of {config.hosts} hosts'
+    hosts = '1 host' if topology.hosts_of(config) == 1 else f'each of {topology.hosts_of(config)} hosts'
     cores = '1 device' if not config.use_tpu else f'{config.replicas} cores'
     rate = f'{plan.curve.rates[0]:.4g} at first, at most {plan.peak:.4g} (from epoch {plan.peak_epoch:.1f})'
     return [
@@ -160,11 +161,6 @@ def _described(average: Average) -> str:
         f'decay {average.decay:g}: about the last {average.window:,.0f} steps ({average.window_epochs:,.2f} epochs); '
         f'{left} of the initial values is left at the end'
     )
-
-
-def _text(rows: Sequence[Tuple[str, str]]) -> str:
-    width = max(len(name) for name, _ in rows)
-    return '\n'.join(f'{name:<{width}}  {value}' for name, value in rows)
 
 
 if __name__ == '__main__':

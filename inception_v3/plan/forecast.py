@@ -10,6 +10,7 @@ from inception_v3 import batch_norm, infeed
 from inception_v3.config import Config
 from inception_v3.learning_rate import learning_rate
 from inception_v3.reporting.slow_averages import decay_warnings, initial_share_of_averages, initial_share_of_statistics
+from inception_v3.tpu import topology
 from preprocessing.inception_preprocessing import whole_image_box
 from preprocessing.preprocessings import preprocessing_for
 
@@ -113,7 +114,7 @@ def forecast(config: Config) -> Forecast:
     curve = _curve(config)
     peak = int(np.argmax(curve.rates))
     per_image = _bytes_per_image(config)
-    per_host = config.train_batch_size / config.hosts / PUBLISHED_STEP
+    per_host = config.train_batch_size / topology.hosts_of(config) / PUBLISHED_STEP
     decay, weights = config.batch_norm_decay, config.moving_average_decay
     averages = _average(weights, initial_share_of_averages(weights, config.train_steps), per_epoch)
     return Forecast(

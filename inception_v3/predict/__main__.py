@@ -19,6 +19,7 @@ from console import native_messages, program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.messages import shown
+from console.outputs import replaceable
 from console.paths import expanded
 from console.progress import EIGHTHS, Progress, bar
 from console.screen import Screen
@@ -34,6 +35,9 @@ _HELP = f'{__doc__}\nIf an image cannot be read, the exit code is {FIX}.'
 # Columns of text if the output is not a terminal.
 _PLAIN_WIDTH = 100
 _LONGEST_BAR = 40
+# The first bytes of JPEG and PNG files. Models show these as viewers do; an image that the intake has turned has been
+# encoded again, and differs a little.
+_AS_VIEWED = (b'\xff\xd8', b'\x89PNG')
 _NO_PROBLEMS: Mapping[str, str] = types.MappingProxyType({})
 
 
@@ -107,8 +111,12 @@ def predict(
             if path in problems:
                 raise UnreadableError(problems[path])
             # Decoding takes most of the time, so that each image is decoded once, for all purposes.
-            accepted, pixels = intake.accept_and_decode(image_files.read(path))
-            image = model.prepare(accepted.encoded, pixels)
+            encoded = image_files.read(path)
+            accepted, pixels = intake.accept_and_decode(encoded)
+            if accepted.encoded is not encoded and model.has_images_as_viewed and encoded.startswith(_AS_VIEWED):
+                image = model.prepare(encoded)
+            else:
+                image = model.prepare(accepted.encoded, pixels)
         except UnreadableError as error:
             return _Prepared(error, b'')
         return _Prepared(image, make_thumbnail(pixels) if make_thumbnail else b'')
@@ -140,8 +148,6 @@ class _Output:
 
     def __init__(self, as_json: bool):
         self._as_json = as_json
-        # A character that the output's encoding lacks is printed as an escape sequence.
-        sys.stdout.reconfigure(errors='backslashreplace')  # type: ignore[attr-defined]
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         self._bar_width = min(_LONGEST_BAR, (self._width or _PLAIN_WIDTH) // 3)
         self._steps = EIGHTHS
@@ -192,9 +198,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = _parse(argv)
 
     def command(screen: Screen) -> int:
+        if arguments.html:
+            replaceable(arguments.html)
         found = image_files.find(arguments.images)
         if found.skipped:
-            _report(f'skipped {len(found.skipped):,} files without the extension of an image: {listed(found.skipped)}')
+            _report(f'skipped {len(found.skipped):,} files that are no images: {listed(found.skipped)}')
         if len(found.problems) == len(found.paths):
             # There is nothing to classify.
             for path in found.paths:

@@ -1,7 +1,6 @@
 """Classifiers of encoded images: the network of a checkpoint, or a SavedModel, with the preprocessing of evaluation."""
 
 import abc
-import contextlib
 import os
 from typing import Any, List, Optional, Sequence, Union
 
@@ -13,17 +12,15 @@ from data import remote
 from data.dataset_info import is_background
 from data.image_files import UnreadableError, why_undecodable
 from inception_v3 import infeed
-from inception_v3.config import Config, ConfigError
+from inception_v3.config import ConfigError
 from inception_v3.memory.estimate import bytes_per_image
-from inception_v3.model_dir import origin, trained_model
+from inception_v3.model_dir import origin, trained_data, trained_model
 from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.model_dir.origin import Origin
 from inception_v3.model_dir.trained_model import TrainedModel
 from inception_v3.model_fn import EXPORT_SIGNATURE, inception_model_fn
-from inception_v3.settings.data_set import description_of
-from preprocessing.decoding import apply_crop
-from preprocessing.preprocessings import preprocessing_for
-from preprocessing.resizing import resize_for_eval
+from preprocessing.resizing import resize_decoded
+from preprocessing.viewing import resize_as_viewed
 
 # TensorFlow's list of the checkpoints in a folder.
 _LIST_OF_CHECKPOINTS = 'checkpoint'
@@ -42,12 +39,17 @@ class Classifier(abc.ABC):
       origin: its run, step and accuracy; None if they are unknown.
       class_names: the name of each class; empty if a class has none.
       bytes_per_image: memory that each image of a batch needs, at least.
+      note: says that its class names may differ from those of its data set; empty if they do not.
+      has_images_as_viewed: whether it turns JPEG and PNG files by their EXIF orientation, and lays transparent ones on
+        white. SavedModels of earlier versions do not.
     """
 
     name: str
     origin: Optional[Origin]
     class_names: Sequence[str]
     bytes_per_image: int
+    note: str = ''
+    has_images_as_viewed = True
 
     @property
     def has_class_0(self) -> bool:
@@ -55,7 +57,7 @@ class Classifier(abc.ABC):
         return not is_background(self.class_names[0]) or not any(self.class_names)
 
     def __str__(self) -> str:
-        return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}'
+        return f'{self.name}: {self.origin or "run, step and accuracy are unknown"}{self.note and f"; {self.note}"}'
 
     @abc.abstractmethod
     def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> Any:
@@ -63,7 +65,8 @@ class Classifier(abc.ABC):
 
         Args:
           encoded: the file.
-          pixels: uint8 [height, width, 3], its pixels, if they are already decoded; they are not decoded again then.
+          pixels: uint8 [height, width, 3], its pixels as viewers show them, if they are already decoded; they are not
+            decoded again then.
 
         Raises:
           UnreadableError: the image cannot be decoded.
@@ -93,12 +96,14 @@ class CheckpointClassifier(Classifier):
         config = model.config
         self.name = model.checkpoint
         self.origin = origin.origin_of(config, model.checkpoint)
-        self.class_names = _names_of(model)
-        # Reduced pixels come from the file, as in the run's evaluation.
-        self._is_draft = config.draft_decode
+        learned = trained_data.of_checkpoint(config, model.checkpoint)
+        self.note = learned.note
+        if not learned.class_names:
+            logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
+        self.class_names = [*learned.class_names, *[''] * (config.num_classes - len(learned.class_names))]
         with tf.Graph().as_default() as graph:
             self._encoded = tf.placeholder(tf.string, [])
-            self._image = infeed.as_evaluated(resize_for_eval(self._encoded, config), config)
+            self._image = infeed.as_evaluated(resize_as_viewed(self._encoded, config), config)
             self._pixels = tf.placeholder(tf.uint8, [None, None, 3])
             self._image_of_pixels = infeed.as_evaluated(resize_decoded(self._pixels, config), config)
             self._images = tf.placeholder(tf.float32, [None, config.height, config.width, 3])
@@ -110,7 +115,7 @@ class CheckpointClassifier(Classifier):
 
     def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> np.ndarray:
         """Decodes an image unless it is decoded, crops and resizes it: float32 [height, width, 3]."""
-        if pixels is not None and not self._is_draft:
+        if pixels is not None:
             return self._session.run(self._image_of_pixels, {self._pixels: pixels})
         try:
             return self._session.run(self._image, {self._encoded: encoded})
@@ -139,6 +144,8 @@ class SavedModelClassifier(Classifier):
     def __init__(self, path: str):
         self.name = f'SavedModel {path}'
         self.origin = origin.read(path)
+        self.has_images_as_viewed = bool(self.origin and self.origin.has_images_as_viewed)
+        logger.info('a SavedModel is a program, which can read and write files: use those of people you trust alone')
         with tf.Graph().as_default() as graph:
             self._session = tf.Session(graph=graph)
             try:
@@ -180,21 +187,6 @@ class SavedModelClassifier(Classifier):
     def close(self) -> None:
         """Closes the session."""
         self._session.close()
-
-
-def resize_decoded(pixels: tf.Tensor, config: Config) -> tf.Tensor:
-    """Crops and resizes a decoded image; the result equals that of `resize_for_eval` to the bit.
-
-    Args:
-      pixels: uint8 [any height, any width, 3], from `decode_image`.
-      config: of the run.
-
-    Returns:
-      float32 [height, width, 3] in [0, 255], as `resize_for_eval` returns it.
-    """
-    preprocessing = preprocessing_for(config)
-    window = preprocessing.crop(tf.shape(pixels))
-    return preprocessing.resize(apply_crop(pixels, window.crop), window)
 
 
 def load(path: str) -> Classifier:
@@ -240,18 +232,6 @@ def _newest_saved_model(export_dir: str) -> str:
             f'--model={export_dir}: has SavedModels of {len(runs)} runs. Name one of them:\n' + '\n'.join(lines)
         )
     return next(iter(found))
-
-
-def _names_of(model: TrainedModel) -> List[str]:
-    """Returns the names of the classes from the run's data set; empty names if the data set no longer exists."""
-    config = model.config
-    info = None
-    with contextlib.suppress(remote.RemoteError):
-        info = description_of(config)
-    if not info:
-        logger.info('classes are shown by number: no dataset.json in %s', config.data_dir or 'no data_dir')
-    names = info.class_names if info else []
-    return [*names, *[''] * (config.num_classes - len(names))]
 
 
 def _first_line(error: tf.errors.OpError) -> str:

@@ -1,5 +1,6 @@
 """The page of `predict --html`: a thumbnail of each image, and its most probable classes."""
 
+import contextlib
 import datetime
 import os
 import pathlib
@@ -8,7 +9,7 @@ from typing import List, Optional, Sequence, TextIO, Tuple, Type
 
 import numpy as np
 
-from console import html, processes
+from console import html, outputs, processes
 from console.messages import shown
 from console.tensorflow_versions import tf
 from data.image_files import show
@@ -79,12 +80,13 @@ class ContactSheet:
     """
 
     def __init__(self, path: str, classifier: str, class_names: Sequence[str]):
-        if os.path.isdir(path) or path.endswith('/'):
+        if path.endswith('/'):
             raise ConfigError(f'--html={path}: is a folder; name a file for the page.')
-        self._path = path
-        self._unfinished = f'{path}.unfinished'
+        self._stack = contextlib.ExitStack()
         try:
-            self._file: TextIO = open(self._unfinished, 'w', encoding='utf-8')  # noqa: SIM115
+            unfinished = self._stack.enter_context(outputs.unfinished_file(path))
+            self._file: TextIO = open(unfinished, 'w', encoding='utf-8')  # noqa: SIM115
+            self._stack.enter_context(self._file)
         except OSError as error:
             raise ConfigError(f'--html={path}: cannot be written: {error.strerror}.')
         self._class_names = {shown(name) for name in class_names[1:] if name}
@@ -132,7 +134,7 @@ class ContactSheet:
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
         """Completes the page, also after an error or Ctrl-C: it shows the images that were done."""
-        with self._file as file:
+        with self._stack:
             script = (_FOLDER / 'contact_sheet.js').read_text()
-            file.write(_END.render(problems=self._problems, images=self._images, ending=self._ending, script=script))
-        os.replace(self._unfinished, self._path)
+            end = _END.render(problems=self._problems, images=self._images, ending=self._ending, script=script)
+            self._file.write(end)

@@ -13,13 +13,15 @@ from console.screen import Screen, set_up_logging
 from console.tensorflow_versions import tf
 from data import digits, records, remote
 from data.dataset_info import FILE_NAME, DatasetInfo
+from data.sources import source_of
+from inception_v3 import data_set, flags, rules
 from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import fit_to_data_set, makes_digits
+from inception_v3.fitting import SIZES, splits_of
 from inception_v3.preflight import graph_checks, memory, storage, xla_step
 from inception_v3.preflight.report import Report
 from inception_v3.reporting.slow_averages import decay_warnings
-from inception_v3.settings import data_set, flags
-from inception_v3.settings.data_set import fit_to_data_set, makes_digits, splits_of
-from inception_v3.settings.given import contradictions_of
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
 
@@ -186,12 +188,12 @@ def _describe_software(tpu: Topology, report: Report) -> None:
 
 def _places(config: Config) -> Dict[str, str]:
     """Returns the folders and patterns that lead to the records of a run, by flag."""
-    return config.source.places(splits_of(config)) if config.use_data == 'real' else {}
+    return source_of(config).places(splits_of(config)) if config.use_data == 'real' else {}
 
 
 def _are_checked(config: Config, unchecked: Container[str]) -> bool:
     """Whether the records are named, and none of their places is skipped."""
-    return config.source.is_named(splits_of(config)) and not any(flag in unchecked for flag in _places(config))
+    return source_of(config).is_named(splits_of(config)) and not any(flag in unchecked for flag in _places(config))
 
 
 def _configuration(tpu: Topology, given: flags.Given, report: Report) -> Optional[Config]:
@@ -217,7 +219,7 @@ def _configuration(tpu: Topology, given: flags.Given, report: Report) -> Optiona
             for problem in topology.unreachable_folders(config.tpu, config.master, **_places(config)):
                 report.error(problem)
         # A wrong number of cores has been reported.
-        problems = [*contradictions_of({*given.fields} - {'use_tpu', 'num_shards'}, config)]
+        problems = [*rules.contradictions(config, {*given.fields} - {'use_tpu', 'num_shards'})]
         for problem in problems:
             report.error(problem)
         return None if problems else config
@@ -238,11 +240,11 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         report.add('storage', 'data_dir', config.data_dir, f'{config.data_dir}: the run creates the digits there')
         return config, {records.TRAIN: digits.TRAIN_SHARDS, records.VALIDATION: digits.VALIDATION_SHARDS}
     if not _are_checked(config, unchecked):
-        if not config.source.is_named(splits_of(config)):
+        if not source_of(config).is_named(splits_of(config)):
             report.need('--data_dir', _NOT_GIVEN.format('data_dir'))
         layout = ' and '.join(f'{split}-*-of-{count:05d}' for split, count in records.DOCUMENTED_SHARDS.items())
         words = f"assuming ImageNet's layout, {layout}"
-        report.add('storage', 'data_dir', None, f'{config.source if _places(config) else "not given"}: {words}')
+        report.add('storage', 'data_dir', None, f'{source_of(config) if _places(config) else "not given"}: {words}')
         return config, records.DOCUMENTED_SHARDS
     try:
         config = fit_to_data_set(command_line)
@@ -253,7 +255,7 @@ def _data(command_line: flags.CommandLine, unchecked: Container[str], report: Re
         _describe_data(command_line, config, described, report)
     counts = storage.count_shards(config, report)
     found = ', '.join(f'{count:,} {split} files' for split, count in counts.items()) or 'no files'
-    report.add('storage', 'data_dir', str(config.source), f'{config.source}: {found}')
+    report.add('storage', 'data_dir', str(source_of(config)), f'{source_of(config)}: {found}')
     return config, counts
 
 
@@ -266,13 +268,13 @@ def _describe_data(
         report.add('storage', 'data_set', described.name, words)
         return
     report.add('storage', 'data_set', None, f'no {FILE_NAME}; {sizes}, {config.num_classes:,} classes')
-    counted = [data_set.SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
+    counted = [SIZES[split][0] for split in splits_of(config) if data_set.is_counted(config, split)]
     names = [name for name in ('num_train_images', 'num_eval_images', 'num_classes') if name not in counted]
     assumed = [name for name in names if name not in command_line.given]
     if assumed:
         what = f'{sizes} of {config.num_classes:,} classes' if len(names) > 1 else f'{config.num_classes:,} classes'
         report.warn(
-            f'{config.source.flag(records.TRAIN)}: no {FILE_NAME}, so {what} are assumed. '
+            f'{source_of(config).flag(records.TRAIN)}: no {FILE_NAME}, so {what} are assumed. '
             f'Give --{", --".join(assumed)} if that is wrong.'
         )
 
@@ -284,7 +286,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
     if config.use_data == 'fake' or _are_checked(config, unchecked):
         try:
             if _counts_are_near(config):
-                counted = data_set.images_of_hosts(config, hosts)
+                counted = images_of_hosts(config, hosts)
                 if sum(counted):
                     return counted
             else:
@@ -301,7 +303,7 @@ def _evaluated(config: Config, hosts: int, unchecked: Container[str], report: Re
 
 def _counts_are_near(config: Config) -> bool:
     """Whether the records of the validation files can be counted without reading all of a remote data set."""
-    if config.use_data == 'fake' or not remote.is_remote(config.source.place(records.VALIDATION)):
+    if config.use_data == 'fake' or not remote.is_remote(source_of(config).place(records.VALIDATION)):
         return True
     described = data_set.description_of(config)
     return bool(described and described.validation_records_per_file)

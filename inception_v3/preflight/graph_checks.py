@@ -7,6 +7,7 @@ from absl import app
 
 from console.tensorflow_versions import tf
 from data import order, records
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.input_pipeline import BATCHES_AHEAD
 from inception_v3.model_dir.checkpoints import check_fits
@@ -157,19 +158,19 @@ def _check_files(section: str, split: str, config: Config, files: int, hosts: in
     if split != records.TRAIN:
         if not fewest:
             report.warn(
-                f'{config.source.flag(split)}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have no '
-                'images to evaluate, and feed padding.'
+                f'{source_of(config).flag(split)}: {files} {split} files for {hosts} hosts: {hosts - files} hosts have '
+                'no images to evaluate, and feed padding.'
             )
         return
     try:
-        records.check_enough_for(hosts, config.source.flag(split), split, files)
+        records.check_enough_for(hosts, source_of(config).flag(split), split, files)
     except app.UsageError as error:
         report.error(str(error))
         return
     if fewest != most:
         report.warn(
-            f'{config.source.flag(split)}: {files} {split} files cannot be divided equally among {hosts} hosts; the '
-            'images of hosts with fewer files are used more often.'
+            f'{source_of(config).flag(split)}: {files} {split} files cannot be divided equally among {hosts} hosts; '
+            'the images of hosts with fewer files are used more often.'
         )
 
 

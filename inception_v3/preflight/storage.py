@@ -13,12 +13,14 @@ from console.tensorflow_versions import tf
 from data import record_counts, records, remote
 from data.formats import FORMATS
 from data.record_counts import FileRecords
+from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.data_set import check_files, notes_on_files
+from inception_v3.fitting import splits_of
 from inception_v3.model_dir.bad_records import checker_of
 from inception_v3.model_dir.checkpoints import latest_checkpoint
 from inception_v3.model_dir.files import check_writable
 from inception_v3.preflight.report import Report
-from inception_v3.settings.data_set import check_files, notes_on_files, splits_of
 from inception_v3.weights import sources
 from inception_v3.weights.sources import Source
 
@@ -81,7 +83,7 @@ def count_shards(config: Config, report: Report) -> Dict[str, int]:
     counts = {}
     for split in splits_of(config):
         try:
-            paths = config.source.find(split)
+            paths = source_of(config).find(split)
             counts[split] = len(paths)
             for note in notes_on_files(config, split, paths):
                 report.warn(note)
@@ -172,11 +174,11 @@ def stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Ite
     with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
         for split, count in counts.items():
             for shard in range(count):
-                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'w'):
-                    pass
+                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'wb') as file:
+                    # All records are in the first file: only their sum counts. A record has at least a byte.
+                    file.truncate(0 if shard or split != records.TRAIN else train_images)
         files = counts.get(records.TRAIN, 0)
         names = [FORMATS[data_format].shard_path('', records.TRAIN, number, files) for number in range(files)]
-        # All of them in the first file: only their sum counts.
         each = [train_images, *[0] * files]
-        record_counts.write(f'{data_dir}/', {name: FileRecords(0, n) for name, n in zip(names, each)})
+        record_counts.write(f'{data_dir}/', {name: FileRecords(n, n) for name, n in zip(names, each)})
         yield data_dir, model_dir

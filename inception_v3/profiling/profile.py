@@ -5,6 +5,7 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from console.errors import CommandError
+from console.json_content import from_json, record
 from console.messages import shown
 from console.tensorflow_profiler import Event
 from data.files import text_of
@@ -146,18 +147,16 @@ def read(model_dir: str) -> Profile:
     if not text:
         raise ProfileError(f'{path}: there is no profile. {again}.')
     try:
-        content = json.loads(text)
-        if not isinstance(content, dict):
-            raise ValueError('not a JSON object')
+        content = from_json(text, lambda values: dict(values.items()))
         written_as = content.pop('format', None)
         if written_as != _FORMAT:
             raise ProfileError(
                 f'{path}: has format {shown(written_as)}; this version of the program reads format {_FORMAT}. {again}.'
             )
-        profile = Profile(**content)
+        profile = record(Profile, content)
         _check(profile)
         return profile
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError) as error:
         raise ProfileError(f'{path}: is damaged: {shown(error)}. {again}.')
 
 

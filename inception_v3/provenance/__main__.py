@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from console import program
 from console.command_line import new_parser
 from console.errors import DONE, FIX
+from console.messages import in_rows, printable
 from console.paths import expanded
 from console.screen import Screen
 from inception_v3.model_dir import starts
@@ -118,7 +119,7 @@ def _rows_of_start(start: Start) -> _Rows:
     revision, modified, source = (versions.pop(name, None) for name in ('revision', 'modified', 'source'))
     program = f'{versions.pop("inception_v3", "?")}, source {str(source)[:_DIGITS_SHOWN]}'
     if revision:
-        program += f', git revision {revision[:_DIGITS_SHOWN]}{", modified" if modified else ""}'
+        program += f', git revision {str(revision)[:_DIGITS_SHOWN]}{", modified" if modified else ""}'
     data_set = ', '.join(part for part in (start.data_set, start.fingerprint[:_DIGITS_SHOWN]) if part)
     if start.config.get('use_data') == 'fake':
         data_set = 'synthetic images'
@@ -135,7 +136,7 @@ def _rows_of_start(start: Start) -> _Rows:
 
 
 def _text_of_weights(weights: Dict[str, Any]) -> str:
-    step = '' if weights.get('step') is None else f', step {weights["step"]:,}'
+    step = f', step {weights["step"]:,}' if isinstance(weights.get('step'), int) else ''
     return f'{weights.get("path")}{step}, {weights.get("values")}, digest {weights.get("digest")}'
 
 
@@ -177,8 +178,7 @@ def _shown(value: Any) -> str:
 
 
 def _section(title: str, rows: _Rows) -> str:
-    width = max(len(name) for name, _ in rows)
-    return '\n'.join([title, *(f'  {name:<{width}}  {value}'.rstrip() for name, value in rows)])
+    return f'{printable(title)}\n{in_rows(rows, "  ")}'
 
 
 if __name__ == '__main__':

@@ -15,8 +15,8 @@ from inception_v3.model_dir.files import BEST_FOLDER, CONFIG_FILE, read_config
 from inception_v3.model_dir.starts import Start
 
 _INDEX = re.compile(r'model\.ckpt-\d+\.index')
-# Settings that do not affect training: folders, and the copy of the best checkpoint.
-_WITHOUT_EFFECT = ('model_dir', 'export_dir', 'keep_best')
+# Settings that do not affect training: folders, the copy of the best checkpoint, and what may be resumed.
+_WITHOUT_EFFECT = ('model_dir', 'export_dir', 'keep_best', 'allow_other_data_set')
 _SCORES = ('top_1', 'top_5', 'cross_entropy')
 
 

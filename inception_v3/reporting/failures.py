@@ -12,25 +12,33 @@ from absl import app
 
 from console.errors import CommandError, RetryableError
 from console.log import logger
+from console.messages import shown
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import order, record_checker, records, remote, tf_example
+from data.sources import source_of
 from inception_v3.config import Config, ConfigError
+from inception_v3.fitting import splits_of
 from inception_v3.learning_rate import learning_rate
 from inception_v3.model_dir.bad_records import checker_of
 from inception_v3.model_dir.checkpoints import PASSED_OVER, latest_checkpoint, set_aside, step_before, step_of
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.leftovers import remove_leftovers
-from inception_v3.settings.data_set import splits_of
 from inception_v3.storage import usable_records
 
 # The system's messages for ENOSPC, EDQUOT and EFBIG.
 _DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
+# The system's messages for ENOENT, EACCES, EIO and ESTALE, with the file's path, in an error of TensorFlow.
+_UNREADABLE = re.compile(
+    r'[^\n]*(No such file or directory|Permission denied|Input/output error|Stale (NFS )?file handle)'
+)
+_LONGEST_PATH = 4096
 # The operation that reports the errors of the input pipeline.
 _INPUT_OPERATION = 'IteratorGetNext'
 _FEWER_RECORDS = re.compile(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]')
 # Bad records that one message lists.
 _LISTED_AT_MOST = 10
+_LONGEST_REASON = 200
 
 
 class DiskError(CommandError):
@@ -131,7 +139,10 @@ def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) ->
     message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     full = _DISK_FULL.search(message)
     if not full:
-        return None
+        unreadable = _UNREADABLE.search(message) if _INPUT_OPERATION in message else None
+        if not unreadable:
+            return None
+        return f'A record file cannot be read: {shown(unreadable.group(), _LONGEST_PATH)}. Restore it.'
     flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
     free = shutil.disk_usage(folder).free
     return (
@@ -157,6 +168,25 @@ def refusals_explained() -> Iterator[None]:
         if isinstance(error, RuntimeError) and not devices:
             raise
         raise ConfigError(f'TPUEstimator refuses the settings of this run: {text}')
+
+
+@contextlib.contextmanager
+def tf_config_explained() -> Iterator[None]:
+    """Names the environment variable TF_CONFIG if TensorFlow reads it and cannot use it.
+
+    Raises:
+      ConfigError: in place of TensorFlow's error, which may be of any type.
+    """
+    try:
+        yield
+    except Exception as error:
+        if 'TF_CONFIG' not in os.environ:
+            raise
+        reason = 'it is nested too deeply' if isinstance(error, RecursionError) else str(error).partition('\n')[0]
+        raise ConfigError(
+            f'TF_CONFIG={shown(os.environ["TF_CONFIG"])}: TensorFlow cannot use this environment variable: '
+            f'{shown(reason, _LONGEST_REASON)}. This program does not need it: unset it.'
+        )
 
 
 @contextlib.contextmanager
@@ -209,7 +239,7 @@ def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen)
 
 def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
     for split in splits:
-        paths = config.source.find(split)
+        paths = source_of(config).find(split)
         with contextlib.closing(checker_of(config, split)) as checker:
             yield from checker.search(paths, screen.update)
 
@@ -222,7 +252,7 @@ def check_reachable(config: Config) -> None:
     """
     if config.use_data == 'real':
         for split in splits_of(config):
-            remote.check_readable(config.source.find(split)[0])
+            remote.check_readable(source_of(config).find(split)[0])
     check_writable('model_dir', str(config.model_dir))
 
 

@@ -4,15 +4,17 @@ import math
 import os
 from typing import Iterator, Optional
 
+from console.messages import in_rows
 from console.screen import duration
 from data.dataset_info import DatasetInfo
+from data.sources import source_of
 from inception_v3 import batch_norm
 from inception_v3.config import Config
 from inception_v3.gpu import accelerator
 from inception_v3.memory.estimate import sizes_for
 from inception_v3.model_dir.evaluations import Evaluation, shows_top_5
 from inception_v3.model_dir.files import BEST_FOLDER
-from inception_v3.networks.registry import NETWORKS
+from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.reporting.slow_averages import warnings_of
 from inception_v3.tpu import topology
 from inception_v3.tpu.emulation.estimator import notice
@@ -40,7 +42,7 @@ def notes_of(config: Config) -> Iterator[str]:
     elif not config.use_tpu:
         yield _duration(config)
     smallest = NETWORKS[config.network].auxiliary_head_min_size
-    if config.auxiliary_head and smallest and not config.has_auxiliary_head:
+    if config.auxiliary_head and smallest and not has_auxiliary_head(config):
         yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
 
 
@@ -66,7 +68,7 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
     if config.is_emulated:
         device = f'an emulated TPU with {config.num_shards} cores'
     elif config.use_tpu:
-        hosts = '1 host' if config.hosts == 1 else f'{config.hosts} hosts'
+        hosts = '1 host' if topology.hosts_of(config) == 1 else f'{topology.hosts_of(config)} hosts'
         device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {hosts}'
     else:
         device = accelerator.description(config)
@@ -85,11 +87,11 @@ def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
         ('device', f'{device}, {config.precision}'),
         (
             'folders',
-            f'data {config.source if config.use_data == "real" else "none"}, results {config.model_dir}, '
+            f'data {source_of(config) if config.use_data == "real" else "none"}, results {config.model_dir}, '
             f'export {config.export_dir or "none"}',
         ),
     ]
-    return '\n'.join(f'{name:<8}  {value}' for name, value in rows)
+    return in_rows(rows)
 
 
 def summary_of(
@@ -133,8 +135,7 @@ def summary_of(
     rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]
     if export:
         rows.append(('SavedModel', export))
-    width = max(len(name) for name, _ in rows)
-    return '\n'.join(f'{name:<{width}}  {value}' for name, value in rows)
+    return in_rows(rows)
 
 
 def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
@@ -142,5 +143,5 @@ def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
     if config.use_data == 'fake':
         return 'random images'
     if not data_set:
-        return str(config.source)
+        return str(source_of(config))
     return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name

@@ -6,6 +6,7 @@ from typing import Callable, NamedTuple, Sequence
 from console.tensorflow_versions import tf
 from data import order
 from data.records import DataError
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.storage import usable_records
 
@@ -73,10 +74,10 @@ def ordered_records(
     """
     assert config.seed is not None
     share = order.Share(config.train_batch_size, host, hosts)
-    files = order.files_of(paths, config.source.contents(paths))
+    files = order.files_of(paths, source_of(config).contents(paths))
     total = sum(file.records for file in files)
     own = order.lanes_for(share.batch, hosts, total) // hosts
-    if config.source.format.is_read_whole(paths[0]):
+    if source_of(config).format.is_read_whole(paths[0]):
         _check_shards(config, own, max(files, key=lambda file: file.size))
     group = group_for(share.batch, hosts, total)
     dataset = order.ordered(

@@ -3,11 +3,12 @@
 import re
 from typing import Dict, List, NamedTuple, Optional
 
+from inception_v3.config import EMULATED, Config
+
 # The value of `--tpu` that stands for the TPU of this machine, a TPU VM.
 LOCAL = 'local'
 
 _GIB = 1 << 30
-_EMULATED = 'emulated:'
 # Of v2 and v3. The guide to Inception v3 says so, too. It also says that a v2-256 communicates with 16 hosts; its 256
 # cores are those of 32.
 CORES_PER_HOST = 8
@@ -91,7 +92,7 @@ def software_version(tpu: Topology) -> str:
 
 def is_emulated(tpu: Optional[str]) -> bool:
     """Whether a value of `--tpu` names an emulated TPU."""
-    return bool(tpu) and str(tpu).startswith(_EMULATED)
+    return bool(tpu) and str(tpu).startswith(EMULATED)
 
 
 def is_remote(tpu: Optional[str]) -> bool:
@@ -106,7 +107,7 @@ def emulated(tpu: str) -> Topology:
       ValueError: the name has another form, or the cores cannot be divided equally among the hosts. The message is for
         the user.
     """
-    match = re.fullmatch(r'(\d+)(?:x(\d+))?', tpu[len(_EMULATED) :])
+    match = re.fullmatch(r'(\d+)(?:x(\d+))?', tpu[len(EMULATED) :])
     cores, hosts = (int(number or 1) for number in match.groups()) if match else (0, 0)
     if not cores or not hosts:
         raise ValueError('must be emulated:CORES or emulated:CORESxHOSTS, such as emulated:8 or emulated:8x2')
@@ -117,14 +118,11 @@ def emulated(tpu: str) -> Topology:
     return Topology(tpu, cores, hosts)
 
 
-def hosts_of(tpu: Optional[str], cores: int) -> int:
-    """The number of hosts of a TPU: that in the name of an emulated TPU, else one for every 8 cores.
-
-    Args:
-      tpu: the value of `--tpu`; None if `--master` gives an address instead.
-      cores: the number of cores.
-    """
-    return emulated(str(tpu)).hosts if is_emulated(tpu) else max(1, cores // CORES_PER_HOST)
+def hosts_of(config: Config) -> int:
+    """The number of machines whose input pipelines feed a run: as emulated, else one for every 8 cores of a TPU."""
+    if not config.use_tpu:
+        return 1
+    return emulated(str(config.tpu)).hosts if config.is_emulated else max(1, config.num_shards // CORES_PER_HOST)
 
 
 def unreachable_folders(tpu: Optional[str], master: str, **folders: Optional[str]) -> List[str]:

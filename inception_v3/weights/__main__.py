@@ -82,6 +82,7 @@ def _add_changes(task: argparse.ArgumentParser, about_averages: str) -> None:
         'classes as they are (default), add one that is never predicted, or drop it',
     )
     task.add_argument('--no_auxiliary_head', action='store_true', help='leave the auxiliary classifier out')
+    task.add_argument('--no_classifier', action='store_true', help='leave all classifiers out, to begin a run from')
     task.add_argument('--no_averages', action='store_true', help=about_averages)
     _add_reading(task)
 
@@ -96,6 +97,9 @@ def _add_reading(task: argparse.ArgumentParser) -> None:
         'to the ResNet-50 of torchvision. Default: those of the published network',
     )
     task.add_argument(
+        '--which', default='', metavar='KEY', help='of several models in a file of PyTorch; default: the averages'
+    )
+    task.add_argument(
         '--depth_multiplier', type=float, default=0.0, metavar='X', help="default: that of the run's config.json, or 1"
     )
 
@@ -107,6 +111,8 @@ def _read(path: str, arguments: argparse.Namespace) -> Weights:
         auxiliary_head=not getattr(arguments, 'no_auxiliary_head', False),
         images=arguments.pixels,
         depth_multiplier=arguments.depth_multiplier,
+        classifier=not getattr(arguments, 'no_classifier', False),
+        which=arguments.which,
     )
 
 
@@ -115,7 +121,7 @@ def _with_classes(weights: Weights, arguments: argparse.Namespace) -> Weights:
 
 
 def _about(weights: Weights) -> List[str]:
-    lines = [f'read {weights}']
+    lines = [f'read {weights}', *weights.notes]
     if weights.folded:
         lines.append(
             f'  folded the scales of {len(weights.folded)} layers into their kernels: evaluation computes the same; '
@@ -127,7 +133,9 @@ def _about(weights: Weights) -> List[str]:
 def _import(arguments: argparse.Namespace) -> List[str]:
     weights = _read(arguments.source, arguments)
     changed = _with_classes(weights, arguments)
-    lines = writing.import_into(arguments.model_dir, changed, not arguments.no_averages, arguments.data_dir)
+    lines = writing.import_into(
+        arguments.model_dir, changed, not arguments.no_averages, arguments.data_dir, not arguments.no_classifier
+    )
     return [*_about(weights), *lines]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from console.errors import CommandError
 from inception_v3.weights.architecture import Architecture
-from preprocessing.vgg_preprocessing import CHANNEL_MEANS
+from preprocessing.finishing import CHANNEL_MEANS
 
 Values = Dict[str, np.ndarray]
 KEEP, ADD, DROP = 'keep', 'add', 'drop'
@@ -98,20 +98,31 @@ def change_images(values: Values, architecture: Architecture, old: str, new: str
     if old == new:
         return values
     check_range(old)
-    first = architecture.layers[0].scope
     scale = np.divide(IMAGES[old].scale, IMAGES[new].scale)
     shift = np.subtract(IMAGES[old].shift, np.multiply(scale, IMAGES[new].shift))
-    kernel = values[f'{first}/weights'].astype(np.float64)
-    mean = values[f'{first}/BatchNorm/moving_mean'] - np.einsum('hwio,i->o', kernel, shift)
     if pads and np.abs(shift).max() > _NEGLIGIBLE:
         raise ChangeError(
             f'images of {old} and of {new} differ by a shift, and the first convolution of {architecture.name} pads '
             'images with zeros, so that no weights make up for it.'
         )
-    kernel = kernel * scale[:, np.newaxis]
+    return fold_images(values, architecture, scale, shift)
+
+
+def fold_images(
+    values: Values, architecture: Architecture, scale: np.ndarray, shift: np.ndarray, order: Sequence[int] = (0, 1, 2)
+) -> Values:
+    """Changes the first layer, so that an image x gives what `scale * x[..., order] + shift` gave.
+
+    A convolution that pads must have no shift: its zeros would be shifted, too.
+    """
+    first = architecture.layers[0].scope
+    kernel = values[f'{first}/weights'].astype(np.float64)
+    mean = values[f'{first}/BatchNorm/moving_mean'] - np.einsum('hwio,i->o', kernel, shift)
+    changed = np.empty_like(kernel)
+    changed[:, :, [*order]] = kernel * np.asarray(scale)[:, np.newaxis]
     return {
         **values,
-        f'{first}/weights': kernel.astype(np.float32),
+        f'{first}/weights': changed.astype(np.float32),
         f'{first}/BatchNorm/moving_mean': np.asarray(mean, np.float32),
     }
 

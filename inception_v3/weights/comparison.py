@@ -48,9 +48,12 @@ class Model(NamedTuple):
         given = forward.converted(images, preprocessing, weights.images)
         if self.framework == OURS:
             return forward.in_this_program(weights, given)
-        if self.framework == TORCH:
-            return forward.in_torch('torchvision', weights, weights.path, given, python=self.torch_python)
+        # The file itself may hold code, which its framework would run; what is written here holds weights alone.
         with tempfile.TemporaryDirectory() as folder:
+            if self.framework == TORCH:
+                path = os.path.join(folder, 'weights.pth')
+                writing.export(weights, path, 'torchvision', weights.images)
+                return forward.in_torch('torchvision', weights, path, given, python=self.torch_python)
             path = os.path.join(folder, 'weights.h5')
             writing.export(weights, path, 'keras')
             return forward.in_keras(path, weights.num_classes, given)

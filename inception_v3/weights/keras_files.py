@@ -7,29 +7,33 @@ convolution is `conv2d` or `conv2d_1`, whatever the program created before. File
 
 import importlib
 import io
+import itertools
+import json
 import re
 import zipfile
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+import zlib
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from console.errors import CommandError
+from inception_v3.weights import bounds
 from inception_v3.weights.architecture import Layer, variables_of
+from inception_v3.weights.keras_configs import WITHOUT_CLASSIFIER, KerasError
+from inception_v3.weights.kinds import HDF5
 
-HDF5 = b'\x89HDF\r\n\x1a\n'
 # The member of a .keras archive that has the weights, and the groups of layers in it.
 ARCHIVE_MEMBER = 'model.weights.h5'
+_CONFIG_MEMBER, _LONGEST_CONFIG = 'config.json', 1 << 24
 _LAYERS = ('_layer_checkpoint_dependencies', 'layers')
+# HDF5's numbers of the filters that a data set may have: deflate, shuffle, and the checksum Fletcher-32.
+_DEFLATE, _FILTERS = 1, {1, 2, 3}
 _LAST_NUMBER = re.compile(r'_(\d+)$')
 _CLASSIFIER = 'predictions'
 # The version whose layout is written. Keras reads other layouts of earlier versions.
 _VERSION = b'2.2.4-tf'
 
 Values = Dict[str, np.ndarray]
-
-
-class KerasError(CommandError):
-    """A file of Keras holds weights of another network."""
 
 
 class Found(NamedTuple):
@@ -41,6 +45,7 @@ class Found(NamedTuple):
       dense: classifiers: `kernel` and `bias`.
       names: the names of all layers.
       is_by_order: whether layers are numbered by `Layer.order`, not in the order of our table.
+      config: of the model; None if the file has weights alone.
     """
 
     convs: List[Values]
@@ -48,6 +53,7 @@ class Found(NamedTuple):
     dense: List[Values]
     names: List[str]
     is_by_order: bool
+    config: Optional[Mapping[str, Any]]
 
 
 def _h5py() -> Any:
@@ -61,14 +67,23 @@ def read(content: bytes) -> Found:
     """Finds the layers of a file of weights, or of a whole model.
 
     Raises:
-      OSError, ValueError, KeyError, RuntimeError or zipfile.BadZipFile: the file is damaged.
+      OSError, ValueError, KeyError, RuntimeError, zlib.error or zipfile.BadZipFile: the file is damaged, or its values
+        are in another file.
     """
+    size = len(content)
+    config = None
     if not content.startswith(HDF5):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            content = archive.read(ARCHIVE_MEMBER)
+            inflated = archive.getinfo(ARCHIVE_MEMBER).file_size
+            bounds.check(inflated, size)
+            content = bounds.member(archive, ARCHIVE_MEMBER, inflated)
+            if _CONFIG_MEMBER in archive.namelist():
+                config = bounds.member(archive, _CONFIG_MEMBER, _LONGEST_CONFIG)
     with _h5py().File(io.BytesIO(content), 'r') as file:
-        root = next((file[name] for name in _LAYERS if name in file), None)
-        by_layer = _by_position(root) if root is not None else _by_name(file.get('model_weights', file))
+        _check_own(file, size)
+        config = file.attrs.get('model_config', config)
+        is_by_order = any(name in file for name in _LAYERS)
+        by_layer = _by_position(file) if is_by_order else _by_name(file.get('model_weights', file))
     kinds: Tuple[List[Values], List[Values], List[Values]] = ([], [], [])
     for name in sorted(by_layer, key=number_of):
         values = by_layer[name]
@@ -78,7 +93,50 @@ def read(content: bytes) -> Found:
             kinds[0 if values['kernel'].ndim == 4 else 2].append(values)
         elif values:
             raise ValueError(f'the layer {name} is neither convolution nor normalization nor classifier')
-    return Found(*kinds, names=[*by_layer], is_by_order=root is not None)
+    return Found(*kinds, names=[*by_layer], is_by_order=is_by_order, config=json.loads(config) if config else None)
+
+
+def _check_own(file: Any, size: int) -> None:
+    """Checks that all values are in the file itself, and that no more of them are inflated than the data sets have.
+
+    External links, external storage and virtual data sets read other files of this machine. Keras writes none of them.
+    """
+    h5py = _h5py()
+    needed = 0
+    groups, seen = [file], {file}
+    for group in groups:
+        for name in group:
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise ValueError(f'{name} is a link to another place, which is not followed')
+            each = group[name]
+            if isinstance(each, h5py.Group) and each not in seen:
+                seen.add(each)
+                groups.append(each)
+            if isinstance(each, h5py.Dataset):
+                if each.is_virtual or each.external:
+                    raise ValueError(f'{each.name} has its values in another file, which is not read')
+                if each.dtype.hasobject:
+                    raise ValueError(f'{each.name} holds no numbers')
+                length = each.dtype.itemsize
+                for count in map(max, each.shape, each.chunks or each.shape):
+                    length *= count
+                needed += length
+                bounds.check(needed, size)
+                _check_chunks(each)
+
+
+def _check_chunks(dataset: Any) -> None:
+    """Checks that no compressed chunk inflates to more than its length: HDF5 inflates it whole."""
+    plist = dataset.id.get_create_plist()
+    filters = [plist.get_filter(number)[0] for number in range(plist.get_nfilters())]
+    if not {*filters} <= _FILTERS or filters.count(_DEFLATE) > 1:
+        raise ValueError(f'{dataset.name} is compressed by another method than deflate; h5repack -f NONE undoes it')
+    if _DEFLATE in filters:
+        length = int(np.prod(dataset.chunks)) * dataset.dtype.itemsize
+        for place in itertools.product(*map(range, [0] * dataset.ndim, dataset.shape, dataset.chunks)):
+            chunk = dataset.id.read_direct_chunk(place)[1]
+            if len(zlib.decompressobj().decompress(chunk, length + 1)) > length:
+                raise ValueError(f'{dataset.name} inflates to more than its shape')
 
 
 def number_of(name: str) -> int:
@@ -96,7 +154,10 @@ def _by_name(root: Any) -> Dict[str, Values]:
         for weight in _texts(root[group].attrs['weight_names']):
             # A model inside a model is one group, with the names of all its layers.
             layer, _, name = weight.rpartition('/')
-            by_layer.setdefault(layer.rpartition('/')[2], {})[name.partition(':')[0]] = np.array(root[group][weight])
+            array = np.array(root[group][weight])
+            if array.dtype.kind == 'f':
+                # Integers are the states of random layers.
+                by_layer.setdefault(layer.rpartition('/')[2], {})[name.partition(':')[0]] = array
     return by_layer
 
 
@@ -104,28 +165,31 @@ def _texts(values: Any) -> List[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
 
 
-def _by_position(root: Any) -> Dict[str, Values]:
-    """The values of each layer of a file that numbers the weights of a layer."""
+def _by_position(model: Any, path: str = '') -> Dict[str, Values]:
+    """The values of each layer, by its path, of a file that numbers the weights of a layer; and of models in it."""
     by_layer: Dict[str, Values] = {}
-    for layer in root:
-        weights = root[layer].get('vars', {})
-        arrays = [np.array(weights[number]) for number in sorted(weights, key=int)]
-        if not arrays:
-            continue
-        names = ['kernel', 'bias']
-        if arrays[0].ndim == 1:
-            names = ['beta', 'moving_mean', 'moving_variance']
-            names = names if len(arrays) == len(names) else ['gamma', *names]
-        by_layer[layer] = dict(zip(names, arrays))
+    for root in (model[name] for name in _LAYERS if name in model):
+        for layer in root:
+            weights = root[layer].get('vars', {})
+            arrays = [np.array(weights[number]) for number in sorted(weights, key=int)]
+            # Integers are the states of random layers.
+            arrays = [array for array in arrays if array.dtype.kind == 'f']
+            names = ['kernel', 'bias']
+            if arrays and arrays[0].ndim == 1:
+                names = ['beta', 'moving_mean', 'moving_variance']
+                names = names if len(arrays) == len(names) else ['gamma', *names]
+            by_layer[f'{path}{layer}'] = dict(zip(names, arrays))
+            by_layer.update(_by_position(root[layer], f'{path}{layer}/'))
     return by_layer
 
 
-def check_network(found: Found, layers: Sequence[Layer]) -> None:
+def check_network(found: Found, layers: Sequence[Layer], classifier: bool) -> None:
     """Checks that a file has the numbers of layers of Inception v3.
 
     Args:
       found: the layers of the file.
       layers: those of Inception v3 without its auxiliary head.
+      classifier: whether its classifier is used.
 
     Raises:
       KerasError: it has others.
@@ -137,7 +201,9 @@ def check_network(found: Found, layers: Sequence[Layer]) -> None:
             'convolution (version 1.5), so the weights would compute something else. Those of torchvision fit.'
         )
     convs = sum(not layer.is_classifier for layer in layers)
-    if (len(found.convs), len(found.norms)) != (convs, convs) or len(found.dense) > 1:
+    if len(found.convs) == len(found.norms) == convs and len(found.dense) > 1 and classifier:
+        raise KerasError(f'its classifier has {len(found.dense)} dense layers, not one. {WITHOUT_CLASSIFIER}.')
+    if (len(found.convs), len(found.norms)) != (convs, convs):
         raise KerasError(
             f'is not Inception v3 of keras.applications: it has {len(found.convs)} convolutions, {len(found.norms)} '
             f'normalizations and {len(found.dense)} dense layers, not {convs}, {convs} and one.'

@@ -9,6 +9,8 @@ from typing import Any, Dict, Mapping
 
 import numpy as np
 
+from inception_v3.weights import bounds
+
 # NumPy has no bfloat16, whose bits are the upper half of a float32.
 _BFLOAT16 = 'BF16'
 _DTYPES: Mapping[str, str] = {
@@ -43,13 +45,18 @@ def read(content: bytes) -> Dict[str, np.ndarray]:
     if begin > len(content):
         raise ValueError('it is shorter than its header')
     header = json.loads(content[_LENGTH.size : begin].decode())
+    header.pop(_METADATA, None)
+    # Tensors may share bytes.
+    bounds.check(
+        2 * sum(entry['data_offsets'][1] - entry['data_offsets'][0] for entry in header.values()), len(content)
+    )
     arrays = {}
     for name, entry in header.items():
-        if name == _METADATA:
-            continue
         first, last = entry['data_offsets']
         if not 0 <= first <= last <= len(content) - begin:
             raise ValueError(f'it ends before the values of {name}')
+        if min(entry['shape'], default=0) < 0:
+            raise ValueError(f'{name} has the shape {entry["shape"]}')
         values = np.frombuffer(content[begin + first : begin + last], _DTYPES[entry['dtype']])
         if entry['dtype'] == _BFLOAT16:
             values = (values.astype('<u4') << 16).view('<f4')

@@ -3,24 +3,35 @@
 import io
 import os
 import re
+import tokenize
 import zipfile
 import zlib
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from console.messages import shown
 from console.tensorflow_versions import checkpoint_errors, tf
 from data import remote
 from inception_v3.config import Config
 from inception_v3.model_dir import digests
 from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint
 from inception_v3.model_dir.files import recorded_config
+from inception_v3.weights import bounds, kinds
 
 AVERAGE = '/ExponentialMovingAverage'
 _KINDS = 'a checkpoint, the model_dir of a run, a SavedModel, or an .npz file'
 # The files of a checkpoint; its name has none of these endings.
 _ENDING = re.compile(r'\.(index|meta|data-\d{5}-of-\d{5})$')
 _LIST_OF_CHECKPOINTS = 'checkpoint'
+# Bytes at the beginning of an .npy file that may be its header.
+_LONGEST_HEADER = 1 << 14
+# The errors of libraries about damaged archives, headers and arrays.
+_DAMAGE = (
+    *(AttributeError, EOFError, IndexError, KeyError, MemoryError, NotImplementedError, OSError, OverflowError),
+    *(RecursionError, RuntimeError, SyntaxError, TypeError, ValueError, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 class WeightsError(CheckpointError):
@@ -84,7 +95,13 @@ def read(path: str, named: str = '', outline: bool = False) -> Source:
         checkpoint = latest_checkpoint(path)
         assert checkpoint, 'there is a list'
         return _of_values(checkpoint, 'checkpoint', variables(checkpoint, flag), outline)
-    if is_complete(path) or (remote.exists(path) and not tf.io.gfile.isdir(path) and not _ENDING.search(path)):
+    if is_complete(path):
+        return _of_values(path, 'checkpoint', variables(path, flag), outline)
+    if remote.exists(path) and not tf.io.gfile.isdir(path) and not _ENDING.search(path):
+        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+            kind = kinds.of_file(path, file.read(kinds.BEGINNING))
+        if kind:
+            raise WeightsError(f'{flag}: is {kind}')
         # A file alone may be a checkpoint in TensorFlow's first format, as TF-Slim published some.
         return _of_values(path, 'checkpoint', variables(path, flag), outline)
     raise WeightsError(f'{flag}: {_why_not(path)}')
@@ -96,6 +113,9 @@ def _why_not(path: str) -> str:
         return f'is a file of a checkpoint. Give the name without its ending: {_ENDING.sub("", path)}.'
     names = remote.names_in(path) if tf.io.gfile.isdir(path) else None
     if names is not None:
+        kind = kinds.of_folder(names)
+        if kind:
+            return f'is {kind}'
         models = [name.rstrip('/') for name in names if name.rstrip('/').isdigit()]
         if models:
             return f'has SavedModels in folders. Name one of them, such as {os.path.join(path, max(models, key=int))}.'
@@ -136,7 +156,11 @@ def _read(checkpoint: str, flag: str, values_of: Callable[[Any], Dict[str, np.nd
 
     try:
         with remote.explained(checkpoint, remote.READ), checkpoint_errors():
-            return values_of(tf.train.load_checkpoint(checkpoint))
+            reader = tf.train.load_checkpoint(checkpoint)
+            kind = kinds.of_variables(reader.get_variable_to_shape_map())
+            if kind:
+                raise WeightsError(f'{flag}: is {kind}')
+            return values_of(reader)
     except tf.errors.OpError as error:
         raise damaged(error.message.partition('\n')[0])
     except (ValueError, RuntimeError) as error:
@@ -163,11 +187,43 @@ def arrays(path: str, flag: str, is_wanted: Callable[[str], bool] = bool) -> Dic
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             # Names of variables may end with the number of their output, as in `variable.name`.
             names = {re.sub(r'(:0)?\.npy$', '', name): name for name in archive.namelist()}
-            return {name: _array(archive, entry) for name, entry in names.items() if is_wanted(name)}
-    except (EOFError, OSError, ValueError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
-        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({str(error).partition(chr(10))[0]}).')
+            headers = {name: _header(archive, entry) for name, entry in names.items() if is_wanted(name)}
+            bounds.check(sum(header.size for header in headers.values()), len(content))
+            return {name: _array(archive, names[name], header) for name, header in headers.items()}
+    except WeightsError:
+        raise
+    # NumPy parses the header of an array by Python's tokenizer, which has many errors.
+    except Exception as error:
+        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 200)
+        raise WeightsError(f'{flag}: is no .npz file of arrays, or is damaged ({reason}).')
 
 
-def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
+class _Header(NamedTuple):
+    """The beginning of an .npy file, with the bytes of header and array."""
+
+    shape: Tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype
+    begin: int
+    size: int
+
+
+def _header(archive: zipfile.ZipFile, name: str) -> _Header:
+    file = io.BytesIO(bounds.member(archive, name, _LONGEST_HEADER))
+    read = (
+        np.lib.format.read_array_header_1_0
+        if np.lib.format.read_magic(file) == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, is_fortran, dtype = read(file)
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError(f'{name} has the type {dtype} and the shape {shape}')
+    return _Header(shape, is_fortran, dtype, file.tell(), file.tell() + size)
+
+
+def _array(archive: zipfile.ZipFile, name: str, header: _Header) -> np.ndarray:
+    values = np.frombuffer(bounds.member(archive, name, header.size)[header.begin :], header.dtype)
+    return values.reshape(header.shape, order='F' if header.is_fortran else 'C').copy()

@@ -1,20 +1,24 @@
 """Reads and writes PyTorch's state dicts without PyTorch: the tensors of a `.pth` file, and nothing that runs code.
 
-Both layouts of `torch.save` are read: the ZIP archive since PyTorch 1.6, and the pickles in a row before it.
+Objects of other types, such as the arguments and the optimizer of a training script, are skipped. Both layouts of
+`torch.save` are read: the ZIP archive since PyTorch 1.6, and the pickles in a row before it.
 (https://pytorch.org/docs/stable/notes/serialization.html; torch/serialization.py names their parts.)
 """
 
 import collections
 import io
 import pickle
+import pickletools
 import struct
 import zipfile
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from console.messages import shown
 from console.tensorflow_versions import tf
 from data import remote
+from inception_v3.weights import bounds
 from inception_v3.weights.sources import WeightsError
 
 # The first pickle of the older layout is this number.
@@ -45,15 +49,16 @@ _PROBLEMS = (
 )
 
 
-class _Storage(NamedTuple):
-    """The values that tensors are views of."""
-
-    kind: str
-    values: np.ndarray
+# Bytes of a pickle, and numbers of the objects that it names for later use; a state dict of 10,000 tensors has 2 MB.
+_LONGEST_PICKLE = 1 << 23
+# State dicts are at most so deep in the dicts of a training script.
+_DEEPEST = 3
+# Chooses one of several state dicts by their keys, of the names of their tensors.
+Choice = Callable[[Mapping[str, Sequence[str]]], str]
 
 
 class _Pending(NamedTuple):
-    """A tensor whose storage follows later in the file."""
+    """A tensor whose storage is not read yet."""
 
     kind: str
     key: str
@@ -61,18 +66,63 @@ class _Pending(NamedTuple):
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]
 
+    @property
+    def extent(self) -> int:
+        """The number of values from the beginning of the storage to the tensor's last one."""
+        if len(self.shape) != len(self.strides) or min((*self.shape, *self.strides, self.offset)) < 0:
+            raise ValueError(f'a tensor has the shape {self.shape} and the strides {self.strides}')
+        if 0 in self.shape:
+            return 0
+        return self.offset + 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
+
+
+class _Skipped:
+    """Stands for an object that is no tensor: takes all arguments, states and items, and does nothing."""
+
+    def __init__(self, *_: Any, **__: Any):
+        pass
+
+    def _ignore(self, *_: Any, **__: Any) -> '_Skipped':
+        return self
+
+    __call__ = __setstate__ = __setitem__ = append = extend = add = _ignore
+
+
+# The values of a storage by kind and key, at most so many of them.
+_Storages = Callable[[str, str, int], np.ndarray]
+
+
+class _Content(NamedTuple):
+    """An unpickled file.
+
+    Attributes:
+      value: dicts, lists, numbers, texts, `_Pending` and `_Skipped`.
+      skipped: the names of skipped classes.
+      storage_of: reads a storage.
+    """
+
+    value: Any
+    skipped: List[str]
+    storage_of: _Storages
+
 
 def is_state_dict(path: str) -> bool:
     """Whether a file's name is that of a PyTorch file."""
     return path.endswith(('.pth', '.pt'))
 
 
-def read(path: str, flag: str) -> Dict[str, np.ndarray]:
+def _largest(models: Mapping[str, Sequence[str]]) -> str:
+    return max(models, key=lambda key: len(models[key]))
+
+
+def read(path: str, flag: str, choose: Choice = _largest) -> Dict[str, np.ndarray]:
     """Reads all tensors of a state dict, by name.
 
     Args:
       path: local or remote.
       flag: the flag that names the file, with its value, for messages.
+      choose: given the names of the tensors of each state dict in the file, returns the key of one. By default, the one
+        with the most tensors.
 
     Raises:
       WeightsError: there is no such file, it is no state dict, or it is damaged.
@@ -85,122 +135,171 @@ def read(path: str, flag: str) -> Dict[str, np.ndarray]:
         archived = zipfile.is_zipfile(io.BytesIO(content))
         if content.startswith(_ARCHIVE) and not archived:
             raise ValueError('the archive has no end: the file is truncated')
-        return _tensors(_from_archive(content) if archived else _from_pickles(content))
+        unpickled = _from_archive(content) if archived else _from_pickles(content)
+        models = _models(unpickled.value)
+        if not models:
+            raise WeightsError(f'{flag}: {_why_none(unpickled)}')
+        tensors = models[choose({key: [*tensors] for key, tensors in models.items()})]
+        return _arrays(tensors, unpickled.storage_of, len(content))
     except _PROBLEMS as error:
-        reason = str(error).partition('\n')[0] or type(error).__name__
+        reason = shown(str(error).partition('\n')[0] or type(error).__name__, 200)
         raise WeightsError(f'{flag}: is no state dict of PyTorch, or is damaged ({reason}).')
 
 
 class _Unpickler(pickle.Unpickler):
-    """Loads nothing but dicts, lists, numbers, strings and tensors."""
+    """Loads dicts, lists, numbers, strings and tensors, and `_Skipped` for anything else. Imports and calls nothing."""
+
+    def __init__(self, file: Any):
+        super().__init__(file)
+        self.skipped: List[str] = []
+        self.kinds: Dict[str, str] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """Refuses what is no part of a tensor or of a state dict."""
+        """The constructors of state dicts and tensors; a name of a storage; or a class that does nothing."""
         if (module, name) == ('collections', 'OrderedDict'):
             return collections.OrderedDict
         if (module, name) in (('torch._utils', '_rebuild_tensor_v2'), ('torch._utils', '_rebuild_tensor')):
             return _rebuilt
-        if (module, name) == ('torch._utils', '_rebuild_parameter'):
+        if (module, name) in (
+            ('torch._utils', '_rebuild_parameter'),
+            ('torch._utils', '_rebuild_parameter_with_state'),
+        ):
             return _parameter
-        if module == 'torch' and name in _DTYPES:
+        if module == 'torch' and name.endswith('Storage'):
             return name
-        raise pickle.UnpicklingError(f'it contains {module}.{name}, which is no tensor; save model.state_dict() alone')
+        self.skipped.append(f'{module}.{name}')
+        return _Skipped
 
-    def persistent_load(self, pid: Any) -> Tuple[str, str]:
+    def persistent_load(self, pid: Any) -> Any:
         """Returns the kind and the key of a storage."""
         tag, kind, key, *_ = pid
-        if tag != 'storage' or kind not in _DTYPES:
-            raise pickle.UnpicklingError(f'it contains {tag} of {kind}')
-        return kind, str(key)
+        if tag != 'storage':
+            return _Skipped()
+        self.kinds[str(key)] = str(kind)
+        return str(kind), str(key)
 
 
-def _rebuilt(storage: Tuple[str, str], offset: int, shape: Any, strides: Any, *_: Any) -> _Pending:
-    return _Pending(*storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
+def _rebuilt(storage: Any, offset: int, shape: Any, strides: Any, *_: Any) -> Any:
+    if not isinstance(storage, tuple) or storage[0] not in _DTYPES:
+        return _Skipped()
+    kind, key = storage
+    return _Pending(kind, key, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
 
 
-def _parameter(data: _Pending, *_: Any) -> _Pending:
+def _parameter(data: Any, *_: Any) -> Any:
     return data
 
 
-def _tensors(found: Tuple[Any, Callable[[str, str], _Storage]]) -> Dict[str, np.ndarray]:
-    """The tensors of a dict, as arrays of their own."""
-    content, storage_of = found
-    if isinstance(content, dict):
-        # A file with training state has its weights under a key such as `state_dict` or `model`.
-        content = max([content, *(value for value in content.values() if isinstance(value, dict))], key=_named_tensors)
-    if not isinstance(content, dict) or not any(isinstance(value, _Pending) for value in content.values()):
-        raise ValueError('it holds no dict of tensors by name')
-    storages: Dict[str, _Storage] = {}
-    tensors = {}
-    for name, value in content.items():
-        if isinstance(value, _Pending):
-            if value.key not in storages:
-                storages[value.key] = storage_of(value.kind, value.key)
-            tensors[str(name)] = _view(storages[value.key], value, str(name))
-    return tensors
+def _load(file: Any) -> Tuple[Any, _Unpickler]:
+    """Unpickles one value."""
+    begin = file.tell()
+    # Python allocates whatever size and number the opcodes claim; this reads them without it.
+    for opcode, argument, place in pickletools.genops(file):
+        if int(place or 0) - begin > _LONGEST_PICKLE or (
+            opcode.name in ('PUT', 'LONG_BINPUT') and int(argument or 0) > _LONGEST_PICKLE
+        ):
+            raise ValueError('its pickle is too large for a state dict')
+    file.seek(begin)
+    unpickler = _Unpickler(file)
+    return unpickler.load(), unpickler
 
 
-def _named_tensors(content: Dict[Any, Any]) -> int:
-    """The number of tensors under names; an optimizer has its own under numbers."""
-    return sum(isinstance(value, _Pending) and isinstance(name, str) for name, value in content.items())
+def _models(content: Any) -> Dict[str, Dict[str, _Pending]]:
+    """The dicts of tensors by name, under the keys that lead to them."""
+    found: Dict[str, Dict[str, _Pending]] = {}
+    seen = set()
+    following: List[Tuple[Tuple[str, ...], Any]] = [((), content)]
+    for keys, each in following:
+        if isinstance(each, dict) and id(each) not in seen and len(keys) <= _DEEPEST:
+            seen.add(id(each))
+            # An optimizer has its tensors under numbers.
+            tensors = {name: value for name, value in each.items() if isinstance(value, _Pending) and name == str(name)}
+            found.update({'.'.join(keys): tensors} if tensors else {})
+            following += [((*keys, str(name)), value) for name, value in each.items() if isinstance(value, dict)]
+    return found
 
 
-def _view(storage: _Storage, tensor: _Pending, name: str) -> np.ndarray:
-    if len(tensor.shape) != len(tensor.strides) or min((*tensor.shape, *tensor.strides, tensor.offset), default=0) < 0:
-        raise ValueError(f'{name} has the shape {tensor.shape} and the strides {tensor.strides}')
-    last = tensor.offset + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides))
-    if 0 not in tensor.shape and last >= storage.values.size:
+def _why_none(content: _Content) -> str:
+    """The reason why a file has no state dict."""
+    save = 'torch.save(model.state_dict(), NEW_FILE)'
+    if any(name.startswith('__torch__.') for name in content.skipped):
+        return f'is a program of TorchScript. Save its state dict: model = torch.jit.load(FILE); {save}'
+    if content.skipped:
+        return (
+            f'has no state dict, but objects of {shown(", ".join(content.skipped[:3]), 200)}, which are not loaded, '
+            f'because that runs code. Save the state dict: model = torch.load(FILE, weights_only=False); {save}'
+        )
+    raise ValueError('it holds no dict of tensors by name')
+
+
+def _arrays(tensors: Mapping[str, _Pending], storage_of: _Storages, size: int) -> Dict[str, np.ndarray]:
+    """The values of tensors, as arrays of their own. What of a storage no tensor needs is not read."""
+    extents: Dict[Tuple[str, str], int] = {}
+    needed = 0
+    for tensor in tensors.values():
+        storage = (tensor.kind, tensor.key)
+        extents[storage] = max(extents.get(storage, 0), tensor.extent)
+        values = 1
+        for length in tensor.shape:
+            values *= length
+        needed += values * np.dtype(_DTYPES[tensor.kind]).itemsize
+    needed += sum(extent * np.dtype(_DTYPES[kind]).itemsize for (kind, _), extent in extents.items())
+    bounds.check(needed, size)
+    storages = {storage: storage_of(*storage, extent) for storage, extent in extents.items()}
+    return {name: _view(storages[tensor.kind, tensor.key], tensor, name) for name, tensor in tensors.items()}
+
+
+def _view(storage: np.ndarray, tensor: _Pending, name: str) -> np.ndarray:
+    if tensor.extent > storage.size:
         raise ValueError(f'{name} has more values than its storage')
-    if 0 in tensor.shape:
-        values = np.zeros(tensor.shape, storage.values.dtype)
-    else:
-        strides = [stride * storage.values.itemsize for stride in tensor.strides]
-        values = np.lib.stride_tricks.as_strided(storage.values[tensor.offset :], tensor.shape, strides).copy()
-    return (values.astype('<u4') << 16).view('<f4') if storage.kind == _BFLOAT16 else values
+    strides = [stride * storage.itemsize for stride in tensor.strides]
+    begin = tensor.offset if tensor.extent else 0
+    values = np.lib.stride_tricks.as_strided(storage[begin:], tensor.shape, strides).copy()
+    return (values.astype('<u4') << 16).view('<f4') if tensor.kind == _BFLOAT16 else values
 
 
-def _from_archive(content: bytes) -> Tuple[Any, Callable[[str, str], _Storage]]:
+def _from_archive(content: bytes) -> _Content:
     archive = zipfile.ZipFile(io.BytesIO(content))
     pickles = [name for name in archive.namelist() if name.endswith('/data.pkl')]
     if len(pickles) != 1:
         raise ValueError('the archive has no data.pkl')
     folder = pickles[0][: -len('data.pkl')]
-    if f'{folder}byteorder' in archive.namelist() and archive.read(f'{folder}byteorder') != b'little':
+    order = f'{folder}byteorder'
+    if order in archive.namelist() and bounds.member(archive, order, 9) != b'little':
         raise ValueError('its numbers are not little-endian')
 
-    def storage_of(kind: str, key: str) -> _Storage:
-        return _Storage(kind, np.frombuffer(archive.read(f'{folder}data/{key}'), _DTYPES[kind]))
+    def storage_of(kind: str, key: str, count: int) -> np.ndarray:
+        dtype = np.dtype(_DTYPES[kind])
+        return np.frombuffer(bounds.member(archive, f'{folder}data/{key}', count * dtype.itemsize), dtype)
 
-    return _Unpickler(io.BytesIO(archive.read(pickles[0]))).load(), storage_of
+    value, unpickler = _load(io.BytesIO(bounds.member(archive, pickles[0], _LONGEST_PICKLE)))
+    return _Content(value, unpickler.skipped, storage_of)
 
 
-def _from_pickles(content: bytes) -> Tuple[Any, Callable[[str, str], _Storage]]:
+def _from_pickles(content: bytes) -> _Content:
     file = io.BytesIO(content)
-    if _Unpickler(file).load() != _MAGIC:
+    if _load(file)[0] != _MAGIC:
         raise ValueError('it has not the signature of a PyTorch file')
-    _Unpickler(file).load()  # The version of the layout.
-    if not _Unpickler(file).load()['little_endian']:
+    _load(file)  # The version of the layout.
+    if not _load(file)[0]['little_endian']:
         raise ValueError('its numbers are not little-endian')
-    kinds: Dict[str, str] = {}
-
-    class Unpickler(_Unpickler):
-        def persistent_load(self, pid: Any) -> Tuple[str, str]:
-            kind, key = super().persistent_load(pid)
-            kinds[key] = kind
-            return kind, key
-
-    tensors = Unpickler(file).load()
-    keys: List[str] = _Unpickler(file).load()
-    storages = {}
+    value, unpickler = _load(file)
+    keys: List[str] = _load(file)[0]
+    storages: Dict[str, bytes] = {}
     for key in keys:
         (count,) = _COUNT.unpack(file.read(_COUNT.size))
-        kind = kinds[key]
+        kind = unpickler.kinds[key]
+        if kind not in _DTYPES:
+            raise ValueError(f'it has values of the type {kind}')
         size = count * np.dtype(_DTYPES[kind]).itemsize
-        values = file.read(size) if count >= 0 else b''
-        if len(values) != size:
+        storages[key] = file.read(size) if count >= 0 else b''
+        if len(storages[key]) != size:
             raise EOFError('the file ends early')
-        storages[key] = _Storage(kind, np.frombuffer(values, _DTYPES[kind]))
-    return tensors, lambda kind, key: storages[key]
+
+    def storage_of(kind: str, key: str, count: int) -> np.ndarray:
+        return np.frombuffer(storages[key], _DTYPES[kind])
+
+    return _Content(value, unpickler.skipped, storage_of)
 
 
 def write(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -12,13 +12,14 @@ from console.tensorflow_versions import tf
 from data import dataset_info, remote
 from data.files import write_whole
 from inception_v3.config import Config
+from inception_v3.model_dir import starts
 from inception_v3.model_dir.checkpoints import PREFIX, latest_checkpoint
-from inception_v3.model_dir.files import CONFIG_FILE
 from inception_v3.weights import keras_files, naming, safetensors_files, state_dicts
 from inception_v3.weights.architecture import inception, resnet50
 from inception_v3.weights.changes import change_images, without
 from inception_v3.weights.foreign import Weights
 from inception_v3.weights.naming import Values
+from inception_v3.weights.patterns import HEAD
 from inception_v3.weights.sources import AVERAGE, WeightsError
 
 # What the classifiers of this program are given by default, in pixels.
@@ -172,28 +173,32 @@ def for_images(weights: Weights, images: str) -> Values:
     return change_images(weights.values, architecture, weights.images, images, pads=architecture.name == 'resnet50')
 
 
-def import_into(model_dir: str, weights: Weights, averages: bool, data_dir: str = '') -> List[str]:
+def import_into(
+    model_dir: str, weights: Weights, averages: bool, data_dir: str = '', classifier: bool = True
+) -> List[str]:
     """Writes a model_dir with a checkpoint of step 0 and a configuration, as a run of this program leaves it.
 
     Args:
       model_dir: a folder without checkpoints; made if it is missing.
-      weights: of a network with a classifier.
+      weights: of a network.
       averages: also write the weights as their own averages, so that the default settings evaluate them.
       data_dir: the folder of a data set of these classes, for the configuration; empty if there is none.
+      classifier: the weights must have one. Without a classifier, there is no configuration: the folder is for
+        `--init_from` alone.
 
     Returns:
       Lines about what was written.
 
     Raises:
-      WeightsError: the folder has a checkpoint; the weights have no classifier; or the data set has another number of
+      WeightsError: the folder has a checkpoint; the weights lack the classifier; or the data set has another number of
         classes.
       DataError: the description of the data set cannot be read.
       RemoteError: access is denied, or the store cannot be reached.
     """
-    if not weights.num_classes:
+    if not weights.num_classes and classifier:
         raise WeightsError(
-            f'{weights.path}: has no classifier, so that it cannot be evaluated. Write it with export --to=npz, and '
-            'begin a run from that file with --init_from and --init_except=Logits,AuxLogits.'
+            f'{weights.path}: has no classifier, so that it cannot be evaluated. --no_classifier imports it as it is, '
+            'to begin a run from.'
         )
     if latest_checkpoint(model_dir):
         raise WeightsError(f'{model_dir}: has checkpoints already. Name another folder.')
@@ -210,10 +215,18 @@ def import_into(model_dir: str, weights: Weights, averages: bool, data_dir: str 
     with remote.explained(model_dir, remote.WRITE):
         tf.io.gfile.makedirs(model_dir)
     write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
-    write_whole(os.path.join(model_dir, CONFIG_FILE), config.to_json())
+    # The data set names the classes of the weights, as it does of weights that a run trains.
+    if weights.num_classes:
+        starts.record(config, info)
     # The list comes last: with it, the folder is complete.
     write_whole(os.path.join(model_dir, 'checkpoint'), f'model_checkpoint_path: "{PREFIX}-0"\n')
     flags = [f'--{name}={value}' for name, value in _changed(config).items()]
+    if not weights.num_classes:
+        network = ' '.join(flag for flag in flags if flag.startswith(('--network', '--depth', '--preprocessing')))
+        return [
+            f'wrote {model_dir}: a checkpoint of step 0 with {len(values)} variables, without a classifier',
+            f'  to begin a run from it: --init_from={shown(model_dir)} --init_except={HEAD} {network}'.rstrip(),
+        ]
     return [
         f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values)} variables and {len(trained)} '
         'averages',
@@ -233,7 +246,7 @@ def settings_of(weights: Weights) -> Config:
         network=network,
         depth_multiplier=weights.depth_multiplier,
         auxiliary_head=weights.has_auxiliary_head or network != 'inception_v3',
-        num_classes=weights.num_classes,
+        num_classes=weights.num_classes or Config().num_classes,
         preprocessing=run.preprocessing if run else usual,
         height=run.height if run else size,
         width=run.width if run else size,

@@ -9,6 +9,8 @@ import jinja2
 import markupsafe
 import plotly.offline
 
+from console.html import finalized
+from console.messages import printable
 from studies.report import findings, statistics, tables
 from studies.report.findings import CaseCurve, CaseFindings, Findings
 from studies.report.palette import sign_of
@@ -23,6 +25,7 @@ def page(found: Findings) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(_PAGE)),
         autoescape=True,
+        finalize=finalized,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -54,7 +57,7 @@ def page(found: Findings) -> str:
 
 def _breakable(text: str) -> markupsafe.Markup:
     """HTML that may be broken after the separators of names and settings."""
-    return markupsafe.Markup(re.sub(r'([,_/=])(?!\d)', r'\1<wbr>', str(markupsafe.escape(text))))
+    return markupsafe.Markup(re.sub(r'([,_/=])(?!\d)', r'\1<wbr>', str(markupsafe.escape(printable(text)))))
 
 
 def _numbers(found: Findings) -> Dict[str, Any]:

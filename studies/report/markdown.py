@@ -2,6 +2,7 @@
 
 from typing import Callable, Dict, List, Tuple
 
+from console.messages import in_code, in_markdown
 from studies.report import figures, findings, markdown_table, tables
 from studies.report.findings import Findings
 from studies.report.tables import Table
@@ -22,7 +23,7 @@ def text(found: Findings) -> str:
     """The text; it expects its pictures in the same folder."""
     finals, curves, schedule = (f'![{description}]({name})' for name, description, _ in _PICTURES)
     comparison = found.comparison
-    parts = [f'# {markdown_table.escaped(comparison.title)}', comparison.question, *comparison.notes]
+    parts = [f'# {in_markdown(comparison.title)}', comparison.question, *comparison.notes]
     parts += [
         f'{tables.status(found.runs)}; written {tables.current_minute()}.',
         '## Results',
@@ -49,9 +50,12 @@ def text(found: Findings) -> str:
 def _commands(found: Findings) -> List[str]:
     parts = []
     for each in found.cases:
-        lines = [f'# {run.name}: {findings.state(run)}\n{run.command or ""}'.rstrip() for run in each.case.runs]
+        lines = [
+            f'# {in_code(run.name)}: {findings.state(run)}\n{in_code(run.command or "")}'.rstrip()
+            for run in each.case.runs
+        ]
         parts.append(
-            f'<details><summary>{markdown_table.escaped(each.case.name)}</summary>\n\n'
+            f'<details><summary>{in_markdown(each.case.name)}</summary>\n\n'
             + '\n'.join(['```sh', *lines, '```'])
             + '\n\n</details>'
         )

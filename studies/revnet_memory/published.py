@@ -3,12 +3,12 @@
 The document's plot: RevNet-104 at 224 pixels on generated images, 100 iterations in batches of 128.
 """
 
-import json
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from benchmarks.measurement import MeasurementError
 from console.errors import DONE, RETRY
+from console.json_content import from_json
 from console.screen import Screen
 from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
@@ -123,9 +123,9 @@ def _earlier(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
     if not text:
         return {'settings': settings, 'curves': {}}
     try:
-        found = json.loads(text)
+        found = from_json(text, lambda values: {**values, 'curves': dict(values['curves'])})
         before = found['settings']
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         raise ConfigError(f'{path}: this study did not write the file. Name another folder with --out.')
     if before != settings:
         raise ConfigError(f'{path}: is of {before}, and the command of {settings}. Name another folder with --out.')

@@ -1,10 +1,10 @@
 """The results of the study: their data, the rows that compare plain and reversible training, and their JSON."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from benchmarks.comparison import Spread, spread
+from console import json_content
 from inception_v3.config import ConfigError
 from inception_v3.model_dir import source
 from studies.revnet_memory.measurement import Largest, Measurement
@@ -128,8 +128,8 @@ def from_json(text: str, settings: Dict[str, Any]) -> Results:
       ConfigError: the text is not JSON of this study, or its settings differ from the current ones.
     """
     found = Results(settings['network'], settings['size'])
-    try:
-        content = json.loads(text)
+
+    def read(content: Any) -> Dict[str, Any]:
         before = {name: content['settings'][name] for name in settings}
         for each in content['measurements']:
             training = Training(*(each[name] for name in Training._fields))
@@ -137,7 +137,11 @@ def from_json(text: str, settings: Dict[str, Any]) -> Results:
         for each in content['largest']:
             search = Search(*(each[name] for name in Search._fields))
             found.largest[search] = Largest(each['fits'], each['too_many'], dict(each['tries']))
-    except (ValueError, KeyError, TypeError):
+        return before
+
+    try:
+        before = json_content.from_json(text, read)
+    except ValueError:
         raise ConfigError('this study did not write the file')
     for name, value in settings.items():
         if before[name] != value:

@@ -23,11 +23,11 @@ from absl import app
 from benchmarks.measurement import MeasurementError, reason_of
 from console.tensorflow_versions import tf
 from data import records, tar_shards, tfrecord
-from inception_v3 import infeed
+from inception_v3 import device_images
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline, images_at_a_time
+from inception_v3.presets import PRESETS
 from inception_v3.record_preprocessing import preprocess_for_train
-from inception_v3.settings.presets import PRESETS
 from preprocessing.inception_preprocessing import whole_image_box
 from studies.streaming import object_store
 from studies.streaming.object_store import ObjectStore, Tally
@@ -179,7 +179,7 @@ class SingleFiles(InputPipeline):
     def preprocessing(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """Converts (encoded image, label), as `storage` returns them, to a data set of (features, label)."""
 
-        def preprocess(encoded: tf.Tensor, label: tf.Tensor) -> Tuple[infeed.Features, tf.Tensor]:
+        def preprocess(encoded: tf.Tensor, label: tf.Tensor) -> Tuple[device_images.Features, tf.Tensor]:
             return preprocess_for_train(encoded, whole_image_box(), self._config), label
 
         return dataset.map(preprocess, images_at_a_time(self._config))

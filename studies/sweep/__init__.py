@@ -1,1 +1,1 @@
-"""Sweeps: all trials of a study, on this machine, on a Ray cluster or as Kubernetes jobs."""
+"""Sweeps: all trials of a study on this machine or on a Ray cluster."""

@@ -11,9 +11,6 @@ Words after -- are flags of the program for every trial: the data set, the TPU, 
 
     python -m studies.sweep optimizers -- --tpu=local --data_dir=gs://BUCKET/imagenet
 
---emit=gke runs nothing. It prints a Google Kubernetes Engine job for each trial; the jobs write to
---out=gs://BUCKET/FOLDER. Afterwards, python -m studies.compare draws the report.
-
 Each trial uses all cores of its machine, regardless of --workers: the number of threads affects the last bits of its
 results, and these must be the same as when its command line is run alone. With --workers above 1, set the flag
 intra_op_threads=1 in the study, so that trials share the cores well.
@@ -25,7 +22,7 @@ import argparse
 import contextlib
 import os
 import sys
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from console import program as console_program
 from console.command_line import folder, new_parser, number_of
@@ -116,17 +113,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar='ADDRESS',
         help='run the trials on a Ray cluster, HOST:PORT or auto; its nodes must share --out and the working directory',
     )
-    parser.add_argument('--emit', choices=['gke'], help='print a Kubernetes job for each trial; run nothing')
-    parser.add_argument(
-        '--image', metavar='IMAGE', help='container image of the Kubernetes jobs, built by deploy/Dockerfile'
-    )
     return parser
 
 
 def _perform(arguments: argparse.Namespace, planned: Plan, program: Sequence[str]) -> int:
-    if arguments.emit:
-        print(_jobs(planned, arguments.image), end='')
-        return DONE
     if arguments.list:
         _list(planned, program)
         return DONE
@@ -144,18 +134,6 @@ def _perform(arguments: argparse.Namespace, planned: Plan, program: Sequence[str
         return _run(arguments, planned, program)
     finally:
         os.close(folder)
-
-
-def _jobs(planned: Plan, image: Optional[str]) -> str:
-    from studies.sweep import gke
-
-    if not image:
-        raise StudyError(
-            "--emit=gke: name the program's container image with "
-            '--image=LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/inception-v3:tpu.'
-        )
-    jobs = [gke.Job(f'{planned.study.name}/{trial.name}', trial.arguments, trial.config) for trial in planned.selected]
-    return gke.manifests(jobs, image)
 
 
 def _list(planned: Plan, program: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from console.screen import duration
+from console.screen import duration, raw
 from inception_v3.hooks.progress import Status
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation
 from studies.sweep import trials
@@ -143,7 +143,7 @@ class Display:
 
     def __init__(self, stream: TextIO, all_progress: Sequence[Progress]):
         self._all = all_progress
-        self._console = Console(file=stream, highlight=False)
+        self._console = Console(file=raw(stream), highlight=False)
         self._live: Optional[Live] = None
         if stream.isatty():
             self._live = Live(console=self._console, auto_refresh=False, vertical_overflow='crop')

@@ -3,18 +3,20 @@
 import argparse
 import fcntl
 import fnmatch
-import json
 import os
 import sys
 from typing import Any, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from absl import app
 
+from console.json_content import from_json
 from console.messages import shown
 from data import remote
 from data.files import text_of
-from inception_v3.settings import flags
-from inception_v3.settings.data_set import fit_to_data_set, splits_of
+from data.sources import source_of
+from inception_v3 import flags
+from inception_v3.data_set import fit_to_data_set
+from inception_v3.fitting import splits_of
 from studies.files import write_json
 from studies.study import Study, StudyError
 from studies.sweep import trials
@@ -113,8 +115,8 @@ def check_folder(plan: Plan) -> None:
     """
     content = text_of(os.path.join(plan.out, trials.STUDY_FILE))
     try:
-        name = json.loads(content)['name'] if content else plan.study.name
-    except (KeyError, TypeError, ValueError):
+        name = from_json(content, lambda values: values['name']) if content else plan.study.name
+    except ValueError:
         name = plan.study.name
     if name != plan.study.name:
         raise StudyError(f'--out={plan.out}: holds the study {shown(name)}; name another folder for {plan.study.name}.')
@@ -137,7 +139,7 @@ def prepare_data(plan: Plan) -> None:
     seen: Set[Tuple[Any, ...]] = set()
     for trial in plan.selected:
         config = trial.config
-        key = (config.use_data, config.source, config.num_classes)
+        key = (config.use_data, source_of(config), config.num_classes)
         if key in seen:
             continue
         seen.add(key)
@@ -145,7 +147,7 @@ def prepare_data(plan: Plan) -> None:
             config = fit_to_data_set(trial.command_line)
             if config.use_data == 'real':
                 for split in splits_of(config):
-                    config.source.find(split)
+                    source_of(config).find(split)
         except remote.UnreachableError:
             raise
         except app.UsageError as error:

@@ -93,7 +93,7 @@ def _from_yaml(path: str) -> Study:
     try:
         with open(path, encoding='utf-8') as file:
             content = yaml.load(file, _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, AttributeError, RecursionError, TypeError, ValueError) as error:
         raise StudyError(f'invalid YAML: {" ".join(str(error).split())}')
     fields = _fields(Study, content, 'a study')
     for version in SMALL_VERSIONS:

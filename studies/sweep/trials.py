@@ -11,15 +11,15 @@ import socket
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from console.errors import INTERRUPTED, RESUME, RETRY
+from console.json_content import from_json, record
 from console.messages import shown
 from data.files import text_of, write_whole
+from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, differences
+from inception_v3.epochs import steps_of_epochs
 from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
 from inception_v3.model_dir.files import now, read_config, recorded_config
-from inception_v3.settings import flags
-from inception_v3.settings.epochs import steps_of_epochs
-from inception_v3.settings.own_images import own_images
-from inception_v3.settings.presets import PRESETS
+from inception_v3.presets import PRESETS, own_images
 from studies.study import Study, StudyError
 
 TRIALS_FOLDER = 'trials'
@@ -190,8 +190,8 @@ def not_run(reason: str, exit_code: int = RETRY) -> Outcome:
 def outcome_of(trial: Trial) -> Optional[Outcome]:
     """The last outcome of a trial; None if it has not ended, or its machine failed."""
     try:
-        return Outcome(**json.loads(text_of(os.path.join(trial.folder, OUTCOME_FILE))))
-    except (TypeError, ValueError):
+        return from_json(text_of(os.path.join(trial.folder, OUTCOME_FILE)), lambda values: record(Outcome, values))
+    except ValueError:
         return None
 
 

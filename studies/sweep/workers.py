@@ -10,7 +10,8 @@ import subprocess
 import time
 from typing import Any, Callable, Optional, Sequence
 
-from console import processes
+from console import outputs, processes
+from data.files import write_whole
 from inception_v3.model_dir.files import now
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, Trial
@@ -115,11 +116,10 @@ class Process(Running):
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(trial.folder, trials.OUTCOME_FILE))
         script = os.path.join(trial.folder, trials.COMMAND_FILE)
-        with open(script, 'w', encoding='utf-8') as file:
-            file.write(trials.script(program, trial))
+        write_whole(script, trials.script(program, trial))
         os.chmod(script, 0o755)
         words = processes.module(*program[2:]) if [*program[:2]] == ['python', '-m'] else program
-        with open(trial.log, 'ab') as log:
+        with open(outputs.replaceable(trial.log), 'ab') as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(
                 [*words, *trial.arguments],

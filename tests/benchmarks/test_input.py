@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 from typing import Any, List
 
 import matplotlib.image
@@ -10,7 +11,6 @@ import pytest
 
 from benchmarks import input as input_benchmark
 from benchmarks import measurement
-from data import tar_shards
 
 
 def run(capsys: Any, *arguments: str) -> Any:
@@ -93,12 +93,21 @@ def test_busy__other_processes_compute_during_the_measurements_only(
 
 
 @pytest.mark.program
-def test_tar__sweep_works_and_variants_are_refused(
+def test_tar__is_a_variant_and_can_be_swept(
     capsys: Any, photo_dir: str, tmp_path: pathlib.Path, in_process: None
 ) -> None:
-    tar_dir = str(tmp_path / 'tar')
-    tar_shards.convert(photo_dir, tar_dir, 0, lambda line: None)
-    given = [*tiny(tar_dir), '--data_format=tar', '--train_batch_size=4']
+    data_dir = str(tmp_path / 'photos')
+    shutil.copytree(photo_dir, data_dir)
+    code, out, err = run(capsys, *tiny(data_dir), '--train_batch_size=4', '--variants=train_tar', '--json')
+    assert code == 0, err
+    ours = json.loads(out)['rows'][-1]
+    assert ours['flags'] == ['--data_format=tar', f'--data_dir={data_dir}-tar']
+    assert ours['measurements'][0]['images'] == 16 and [*ours['phases_cpu_ms']] == [
+        'storage',
+        'preprocessing',
+        'transfer',
+    ]
+    given = [*tiny(f'{data_dir}-tar'), '--data_format=tar', '--train_batch_size=4']
     code, out, err = run(capsys, *given, '--sweep=files', '--values=3', '--json')
     assert code == 0, err
     (row,) = json.loads(out)['rows']
@@ -106,7 +115,7 @@ def test_tar__sweep_works_and_variants_are_refused(
     code, out, err = run(capsys, *given, '--variants=train')
     assert (code, out) == (2, '')
     assert 'error: --data_format=tar: the plain decoder and the naive pipeline,' in err
-    assert 'benchmarks.tar_reading' in err
+    assert 'add --variants=train,train_tar.' in err
     code, out, err = run(capsys, '--data_format=tar', '--sweep=files')
     assert (code, out) == (2, '')
     assert 'error: --data_format=tar: the generated photographs are TFRecord files.' in err
@@ -140,6 +149,9 @@ def test_variants__are_compared(capsys: Any, digits_dir: str) -> None:
         (['--images=many'], '--images=many: must be a whole number above 0.'),
         (['--busy=-1'], '--busy=-1: must be a whole number above 0.'),
         (['--repeats=0'], '--repeats=0: must be a whole number above 0.'),
+        (['--plot=/no/such/folder/a.png'], '--plot=/no/such/folder/a.png: cannot be written to'),
+        (['--variants='], '--variants=: an empty name is not one of train,'),
+        (['--variants=train_tar', '--train_files=a*'], '--variants=train_tar: train_tar converts a folder.'),
         (['--plot=figure'], '--plot=figure: must be the path of a .png file.'),
         (['--json=perhaps'], 'flag --json=perhaps: must be True or False'),
         (['--use_data=fake'], '--use_data=fake: this benchmark measures reading records'),

@@ -1,7 +1,6 @@
 """The benchmarks' tables, JSON, figures and exit codes, from invented measurements."""
 
 import json
-import os
 import pathlib
 import shutil
 from typing import Any, List
@@ -9,10 +8,9 @@ from typing import Any, List
 import pytest
 
 from benchmarks import input as input_benchmark
-from benchmarks import measurement, repeatability, tar_reading
+from benchmarks import measurement
 from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Measurement, MeasurementError
 from benchmarks.measurement import Run as MeasuredRun
-from inception_v3.config import Config
 from tests.benchmarks.test_input import check_figure
 
 # CPU-ms per image of our pipeline until the end of each phase; the naive one costs three times as much.
@@ -135,70 +133,26 @@ def test_input__sweeps_typical_values(
     check_figure(figure, '#0072B2', '#E69F00', '#009E73')
 
 
-def test_tar_reading__divides_tar_by_tfrecord(
-    photo_dir: str, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+def test_input__converts_to_tar_shards_once(
+    photo_dir: str, tmp_path: pathlib.Path, measured: List[MeasuredRun], capsys: Any
 ) -> None:
-    runs: List[MeasuredRun] = []
-
-    def measure(run: MeasuredRun) -> Measurement:
-        runs.append(run)
-        # The first round of tar shards is slower than the second.
-        cost = 2 if run.config.data_format == 'tfrecord' else {2: 6, 4: 4}[len(runs)]
-        return Measurement(10, cost, 1000 / cost, 500)
-
-    monkeypatch.setattr(measurement, 'measure', measure)
-    data_dir = tmp_path / 'photos'
-    shutil.copytree(photo_dir, str(data_dir))
-    arguments = ['', f'--data_dir={data_dir}', '--repeats=2', '--images=10']
-    assert tar_reading.main([*arguments, '--json']) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found['tar / tfrecord']['cpu_ms'] == {'median': 2.5, 'least': 2, 'greatest': 3}
-    assert found['tfrecord']['images_per_second']['median'] == 500
-    # Converted beside the records, once.
-    assert (tmp_path / 'photos-tar' / 'dataset.json').exists()
-    assert [run.config.data_dir for run in runs] == [str(data_dir), f'{data_dir}-tar'] * 2
-    assert all(run.is_training and run.until == TRANSFER and not run.is_naive for run in runs)
-    before = os.stat(str(tmp_path / 'photos-tar' / 'dataset.json')).st_mtime_ns
-    runs.clear()
-    assert tar_reading.main(arguments) == 0
-    assert os.stat(str(tmp_path / 'photos-tar' / 'dataset.json')).st_mtime_ns == before
-    *_, ratio = capsys.readouterr().out.splitlines()
-    assert ratio.split() == [
-        'tar',
-        '/',
-        'tfrecord',
-        '0.42',
-        '(0.33–0.50)',
-        '2.50',
-        '(2.00–3.00)',
-        '1.00',
-        '(1.00–1.00)',
-    ]
-
-
-def test_tar_reading__fails_with_a_failed_measurement(photo_dir: str, monkeypatch: Any, capsys: Any) -> None:
-    def measure(run: MeasuredRun) -> Measurement:
-        raise MeasurementError('the reason')
-
-    monkeypatch.setattr(measurement, 'measure', measure)
-    assert tar_reading.main(['', f'--data_dir={photo_dir}', f'--tar_dir={photo_dir}', '--repeats=1']) == 1
-    assert 'until transfer, batches of 128: the reason' in capsys.readouterr().err
-
-
-def test_repeatability__divides_with_by_without_a_seed(digits_dir: str, monkeypatch: Any, capsys: Any) -> None:
-    configs: List[Config] = []
-
-    def measure(config: Config) -> repeatability.Training:
-        configs.append(config)
-        cost = 4 if config.seed is None else 6
-        return repeatability.Training(cost, 1000 / cost)
-
-    monkeypatch.setattr(repeatability, '_measure', measure)
-    arguments = ['', f'--data_dir={digits_dir}', '--use_tpu=False', '--steps=7', '--repeats=2', '--train_batch_size=8']
-    assert repeatability.main(arguments) == 0
-    out = capsys.readouterr().out
-    assert out.startswith('7 steps of 8 images, repeats: 2; on ')
-    assert out.splitlines()[-1].split() == ['with', '/', 'without', '1.50', '(1.50–1.50)', '0.67', '(0.67–0.67)']
-    assert [config.seed for config in configs] == [None, 0] * 2
-    # After five steps that are not measured.
-    assert {config.train_steps for config in configs} == {12} and {config.mode for config in configs} == {'train'}
+    data_dir = str(tmp_path / 'photos')
+    shutil.copytree(photo_dir, data_dir)
+    shards = [pathlib.Path(f'{data_dir}-tar', name) for name in ('dataset.json', 'train-00000-of-00002.tar')]
+    written = []
+    for _ in range(2):
+        assert input_benchmark.main(given(data_dir, '--variants=train,train_tar', '--repeats=1')) == 0
+        written.append([path.stat().st_mtime_ns for path in shards])
+        ours = [row.split()[:2] for row in capsys.readouterr().out.splitlines() if ' ours ' in row]
+        assert ours == [['train', 'ours'], ['train_tar', 'ours']]
+    assert written[0] == written[1]
+    read = {(run.config.data_format, run.config.data_dir, run.until) for run in measured if not run.is_naive}
+    phases = (STORAGE, PREPROCESSING, TRANSFER)
+    assert read == {
+        (kind, path, until) for kind, path in (('tfrecord', data_dir), ('tar', f'{data_dir}-tar')) for until in phases
+    }
+    # The naive pipeline has no other records to read.
+    assert {run.config.data_format for run in measured if run.is_naive} == {'tfrecord'}
+    measured.clear()
+    assert input_benchmark.main(given(data_dir, '--repeats=1')) == 0
+    assert {run.config.data_format for run in measured} == {'tfrecord'}

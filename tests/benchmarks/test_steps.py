@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import pytest
 
 from benchmarks.measurement import MeasurementError
-from benchmarks.peers import environments, step_worker, steps
+from benchmarks.peers import environments, meter, steps
 from benchmarks.peers.steps import Steps
 from console.tensorflow_versions import tf
 
@@ -30,7 +30,7 @@ def test_timed__counts_the_steps_after_the_warm_up() -> None:
             pass
         time.sleep(0.1)
 
-    found = step_worker.timed(step, 1, 2)
+    found = meter.timed(step, 1, 2)
     assert len(taken) == 3
     for step_ms, cpu_ms in zip(found['step_ms'], found['cpu_ms']):
         assert 90 < cpu_ms < 150 < 190 < step_ms
@@ -61,10 +61,10 @@ def test_command__measures_what_is_installed_and_names_the_rest(monkeypatch: Any
         return MEASURED['ours_1.15'][0]
 
     monkeypatch.setattr(steps, 'measure', measure)
-    monkeypatch.setattr(environments, 'is_installed', lambda python, module: '2.15' not in python)
-    monkeypatch.setattr(
-        environments, 'pythons', lambda torch: {name: f'/{name}/python' for name in ('1.15', '2.15', 'torch')}
-    )
+    monkeypatch.setattr(environments, '_TENSORFLOW', {'1.15': 'one', '2.15': 'two'})
+    monkeypatch.setattr(environments.tf, '__version__', '1.15.5')
+    tf2 = str(environments.ROOT / 'two' / 'bin' / 'python')
+    monkeypatch.setattr(environments, 'is_installed', lambda python, library: python != tf2)
     assert steps.main(['steps', '--steps=2', '--repeats=1', '--peers=keras_1.15,keras_2.15,torchvision', '--json']) == 1
     found = json.loads(capsys.readouterr().out)
     assert [row['program'] for row in found['rows']] == ['keras_1.15']
@@ -95,13 +95,13 @@ def test_command__refuses(flag: str, capsys: Any) -> None:
 def test_measure__takes_steps_of_the_whole_network(peer: str, size: int, parameters: int) -> None:
     version = '.'.join(tf.__version__.split('.')[:2])
     name = peer if peer == 'torchvision' else f'{peer}_{version}'
-    kind, pythons = steps.PEERS[name], environments.pythons(None)
-    if not environments.is_installed(pythons[kind.environment], kind.module):
-        pytest.skip(f'{kind.module} is not installed ({kind.how})')
-    config = steps.with_steps(
+    pythons = environments.pythons_of([name], steps.PEERS, '.venv-peers/bin/python,.venv-frameworks/bin/python')
+    if name not in pythons:
+        pytest.skip(f'{steps.PEERS[name].library} is not installed ({steps.PEERS[name].how})')
+    config = steps.training.with_steps(
         steps.Config(use_tpu=False, use_data='fake', train_batch_size=2, height=size, width=size), 1
     )
-    found = steps.measure(name, pythons[kind.environment], config, 2)
+    found = steps.measure(name, pythons[name], config, 2)
     assert found.parameters == parameters
     assert len(found.step_ms) == len(found.cpu_ms) == 2
     assert min(found.cpu_ms) > 0 and max(found.cpu_ms) < 1.1 * len(os.sched_getaffinity(0)) * max(found.step_ms)

@@ -92,7 +92,7 @@ def test_repeated_batch__is_one_of_the_runs_shape_again_and_again(small_config: 
 
 def test_command__prints_a_line_of_json_last(monkeypatch: Any, capsys: Any, digits_dir: str, one_layer: None) -> None:
     measured = {kind: iter(of_kind) for kind, of_kind in MEASURED.items()}
-    monkeypatch.setattr(training, '_measure', lambda config, kind: next(measured[kind]))
+    monkeypatch.setattr(training, 'measure', lambda config, kind: next(measured[kind]))
     argv = ['training', '--preset=digits', f'--data_dir={digits_dir}', '--repeats=2', '--steps=2']
     assert training.main(argv) == 0
     lines = capsys.readouterr().out.splitlines()

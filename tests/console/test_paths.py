@@ -10,7 +10,7 @@ from typing import Any, List
 import pytest
 
 from console.paths import expanded
-from inception_v3.settings import flags
+from inception_v3 import flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

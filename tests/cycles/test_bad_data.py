@@ -11,11 +11,17 @@ from data import record_counts, records
 from data.record_counts import FileRecords
 from data.records import DataError
 from inception_v3.config import Config
-from inception_v3.settings.data_set import check_files
+from inception_v3.data_set import check_files
 from tests.support.photos import Photo, photo_example, set_boxes
 from tests.support.records import write_records
 from tests.support.runs import evaluations, execute
 from tests.support.tiers import further
+
+
+@pytest.fixture
+def copied(copied: Config) -> Config:
+    """The finished run, to resume on bad data."""
+    return dataclasses.replace(copied, allow_other_data_set=True)
 
 
 def test_bad_records__are_named_and_checkpoints_kept(copied: Config, photos: List[Photo], tmp_path: Any) -> None:

@@ -16,6 +16,7 @@ from inception_v3.hooks.progress import EvaluationProgress
 from inception_v3.hooks.recovery import RecoveryLimitHook
 from inception_v3.hooks.saving import CheckpointFitsHook
 from inception_v3.hooks.termination import Termination
+from inception_v3.model_dir import digests
 from inception_v3.model_dir.bad_records import BadRecords
 from inception_v3.model_dir.checkpoints import latest_step
 from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
@@ -167,11 +168,13 @@ def test_evaluation__records_no_useless_result(
     assert latest_step(str(config.model_dir)) == 3
 
 
-def test_recorded_evaluation__has_the_same_step_weights_and_images(config: Config) -> None:
+def test_recorded_evaluation__has_the_same_digest_weights_and_images(config: Config) -> None:
     model_dir = str(config.model_dir)
     save_step(model_dir, 7)
-    recorded = EVALUATION._replace(images=359)
-    others: List[Dict[str, Any]] = [{'weights': 'raw'}, {'images': 8}, {'step': 6}, {'fingerprint': 'f'}]
+    recorded = EVALUATION._replace(images=359, digest=digests.of_index(f'{model_dir}/model.ckpt-7'))
+    others: List[Dict[str, Any]] = [{'weights': 'raw'}, {'images': 8}, {'fingerprint': 'f'}]
+    # Other weights of the same step, and an evaluation by a version that recorded no digests.
+    others += [{'digest': 'd'}, {'digest': ''}]
     for other in (*others, {'changed': ('width: 1 -> 2',)}):
         append_evaluation(model_dir, recorded._replace(**other))
     evaluating = evaluating_of(config, None)

@@ -12,7 +12,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import dataset_info
-from inception_v3.config import Config
+from inception_v3.config import Config, ConfigError
 from inception_v3.model_dir.checkpoints import CheckpointError
 from inception_v3.reporting.failures import TrainingError
 from tests.support.processes import wait_for
@@ -61,9 +61,14 @@ def test_evaluation__repeats_with_other_data_in_the_same_folder(copied: Config, 
     execute(moved)
     assert evaluated_steps(copied) == [2, 4, 5, 5]
     dataclasses.replace(info, fingerprint='f' * 64).write(moved.data_dir)
-    assert 'digits, ffffffffffff\n' in execute(moved)
+    with pytest.raises(ConfigError, match=rf'fingerprint: {info.fingerprint[:12]} -> ffffffffffff\. .*--allow_other'):
+        execute(moved)
+    allowed = dataclasses.replace(moved, allow_other_data_set=True)
+    assert 'digits, ffffffffffff\n' in execute(allowed)
+    execute(allowed)
     assert evaluated_steps(copied) == [2, 4, 5, 5, 5]
     assert evaluations(copied)[-1].fingerprint == 'f' * 64
+    assert evaluations(copied)[-1].changed[1:] == (f'fingerprint: {info.fingerprint[:12]} -> ffffffffffff',)
 
 
 def test_evaluation__does_not_record_a_diverged_result(copied: Config) -> None:

@@ -101,7 +101,15 @@ def test_export__only_once_for_the_same_model(tmp_path: Any) -> None:
     # A folder that lost its weights is no export.
     os.remove(str(tmp_path / 'export/1700000004/variables/variables.index'))
     assert exports(config) == '1700000005'
-    assert len(estimator.checkpoints) == 6
+    # One of an earlier version, which does not turn images, is another model, too.
+    path = str(tmp_path / 'export/1700000005')
+    earlier = origin.read(path)
+    assert earlier and earlier.has_images_as_viewed
+    del earlier.settings['images_as_viewed']
+    origin.write(path, earlier)
+    assert not earlier.has_images_as_viewed
+    assert exports(config) == '1700000006'
+    assert len(estimator.checkpoints) == 7
 
 
 def test_saved_model__carries_the_names_of_its_classes_and_a_card(finished_run: FinishedRun) -> None:
@@ -109,7 +117,14 @@ def test_saved_model__carries_the_names_of_its_classes_and_a_card(finished_run: 
     assert pathlib.Path(extra, 'labels.txt').read_text().split() == ['background', *'0123456789']
     card = pathlib.Path(extra, 'README.md').read_text()
     top_1 = f'{evaluations(finished_run.config)[-1].top_1:.2%}'
-    for text in ('exported as SavedModel', 'moving averages', 'of step 5;', f'top-1 {top_1} of 359', '1,438 training'):
+    for text in (
+        'exported as SavedModel',
+        'moving averages',
+        'of step 5;',
+        f'top-1 {top_1} of 359',
+        '1,438 training',
+        'EXIF',
+    ):
         assert text in card
 
 
@@ -171,4 +186,4 @@ def test_export__refuses_averages_that_the_checkpoint_lacks(copied: Config, tmp_
 def test_origin__of_an_earlier_version_has_the_defaults_of_later_settings(tmp_path: Any) -> None:
     origin.write(str(tmp_path), origin.Origin('/run', 5, 'raw', 'digest', {'height': 75}))
     found = origin.read(str(tmp_path))
-    assert found and found.settings['height'] == 75 and found.settings['draft_decode'] is False
+    assert found and found.settings['height'] == 75

@@ -6,6 +6,7 @@ from typing import Any, List
 
 import pytest
 
+from data.sources import source_of
 from inception_v3.config import Config
 from inception_v3.model_dir.trained_model import find
 from tests.support.foreign_records import FOREIGN, write_foreign, write_foreign_tar
@@ -51,7 +52,7 @@ def test_run__by_relative_patterns(config: Config, tmp_path: pathlib.Path, monke
     assert find(str(config.model_dir)).config.data_dir == ''
     monkeypatch.chdir('/')
     found = find(str(config.model_dir)).config
-    assert found.source.find('validation') == [f'{tmp_path}/val/{name}.tfrecord' for name in ('one', 'two')]
+    assert source_of(found).find('validation') == [f'{tmp_path}/val/{name}.tfrecord' for name in ('one', 'two')]
 
 
 @pytest.mark.program

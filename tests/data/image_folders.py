@@ -69,7 +69,7 @@ def stored(data_dir: Any, split: str) -> List[Stored]:
 
 
 def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, List[str]]:
-    """Imports a folder, and returns the new folder and the messages."""
+    """Imports a folder, and returns the new folder and the messages after the first, on the way it is understood."""
     data_dir = folder.parent / 'records'
     settings: Dict[str, Any] = {
         'validation_fraction': 0.2,
@@ -80,7 +80,7 @@ def import_folder(folder: pathlib.Path, **options: Any) -> Tuple[pathlib.Path, L
     }
     said: List[str] = []
     from_folder.import_folder(str(folder), str(data_dir), say=said.append, **settings)
-    return data_dir, said
+    return data_dir, said[1:]
 
 
 def refusal(folder: pathlib.Path, **options: Any) -> str:

@@ -10,24 +10,7 @@ from typing import Any, List
 import pytest
 
 from console.errors import TerminatedError
-from console.tensorflow_versions import tf
 from data import conversion, records
-
-
-def test_write_whole__shows_only_whole_files(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    path, work_dir = tmp_path / 'file', tmp_path / 'work'
-    work_dir.mkdir()
-    path.write_bytes(b'old')
-    rename = tf.io.gfile.rename
-
-    def check_and_rename(unfinished: str, *others: Any, **options: Any) -> None:
-        assert path.read_bytes() == b'old'
-        assert pathlib.Path(unfinished).read_bytes() == b'new' and os.path.dirname(unfinished) == str(work_dir)
-        rename(unfinished, *others, **options)
-
-    monkeypatch.setattr(tf.io.gfile, 'rename', check_and_rename)
-    conversion.write_whole(str(path), b'new', str(work_dir))
-    assert path.read_bytes() == b'new' and os.listdir(str(work_dir)) == []
 
 
 def test_alone_in__refuses_a_second_conversion_until_the_first_ends(tmp_path: pathlib.Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any, List
 
 import pytest
 
-from data import file_patterns, remote
-from data.file_patterns import PatternError
+from data import braces, file_patterns, remote
+from data.braces import PatternError
 from data.records import DataError
 
 
@@ -34,11 +34,11 @@ def test_expand__as_bash(pattern: str) -> None:
     expected = subprocess.run(
         ['bash', '-c', f'printf "%s\\n" {pattern}'], stdout=subprocess.PIPE, text=True, check=True
     )
-    assert file_patterns.expand(pattern, 'train_files') == expected.stdout.split()
+    assert braces.expand(pattern, 'train_files') == expected.stdout.split()
 
 
 def test_expand__separates_by_commas_outside_of_braces() -> None:
-    assert file_patterns.expand('{a,b}.tar, c*.tar,d', 'eval_files') == ['a.tar', 'b.tar', 'c*.tar', 'd']
+    assert braces.expand('{a,b}.tar, c*.tar,d', 'eval_files') == ['a.tar', 'b.tar', 'c*.tar', 'd']
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_expand__separates_by_commas_outside_of_braces() -> None:
 )
 def test_expand__refuses(pattern: str, message: str) -> None:
     with pytest.raises(PatternError, match=f'^--train_files=.*{message}'):
-        file_patterns.expand(pattern, 'train_files')
+        braces.expand(pattern, 'train_files')
 
 
 def test_find__wildcards_by_name_and_braces_in_their_order(tmp_path: pathlib.Path) -> None:
@@ -101,5 +101,5 @@ def test_find__in_a_store(monkeypatch: Any) -> None:
 
 def test_check_given_once__refuses_braces_that_the_shell_expanded() -> None:
     with pytest.raises(PatternError, match='--train_files: given 2 times, first as a0'):
-        file_patterns.check_given_once(['--train_files=a0', '--seed=1', '-train_files=a1'], ['train_files'])
-    file_patterns.check_given_once(['--train_files=a0', '--eval_files=a1'], ['train_files', 'eval_files'])
+        braces.check_given_once(['--train_files=a0', '--seed=1', '-train_files=a1'], ['train_files'])
+    braces.check_given_once(['--train_files=a0', '--eval_files=a1'], ['train_files', 'eval_files'])

@@ -2,11 +2,13 @@
 
 import json
 import logging
+import os
 import pathlib
-from typing import Any
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import pytest
 
+from console import json_content
 from console.tensorflow_versions import tf
 from data import files, remote
 
@@ -20,16 +22,19 @@ def test_write_whole__replaces_the_content_and_leaves_no_other_file(tmp_path: pa
 
 
 def test_write_whole__keeps_the_old_content_until_the_new_is_complete(tmp_path: pathlib.Path, monkeypatch: Any) -> None:
-    path = tmp_path / 'a.txt'
-    path.write_text('old')
-    at_rename = []
+    path, work_dir = tmp_path / 'file', tmp_path / 'work'
+    work_dir.mkdir()
+    path.write_bytes(b'old')
+    rename = tf.io.gfile.rename
 
-    def rename(source: str, target: str, overwrite: bool) -> None:
-        at_rename.append((pathlib.Path(source).read_text(), pathlib.Path(target).read_text(), overwrite))
+    def check_and_rename(unfinished: str, *others: Any, **options: Any) -> None:
+        assert path.read_bytes() == b'old'
+        assert pathlib.Path(unfinished).read_bytes() == b'new' and os.path.dirname(unfinished) == str(work_dir)
+        rename(unfinished, *others, **options)
 
-    monkeypatch.setattr(tf.io.gfile, 'rename', rename)
-    files.write_whole(str(path), 'new')
-    assert at_rename == [('new', 'old', True)]
+    monkeypatch.setattr(tf.io.gfile, 'rename', check_and_rename)
+    files.write_whole(str(path), b'new', str(work_dir))
+    assert path.read_bytes() == b'new' and os.listdir(str(work_dir)) == []
 
 
 def test_append_line__adds_an_object_per_line(tmp_path: pathlib.Path) -> None:
@@ -83,3 +88,38 @@ def test_read_lines__raises_other_errors(tmp_path: pathlib.Path) -> None:
     (tmp_path / 'a').write_text('1\n')
     with pytest.raises(ZeroDivisionError):
         files.read_lines(str(tmp_path / 'a'), lambda value: 1 // 0)
+
+
+class _Fields(NamedTuple):
+    number: int
+    share: float
+    name: str
+    parts: Dict[str, List[int]]
+    free: Any
+    other: Optional[str] = None
+
+
+GOOD = '{"number": 1, "share": 2, "name": "n", "parts": {"a": [3]}, "free": [1, "x"]}'
+
+
+def test_record__has_the_declared_types() -> None:
+    values = json_content.from_json(GOOD.encode(), lambda values: json_content.record(_Fields, values))
+    assert values == _Fields(1, 2, 'n', {'a': [3]}, [1, 'x'], None)
+
+
+@pytest.mark.parametrize(
+    'content',
+    [
+        *('', '{', '[]', 'null', '3', '"text"', '{}', '[' * 100_000, '{"a":' * 100_000),
+        *(b'\xff{}', b'\x00', GOOD.replace('2', '1' + '0' * 400), GOOD.replace('1', '1' + '0' * 40, 1)),
+        *(GOOD.replace('1', each, 1) for each in ('true', '1.0', 'null', '"1"', 'NaN', '9223372036854775808')),
+        *(GOOD.replace('2', each) for each in ('"2"', 'null', '[2]', 'true')),
+        *(GOOD.replace('[3]', each) for each in ('3', '["3"]', '{}', '[null]')),
+        *(GOOD.replace('"n"', each) for each in ('1', 'null', '["n"]')),
+        *(GOOD.replace('"n"', '"n", "other": 1'), GOOD.replace('"n"', '"n", "unknown": 1')),
+    ],
+    ids=lambda content: repr(content[-40:]),
+)
+def test_from_json__any_other_content_is_a_value_error(content: Any) -> None:
+    with pytest.raises(ValueError):
+        json_content.from_json(content, lambda values: json_content.record(_Fields, values))

@@ -97,27 +97,25 @@ def test_divided_images_stay_divided(tmp_path: pathlib.Path, validation: str) ->
     )
 
 
-@pytest.mark.parametrize('train_alone', ['train', 'validation', 'val'])
-def test_one_of_the_two_folders_alone_is_a_class(tmp_path: pathlib.Path, train_alone: str) -> None:
-    for number in range(10):
-        save(tmp_path / 'images' / train_alone / f'{number}.png', 'cat', number)
-    data_dir, _ = import_folder(tmp_path / 'images')
-    assert [len(stored(data_dir, split)) for split in SPLITS] == [8, 2]
-    assert stored(data_dir, records.TRAIN)[0].text == train_alone
-
-
-def test_other_files__are_named_except_hidden_ones(folder: pathlib.Path) -> None:
+def test_other_files__are_named_with_the_reasons(folder: pathlib.Path) -> None:
     (folder / 'README.md').write_text('about')
     (folder / 'cat' / 'labels.csv').write_text('1')
     save(folder / 'in no class.png', 'cat', 11)
-    (folder / '.DS_Store').touch()
-    (folder / 'cat' / '._cat 0.jpg').touch()
-    save(folder / '.thumbnails' / 'small.jpg', 'cat', 12)
+    (folder / 'cat' / 'weights').write_bytes(bytes(range(200)))
+    for name in ('.DS_Store', 'cat/._cat 0.jpg', 'Thumbs.db'):
+        (folder / name).touch()
+    for name in ('.thumbnails', '__MACOSX', '@eaDir', '$RECYCLE.BIN', 'lost+found', '.ipynb_checkpoints', 'cat/@eaDir'):
+        save(folder / name / 'cat 0.jpg', 'cat', 12)
     data_dir, said = import_folder(folder)
-    assert said[0].startswith('3 files or folders without an image of a class left out: ')
-    for name in ('README.md', 'cat/labels.csv', 'in no class.png'):
-        assert str(folder / name) in said[0]
-    assert len(said) == 3
+    assert said[:-2] == [
+        f'1 file or folder left out (an image in no class folder): {folder}/in no class.png',
+        f'10 files or folders left out (hidden, or of the system): {folder}/$RECYCLE.BIN, {folder}/.DS_Store, '
+        f'{folder}/.ipynb_checkpoints and 7 more (all in {folder.parent}/records.refused.tsv)',
+        f'1 file or folder left out (in no format that is known as one of images): {folder}/cat/weights',
+        f'2 files or folders left out (not an image): {folder}/README.md, {folder}/cat/labels.csv',
+    ]
+    listed = (folder.parent / 'records.refused.tsv').read_text().splitlines()
+    assert f'{folder}/cat/@eaDir\thidden, or of the system' in listed and len(listed) == 1 + 14
     assert sum(len(stored(data_dir, split)) for split in SPLITS) == 50
 
 
@@ -126,7 +124,7 @@ def test_three_files_are_named_on_the_screen_and_all_in_the_list(folder: pathlib
         (folder / 'cat' / f'notes {number:02d}.txt').touch()
     _, said = import_folder(folder)
     refused = folder.parent / 'records.refused.tsv'
-    assert said[0].startswith('23 files or folders without an image of a class left out: ')
+    assert said[0].startswith('23 files or folders left out (not an image): ')
     assert len(re.findall(r'notes \d\d\.txt', said[0])) == 3
     assert said[0].endswith(f' and 20 more (all in {refused})')
     rows = [line.split('\t') for line in refused.read_text().splitlines()]
@@ -149,14 +147,17 @@ def test_class_folders_without_images_are_named(folder: pathlib.Path) -> None:
     (folder / '.hidden').mkdir()
     (folder / 'link to cat').symlink_to(folder / 'cat')
     _, said = import_folder(folder)
-    assert said[0].startswith('2 files or folders without an image of a class left out: ')
-    assert said[1] == f'3 class folders without images: {folder}/bird, {folder}/dog, {folder}/fish'
-    assert len(said) == 4
+    assert said[0] == f'1 file or folder left out (hidden, or of the system): {folder}/.hidden'
+    assert said[1] == f'1 file or folder left out (leads to a folder that is read already): {folder}/link to cat'
+    assert said[2] == f'1 file or folder left out (not an image): {folder}/bird/notes.txt'
+    assert said[3] == f'3 class folders without images: {folder}/bird, {folder}/dog, {folder}/fish'
+    assert len(said) == 6
 
 
 def test_class_folders_without_images__of_both_splits(tmp_path: pathlib.Path) -> None:
     for part in ('train', 'val'):
-        save_class(tmp_path / 'images' / part, 'cat', range(2) if part == 'train' else range(2, 4))
+        for photo in ('cat', 'coffee'):
+            save_class(tmp_path / 'images' / part, photo, range(2) if part == 'train' else range(2, 4))
         for number in range(7):
             (tmp_path / 'images' / part / f'empty {number}').mkdir()
     _, said = import_folder(tmp_path / 'images')
@@ -182,7 +183,7 @@ def test_unreadable_images_are_refused_by_name(folder: pathlib.Path) -> None:
     message = refusal(folder)
     assert message.startswith('4 images cannot be used: ')
     reasons = [
-        'is not a JPEG, PNG, GIF, WebP or BMP image, or its beginning is damaged',
+        'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged',
         'is empty',
         'is a text, not an image',
     ]
@@ -216,6 +217,7 @@ def test_unreadable_images_are_skipped_if_asked(folder: pathlib.Path) -> None:
 def test_images_in_both_splits_are_reported(tmp_path: pathlib.Path) -> None:
     save_class(tmp_path / 'images' / 'train', 'cat', range(6))
     save_class(tmp_path / 'images' / 'val', 'cat', range(5, 9))
+    save_class(tmp_path / 'images' / 'train', 'coffee', range(2))
     data_dir, said = import_folder(tmp_path / 'images')
     assert said[0].startswith('1 validation image also for training')
     assert 'val/cat/cat 5.png' in said[0]
@@ -229,25 +231,33 @@ def test_a_validation_class_without_training_images_is_refused(tmp_path: pathlib
     assert 'validation images of classes without training images: camera, coffee.' in refusal(tmp_path / 'images')
 
 
-def test_class_of_unreadable_training_images__has_no_training_images(tmp_path: pathlib.Path) -> None:
-    for part in ('train', 'val'):
-        save_class(tmp_path / 'images' / part, 'cat', range(2) if part == 'train' else range(2, 4))
-    save_class(tmp_path / 'images' / 'val', 'coffee', range(2))
-    (tmp_path / 'images' / 'train' / 'coffee').mkdir()
-    (tmp_path / 'images' / 'train' / 'coffee' / 'broken.jpg').touch()
-    message = refusal(tmp_path / 'images', skip_unreadable=True)
-    assert 'validation images of classes without training images: coffee.' in message
-
-
-def test_class_of_unreadable_images__is_left_out(folder: pathlib.Path) -> None:
+@pytest.mark.parametrize('skip_unreadable', [False, True])
+@pytest.mark.parametrize(('kept', 'lost'), [(0, 1), (2, 3)])
+def test_class_that_loses_most_of_its_images__is_refused_by_name(
+    kept: int, lost: int, skip_unreadable: bool, folder: pathlib.Path
+) -> None:
     (folder / 'broken').mkdir()
-    (folder / 'broken' / 'broken.jpg').touch()
-    data_dir, said = import_folder(folder, skip_unreadable=True)
-    assert 'classes without a readable training image: broken' in said
-    info = dataset_info.read(str(data_dir))
-    assert info is not None
-    assert info.class_names == ['background', 'Rocket', 'astronaut', 'camera', 'cat', 'coffee']
-    assert {image.label for image in stored(data_dir, records.TRAIN)} == {1, 2, 3, 4, 5}
+    for number in range(kept):
+        save(folder / 'broken' / f'{number}.png', 'cat', number)
+    for number in range(lost):
+        (folder / 'broken' / f'{number}.jpg').touch()
+    message = refusal(folder, skip_unreadable=skip_unreadable)
+    assert message.startswith(
+        f'{folder}: classes of which most images are missing or cannot be used: broken ({lost} of {kept + lost}, as '
+        f'{folder}/broken/0.jpg)'
+    )
+
+
+def test_class_of_an_unknown_format__is_refused_before_any_image_is_read(folder: pathlib.Path) -> None:
+    save(folder / 'raw' / '0.png', 'cat', 0)
+    for number in range(2):
+        (folder / 'raw' / f'{number}.sensor').write_bytes(bytes(range(256)))
+    assert f'cannot be used: raw (2 of 3, as {folder}/raw/0.sensor). ' in refusal(folder, dry_run=True)
+    (folder / 'raw' / '0.sensor').unlink()
+    import_folder(folder, dry_run=True)
+    # With one that is damaged, most are lost.
+    (folder / 'raw' / '2.jpg').touch()
+    assert f'cannot be used: raw (2 of 3, as {folder}/raw/2.jpg). ' in refusal(folder, skip_unreadable=True)
 
 
 @pytest.mark.parametrize(('fraction', 'split'), [(0.01, 'validation'), (0.99, 'train')])
@@ -278,7 +288,8 @@ def test_file_with_the_name_of_the_folder__is_refused(folder: pathlib.Path) -> N
 def test_missing_images__are_refused(tmp_path: pathlib.Path) -> None:
     assert refusal(tmp_path / 'nowhere') == f'{tmp_path / "nowhere"}: no such folder.'
     save(tmp_path / 'flat' / 'in no class.jpg', 'cat', 0)
-    assert f'{tmp_path / "flat"}: no images. It must hold a folder per class' in refusal(tmp_path / 'flat')
+    message = refusal(tmp_path / 'flat')
+    assert f'{tmp_path / "flat"}: no images in class folders. It must hold a folder per class' in message
 
 
 def test_turned_images_are_stored_upright_with_their_new_size(folder: pathlib.Path) -> None:
@@ -312,5 +323,32 @@ def test_classes_and_images_of_one_are_counted_in_the_singular(folder: pathlib.P
     (folder / 'dog').mkdir()
     (folder / 'notes.txt').touch()
     _, said = import_folder(folder)
-    assert said[0] == f'1 file or folder without an image of a class left out: {folder}/notes.txt'
+    assert said[0] == f'1 file or folder left out (not an image): {folder}/notes.txt'
     assert said[1] == f'1 class folder without images: {folder}/dog'
+
+
+def test_one_class_alone_is_refused(tmp_path: pathlib.Path) -> None:
+    for number in range(4):
+        save(tmp_path / 'images' / 'train' / f'{number}.png', 'cat', number)
+    assert 'all training images are of one class, train. ' in refusal(tmp_path / 'images', dry_run=True)
+
+
+def test_the_understanding_is_said_first(tmp_path: pathlib.Path) -> None:
+    for part, numbers in (('Train', range(3)), ('Test', range(3, 4))):
+        for photo in ('cat', 'coffee'):
+            save_class(tmp_path / 'images' / 'my' / part, photo, numbers)
+    (tmp_path / 'images' / '__MACOSX').mkdir()
+    said: List[str] = []
+    from_folder.import_folder(str(tmp_path / 'images'), str(tmp_path / 'out'), 0.1, 1, 1, False, said.append)
+    inner = f'{tmp_path}/images/my'
+    assert said[0].splitlines() == [
+        f'{tmp_path}/images: all images are in {inner}',
+        'train: 6 images of 2 classes',
+        f'  cat: 3 images, as {inner}/Train/cat/cat 0.jpg',
+        f'  coffee: 3 images, as {inner}/Train/coffee/coffee 0.jpg',
+        'validation: 2 images of 2 classes',
+        f'  cat: 1 image, as {inner}/Test/cat/cat 3.JPG',
+        f'  coffee: 1 image, as {inner}/Test/coffee/coffee 3.JPG',
+        'left out: 1 file or folder (hidden, or of the system)',
+    ]
+    assert said[-2:] == ['6 train images written', '2 validation images written']

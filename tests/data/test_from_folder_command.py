@@ -9,8 +9,8 @@ import pytest
 from data import class_folders, dataset_info, from_folder, records
 from data.audit.report import audit
 from data.sources import Source
+from inception_v3 import data_set, flags
 from inception_v3.config import ConfigError
-from inception_v3.settings import data_set, flags
 from tests.data.image_folders import SPLITS, image_files, save_class, stored
 from tests.support.commands import Done, obeyed_permissions, run
 
@@ -84,7 +84,8 @@ def test_the_documented_numbers_are_the_defaults(monkeypatch: Any) -> None:
     assert run_from_folder('in', 'out').returncode == 2
     assert given == {
         **{'folder': 'in', 'data_dir': 'out', 'validation_fraction': 0.1, 'train_shards': 16},
-        **{'validation_shards': 4, 'skip_unreadable': False, 'validation_folder': None},
+        **{'validation_shards': 4, 'skip_unreadable': False, 'validation_folder': None, 'no_splits': False},
+        **{'labels': None, 'file_column': '', 'label_column': '', 'dry_run': False},
     }
 
 
@@ -94,11 +95,12 @@ def test_linked_class_folders__are_followed_without_cycles(folder: pathlib.Path)
     shutil.copytree(next(path for path in sorted(folder.iterdir()) if path.is_dir()), outside / 'linked class')
     (folder / 'linked class').symlink_to(outside / 'linked class')
     (folder / 'linked class' / 'circle').symlink_to(folder)
-    images, others, _ = class_folders.find_images(str(folder))
+    found = class_folders.find_images(str(folder))
+    (images,) = found.splits
     classes = [image.class_name for image in images]
     assert classes.count('linked class') > 0
     assert not [image for image in images if 'circle' in image.path]
-    assert str(folder / 'linked class' / 'circle') in others
+    assert (str(folder / 'linked class' / 'circle'), 'leads to a folder that is read already') in found.left_out
 
 
 def test_training_images_alone(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -161,3 +163,31 @@ def test_validation_folder__beside_other_validation_images(tmp_path: pathlib.Pat
     done = run_from_folder(folder, tmp_path / 'records', f'--validation_folder={folder}', '--validation_fraction=0.2')
     assert done.returncode == 2
     assert '--validation_fraction, --validation_folder: give one of the two.' in done.stderr
+
+
+def test_dry_run__shows_all_classes_and_writes_nothing(tmp_path: pathlib.Path) -> None:
+    for number in range(30):
+        (tmp_path / 'images' / f'{number:02d}').mkdir(parents=True)
+        (tmp_path / 'images' / f'{number:02d}' / 'a.jpg').touch()
+    (tmp_path / 'images' / 'notes.txt').touch()
+    (tmp_path / 'records.refused.tsv').write_text('of an earlier conversion')
+    done = run_from_folder(tmp_path / 'images', tmp_path / 'records', '--dry_run')
+    assert (done.returncode, done.stderr) == (0, '')
+    lines = done.stdout.splitlines()
+    assert lines[0] == 'not split: 30 images of 30 classes'
+    assert lines[1:31] == [f'  {number:02d}: 1 image, as {tmp_path}/images/{number:02d}/a.jpg' for number in range(30)]
+    assert lines[31:] == ['left out: 1 file or folder (not an image)']
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['images', 'records.refused.tsv']
+    assert (tmp_path / 'records.refused.tsv').read_text() == 'of an earlier conversion'
+    # A conversion lists the first 20 classes.
+    done = run_from_folder(tmp_path / 'images', tmp_path / 'records')
+    assert '  19: 1 image' in done.stderr and '  20: 1 image' not in done.stderr
+    assert '  and 10 more, which --dry_run lists\n' in done.stderr
+
+
+@pytest.mark.parametrize('options', [['--labels=x', '--no_splits'], ['--labels=x', '--validation_folder=y']])
+def test_labels_with_options_of_folders_are_refused(options: Any, folder: pathlib.Path) -> None:
+    done = run_from_folder(folder, folder.parent / 'records', *options)
+    assert done.returncode == 2 and '--labels: a table has no splits' in done.stderr
+    done = run_from_folder(folder, folder.parent / 'records', '--label_column=2')
+    assert done.returncode == 2 and 'are columns of --labels, which is missing' in done.stderr

@@ -11,6 +11,8 @@ from data import image_files
 from data.image_files import UnreadableError, find, read, why_undecodable
 from tests.data.test_image_header import CAT, JPEG, PNG, saved
 
+CONVERSION = 'convert it: magick FILE FILE.jpg'
+SUPPORTED = f'supported are JPEG, PNG, GIF, WebP, BMP and TIFF; {CONVERSION}'
 FILES = [
     *('b.jpg', 'a.JPEG', 'c.png', 'd.gif', 'notes.txt', '.hidden.jpg', 'sub/e.jpg', 'sub/f.tar'),
     *('.git/g.jpg', 'z/y/h.PNG'),
@@ -72,7 +74,7 @@ def test_find__names_what_gives_no_image(folder: pathlib.Path) -> None:
     assert found.problems == {
         names[0]: 'no such file or folder',
         names[1]: 'no file matches this pattern',
-        names[2]: 'no images in this folder; they end in .jpg, .jpeg, .png, .gif, .bmp, .webp',
+        names[2]: 'no images in this folder',
         names[3]: 'remote images are not supported; copy it to this machine first',
     }
 
@@ -82,7 +84,7 @@ def test_find__names_a_folder_without_images_after_one_with_images(folder: pathl
     empty.mkdir()
     found = find([str(folder / 'sub'), str(empty)])
     assert inside(folder, found.paths) == ['sub/e.jpg', 'sub/empty']
-    assert found.problems == {str(empty): 'no images in this folder; they end in .jpg, .jpeg, .png, .gif, .bmp, .webp'}
+    assert found.problems == {str(empty): 'no images in this folder'}
 
 
 def test_find__names_a_folder_that_cannot_be_listed(folder: pathlib.Path, monkeypatch: Any) -> None:
@@ -142,11 +144,15 @@ def with_size(width: int, height: int) -> bytes:
         (b'', 'is empty'),
         (b'text', 'is a text, not an image'),
         ('<p>né'.encode()[:-1], 'is a text, not an image'),
-        (b'\x89', 'is not a JPEG, PNG, GIF, WebP or BMP image, or its beginning is damaged'),
+        (b'\x89', 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged'),
         (bytes(9), 'has only zero bytes'),
-        (JPEG[:50], 'is not a JPEG, PNG, GIF, WebP or BMP image, or its beginning is damaged'),
-        (saved(CAT, 'TIFF'), 'has the format TIFF; supported are JPEG, PNG, GIF, WebP and BMP'),
-        (saved(CAT, 'PPM'), 'has the format PPM; supported are JPEG, PNG, GIF, WebP and BMP'),
+        (JPEG[:50], 'is not a JPEG, PNG, GIF, WebP, BMP or TIFF image, or its beginning is damaged'),
+        (saved(CAT, 'TIFF'), 'is a TIFF image that is damaged, or cannot be decoded as it is; ' + CONVERSION),
+        (saved(CAT, 'PPM'), f'has the format PPM; {SUPPORTED}'),
+        (b'\0\0\0\x18ftypavif' + bytes(9), f'has the format AVIF; {SUPPORTED}'),
+        (b'\0\0\0\x0cJXL \r\n' + bytes(9), f'has the format JPEG XL; {SUPPORTED}'),
+        (bytes(128) + b'DICM' + bytes(9), f'has the format DICOM; {SUPPORTED}'),
+        (b'II*\0\x10\0\0\0CR\2\0' + bytes(9), f'has the format Canon RAW; {SUPPORTED}'),
         (with_size(10_001, 10_000), 'has 10,001 x 10,000 pixels; at most 100,000,000 are allowed'),
         (with_size(10_000, 10_000), 'is a PNG image that is truncated or damaged'),
         (saved(CAT.quantize(16), 'GIF'), 'is an animated GIF, or damaged; GIFs of one frame are supported'),

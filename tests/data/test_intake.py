@@ -3,6 +3,7 @@
 import io
 import random
 import sys
+import types
 from typing import Any, Iterator
 
 import numpy as np
@@ -106,6 +107,71 @@ def test_images_of_16_bits_and_of_one_pixel_are_kept_and_noted(intake: Intake) -
     dot = saved(SMALL.resize((1, 1)), 'PNG')
     assert intake.accept(dot) == (dot, 1, 1, (ONE_PIXEL,))
     assert intake.accept(saved(SMALL.resize((1, 2)), 'PNG')).notes == ()
+
+
+@pytest.mark.parametrize('mode', ['RGB', 'L', 'P', '1', 'CMYK'])
+@pytest.mark.parametrize('orientation', [1, 6])
+def test_tiff_images_are_converted(mode: str, orientation: int, intake: Intake) -> None:
+    image = SMALL.convert(mode)
+    accepted = intake.accept(saved(image, 'TIFF', tiffinfo={ORIENTATION_TAG: orientation}))
+    assert accepted.notes == ('converted from TIFF',) and accepted.encoded.startswith(b'\x89PNG')
+    expected = image.convert('RGB').transpose(PIL.Image.ROTATE_270) if orientation == 6 else image.convert('RGB')
+    np.testing.assert_array_equal(pixels_of(accepted.encoded), np.asarray(expected))
+
+
+def test_tiff_images_that_are_not_one_picture_of_8_or_16_bits_are_refused(intake: Intake) -> None:
+    several = saved(SMALL, 'TIFF', save_all=True, append_images=[SMALL])
+    with pytest.raises(UnreadableError, match='is a TIFF image of several pages; images of one page are supported'):
+        intake.accept(several)
+    for tags in ({254: 1}, {50706: b'\1\4\0\0'}):
+        with pytest.raises(UnreadableError, match='is a raw file of a camera, of which only a preview can be read'):
+            intake.accept(saved(SMALL, 'TIFF', tiffinfo=tags))
+    for mode in ('I', 'F'):
+        with pytest.raises(UnreadableError, match='is a TIFF image of 32 bits per channel'):
+            intake.accept(saved(SMALL.convert('L').convert(mode), 'TIFF'))
+    with pytest.raises(UnreadableError, match='is a damaged TIFF image'):
+        intake.accept(saved(SMALL, 'TIFF')[:500])
+
+
+def test_heic_images_name_the_package_and_the_command(intake: Intake, monkeypatch: Any) -> None:
+    heic = b'\0\0\0\x18ftypheic' + bytes(99)
+    monkeypatch.setitem(sys.modules, 'pillow_heif', None)
+    with pytest.raises(UnreadableError, match='HEIC image; to read it, pip install pillow-heif; or convert it: magick'):
+        intake.accept(heic)
+    # With the package: here one that knows a single picture.
+    monkeypatch.setitem(PIL.Image.OPEN, 'HEIF', (lambda file, name: SMALL.copy(), None))
+    monkeypatch.setitem(sys.modules, 'pillow_heif', types.SimpleNamespace(register_heif_opener=lambda: None))
+    accepted = intake.accept(heic)
+    assert accepted.notes == ('converted from HEIC',) and accepted.encoded.startswith(b'\xff\xd8')
+    assert np.abs(pixels_of(accepted.encoded) - np.asarray(SMALL)).mean() <= 3
+
+
+@pytest.mark.parametrize(
+    ('largest', 'dark'),
+    [
+        (255, '255 of 65,535: training sees them black'),
+        (1000, '1,023 of 65,535: training sees them dark'),
+        (16_383, '16,383 of 65,535: training sees them dark'),
+        *((16_384, ''), (65_535, ''), (0, '')),
+    ],
+)
+@pytest.mark.parametrize('kind', ['grey PNG', 'PNG', 'transparent PNG', 'TIFF'])
+def test_16_bits_of_which_only_the_lower_are_used_are_noted(kind: str, largest: int, dark: str, intake: Intake) -> None:
+    channels = {'PNG': 3, 'transparent PNG': 4}.get(kind, 1)
+    values = np.linspace(0, largest, 60 * 90 * channels).astype(np.uint16).reshape(60, 90, channels)
+    values[0, 0, 0] = largest
+    values[..., 3:] = 65_535
+    if kind == 'TIFF':
+        encoded = saved(PIL.Image.fromarray(values[..., 0]), 'TIFF')
+    else:
+        with tf.Graph().as_default(), tf.Session() as session:
+            encoded = session.run(tf.image.encode_png(tf.constant(values)))
+    accepted = intake.accept(encoded)
+    notes = [note for note in accepted.notes if 'converted' not in note]
+    assert notes[0] == REDUCED and len(notes) == 1 + bool(dark)
+    assert notes[-1] == REDUCED if not dark else f'hold only values of 0 to {dark}. Scale' in notes[-1]
+    expected = np.broadcast_to((values >> 8)[..., : min(channels, 3)], [60, 90, 3])
+    np.testing.assert_array_equal(pixels_of(accepted.encoded), expected)
 
 
 @pytest.mark.parametrize(

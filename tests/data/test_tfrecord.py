@@ -170,6 +170,7 @@ def test_compressed_file__with_another_end_is_refused(
         (bz2.compress(b'text' * 99), 'It is compressed. Unpack it: bunzip2 < FILE > NEW_FILE.$'),
         (lzma.compress(b'text' * 99), 'It is compressed. Unpack it: unxz < FILE > NEW_FILE.$'),
     ],
+    ids=['gzip', 'bzip2', 'xz'],
 )
 def test_check_not_empty__names_other_compressed_files(content: bytes, message: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / 'file').write_bytes(content)

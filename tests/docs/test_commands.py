@@ -12,7 +12,7 @@ from typing import Dict, List, Sequence
 
 import pytest
 
-from inception_v3.settings import flags
+from inception_v3 import flags
 from tests.docs.pages import ROOT, Command, commands
 
 COMMANDS = [command for command in commands() if '…' not in command.line and '[' not in command.line]

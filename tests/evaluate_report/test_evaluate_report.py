@@ -14,7 +14,7 @@ import sklearn.metrics
 from console.tensorflow_versions import tf
 from data import records, tar_shards, tfrecord
 from data.tar.shard import Shard
-from inception_v3 import infeed
+from inception_v3 import device_images, infeed
 from inception_v3.config import Config
 from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.evaluate_report.analysis import ErrorAnalysis
@@ -219,7 +219,7 @@ def test_visible__pixels_that_the_network_saw(
     config = dataclasses.replace(small_config, height=80, width=96, **changes)
     resized = resize_for_eval(tf.constant(photos[0].encoded), config)
     sent = infeed.for_evaluation(resized, config)[tf.newaxis]
-    visible = preprocessing_for(config).visible(infeed.received(sent, False, config))
+    visible = preprocessing_for(config).visible(device_images.received(sent, False, config))
     shown, expected = evaluate(visible[0], resized)
     # bfloat16 has 8 bits of precision.
     tolerance = 0.5 if config.precision == 'bfloat16' else 0.001

@@ -114,7 +114,14 @@ def test_folder__has_labels_and_a_card(made: Dict[str, Any], finished_run: Finis
         method='wilson'
     )
     assert f'95 % interval {low:.2%} to {high:.2%}' in card
-    for text in ('step 5;', 'moving averages', '1,438 training and 359 validation', '--learning_rate=0.3', 'not '):
+    for text in (
+        'step 5;',
+        'moving averages',
+        '1,438 training and 359 validation',
+        '--learning_rate=0.3',
+        'EXIF',
+        'not ',
+    ):
         assert text in card
     assert '--model_dir' not in card
 

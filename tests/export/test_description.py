@@ -2,16 +2,24 @@
 
 import dataclasses
 import json
+import pathlib
+import textwrap
 
 import numpy as np
+import PIL.Image
+import PIL.ImageOps
 import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3 import infeed
 from inception_v3.config import Config
+from inception_v3.export import prepare as prepare_module
 from inception_v3.export.description import describe, steps_of
 from inception_v3.export.prepare import prepare
 from preprocessing.resizing import resize_for_eval
+from preprocessing.viewing import resize_as_viewed
+from tests.preprocessing.test_viewing import saved, with_gradient
+from tests.support.images import CAT
 
 
 def evaluated(pixels: np.ndarray, config: Config) -> np.ndarray:
@@ -41,6 +49,31 @@ def test_prepare__gives_the_input_of_evaluation(size: tuple, flags: dict, tolera
     prepared = prepare(pixels, steps)
     assert prepared.dtype == np.float32 and prepared.shape == (75, 91, 3)
     np.testing.assert_allclose(prepared, evaluated(pixels, config), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize('kind', ['turned', 'transparent', 'palette', 'CMYK'])
+def test_prepare__its_example_gives_the_input_that_a_saved_model_makes(
+    kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config(height=75, width=91, auxiliary_head=False, use_tpu=False)
+    image = PIL.Image.fromarray(CAT)
+    encoded = {
+        'turned': lambda: saved(image, 'PNG', 6),
+        'transparent': lambda: saved(with_gradient(image), 'PNG', 8),
+        'palette': lambda: saved(image.quantize(9), 'PNG', transparency=3),
+        'CMYK': lambda: saved(image.convert('CMYK'), 'JPEG', 5, quality=100),
+    }[kind]()
+    (tmp_path / 'photo.jpg').write_bytes(encoded)
+    (tmp_path / 'preprocessing.json').write_text(json.dumps(describe(config, [])))
+    monkeypatch.chdir(tmp_path)
+    code = [line for line in str(prepare_module.__doc__).splitlines() if line.startswith('    ')]
+    names: dict = {'json': json, 'numpy': np, 'PIL': PIL, 'prepare': prepare}
+    exec(textwrap.dedent('\n'.join(code)), names)
+    with tf.Graph().as_default(), tf.Session() as session:
+        expected = session.run(infeed.as_evaluated(resize_as_viewed(tf.constant(encoded), config), config))
+    # A level of 255; of a JPEG, the decoders' cosine transforms differ.
+    tolerance = 1.01 * 2 / 255 if kind != 'CMYK' else 0.1
+    np.testing.assert_allclose(names['image'], expected, rtol=0, atol=tolerance)
 
 
 def test_prepare__does_not_align_centres_of_pixels() -> None:

@@ -17,15 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data import dataset_info, remote
+from data.braces import PatternError
 from data.dataset_info import DatasetInfo
-from data.file_patterns import PatternError
-from inception_v3.config import Config, ConfigError
+from inception_v3 import flags
+from inception_v3.config import Config, ConfigError, plain_type, setting_of
+from inception_v3.data_set import fit_to_data_set, makes_digits
+from inception_v3.epochs import EPOCHS
 from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
-from inception_v3.settings import flags
-from inception_v3.settings.data_set import fit_to_data_set, makes_digits
-from inception_v3.settings.epochs import EPOCHS
-from inception_v3.settings.presets import PRESETS
-from inception_v3.settings.setting import plain_type, setting_of
+from inception_v3.presets import PRESETS
 from tests.fuzz import child
 
 FEW, MANY = 120, child.many(5_000)

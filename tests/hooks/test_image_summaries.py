@@ -11,12 +11,13 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import tar_shards
 from data.records import DataError
-from inception_v3 import infeed
+from inception_v3 import device_images
 from inception_v3.config import Config, ConfigError
 from inception_v3.cycles import Run
 from inception_v3.hooks import image_summaries
 from inception_v3.hooks.image_summaries import OUTLINE_COLOR
 from inception_v3.input_pipeline import InputPipeline
+from inception_v3.rules import check
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, encode_jpeg
 from tests.support.records import write_records
@@ -51,7 +52,7 @@ def network_input(config: Config, is_training: bool, step: int = 0) -> Tuple[np.
         dataset = InputPipeline(is_training, config)({'batch_size': 3})
         iterator = tf.data.make_initializable_iterator(dataset)
         features, labels = iterator.get_next()
-        images = tf.cast(infeed.received(features, config.transpose_enabled, config), tf.float32)
+        images = tf.cast(device_images.received(features, config.transpose_enabled, config), tf.float32)
         global_step.load(step, session)
         session.run(iterator.initializer)
         return session.run([images, labels])
@@ -204,7 +205,7 @@ def test_tag_name__replaces_slashes_and_shortens_names() -> None:
 
 def test_config__refuses_image_summaries_of_fake_data() -> None:
     with pytest.raises(ConfigError, match='--image_summaries=1: needs --use_data=real'):
-        Config(use_data='fake', image_summaries=1)
+        check(Config(use_data='fake', image_summaries=1))
 
 
 @pytest.mark.slow

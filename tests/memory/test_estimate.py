@@ -13,7 +13,7 @@ from inception_v3.memory.estimate import bytes_per_image, check_batch, check_fit
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.networks.revnet import REVNET_38, revnet
-from inception_v3.settings.presets import PRESETS
+from inception_v3.presets import PRESETS
 
 GIB = 1 << 30
 DIGITS = Config(**{**PRESETS['digits'], 'model_dir': 'unused', 'use_data': 'fake'})

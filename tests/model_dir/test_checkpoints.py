@@ -112,7 +112,7 @@ class Operations:
     def __init__(self, patch: Any, fatal: int):
         self.count = 0
         self._fatal = fatal
-        for module, name in ((checkpoints.file_io, 'atomic_write_string_to_file'), (tf.io.gfile, 'remove')):
+        for module, name in ((checkpoints, 'write_whole'), (tf.io.gfile, 'remove')):
             patch.setattr(module, name, self.counted(getattr(module, name)))
 
     def counted(self, operation: Any) -> Any:

@@ -19,6 +19,7 @@ from inception_v3.model_dir.evaluations import (
 from inception_v3.model_dir.files import check_writable
 from inception_v3.model_dir.starts import record
 from inception_v3.reporting.summary import summary_of
+from tests.support.checkpoints import save_step
 from tests.support.evaluations import DIGITS, EVALUATION
 
 
@@ -56,7 +57,8 @@ def test_read_evaluations__skips_bytes_that_are_not_utf_8(tmp_path: Any, caplog:
     assert read_evaluations(str(tmp_path)) == [EVALUATION]
     config = Config(model_dir=str(tmp_path))
     checkpoint = str(tmp_path / 'model.ckpt-7')
-    assert changed_since_training(config, checkpoint) == ()
+    save_step(str(tmp_path), 7)
+    assert changed_since_training(config, None, checkpoint) == ()
     record(config, None)
     assert 'replacing a damaged file: ' in caplog.text
 
@@ -64,10 +66,11 @@ def test_read_evaluations__skips_bytes_that_are_not_utf_8(tmp_path: Any, caplog:
 def test_changed_since_training__names_only_settings_that_change_the_result(tmp_path: Any) -> None:
     config = Config(model_dir=str(tmp_path))
     checkpoint = str(tmp_path / 'model.ckpt-7')
-    assert changed_since_training(config, checkpoint) == ()
+    save_step(str(tmp_path), 7)
+    assert changed_since_training(config, None, checkpoint) == ()
     record(config, None)
     other = dataclasses.replace(config, preprocessing='vgg', train_steps=3, learning_rate=1.0, mode='eval')
-    assert changed_since_training(other, checkpoint) == ('preprocessing: inception -> vgg',)
+    assert changed_since_training(other, None, checkpoint) == ('preprocessing: inception -> vgg',)
 
 
 # Another value of each setting that changes the result of an evaluation, and of some that do not.
@@ -85,7 +88,7 @@ def test_changed_since_training__has_every_setting_that_decides(tmp_path: Any, n
     trained = Config(auxiliary_head=False, model_dir='runs/m')
     (tmp_path / 'config.json').write_text(trained.to_json())
     other = dataclasses.replace(trained, **{name: {**DECIDING, **OTHERS}[name]})
-    changed = changed_since_training(other, str(tmp_path / 'model.ckpt-7'))
+    changed = changed_since_training(other, None, str(tmp_path / 'model.ckpt-7'))
     assert [change.split(':')[0] for change in changed] == [name] * (name in DECIDING)
 
 

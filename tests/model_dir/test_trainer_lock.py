@@ -182,7 +182,7 @@ def test_check__looks_for_itself_after_a_suspension(tmp_path: Any, monkeypatch: 
 
 
 def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: Any) -> None:
-    write, began, ended = trainer_lock.file_io.atomic_write_string_to_file, threading.Event(), threading.Event()
+    write, began, ended = trainer_lock.write_whole, threading.Event(), threading.Event()
 
     def write_slowly(*arguments: Any) -> None:
         began.set()
@@ -192,7 +192,7 @@ def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: An
 
     monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
     with TrainerLock(str(tmp_path), SINCE):
-        monkeypatch.setattr(trainer_lock.file_io, 'atomic_write_string_to_file', write_slowly)
+        monkeypatch.setattr(trainer_lock, 'write_whole', write_slowly)
         assert began.wait(60)
     assert ended.wait(60)
     assert os.listdir(str(tmp_path)) == []

@@ -11,8 +11,9 @@ from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
 from inception_v3.model_fn import inception_model_fn, network_options
 from inception_v3.networks import resnet
-from inception_v3.networks.registry import NETWORKS, sizes_of
+from inception_v3.networks.registry import NETWORKS, has_auxiliary_head, sizes_of
 from inception_v3.networks.revnet import REVNET_38, REVNET_56, revnet
+from inception_v3.rules import check
 from tests.support.graphs import plain_session
 from tests.support.tiers import further
 
@@ -88,7 +89,7 @@ def test_min_size__is_the_smallest_accepted_size(name: str) -> None:
     for side in ('height', 'width'):
         smaller = NETWORKS[name].min_size - 1
         with pytest.raises(ConfigError, match=f'--{side}={smaller}: must be at least .* with --network={name}'):
-            dataclasses.replace(config, **{side: smaller})
+            check(dataclasses.replace(config, **{side: smaller}))
 
 
 @pytest.mark.parametrize('zero', [True, False])
@@ -105,8 +106,8 @@ def test_zero_init_last_scale__sets_the_initial_scales(zero: bool, monkeypatch: 
 
 
 def test_auxiliary_head__only_in_inception_v3() -> None:
-    assert Config(height=299, width=299).has_auxiliary_head
-    assert not Config(network='resnet50', height=299, width=299).has_auxiliary_head
+    assert has_auxiliary_head(Config(height=299, width=299))
+    assert not has_auxiliary_head(Config(network='resnet50', height=299, width=299))
 
 
 @pytest.mark.parametrize('name', sorted({'inception_v3', *SHORT}))

@@ -12,7 +12,7 @@ from inception_v3.batch_norm import decay_warning
 from inception_v3.config import Config
 from inception_v3.plan.__main__ import main
 from inception_v3.plan.forecast import forecast
-from inception_v3.settings.presets import PRESETS
+from inception_v3.presets import PRESETS
 from tests.support.pages import read_page
 from tests.support.runs import FinishedRun
 

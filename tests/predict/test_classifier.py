@@ -11,20 +11,20 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import image_files
-from inception_v3 import infeed
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_dir import origin, trained_model
+from inception_v3.model_dir import origin
 from inception_v3.predict import __main__ as predict
 from inception_v3.predict import classifier
 from preprocessing.decoding import decode_image
-from preprocessing.resizing import resize_for_eval
+from preprocessing.resizing import resize_decoded, resize_for_eval
 from tests.predict.predictions import Trained, objects
 from tests.support.graphs import evaluate
 from tests.support.images import CAT
 from tests.support.photos import encode_jpeg
 
 
-def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any) -> None:
+def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO', 'inception_v3')
     (exported,) = os.listdir(str(trained.config.export_dir))
     for name in ('9', '10'):
         shutil.copytree(os.path.join(str(trained.config.export_dir), exported), str(tmp_path / name))
@@ -33,6 +33,7 @@ def test_load__newest_saved_model_of_an_export_dir(trained: Trained, tmp_path: A
     model = classifier.load(str(tmp_path))
     try:
         assert model.name == f'SavedModel {tmp_path}/10'
+        assert 'a SavedModel is a program' in caplog.text
         assert [*model.class_names] == ['background', *'0123456789']
     finally:
         model.close()
@@ -65,24 +66,8 @@ def test_load__refuses_an_export_dir_of_several_runs(trained: Trained, tmp_path:
 def test_resize_decoded__equals_resize_for_eval(preprocessing: str) -> None:
     config = Config(preprocessing=preprocessing, height=90, width=75, use_tpu=False)
     encoded = tf.constant(encode_jpeg(CAT))
-    decoded, expected = evaluate(
-        classifier.resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config)
-    )
+    decoded, expected = evaluate(resize_decoded(decode_image(encoded), config), resize_for_eval(encoded, config))
     np.testing.assert_array_equal(decoded, expected)
-
-
-def test_prepare__reduces_large_photographs_as_evaluation_with_draft_decode(trained: Trained) -> None:
-    found = trained_model.find(str(trained.config.model_dir))
-    drafted = dataclasses.replace(found.config, draft_decode=True)
-    encoded = encode_jpeg(CAT.repeat(2, 0).repeat(2, 1))
-    pixels, expected = evaluate(
-        decode_image(tf.constant(encoded)), infeed.as_evaluated(resize_for_eval(tf.constant(encoded), drafted), drafted)
-    )
-    model = classifier.CheckpointClassifier(found._replace(config=drafted))
-    try:
-        np.testing.assert_array_equal(model.prepare(encoded, pixels), expected)
-    finally:
-        model.close()
 
 
 def test_prepare__decodes_no_image_whose_pixels_are_given(trained: Trained) -> None:

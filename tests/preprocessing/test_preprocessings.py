@@ -8,6 +8,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
+from preprocessing import finishing
 from preprocessing.preprocessings import PREPROCESSINGS, preprocessing_for
 from tests.support.graphs import draw_many, evaluate
 from tests.support.images import CAT, WHOLE
@@ -28,14 +29,15 @@ def test_visible__inverts_finish(kind: str) -> None:
 
 
 @pytest.mark.parametrize('changes', [{}, {'preprocessing': 'vgg'}, {'preprocessing': 'cifar'}], ids=str)
-def test_finish_packed__equals_finish(changes: Any) -> None:
+def test_finished__equals_finish(changes: Any) -> None:
     tf.set_random_seed(3)
     height, width, _ = CAT.shape
     preprocessing = preprocessing_for(Config(height=height, width=width, **changes))
     image = tf.constant(CAT, tf.float32)
     distortion = preprocessing.draw(tf.constant(CAT.shape), tf.constant(WHOLE), tf.random.uniform)
     finished = preprocessing.finish(image, distortion)
-    packed = preprocessing.finish_packed(image[tf.newaxis], preprocessing.pack(distortion)[tf.newaxis])[0]
+    numbers = preprocessing.pack(distortion)[tf.newaxis]
+    packed = finishing.finished(changes.get('preprocessing', 'inception'), image[tf.newaxis], numbers, True)[0]
     for on_host, on_device in draw_many((finished, packed), 4):
         np.testing.assert_allclose(on_device, on_host, atol=1e-5)
 

@@ -71,7 +71,8 @@ def repeated_exactly(trained: str, photo_dir: str, monkeypatch: Any) -> List[Con
         recorded = [step for step in first_steps.read(trained) if step.step <= last]
         with open(os.path.join(str(config.model_dir), 'first_steps.json'), 'w') as file:
             json.dump([step._asdict() for step in recorded], file)
-        record(config, dataset_info.read(photo_dir))
+        # The data set of the repetition may not exist.
+        record(dataclasses.replace(config, data_dir=photo_dir), dataset_info.read(photo_dir))
 
     monkeypatch.setattr(verification, '_run', repeat)
     return repetitions

@@ -128,6 +128,17 @@ def test_disk_failures__leave_other_errors_as_they_are(error: Exception, model_d
     assert found.value is error
 
 
+def test_disk_failures__name_a_record_file_that_vanished_and_the_kept_checkpoint(model_dir: str) -> None:
+    path = os.path.join(model_dir, 'train-00000-of-00001')
+    message = f'^A record file cannot be read: {path}; No such file or directory. Restore it. {KEPT}$'
+    with tf.Graph().as_default(), tf.Session() as session:
+        record = tf.data.make_one_shot_iterator(tf.data.TFRecordDataset(path)).get_next()
+        with pytest.raises(DiskError, match=message), failures.disk_failures_explained(
+            Config(model_dir=model_dir), RecordingScreen()
+        ):
+            session.run(record)
+
+
 def test_disk_failures__say_nothing_of_checkpoints_in_a_folder_that_has_vanished(tmp_path: Any) -> None:
     config = Config(model_dir=str(tmp_path / 'gone'))
     with pytest.raises(DiskError) as found, failures.disk_failures_explained(config, RecordingScreen()):

@@ -9,8 +9,8 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.moving_average import update_averages
+from inception_v3.presets import PRESETS
 from inception_v3.reporting.slow_averages import initial_share_of_averages, warnings_of
-from inception_v3.settings.presets import PRESETS
 
 CPU = Config(use_tpu=False, train_steps=5000)
 

@@ -6,8 +6,8 @@ import pytest
 
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
+from inception_v3.presets import PRESETS
 from inception_v3.reporting.summary import introduction_of, notes_of
-from inception_v3.settings.presets import PRESETS
 
 
 def test_introduction__describes_the_digits_preset() -> None:

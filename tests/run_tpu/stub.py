@@ -15,7 +15,12 @@ from typing import Any, Dict, List
 
 WORLD, NAME, LIMIT = '{world}', '{name}', 120
 CALL: List[str] = [NAME, *sys.argv[1:]]
-VERBS = ('config', 'rsync', 'storage', 'scp', 'ssh', 'describe', 'create', 'delete', 'preflight', 'main')
+VERBS = ('config', 'rsync', 'storage', 'scp', 'ssh', 'describe', 'create', 'delete', 'list', 'preflight', 'main')
+PATHS = {
+    'node': 'projects/project/locations/us-central1-b/nodes/node',
+    'queue': 'projects/project/locations/us-central1-b/queuedResources/node',
+    'instance': 'projects/project/zones/us-central1-b/instances/node',
+}
 BROKEN = 'ERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] exited with return code [255].\n'
 
 
@@ -39,7 +44,7 @@ def find_kind() -> str:
         return 'checkpoint'
     verb = [verb for verb in VERBS if any(verb in word for word in words)][:1]
     if 'instances' in words:
-        return 'instances' if verb == ['create'] else 'machine'
+        return f'instance_{verb[0]}'
     if verb == ['ssh']:
         return CALL[-1].split('on_vm.sh ')[1].split()[0]
     if 'queued-resources' in words:
@@ -51,13 +56,12 @@ def flags() -> Dict[str, str]:
     return dict(word[2:].split('=', 1) for word in CALL if word.startswith('--') and '=' in word)
 
 
-def new_tpu(state: str) -> Dict[str, str]:
+def new_resource() -> Dict[str, str]:
     given = flags()
-    created = time.strftime('%Y-%m-%dT%H:%M:%S.5Z', time.gmtime())
     version = given.get('version', given.get('runtime-version', ''))
-    tpu = {'acceleratorType': given['accelerator-type'], 'state': state, 'createTime': created}
-    tpu.update(description=given['description'], tensorflowVersion=version, runtimeVersion=version)
-    return tpu
+    resource = {'acceleratorType': given.get('accelerator-type', ''), 'state': 'CREATING'}
+    resource.update(description=given['description'], tensorflowVersion=version, runtimeVersion=version)
+    return resource
 
 
 def lose_vm() -> None:
@@ -71,6 +75,10 @@ def lose_vm() -> None:
         os.rename('vm', f'vm.{time.time()}')
 
 
+def place_of(kind: str) -> str:
+    return kind.split('_')[0] if '_' in kind else 'node'
+
+
 def fill(kind: str) -> None:
     """Does what the real command does."""
     if kind in ('create', 'queue_create'):
@@ -79,11 +87,17 @@ def fill(kind: str) -> None:
         write('node', json.dumps({**json.loads(read('node')), 'state': 'READY'}))
         if kind == 'queue_create':
             write('queue', json.dumps({**json.loads(read('queue')), 'state': 'ACTIVE'}))
-    place = 'queue' if kind.startswith('queue') else 'node'
+    place = place_of(kind)
     if kind.endswith(('delete', 'describe')) and not os.path.exists(place):
-        sys.exit('ERROR: NOT_FOUND: Resource node was not found')
+        sys.exit(f"ERROR: (gcloud) NOT_FOUND: Resource '{PATHS[place]}' was not found")
+    if kind.endswith('list'):
+        # There are others in the zone.
+        print(f'{PATHS[place]}-2', f'{PATHS[place][:-4]}another-node', 'another-node', sep='\n')
+        if os.path.exists(place):
+            print(PATHS[place])
+    if kind in ('delete', 'instance_delete'):
+        os.remove(place)
     if kind == 'delete':
-        os.remove('node')
         lose_vm()
     if kind == 'queue_delete':
         os.remove('queue')
@@ -93,7 +107,7 @@ def fill(kind: str) -> None:
     if kind.endswith('describe'):
         tpu = json.loads(read(place))
         fields = CALL[-1].split('(')[1].strip(')').split(',')
-        print(*[tpu.get('state' if 'state' in field else field.split('.')[-1], '') for field in fields], sep='\t')
+        print(*[tpu.get('state' if 'stat' in field else field.split('.')[-1], '') for field in fields], sep='\t')
     if kind == 'checkpoint':
         print(read('checkpoint'))
 
@@ -151,10 +165,9 @@ def change_tpu(fields: Any) -> None:
 
 
 def act(todo: Dict[str, Any], kind: str, here: str) -> None:
-    if kind in ('create', 'queue_create') and not os.path.exists('node'):
-        write('node', json.dumps(new_tpu('CREATING')))
-    if kind == 'queue_create' and not os.path.exists('queue'):
-        write('queue', json.dumps(new_tpu('CREATING')))
+    for place in ('node', place_of(kind)) if kind in ('create', 'queue_create') else (place_of(kind),):
+        if kind.endswith('create') and not os.path.exists(place):
+            write(place, json.dumps(new_resource()))
     if todo.get('ignores'):
         import signal
 

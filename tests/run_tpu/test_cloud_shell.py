@@ -127,7 +127,7 @@ def test_machine__shuts_down_without_permission_to_delete_itself(world: World, t
     world.call('--create', CLOUD_SHELL='true')
     startup = startup_of(world.log()[-1])
     # It has no access to the bucket either.
-    world.script(rsync=[{'code': 1}], storage=[{'code': 1}], machine=[{'code': 1}])
+    world.script(rsync=[{'code': 1}], storage=[{'code': 1}], instance_delete=[{'code': 1}])
     environment = {'PATH': str(world.bin), 'TMPDIR': str(tmp_path)}
     subprocess.run(['/bin/sh', '-c', startup], cwd=str(tmp_path), env=environment, timeout=LIMIT, check=True)
     assert world.log()[-2:] == [
@@ -159,18 +159,21 @@ def test_dry_run__prints_the_commands_of_a_run_in_cloud_shell(world: World) -> N
 
 def test_machine__is_deleted_after_a_failed_or_interrupted_creation(world: World) -> None:
     delete = ['gcloud', 'compute', 'instances', 'delete', *NODE, '--quiet']
-    world.script(instances=[{'code': 1, 'says': 'ERROR: timed out\n'}])
+    world.script(instance_create=[{'code': 1, 'says': 'ERROR: timed out\n'}])
     done = world.call('--create', CLOUD_SHELL='true')
     assert (done.returncode, world.log()[-1]) == (1, delete)
     assert 'timed out' in done.stderr
     world.forget()
 
-    world.script(instances=[{'code': 1, 'says': 'ERROR: The resource node already exists\n'}])
+    (world.folder / 'instance').write_text('{"state": "RUNNING"}')
+    world.script(instance_create=[{'code': 1, 'says': 'ERROR: The resource node already exists\n'}])
     done = world.call('--create', CLOUD_SHELL='true')
     assert (done.returncode, world.log()[-1][:4]) == (2, ['gcloud', 'compute', 'instances', 'create'])
+    assert 'this start did not make it' in done.stderr
     world.forget()
 
-    world.script(instances=[{'waits': True}])
+    (world.folder / 'instance').unlink()
+    world.script(instance_create=[{'waits': True}])
     script = world.start('--create', CLOUD_SHELL='true')
     world.waiting()
     os.killpg(script.pid, signal.SIGINT)

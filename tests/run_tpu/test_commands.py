@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from inception_v3 import flags
 from inception_v3.config import Config
-from inception_v3.settings import flags
 from tests.run_tpu.world import (
     CHECKS,
     CLUSTER,
@@ -69,8 +69,7 @@ def test_dry_run__prints_the_commands_of_a_run(either: World, arguments: Any) ->
     pasted = subprocess.run(
         ['/bin/sh'], input=dry.stdout, cwd=str(either.folder), env=either.environment, timeout=LIMIT, text=True
     )
-    # At the end, the TPU is asked for, and is gone.
-    assert pasted.returncode == (1 if '--create' in arguments else 0)
+    assert pasted.returncode == 0
     assert calls == [call for call in either.log(every=True) if '--tf=image' not in call]
     assert either.train[:5] in [call[:5] for call in either.log()]
 
@@ -80,7 +79,11 @@ def test_dry_run__needs_no_gcloud(world: World) -> None:
     (world.folder / 'run').unlink()
     done = world.call('--create', '--dry_run')
     printed = [unmarked(shlex.split(line)) for line in done.stdout.splitlines()]
-    assert [call for call in printed if not {'describe', 'tar', 'scp', 'ssh'} & set(call)] == [*CHECKS, CREATE, DELETE]
+    assert [call for call in printed if not {'describe', 'list', 'tar', 'scp', 'ssh'} & set(call)] == [
+        *CHECKS,
+        CREATE,
+        DELETE,
+    ]
 
 
 @pytest.mark.parametrize('tpu_type', TYPES)
@@ -187,6 +190,11 @@ def test_project_and_zone__default_to_gclouds_settings(world: World) -> None:
         ({'TPU_RANGE': '10.1.0.0/16'}, (), ['TPU_RANGE=10.1.0.0/16', '/29']),
         ({'ZONE': 'us-central1'}, (), ['ZONE=us-central1', 'us-central1-b']),
         ({'PROJECT': 'My Project'}, (), ['PROJECT=My Project', 'gcloud projects list']),
+        ({'TPU_NAME': 'n' * 64}, (), ['at most 63']),
+        ({'TPU_RANGE': '1.1.1.1;x/29'}, ('--architecture=node',), ['TPU_RANGE=1.1.1.1;x/29', 'a range']),
+        ({'MODEL_DIR': 'gs://bucket/a\nb'}, (), ['MODEL_DIR=gs://bucket/a\nb', 'gs://BUCKET/FOLDER']),
+        ({'TIMEOUT_SECONDS': '08'}, (), ['TIMEOUT_SECONDS=08', 'whole number']),
+        ({'MAX_RENEWALS': '9' * 20}, (), ['at most 9 digits']),
         ({}, ('--model_dir=gs://bucket/other',), ['--model_dir=gs://bucket/other', 'MODEL_DIR']),
         ({}, ('--num_shards', '32'), ['--num_shards', 'TPU_TYPE']),
         ({}, ('-num_shards=32',), ['-num_shards=32', 'TPU_TYPE']),
@@ -205,6 +213,43 @@ def test_wrong_or_missing_settings__end_the_script_before_any_command(
     for part in parts:
         assert part in done.stderr
     assert [call for call in world.log() if call[1] != 'config'] == []
+
+
+@pytest.mark.program
+@pytest.mark.parametrize(
+    'part', [';touch ${IFS}x;', ' ', '\n', '\nus-central1-b\n', "'", '$(touch x)', '`x`', '\x1b[2J']
+)
+def test_names__have_their_grammar(world: World, part: str) -> None:
+    values = {
+        'ZONE': [f'us-a{part}b1-b', f'us-central1-b{part}'],
+        'PROJECT': [f'project{part}'],
+        'TPU_NAME': [f'node{part}'],
+        'NETWORK': [f'net{part}', f'{part}default', f'projects/{part}/global/networks/default'],
+        'TPU_TYPE': [f'v2-8{part}v2-32'],
+        'TPU_VERSION': [f'tpu-vm-tf-2.15.1{part}-se'],
+        'BUCKET': [f'bucket{part}'],
+        'DATA_DIR': [f'gs://bucket{part}/data'],
+        'MODEL_DIR': [f'gs://{part}/run'],
+        'EXPORT_DIR': [f'gs://b{part}'],
+        'PREEMPTIBLE': [f'false{part}'],
+        'MAX_RESTARTS': [f'5{part}'],
+        'RUN_TPU_MARK': [f'run_tpu.sh-x-1{part}'],
+    }
+    for name, wrong in values.items():
+        for value in wrong:
+            done = world.call('--create', **{name: value})
+            assert done.returncode == 2, (name, value)
+            assert (
+                f'{"DATA_DIR=gs://" if name == "BUCKET" else name + "="}{value}' in done.stderr
+                and 'must' in done.stderr
+            )
+    assert world.log() == []
+
+
+def test_network_of_another_project__may_be_named(world: World) -> None:
+    network = 'projects/another-project/global/networks/net'
+    done = world.call('--create', '--dry_run', NETWORK=network)
+    assert done.returncode == 0 and f' --network={network} ' in done.stdout
 
 
 @pytest.mark.parametrize('flag', ['--spot', '--queued'])

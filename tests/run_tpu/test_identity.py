@@ -7,15 +7,14 @@ from typing import Any, Dict
 
 import pytest
 
-from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, OTHER, PAUSE, SILENT, TRAIN, World
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, NOT_FOUND, OTHER, PAUSE, SILENT, TRAIN, World
 
 pytestmark = pytest.mark.program
 ERROR = {'code': 1, 'says': 'ERROR: UNAVAILABLE: no answer\n'}
-LATER = '2999-01-01T00:00:00Z'
 
 
 @pytest.mark.parametrize('code', [0, 1, 2])
-@pytest.mark.parametrize('fields', [OTHER, {'createTime': LATER}, {'description': 'run_tpu.sh-another-1'}])
+@pytest.mark.parametrize('fields', [OTHER, {'description': 'run_tpu.sh-another-1'}])
 def test_vm_of_another_start__is_neither_used_nor_deleted(world: World, code: int, fields: Dict[str, str]) -> None:
     world.script(main=[{'code': code, 'node': fields}])
     done = world.call('--create')
@@ -28,38 +27,37 @@ def test_vm_of_another_start__is_kept_after_a_signal(world: World) -> None:
     world.script(main=[{'waits': True, 'node': OTHER}])
     script = world.start('--create')
     world.waiting()
-    world.existing_node(createTime=LATER)
+    world.existing_node()
     script.send_signal(signal.SIGQUIT)
     assert script.wait(timeout=LIMIT) == 131
     assert (world.log(), world.node) == ([*CHECKS, CREATE, TRAIN], 'READY')
 
 
-@pytest.mark.parametrize(
-    ('before', 'fields', 'ours'),
-    [
-        # Without a description, the creation time decides.
-        ({}, {'description': '', 'createTime': '2026-01-01T00:00:00Z'}, False),
-        ({}, {'description': ''}, True),
-        (SILENT, {'description': ''}, True),
-        (SILENT, {'description': '', 'createTime': ''}, False),
-        ({}, {'description': 'run_tpu.sh-another-1'}, False),
-        ({}, {}, True),
-        (SILENT, {}, True),
-    ],
-)
-def test_failed_creation__deletes_only_what_was_made_since(
-    world: World, before: Any, fields: Dict[str, str], ours: bool
+@pytest.mark.parametrize('says', ['ERROR: UNAVAILABLE: no answer', 'ERROR: Connection reset by peer', ''])
+@pytest.mark.parametrize('description', ['', 'run_tpu.sh-another-1', None])
+@pytest.mark.parametrize('before', [{}, SILENT])
+def test_failed_creation__deletes_only_what_has_its_mark(
+    world: World, before: Any, description: Any, says: str
 ) -> None:
-    world.script(describe=[before], create=[{**ERROR, 'node': {'state': 'READY', **fields}}])
+    foreign = {} if description is None else {'description': description}
+    failed = {'code': 1, 'says': says, 'node': {'state': 'READY', **foreign}}
+    world.script(describe=[before], create=[failed])
     done = world.call('--create')
-    assert (done.returncode, world.node) == (1, None if ours else 'READY')
-    assert world.log() == [*CHECKS, CREATE, *([DELETE] if ours else [])]
+    assert (done.returncode, world.node) == (1, 'READY' if foreign else None)
+    assert world.log() == [*CHECKS, CREATE, *([] if foreign else [DELETE])]
+
+
+@pytest.mark.parametrize('description', ['', 'run_tpu.sh-another-1'])
+def test_queue_of_another_start__is_not_deleted(world: World, description: str) -> None:
+    world.script(queue_create=[{'code': 1, 'says': 'ERROR: reset\n', 'queue': {'description': description}}])
+    assert world.call('--create', '--queued').returncode == 1
+    assert (world.folder / 'queue').exists() and not any('delete' in call for call in world.log())
 
 
 def test_vm_made_late__is_deleted(world: World) -> None:
     # gcloud gets no answer; the node is visible only after the first query.
-    missing = {'code': 1, 'says': 'ERROR: NOT_FOUND: Resource node was not found\n'}
-    world.script(create=[ERROR], describe=[missing, missing])
+    missing = {'code': 1, 'says': NOT_FOUND}
+    world.script(create=[ERROR], describe=[missing, missing], list=[{}, {'prints': 'another-node', 'node': {}}])
     assert world.call('--create').returncode == 1
     assert (world.log(), world.node) == ([*CHECKS, CREATE, PAUSE, DELETE], None)
 
@@ -135,15 +133,20 @@ def test_vm_not_ready_after_its_creation__is_waited_for(world: World) -> None:
     assert (world.node, TRAIN in world.log()) == (None, False)
 
 
-def test_vanished_temporary_folder__does_not_keep_the_vm(world: World) -> None:
+@pytest.mark.parametrize('unwritable', [False, True])
+def test_lost_temporary_folder__does_not_keep_the_vm(world: World, unwritable: bool) -> None:
     world.script(main=[{'waits': True}])
-    script = world.start('--create')
+    script = world.start('--create', TIMEOUT_SECONDS='8')
     world.waiting()
     for folder in world.temporary.iterdir():
         for name in os.listdir(str(folder)):
             (folder / name).unlink()
-        folder.rmdir()
-    world.temporary.rmdir()
+            if unwritable:
+                (folder / name).mkdir()  # No file can be written there.
+        if not unwritable:
+            folder.rmdir()
+    if not unwritable:
+        world.temporary.rmdir()
     world.go_on()
     assert script.wait(timeout=LIMIT) == 0
     assert world.node is None

@@ -4,10 +4,11 @@ import os
 import shlex
 import shutil
 import signal
+from typing import Any, Dict
 
 import pytest
 
-from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, PAUSE, TRAIN, World
+from tests.run_tpu.world import CHECKS, CREATE, DELETE, LIMIT, NODE, NOT_FOUND, PAUSE, TRAIN, VM, World
 
 pytestmark = pytest.mark.program
 
@@ -97,3 +98,20 @@ def test_second_signal__does_not_stop_the_deletion(world: World) -> None:
     script.wait(timeout=LIMIT)
     assert script.returncode == 2
     assert (world.log()[-1], world.node) == (DELETE, None)
+
+
+def test_vm_that_appears_after_the_end__is_announced(world: World) -> None:
+    missing: Dict[str, Any] = {'code': 1, 'says': NOT_FOUND}
+    unlisted: Dict[str, Any] = {'node': {}}
+    world.script(
+        create=[{'waits': True, 'ignores': True}], describe=[{}, missing, missing, missing], list=[{}, *[unlisted] * 3]
+    )
+    script = world.start('--create')
+    world.waiting()
+    script.send_signal(signal.SIGINT)
+    world.message(script, 'waiting for gcloud')
+    script.send_signal(signal.SIGINT)
+    assert (script.wait(timeout=LIMIT), world.node) == (130, 'CREATING')
+    *_, message, command = world.errors().splitlines()
+    assert 'IT MAY STILL APPEAR, AND COSTS MONEY' in message
+    assert shlex.split(command) == [*VM, 'describe', *NODE]

@@ -10,6 +10,7 @@ from tests.run_tpu.world import (
     CHECKS,
     CREATE,
     DELETE,
+    NOT_FOUND,
     PAUSE,
     RENEW,
     RESTART,
@@ -76,7 +77,7 @@ def test_lost_vm__is_replaced_until_a_creation_succeeds(world: World) -> None:
 
 def test_missing_vm__needs_no_deletion(world: World) -> None:
     # It is lost when its program's end is known: before, the program would be started again.
-    gone = {'node': 'gone', 'code': 1, 'says': 'ERROR: NOT_FOUND: Resource node was not found\n'}
+    gone = {'node': 'gone', 'code': 1, 'says': NOT_FOUND}
     world.script(describe=[{}, {}, gone])
     done = world.call('--create')
     assert (done.returncode, world.log()) == (0, [*CHECKS, CREATE, TRAIN])

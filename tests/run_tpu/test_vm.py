@@ -64,10 +64,7 @@ def test_program__is_copied_started_and_followed(world: World) -> None:
 def test_program_files__are_what_the_program_needs() -> None:
     packages = {path.parent.name for path in ROOT.glob('*/__init__.py')} - {'tests', 'docs', 'examples'}
     # A TPU VM compares nothing with other frameworks.
-    locks = {path.name for path in ROOT.glob('requirements*.lock')} - {
-        'requirements-frameworks.lock',
-        'requirements-dali.lock',
-    }
+    locks = {path.name for path in ROOT.glob('requirements*.lock')} - {'requirements-frameworks.lock'}
     assert packages | locks | {'run', 'run_tpu', 'setup.py', 'README.md'} <= set(program_files())
     assert not [name for name in program_files() if not (ROOT / name).exists()]
 
@@ -197,12 +194,35 @@ def test_program_of_another_start__is_left_alone(world: World) -> None:
     world.script(main=[{'waits': True}])
     first = world.start()
     world.waiting()
-    second = World.call(world)
+    second = world.call('--train_steps=9')
     assert second.returncode == 2
-    assert 'another start (run_tpu.sh-' in second.stderr and 'is running the program on this TPU VM' in second.stderr
+    assert 'another start (run_tpu.sh-' in second.stderr and 'is running another command' in second.stderr
     world.go_on()
     assert (first.wait(timeout=LIMIT), world.node) == (0, 'READY')
-    assert world.log().count(TRAIN) == 1
+    assert [call for call in world.log() if call[:5] == TRAIN[:5]] == [TRAIN]
+
+
+@pytest.mark.parametrize('interrupted', [False, True])
+def test_same_program_of_another_start__is_followed(world: World, interrupted: bool) -> None:
+    world.existing_node()
+    world.script(main=[{'prints': 'step 1', 'waits': True, 'code': 3}, {}])
+    first = world.start()
+    program = world.waiting()
+    first.kill()
+    first.wait()
+    second = world.start(TIMEOUT_SECONDS='8')
+    world.message(second, 'following the run run_tpu.sh-')
+    if interrupted:
+        second.send_signal(signal.SIGINT)
+        assert (second.wait(timeout=LIMIT), on_vm(world, 'stop')) == (130, [])
+        os.kill(program, 0)
+        world.go_on()
+        return
+    world.go_on()
+    # Its exit code and its log arrive; then the program is restarted.
+    assert second.wait(timeout=LIMIT) == 0
+    assert text_of(str(world.folder / 'stdout')).startswith('step 1\n')
+    assert [call for call in world.log() if call == TRAIN] == [TRAIN, TRAIN]
 
 
 @pytest.mark.parametrize('reachable', [True, False])

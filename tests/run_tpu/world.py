@@ -22,8 +22,9 @@ FLAGS += ['--export_dir=gs://bucket/inception_v3/export']
 CHECKPOINT = ['gcloud', 'storage', 'cat', 'gs://bucket/inception_v3/checkpoint']
 PAUSE = ['sleep', '0']
 ASK = [CHECKPOINT, PAUSE]
+NOT_FOUND = "ERROR: (gcloud) NOT_FOUND: Resource 'projects/project/locations/us-central1-b/nodes/node' was not found\n"
 SILENT = {'code': 1}  # A failure without a message.
-OTHER = {'state': 'READY', 'acceleratorType': 'v2-8', 'createTime': '2026-01-01T00:00:00Z', 'description': ''}
+OTHER = {'state': 'READY', 'acceleratorType': 'v2-8', 'description': ''}
 
 # The commands of a run on a TPU VM. The program runs there; the commands that take it there and fetch its log are in
 # `World.log(every=True)` only.
@@ -142,7 +143,7 @@ class World:
     def log(self, every: bool = False) -> List[List[str]]:
         """The commands that ran, in order; if `every`, also those that ask for a TPU, copy to it or connect to it."""
         calls = [unmarked(json.loads(line)) for line in text_of(str(self.folder / 'log')).splitlines()]
-        return [call for call in calls if every or not {'describe', 'scp', 'ssh'} & set(call)]
+        return [call for call in calls if every or not {'describe', 'list', 'scp', 'ssh'} & set(call)]
 
     def forget(self) -> None:
         """Empties the log and lets the next command that waits, wait."""

@@ -54,7 +54,7 @@ class FileOperations:
         self._replace('rename', self._rename_half)
         self._replace('copy', self._copy_half)
         self._replace('rmtree', self._remove_half)
-        self._replace('GFile', self._write_half, lambda path, mode: mode in ('w', 'a'))
+        self._replace('GFile', self._write_half, lambda path, mode: mode in ('wb', 'a'))
 
     def _replace(self, name: str, half: Callable, counts: Callable = lambda *unused, **unused_options: True) -> None:
         original = getattr(tf.io.gfile, name)
@@ -85,7 +85,7 @@ class FileOperations:
 
     def _write_half(self, path: str, mode: str) -> None:
         with self._file(path, mode) as file:
-            file.write('{"step": 2')
+            file.write(b'{"step": 2' if mode == 'wb' else '{"step": 2')
 
 
 class Outcome(NamedTuple):

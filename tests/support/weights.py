@@ -1,7 +1,8 @@
 """Weights of narrow networks, with values of their own for every variable."""
 
 import functools
-from typing import Dict
+import tracemalloc
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
@@ -36,3 +37,13 @@ def narrow() -> Weights:
     """Inception v3 of few channels."""
     network = architecture.inception(NARROW)
     return Weights('a run', OURS, network, values_of(network, CLASSES), 'inception', depth_multiplier=NARROW)
+
+
+def peak_of(call: Callable[[], Any]) -> Tuple[int, Any]:
+    """The bytes that a call allocates at its peak, and its result."""
+    tracemalloc.start()
+    try:
+        result = call()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()

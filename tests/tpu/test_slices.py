@@ -15,7 +15,7 @@ from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from tests.data.written_records import read as records_in
 from tests.support.pipelines import read
@@ -130,7 +130,7 @@ def test_unequal_hosts__metrics_are_the_means_over_all_images(
         eval_batch_size=cores,
         train_batch_size=cores,
     )
-    steps = slices.steps_for(images_of_hosts(emulated, emulated.hosts), cores)
+    steps = slices.steps_for(images_of_hosts(emulated, topology.hosts_of(emulated)), cores)
     assert steps == -(-13 // topology.emulated(tpu).cores_per_host)
     found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
     # Rounding to bytes moves a pixel by up to 1 / 255.

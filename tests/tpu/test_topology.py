@@ -4,6 +4,7 @@ from typing import List, Optional
 
 import pytest
 
+from inception_v3.config import Config
 from inception_v3.tpu.topology import CLOUD_TPUS, emulated, hosts_of, is_emulated, unreachable_folders
 
 
@@ -31,7 +32,7 @@ def test_emulated__gives_cores_and_hosts(tpu: str, cores: int, hosts: int) -> No
     assert is_emulated(tpu)
     assert emulated(tpu) == (tpu, cores, hosts, None, None, None)
     assert emulated(tpu).cores_per_host * hosts == cores
-    assert hosts_of(tpu, cores) == hosts
+    assert hosts_of(Config(tpu=tpu, num_shards=cores)) == hosts
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_emulated__refuses_other_names(tpu: str, message: str) -> None:
 @pytest.mark.parametrize(('tpu', 'cores', 'hosts'), [('node', 8, 1), ('node', 32, 4), (None, 2048, 256), (None, 4, 1)])
 def test_hosts_of__a_cloud_tpu_has_one_for_8_cores(tpu: Optional[str], cores: int, hosts: int) -> None:
     assert not is_emulated(tpu)
-    assert hosts_of(tpu, cores) == hosts
+    assert hosts_of(Config(tpu=tpu, num_shards=cores)) == hosts
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,14 @@ def test_images__are_in_the_documented_ranges() -> None:
     np.testing.assert_allclose(vgg, [127.5 - 123.68, 127.5 - 116.78, 127.5 - 103.94])
 
 
-def test_change_images__refuses_a_shift_that_padding_would_not_have() -> None:
-    with pytest.raises(ChangeError, match='images of imagenet and of inception differ by a shift'):
-        change_images(weights(), NETWORK, 'imagenet', 'inception', pads=True)
+# All shifts of the first are above 0, and all of the second below.
+@pytest.mark.parametrize(('old', 'new'), [('imagenet', 'inception'), ('inception', 'imagenet')])
+def test_change_images__refuses_a_shift_that_padding_would_not_have(old: str, new: str) -> None:
+    with pytest.raises(ChangeError, match=f'images of {old} and of {new} differ by a shift'):
+        change_images(weights(), NETWORK, old, new, pads=True)
+
+
+def test_change_images__of_padded_images_needs_a_fixed_range_and_may_scale() -> None:
     with pytest.raises(ChangeError, match='--preprocessing=cifar, which has no fixed range'):
         change_images(weights(), NETWORK, 'cifar', 'inception', pads=False)
     changed = change_images(weights(), NETWORK, 'imagenet', 'vgg', pads=True)

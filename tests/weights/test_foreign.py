@@ -3,7 +3,7 @@
 import os
 import re
 import zipfile
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import h5py
 import numpy as np
@@ -12,9 +12,10 @@ import pytest
 from inception_v3.config import Config
 from inception_v3.model_dir import trained_model
 from inception_v3.weights import __main__ as command
-from inception_v3.weights import foreign, keras_files, naming, safetensors_files, state_dicts, writing
+from inception_v3.weights import foreign, keras_files, naming, safetensors_files, sources, state_dicts, writing
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
+from tests.support.state_dicts import with_training_state
 from tests.support.weights import CLASSES, NARROW, narrow
 
 
@@ -86,6 +87,96 @@ def test_read__folds_scales_and_names_the_layers(tmp_path: Any) -> None:
     scope = 'InceptionV3/Mixed_6a/Branch_0/Conv2d_1a_1x1'
     assert list(weights.folded) == [scope]
     np.testing.assert_array_equal(weights.values[f'{scope}/weights'], 2 * narrow().values[f'{scope}/weights'])
+
+
+def models(*keys: str, prefix: str = '') -> bytes:
+    """A training script's file of several models; each has its number in one value."""
+    scaled = {
+        key: {
+            **{f'{prefix}{name}': np.ascontiguousarray(array) for name, array in torch_arrays().items()},
+            f'{prefix}Conv2d_1a_3x3.bn.bias': np.full(16, number, np.float32),
+            'n_averaged': np.array(7, np.int64),
+        }
+        for number, key in enumerate(keys)
+    }
+    return with_training_state(scaled)
+
+
+@pytest.mark.parametrize(
+    ('keys', 'prefix', 'which', 'expected'),
+    [
+        (['model', 'model_ema'], 'module.', '', 1),
+        (['state_dict_ema', 'state_dict'], '', '', 0),
+        (['state_dict_ema', 'state_dict'], '_orig_mod.module.', 'state_dict', 1),
+        (['student', 'teacher'], '', 'teacher', 1),
+        (['model'], 'net.', '', 0),
+    ],
+)
+def test_read__takes_the_averages_of_several_models_or_the_named_one(
+    keys: List[str], prefix: str, which: str, expected: int, tmp_path: Any
+) -> None:
+    weights = read(write_file(tmp_path / 'checkpoint.pth', models(*keys, prefix=prefix)), which=which)
+    beta = weights.values['InceptionV3/Conv2d_1a_3x3/BatchNorm/beta']
+    np.testing.assert_array_equal(beta, np.full(16, expected, np.float32))
+    note = f'  took {keys[expected]} of its models {"; ".join(keys)}; --which=KEY takes another one'
+    assert weights.notes == ([note] if len(keys) > 1 else [])
+
+
+@pytest.mark.parametrize(
+    ('keys', 'which', 'message'),
+    [
+        (['student', 'teacher'], '', 'has several models. Name one of them with --which: student; teacher.'),
+        (['model', 'model_ema'], 'ema', 'has no such model. Its models: model; model_ema.'),
+    ],
+)
+def test_read__of_several_models_names_their_keys(keys: List[str], which: str, message: str, tmp_path: Any) -> None:
+    path = write_file(tmp_path / 'checkpoint.pth', models(*keys))
+    with pytest.raises(WeightsError, match=re.escape(message)):
+        read(path, which=which)
+    with pytest.raises(WeightsError, match='is for files of PyTorch with several models'):
+        writing.export(narrow(), str(tmp_path / 'a.npz'), 'npz')
+        read(str(tmp_path / 'a.npz'), which='model')
+
+
+HEADS: Dict[str, Dict[str, np.ndarray]] = {
+    'two layers': {'fc.0.weight': np.zeros([9, 203]), 'fc.0.bias': np.zeros(9), 'fc.2.weight': np.zeros([5, 9])},
+    'dropout': {'fc.1.weight': np.zeros([5, 203]), 'fc.1.bias': np.zeros(5)},
+    'one output': {'fc.weight': np.zeros([1, 203]), 'fc.bias': np.zeros(1)},
+    'own name': {'head.weight': np.zeros([5, 203])},
+    'none': {},
+}
+
+
+def body_of(values: Dict[str, np.ndarray], *heads: str) -> Dict[str, np.ndarray]:
+    return {name: value for name, value in values.items() if not name.startswith(heads)}
+
+
+@pytest.mark.parametrize('head', [*HEADS])
+def test_read__without_classifier_takes_the_layers_below_any_head(head: str, tmp_path: Any) -> None:
+    body = body_of(torch_arrays(), 'fc.', 'AuxLogits.')
+    path = write_file(tmp_path / 'own.pth', state_dicts.write({**body, **HEADS[head]}))
+    weights = read(path, classifier=False)
+    np.testing.assert_equal(weights.values, body_of(narrow().values, 'InceptionV3/Logits', 'InceptionV3/AuxLogits'))
+    with pytest.raises(WeightsError, match='--no_classifier'):
+        writing.import_into(str(tmp_path / 'run'), read(path), averages=True)
+    # Other layers below the head are another network.
+    write_file(tmp_path / 'own.pth', state_dicts.write({**body, 'Mixed_9a.conv.weight': NAN}))
+    with pytest.raises(WeightsError, match='the weights of another network'):
+        read(path, classifier=False)
+
+
+def test_import__without_classifier_is_for_init_from(tmp_path: Any, capsys: Any) -> None:
+    path = write_file(tmp_path / 'several.pth', models('model', 'model_ema'))
+    run, width = str(tmp_path / 'run'), f'--depth_multiplier={NARROW}'
+    assert command.main(['import', path, run, width, '--no_classifier', '--which=model']) == 0
+    out = capsys.readouterr().out
+    assert '  took model of its models model; model_ema; --which=KEY' in out
+    assert f'--init_from={run} --init_except=Logits,AuxLogits {width}' in out
+    values = body_of(narrow().values, 'InceptionV3/Logits', 'InceptionV3/AuxLogits')
+    values['InceptionV3/Conv2d_1a_3x3/BatchNorm/beta'] = np.zeros(16, np.float32)
+    saved = sources.read(run).values
+    np.testing.assert_equal({name: saved[name] for name in values}, values)
+    assert not any('Logits' in name for name in saved) and not os.path.exists(os.path.join(run, 'config.json'))
 
 
 @pytest.mark.parametrize('averages', [True, False])

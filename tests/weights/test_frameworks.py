@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from console.tensorflow_versions import tf
 from inception_v3.weights import foreign, forward, writing
 from inception_v3.weights.forward import FEATURES, LOGITS, TORCH_PYTHON
 
@@ -143,3 +144,68 @@ def test_keras__computes_the_same_with_files_in_both_directions(tmp_path: Any) -
     assert ours.keys() == theirs.keys()
     for row in ours:
         check_close(theirs[row], ours[row])
+
+
+# Writes models around Keras' network, with their outputs for pixels in [0, 255].
+WRITE_MODELS = f"""
+import numpy as np
+import tensorflow as tf
+tf.compat.v1.enable_eager_execution()
+layers, keras = tf.keras.layers, tf.keras
+size = (75, 75, 3)
+base = keras.applications.InceptionV3(weights=None, include_top=False, input_shape=size)
+random = np.random.RandomState(0)
+for variable in base.weights:
+    shape = variable.shape.as_list()
+    if len(shape) > 1:
+        variable.assign(random.normal(0, np.sqrt(1.6 / np.prod(shape[:-1])), shape))
+    elif 'moving_variance' in variable.name:
+        variable.assign(random.uniform(0.5, 1.5, shape))
+
+def with_head(images, outputs, units, activation):
+    pooled = layers.Dropout(0.2)(layers.GlobalAveragePooling2D()(base(outputs, training=False)))
+    return keras.Model(images, layers.Dense(units, activation)(pooled))
+
+def images():
+    return keras.Input(size)
+
+def reversed_imagenet(x):
+    return (x[..., ::-1] / 255.0 - [0.485, 0.456, 0.406]) / tf.constant([0.229, 0.224, 0.225])
+
+models = {{}}
+models['sequential'] = keras.Sequential([
+    layers.Rescaling(1 / 127.5, offset=-1, input_shape=size), base, layers.GlobalAveragePooling2D(),
+    layers.Dense({CLASSES}, activation='softmax')])
+x = images()
+flipped = keras.Sequential([layers.RandomFlip('horizontal')])(x)
+models['functional'] = with_head(x, reversed_imagenet(flipped), 1, 'sigmoid')
+pixels = (np.load('images.npy') + 1) * 127.5
+for name, model in models.items():
+    for ending in ('keras', 'weights.h5') if name == 'sequential' else ('h5',):
+        np.save(f'{{name}}.{{ending}}.npy', model(pixels, training=False))
+        getattr(model, 'save_weights' if 'weights' in ending else 'save')(name + '.' + ending)
+"""
+
+
+@pytest.mark.program
+@pytest.mark.both
+@pytest.mark.skipif(tf.__version__ < '2', reason='these layers are newer than TensorFlow 1.15')
+def test_keras__models_around_the_network_keep_their_predictions(tmp_path: Any) -> None:
+    images = np.random.RandomState(0).uniform(-1, 1, [2, 75, 75, 3]).astype(np.float32)
+    # The second one has a colour.
+    images[1] = images[1] * [0.2, 0.4, 0.6] + [0.8, -0.6, -0.2]
+    np.save(str(tmp_path / 'images.npy'), images)
+    environment = {name: value for name, value in os.environ.items() if name != 'TF2_BEHAVIOR'}
+    command = [sys.executable, '-W', 'ignore', '-c', WRITE_MODELS]
+    subprocess.run(command, cwd=str(tmp_path), env=environment, check=True)
+    read = {name: foreign.read(str(tmp_path / name)) for name in ('sequential.keras', 'functional.h5')}
+    of_weights = foreign.read(str(tmp_path / 'sequential.weights.h5'))
+    np.testing.assert_equal(of_weights.values, read['sequential.keras'].values)
+    assert any('the file has weights alone' in note for note in of_weights.notes)
+    for name, weights in read.items():
+        logits = forward.in_this_program(weights, images)[LOGITS]
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        own, expected = powers / powers.sum(axis=1, keepdims=True), np.load(f'{tmp_path / name}.npy')
+        np.testing.assert_allclose(own[:, 1:] if expected.shape[1] == 1 else own, expected, atol=1e-5, err_msg=name)
+        # Images make a difference.
+        assert np.abs(expected[0] - expected[1]).max() > 1e-3, name

@@ -93,6 +93,28 @@ def _an_object() -> bytes:
         ('object.npz', _an_object(), 'is no .npz file of arrays'),
         ('model.ckpt-3.index', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
         ('model.ckpt-3.data-00000-of-00001', b'', r'Give the name without its ending: \S+/model.ckpt-3\.$'),
+        (
+            'a.h5',
+            b'\x89HDF\r\n\x1a\n',
+            r'Import it first, .* python -m inception_v3\.weights import \S+/a\.h5 MODEL_DIR',
+        ),
+        ('a.bin', b'hello', r'is a file of Keras or PyTorch\. Import it first'),
+        ('hdf5', b'\x89HDF\r\n\x1a\n', r'is a file of Keras or PyTorch\. Import it first'),
+        ('a', b'\x1c\0\0\0TFL3', 'is a model of TensorFlow Lite'),
+        ('b', b'\x08\x07\x12\x07pytorch', 'is a model of ONNX'),
+        ('c', b'\x08\x01\x12\x07', 'is the graph of a SavedModel. Name the folder'),
+        ('d', b'\n\x10\n\x05input', 'is a frozen graph. Name the checkpoint'),
+        ('e', b'\n\x90\x01\n\x05input', 'is a frozen graph. Name the checkpoint'),
+        (
+            'f',
+            b'{"format": "layers-model", "weightsManifest": []}',
+            'tensorflowjs_converter .*import model.h5 MODEL_DIR',
+        ),
+        ('g', b'\x1f\x8b\x08', 'is compressed. Unpack it with gunzip'),
+        ('h', b'PK\x03\x04', 'is a ZIP archive'),
+        ('i', b'version https://git-lfs.github.com/spec/v1', 'git lfs pull'),
+        ('j', b'\n<!DOCTYPE html>', 'is a web page'),
+        ('k.onnx', b'', 'is a model of ONNX'),
         ('folder', 'folder', 'the folder has no checkpoint and no SavedModel'),
         ('folder.npz', 'folder', 'no such file'),
     ],
@@ -106,6 +128,33 @@ def test_read__refuses_other_files_with_a_reason(name: str, content: Any, reason
     with pytest.raises(WeightsError, match=reason) as error:
         sources.read(str(path))
     assert str(error.value).startswith(f'--init_from={path}: ') and error.value.exit_code == FIX
+
+
+def test_read__of_a_saved_model_does_not_load_its_graph(finished_run: FinishedRun, tmp_path: Any) -> None:
+    export_dir = str(finished_run.config.export_dir)
+    (name,) = (each for each in os.listdir(export_dir) if each.isdigit())
+    path = tmp_path / 'model'
+    shutil.copytree(os.path.join(export_dir, name), str(path))
+    whole = sources.read(str(path))
+    # Not even parsed.
+    (path / 'saved_model.pb').write_bytes(b'no graph')
+    np.testing.assert_equal(sources.read(str(path)).values, whole.values)
+
+
+@pytest.mark.parametrize('outline', [False, True])
+def test_read__of_objects_names_the_way_to_a_file_of_keras(outline: bool, tmp_path: Any) -> None:
+    name = 'layer_with_weights-0/kernel/.ATTRIBUTES/VARIABLE_VALUE'
+    save = tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / 'ckpt-1'), tensor_names=[name], shape_and_slices=[''], tensors=[tf.constant([1.0])]
+    )
+    with tf.Session() as session:
+        session.run(save)
+    with pytest.raises(WeightsError, match=r"is of objects of TensorFlow 2 or Keras.*model\.save\('model\.h5'\)"):
+        sources.read(str(tmp_path / 'ckpt-1'), outline=outline)
+    (tmp_path / 'web').mkdir()
+    (tmp_path / 'web' / 'model.json').write_text('{}')
+    with pytest.raises(WeightsError, match=r'is a model of TensorFlow\.js'):
+        sources.read(str(tmp_path / 'web'))
 
 
 def test_read__refuses_damaged_and_incomplete_checkpoints(tmp_path: Any) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from inception_v3.weights import state_dicts
 from inception_v3.weights.sources import WeightsError
-from tests.support.state_dicts import state_dict
+from tests.support.state_dicts import Harmful, state_dict, with_training_state
+from tests.support.weights import peak_of
 
 # Written by PyTorch 2.14.1:
 #   w = torch.arange(6.).reshape(2, 3)
@@ -72,22 +73,115 @@ def test_read__finds_the_weights_below_training_state(tmp_path: Any) -> None:
     np.testing.assert_equal(state_dicts.read(str(path), ''), {'a': np.ones([2, 1], np.float32)})
 
 
-class Harmful:
-    """Runs a command when it is unpickled."""
-
-    def __reduce__(self) -> Any:
-        return os.system, ('echo unpickled > harmed',)
-
-
-def test_read__runs_nothing(tmp_path: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize('protocol', [2, 4])
+def test_read__runs_nothing(protocol: int, tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     with zipfile.ZipFile('harmful.pth', 'w') as archive:
-        archive.writestr('x/data.pkl', pickle.dumps({'a': Harmful()}, protocol=2))
-    (tmp_path / 'pickle.pth').write_bytes(pickle.dumps(Harmful(), protocol=2))
-    for name in ('harmful.pth', 'pickle.pth'):
-        with pytest.raises(WeightsError, match=r'it contains (posix|os)\.system, which is no tensor'):
-            state_dicts.read(name, f'--weights={name}')
+        archive.writestr('x/data.pkl', pickle.dumps({'a': Harmful()}, protocol))
+    with pytest.raises(WeightsError, match=r'has no state dict, but objects of (posix|os)\.system, which are not'):
+        state_dicts.read('harmful.pth', '--weights=harmful.pth')
+    (tmp_path / 'pickle.pth').write_bytes(pickle.dumps(Harmful(), protocol))
+    with pytest.raises(WeightsError, match='it has not the signature of a PyTorch file'):
+        state_dicts.read('pickle.pth', '--weights=pickle.pth')
     assert not os.path.exists('harmed')
+
+
+@pytest.mark.parametrize('protocol', [2, 4])
+def test_read__skips_objects_of_other_types_without_running_them(
+    protocol: int, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    models = {'model': {'a': np.ones(2, np.float32)}, 'model_ema': {'a': np.zeros(2, np.float32)}}
+    (tmp_path / 'checkpoint.pth').write_bytes(with_training_state(models, protocol))
+    for key, expected in models.items():
+
+        def choose(names: Any, key: str = key) -> str:
+            assert names == {'model': ['a'], 'model_ema': ['a']}
+            return key
+
+        np.testing.assert_equal(state_dicts.read('checkpoint.pth', '', choose), expected)
+    assert not os.path.exists('harmed')
+
+
+def test_read__names_the_lines_that_save_the_state_dict(tmp_path: Any) -> None:
+    path = tmp_path / 'model.pth'
+    for module, kind, load in (
+        ('torchvision.models.inception', 'objects of torchvision', 'model = torch.load(FILE, weights_only=False); '),
+        ('__torch__.torchvision', 'a program of TorchScript', 'model = torch.jit.load(FILE); '),
+    ):
+        with zipfile.ZipFile(str(path), 'w') as archive:
+            archive.writestr('x/data.pkl', b'\x80\x02c' + module.encode() + b'\nInception3\n)\x81}b.')
+        with pytest.raises(WeightsError) as caught:
+            state_dicts.read(str(path), 'FILE')
+        assert kind in str(caught.value) and f'{load}torch.save(model.state_dict(), NEW_FILE)' in str(caught.value)
+
+
+def rewritten(
+    content: bytes, old: bytes = b'', new: bytes = b'', compress: int = zipfile.ZIP_STORED, **members: bytes
+) -> bytes:
+    """A state dict's file with another text in its pickle, and with other members."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as sound, zipfile.ZipFile(file, 'w', compress) as written:
+        for name in sound.namelist():
+            own = members.get(name.rpartition('/')[2], sound.read(name))
+            written.writestr(name, own.replace(old, new, 1) if name.endswith('.pkl') else own)
+    return file.getvalue()
+
+
+# Of a tensor of 2 x 2 values: 'J' begins a number.
+SHAPE, STRIDES, OFFSET = (b'(J\x02\0\0\0J\x02\0\0\0t', b'(J\x02\0\0\0J\x01\0\0\0t', b'QJ\0\0\0\0')
+
+
+@pytest.mark.parametrize(
+    ('old', 'new'),
+    [
+        # One value past the storage; the first one before it; more values than any memory has.
+        (SHAPE, b'(J\x02\0\0\0J\x03\0\0\0t'),
+        (OFFSET, b'QJ\x01\0\0\0'),
+        (OFFSET, b'QJ\xff\xff\xff\xff'),
+        (STRIDES, b'(J\x03\0\0\0J\x01\0\0\0t'),
+        (STRIDES, b'(J\xff\xff\xff\xffJ\x01\0\0\0t'),
+        (SHAPE, b'(J\xff\xff\xff\xffJ\x02\0\0\0t'),
+    ],
+)
+def test_read__stays_inside_of_a_storage(old: bytes, new: bytes, tmp_path: Any) -> None:
+    path = tmp_path / 'weights.pth'
+    whole = state_dict({'a': np.arange(4, dtype=np.float32).reshape(2, 2)})
+    path.write_bytes(whole)
+    np.testing.assert_array_equal(state_dicts.read(str(path), '')['a'], [[0, 1], [2, 3]])
+    path.write_bytes(rewritten(whole, old, new))
+    assert path.read_bytes() != whole
+    with pytest.raises(WeightsError, match=r'more values than its storage|has the shape'):
+        state_dicts.read(str(path), '')
+
+
+def refused(path: str) -> None:
+    with pytest.raises(WeightsError):
+        state_dicts.read(path, 'FILE')
+
+
+def test_read__inflates_and_allocates_what_its_tensors_need_alone(tmp_path: Any) -> None:
+    path = tmp_path / 'weights.pth'
+    whole = state_dict({'a': np.arange(4, dtype=np.float32).reshape(2, 2)})
+    inflated = 1 << 26
+    values = np.arange(4, dtype=np.float32).tobytes() + bytes(inflated)
+    # A storage of 64 MiB for four values.
+    path.write_bytes(rewritten(whole, compress=zipfile.ZIP_DEFLATED, **{'0': values}))
+    peak, arrays = peak_of(lambda: state_dicts.read(str(path), ''))
+    np.testing.assert_array_equal(arrays['a'], [[0, 1], [2, 3]])
+    assert peak < inflated / 8
+    # A pickle of 64 MiB; a tensor of 2^60 values from a storage of four; a memo of 2^31 objects.
+    for content in (
+        rewritten(whole, b'\x80\x02', b'\x80\x02' + b'N0' * (inflated // 2), compress=zipfile.ZIP_DEFLATED),
+        rewritten(whole, SHAPE + STRIDES, b'(J\0\0\0\x40J\0\0\0\x40t(J\0\0\0\0J\0\0\0\0t'),
+        rewritten(whole, b'u.', b'r\xff\xff\xff\x7fu.'),
+    ):
+        path.write_bytes(content)
+        assert peak_of(lambda: refused(str(path)))[0] < inflated
+    # A method whose parts cannot be inflated alone.
+    path.write_bytes(rewritten(whole, compress=zipfile.ZIP_BZIP2))
+    with pytest.raises(WeightsError, match='by another method than deflate'):
+        state_dicts.read(str(path), '')
 
 
 def test_read__refuses_what_is_damaged(tmp_path: Any) -> None:
@@ -104,13 +198,5 @@ def test_read__refuses_what_is_damaged(tmp_path: Any) -> None:
         for end in (0, 10, 100, len(whole) // 2, len(whole) - 1):
             problem(whole[:end])
     assert 'no dict of tensors' in problem(state_dict({}))
-    # A shape that reaches beyond the storage.
-    values = np.ones([2, 2], np.float32)
-    with zipfile.ZipFile(io.BytesIO(state_dict({'a': values}))) as sound, zipfile.ZipFile(str(path), 'w') as written:
-        for name in sound.namelist():
-            content = sound.read(name)
-            written.writestr(name, content.replace(b'(J\x02\0\0\0J\x02\0\0\0t', b'(J\x03\0\0\0J\x02\0\0\0t', 1))
-    with pytest.raises(WeightsError, match='a has more values than its storage'):
-        state_dicts.read(str(path), '--weights=FILE')
     with pytest.raises(WeightsError, match='no such file'):
         state_dicts.read(str(tmp_path / 'missing.pth'), '--weights=FILE')

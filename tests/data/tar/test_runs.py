@@ -18,6 +18,7 @@ from inception_v3 import main
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
 from inception_v3.preflight import __main__ as preflight
+from inception_v3.rules import check
 from tests.support.pipelines import Host, labels_of, read
 
 
@@ -48,7 +49,7 @@ def test_hosts_read_shares_and_training_repeats(config: Config) -> None:
 
 def test_there_are_no_boxes_to_crop_around(config: Config) -> None:
     with pytest.raises(ConfigError, match='--data_format=tar has no bounding boxes'):
-        dataclasses.replace(config, use_annotated_bbox=True)
+        check(dataclasses.replace(config, use_annotated_bbox=True))
 
 
 SMALL = [
@@ -88,7 +89,8 @@ def test_run__counts_and_names_skipped_samples_or_stops(
     said = capsys.readouterr().err
     assert '--max_bad_records=0: more bad records than allowed:' in said
     assert re.search(r'validation-00000-of-00004.tar, record \d+: \d{8}: the shard is truncated', said)
-    assert re.search(r'validation-00001-of-00004.tar, record 3: \d{8}: no label: the file cls, or --label', said)
+    no_label = 'no label: the file cls, or --label_key, must hold'
+    assert re.search(rf'validation-00001-of-00004.tar, record 3: \d{{8}}: {no_label}', said)
     assert main.main(['main', *flags, '--max_bad_records=2', '--mode=eval']) == 2
 
 

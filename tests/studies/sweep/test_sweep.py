@@ -15,7 +15,6 @@ import threading
 from typing import Any, Callable, Dict, List, Type
 
 import pytest
-import yaml
 
 from console.errors import TerminatedError
 from inception_v3.model_dir.evaluations import read_evaluations
@@ -330,22 +329,3 @@ def test_flags__after_two_hyphens_apply_to_every_trial(tmp_path: pathlib.Path, c
         (['stray'], 'stray: not a flag'),
     ):
         assert message in mistake(capsys, file, '--', *arguments)
-
-
-def test_emit__prints_kubernetes_jobs(tmp_path: pathlib.Path, capsys: Any) -> None:
-    shipped = str(pathlib.Path(sweep.__file__).resolve().parents[1] / 'shipped' / 'large_batch.py')
-    all_sizes = (shipped, '--out=gs://bucket/study', '--emit=gke')
-    arguments = (*all_sizes, '--filter=*1024,warm-up/seed-2')
-    data = ('--', '--data_dir=gs://bucket/imagenet')
-    assert sweep_of(*arguments, '--image=europe-west4-docker.pkg.dev/mine/images/program', *data) == 0
-    jobs = list(yaml.safe_load_all(capsys.readouterr().out))
-    chips = [job['spec']['template']['spec']['containers'][0]['resources']['limits']['google.com/tpu'] for job in jobs]
-    assert chips == [4]
-    first = jobs[0]['spec']['template']['spec']['containers'][0]['args']
-    assert [argument for argument in first if argument.startswith(('--model_dir', '--seed'))] == [
-        '--seed=2',
-        '--model_dir=gs://bucket/study/trials/batch=1024,warm-up/seed-2/model',
-    ]
-    assert '--image' in mistake(capsys, *arguments, *data)
-    assert '--num_shards=32: a job of --emit=gke' in mistake(capsys, *all_sizes, '--image=mine', *data)
-    assert 'must be a folder on gs://' in mistake(capsys, *arguments, '--image=mine')

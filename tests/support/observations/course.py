@@ -9,17 +9,17 @@ from unittest import mock
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3 import cycles, training
-from inception_v3.config import Config
+from data.sources import source_of
+from inception_v3 import cycles, epochs, training
+from inception_v3.config import Config, ConfigError
 from inception_v3.evaluation import Evaluating
 from inception_v3.hooks import image_summaries
 from inception_v3.hooks.summaries import TrainingSummaries
-from inception_v3.model_dir import checkpoints
+from inception_v3.model_dir import checkpoints, trained_data
 from inception_v3.model_dir.evaluations import Evaluation
 from inception_v3.model_dir.files import check_writable
-from inception_v3.settings import epochs
 from inception_v3.training import Training
-from tests.support.evaluations import EVALUATION
+from tests.support.evaluations import DIGITS, EVALUATION
 
 
 def parts(config: Config, patch: Any) -> List[Any]:
@@ -103,5 +103,15 @@ def written_to(config: Config, patch: Any) -> bool:
     return 'other' in os.listdir(os.path.dirname(str(config.model_dir)))
 
 
+def resumes_on_another_data_set(config: Config, patch: Any) -> bool:
+    """Whether a run resumes after its data set has got another fingerprint."""
+    patch.setattr(trained_data.starts, 'before', lambda checkpoint: [trained_data.starts.this_start(config, DIGITS)])
+    try:
+        trained_data.check(config, dataclasses.replace(DIGITS, fingerprint='f'), 'model.ckpt-1')
+    except ConfigError:
+        return False
+    return True
+
+
 def shards(config: Config, patch: Any) -> int:
-    return len(config.source.find(records.TRAIN))
+    return len(source_of(config).find(records.TRAIN))

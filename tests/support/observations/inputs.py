@@ -71,11 +71,6 @@ def random_draws(config: Config, patch: Any) -> int:
     return len(nodes(config, 'RandomUniform'))
 
 
-def reductions(config: Config, patch: Any) -> List[int]:
-    """The numbers that the training pipeline may divide the sides of a JPEG by."""
-    return sorted(node.attr['ratio'].i for node, _ in nodes(config, 'DecodeAndCropJpeg'))
-
-
 def files_at_once(config: Config, patch: Any) -> int:
     return nodes(config, 'ParallelInterleaveDataset')[0][1][0]
 

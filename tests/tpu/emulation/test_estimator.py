@@ -20,7 +20,7 @@ from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.settings.data_set import images_of_hosts
+from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.estimator import notice
 from tests.support.checkpoints import saved_variables
@@ -201,7 +201,7 @@ def test_emulated_hosts__evaluate_each_image_once(
     cores = topology.emulated(tpu).cores
     emulated = dataclasses.replace(config, use_tpu=True, tpu=tpu, num_shards=cores)
     expected = make_estimator(config).evaluate(InputPipeline(False, config))
-    steps = slices.steps_for(images_of_hosts(emulated, emulated.hosts), config.eval_batch_size)
+    steps = slices.steps_for(images_of_hosts(emulated, topology.hosts_of(emulated)), config.eval_batch_size)
     found = make_estimator(emulated).evaluate(InputPipeline(False, emulated), steps=steps)
     assert found['images'] == expected['images'] == config.eval_images
     for metric in ('top_1', 'top_5', 'cross_entropy'):

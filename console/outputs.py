@@ -1,0 +1,94 @@
+"""Writes the files of all commands: a reader sees the old content or the new, and only regular files are replaced."""
+
+import contextlib
+import os
+import stat
+import uuid
+from typing import Iterator, Union
+
+from console.errors import CommandError
+from console.messages import shown
+from console.tensorflow_versions import tf
+
+_KINDS = {
+    stat.S_IFDIR: 'a folder',
+    stat.S_IFCHR: 'a device',
+    stat.S_IFBLK: 'a device',
+    stat.S_IFIFO: 'a named pipe',
+    stat.S_IFSOCK: 'a socket',
+}
+# Bytes of the longest path on Linux.
+_LONGEST_PATH = 4096
+
+
+class OutputError(CommandError):
+    """The path of an output holds what must not be replaced."""
+
+
+def replaceable(path: str) -> str:
+    """The path of the file that an output makes or replaces. A symbolic link is followed, and its target replaced.
+
+    Raises:
+      OutputError: something exists there that is no regular file, or the path cannot be followed.
+    """
+    if '://' in path:
+        return path
+    try:
+        real = os.path.realpath(path)
+        kind = stat.S_IFMT(os.stat(real).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        # Writing names what is missing.
+        return real
+    except (OSError, ValueError) as error:
+        raise OutputError(f'{shown(path, _LONGEST_PATH)}: cannot be written: {getattr(error, "strerror", error)}.')
+    if kind != stat.S_IFREG:
+        raise OutputError(
+            f'{shown(path, _LONGEST_PATH)}: cannot be written: it is {_KINDS[kind]}, and only files are replaced.'
+        )
+    return real
+
+
+def move(unfinished: str, path: str) -> None:
+    """Renames a complete file to its path, local or remote.
+
+    Raises:
+      OutputError: as `replaceable`.
+      tf.errors.OpError: it cannot be renamed.
+    """
+    tf.io.gfile.rename(unfinished, replaceable(path), overwrite=True)
+
+
+@contextlib.contextmanager
+def unfinished_file(path: str, work_dir: str = '') -> Iterator[str]:
+    """Yields a path to write an output to. Then the file is moved to its own path, or removed if the block fails.
+
+    Args:
+      path: of the output, local or remote.
+      work_dir: the folder of the unfinished file; by default, that of the output.
+
+    Raises:
+      OutputError: as `replaceable`.
+      tf.errors.OpError: the file cannot be renamed.
+    """
+    real = replaceable(path)
+    # Several processes of a conversion may write the same file. Elsewhere, the next writer replaces a leftover file.
+    unique = f'{os.path.basename(real)}.{uuid.uuid4().hex}.unfinished'
+    unfinished = os.path.join(work_dir, unique) if work_dir else f'{real}.unfinished'
+    if replaceable(unfinished) != unfinished and os.path.islink(unfinished):
+        raise OutputError(f'{shown(unfinished, _LONGEST_PATH)}: is a link, and must be a new file. Remove it.')
+    try:
+        yield unfinished
+        move(unfinished, real)
+    except (Exception, KeyboardInterrupt):
+        with contextlib.suppress(tf.errors.OpError):
+            tf.io.gfile.remove(unfinished)
+        raise
+
+
+def write(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
+    """Writes a file; the arguments and errors are those of `unfinished_file`.
+
+    Text is written as UTF-8. The names of files may have surrogates, which UTF-8 lacks: they become escape sequences.
+    """
+    with unfinished_file(path, work_dir) as unfinished, tf.io.gfile.GFile(unfinished, 'wb') as file:
+        file.write(content.encode(errors='backslashreplace') if isinstance(content, str) else content)

@@ -1,0 +1,103 @@
+"""Braces and commas in patterns of file names, as Bash expands them: `train-{000000..000639}.tar`, `{a,b}.tfrecord`.
+
+A flag's value is checked with these before TensorFlow, which lists files, is loaded.
+"""
+
+import re
+from typing import List, Sequence
+
+from console.errors import CommandError
+from console.messages import shown
+
+# More files than any data set has; a mistyped range would fill the memory.
+_FILES_AT_MOST = 1_000_000
+_RANGE = re.compile(r'(-?\d{1,15}|[a-zA-Z])\.\.(-?\d{1,15}|[a-zA-Z])(?:\.\.(-?\d{1,15}))?')
+
+
+class PatternError(CommandError, ValueError):
+    """A pattern that cannot be expanded, or flags with patterns that are given several times."""
+
+
+def check_given_once(argv: Sequence[str], flags: Sequence[str]) -> None:
+    """Refuses a flag that a command line repeats: a shell expands braces to one flag per file, of which one counts.
+
+    Raises:
+      PatternError: a flag is repeated.
+    """
+    for flag in flags:
+        values = [word.partition('=')[2] for word in argv if re.match(f'--?{flag}=', word)]
+        if len(values) > 1:
+            raise PatternError(
+                f'--{flag}: given {len(values):,} times, first as {shown(values[0])}. Did the shell expand its braces? '
+                f"Quote them, as in --{flag}='train-{{000..639}}.tar'; commas separate several patterns."
+            )
+
+
+def expand(patterns: str, flag: str) -> List[str]:
+    """The patterns without commas and braces, in order; wildcards stay.
+
+    Raises:
+      PatternError: a brace is not closed, its content is neither a range nor a list, there are too many, or a pattern
+        is empty.
+    """
+    try:
+        expanded = [each for part in _split(patterns) for each in _expanded(part.strip())]
+    except ValueError as error:
+        raise PatternError(f'--{flag}={shown(patterns)}: {error}')
+    if not all(expanded):
+        raise PatternError(f'--{flag}={shown(patterns)}: one of the names is empty.')
+    return expanded
+
+
+def _split(text: str) -> List[str]:
+    """The parts of a text between the commas outside of braces."""
+    parts, depth = [''], 0
+    for character in text:
+        depth += {'{': 1, '}': -1}.get(character, 0)
+        if depth < 0:
+            raise ValueError('a closing brace without an opening one.')
+        if character == ',' and not depth:
+            parts.append('')
+        else:
+            parts[-1] += character
+    if depth:
+        raise ValueError('an opening brace without a closing one.')
+    return parts
+
+
+def _expanded(part: str) -> List[str]:
+    begin = part.find('{')
+    if begin < 0:
+        return [part]
+    depth, end = 1, begin
+    while depth:
+        end += 1
+        depth += {'{': 1, '}': -1}.get(part[end], 0)
+    content = part[begin + 1 : end]
+    middles, ends = _members(content), _expanded(part[end + 1 :])
+    if len(middles) * len(ends) > _FILES_AT_MOST:
+        raise ValueError(f'names more than {_FILES_AT_MOST:,} files.')
+    return [f'{part[:begin]}{middle}{rest}' for middle in middles for rest in ends]
+
+
+def _members(content: str) -> List[str]:
+    """The members of braces with a content."""
+    match = _RANGE.fullmatch(content)
+    if not match:
+        parts = _split(content)
+        if len(parts) < 2:
+            raise ValueError(f'{{{shown(content)}}} is neither a range, {{000..639}}, nor a list, {{a,b}}.')
+        return [each for part in parts for each in _expanded(part)]
+    first, last, step = match.groups()
+    if first.isalpha() != last.isalpha():
+        raise ValueError(f'{{{content}}}: the range must be of numbers or of letters.')
+    begin, end = (ord(each) if each.isalpha() else int(each) for each in (first, last))
+    by = abs(int(step or 1)) or 1
+    if abs(end - begin) // by >= _FILES_AT_MOST:
+        raise ValueError(f'{{{content}}} names more than {_FILES_AT_MOST:,} files.')
+    members = range(begin, end + 1, by) if begin <= end else range(begin, end - 1, -by)
+    if first.isalpha():
+        return [chr(member) for member in members]
+    is_padded = any(re.match(r'-?0\d', each) for each in (first, last))
+    width = max(len(first), len(last)) if is_padded else 0
+    return [f'{member:0{width}d}' for member in members]

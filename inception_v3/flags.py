@@ -1,0 +1,309 @@
+"""The command line: a flag for every field of `Config`, parsed once into one `Config`."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import textwrap
+import types
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Union, get_type_hints
+
+from absl import flags
+
+import inception_v3
+from console import processes
+from console.messages import shown
+from console.paths import expanded
+from data.braces import check_given_once
+from inception_v3 import rules
+from inception_v3.config import TYPE_NAMES, Config, ConfigError, plain_type, setting_of
+from inception_v3.epochs import EPOCHS, steps_of_epochs
+from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.presets import DEFAULT_PRESET, DESCRIPTIONS, PRESETS
+from inception_v3.tpu import topology
+
+# The flags that name files by patterns.
+FILE_FLAGS = ('train_files', 'eval_files')
+_HELP_WIDTH = 100
+# Longer values and errors are shortened to this in a message about a flag.
+_LONGEST_MESSAGE = 600
+_SEE_HELP = '--help lists the flags.'
+# Flags that only print something, with a description of the output.
+_HELP_FLAGS = {
+    'help': 'this list; with --preset=NAME, the defaults of that preset',
+    'helpshort': 'the purpose, the exit codes, the presets and the flags of this command alone',
+    'helpfull': 'this list and the flags that print something',
+    'version': 'the version of the program',
+}
+
+
+class OwnFlag(NamedTuple):
+    """A flag of one command that is not a field of `Config`.
+
+    Attributes:
+      type: int, float, bool or str.
+      default: its value if it is not given.
+      help: a phrase for `--help`.
+    """
+
+    type: type
+    default: Any
+    help: str
+
+
+OwnFlags = Mapping[str, OwnFlag]
+NO_FLAGS: OwnFlags = types.MappingProxyType({})
+
+
+class Given(NamedTuple):
+    """A parsed command line, before its values are checked against each other.
+
+    Attributes:
+      fields: the values of the fields of `Config` that flags set.
+      preset: the name of the preset; None if none is named, which means imagenet.
+      verbose: show TensorFlow's own log.
+      help: the help flag that was given, such as 'helpshort'; empty if none was.
+      own: the values of the command's own flags.
+    """
+
+    fields: Dict[str, Any]
+    preset: Optional[str] = None
+    verbose: bool = False
+    help: str = ''
+    own: Mapping[str, Any] = NO_FLAGS
+
+
+class CommandLine(NamedTuple):
+    """A parsed command line with its configuration.
+
+    Attributes:
+      config: the preset, changed by the flags that were given.
+      given: the names of the fields that flags set; these override the sizes in a data set's description.
+      preset: as in `Given`.
+      verbose: as in `Given`.
+      help: as in `Given`; if it is not empty, `config` is the default.
+      own: as in `Given`.
+    """
+
+    config: Config
+    given: FrozenSet[str] = frozenset()
+    preset: Optional[str] = None
+    verbose: bool = False
+    help: str = ''
+    own: Mapping[str, Any] = NO_FLAGS
+
+
+class _NumberParser(flags.ArgumentParser):
+    """Parses an int or a float; `Config` checks the bounds."""
+
+    def __init__(self, number_type: type):
+        self.number_type = number_type
+        self.syntactic_help = TYPE_NAMES[number_type]
+
+    def parse(self, argument: Any) -> Any:
+        with contextlib.suppress(TypeError, ValueError):
+            return self.number_type(argument)
+        raise ValueError(f'must be {self.syntactic_help}')
+
+
+class _BooleanParser(flags.BooleanParser):
+    def parse(self, argument: Any) -> bool:
+        try:
+            return super().parse(argument)
+        except (TypeError, ValueError):
+            raise ValueError(f'must be {TYPE_NAMES[bool]}')
+
+
+def _define(values: flags.FlagValues, name: str, value_type: type, help: str, short_name: Optional[str] = None) -> None:
+    """Defines a flag without a default: `present` tells whether it was given."""
+    if value_type is bool:
+        flag = flags.BooleanFlag(name, None, help, short_name=short_name)
+        flag.parser = _BooleanParser()
+        flags.DEFINE_flag(flag, flag_values=values)
+    elif value_type is str:
+        flags.DEFINE_string(name, None, help, flag_values=values)
+    else:
+        flags.DEFINE(_NumberParser(value_type), name, None, help, flag_values=values)
+
+
+def _defined(own_flags: OwnFlags) -> flags.FlagValues:
+    values = flags.FlagValues()
+    flags.DEFINE_enum('preset', None, sorted(PRESETS), 'the defaults', flag_values=values)
+    _define(values, 'verbose', bool, "TensorFlow's own log")
+    for name, help in _HELP_FLAGS.items():
+        _define(values, name, bool, help, short_name='h' if name == 'help' else None)
+    for name, flag in own_flags.items():
+        _define(values, name, flag.type, flag.help)
+    annotations = get_type_hints(Config)
+    for field in dataclasses.fields(Config):
+        _define(values, field.name, plain_type(annotations[field.name]), setting_of(field).help)
+    return values
+
+
+def read(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> Given:
+    """Parses a command line without checking its values against each other.
+
+    Args:
+      argv: the program's name and its arguments, as in `sys.argv`; `--flagfile=FILE` reads more of them from a file.
+      own_flags: the command's own flags, by name.
+
+    Raises:
+      ConfigError: an unknown flag or preset, a stray argument, a value that is not of its flag's type, or a flag file
+        that cannot be read.
+      PatternError: a flag that names files is given several times.
+    """
+    values = _defined(own_flags)
+    check_given_once(argv[1:], FILE_FLAGS)
+    try:
+        stray = values([*argv[:1], *expanded(argv[1:])])[1:]
+    except flags.CantOpenFlagFileError as error:
+        cause = error.__context__
+        assert isinstance(cause, OSError)
+        raise ConfigError(f'--flagfile={shown(cause.filename)}: cannot be read: {cause.strerror}.')
+    except UnicodeDecodeError:
+        raise ConfigError('--flagfile: not a text file in UTF-8. It must contain flags, one per line.')
+    except RecursionError:
+        # absl looks for similar names, and calls itself for each letter of a name.
+        raise ConfigError(f'{shown(" ".join(argv[1:]), _LONGEST_MESSAGE)}: not a flag. {_SEE_HELP}')
+    except (flags.Error, ValueError) as error:
+        text = str(error)
+        # A long value must not hide what is allowed.
+        for value in filter(None, (word.partition('=')[2] for word in argv)):
+            text = text.replace(value, shown(value))
+        raise ConfigError(f'{shown(text, _LONGEST_MESSAGE)}\n{_SEE_HELP}')
+    if stray:
+        raise ConfigError(f'{shown(" ".join(stray))}: not a flag. Flags are written --name=value; {_SEE_HELP}')
+    return Given(
+        fields={
+            field.name: _value(values[field.name]) for field in dataclasses.fields(Config) if values[field.name].present
+        },
+        preset=values.preset,
+        verbose=bool(values.verbose),
+        help=next((name for name in _HELP_FLAGS if values[name].value), ''),
+        own={name: _value(values[name]) if values[name].present else flag.default for name, flag in own_flags.items()},
+    )
+
+
+def _value(flag: flags.Flag) -> Any:
+    """The value of a flag. One from a `--flagfile` may begin with `~`."""
+    return expanded([flag.value])[0] if isinstance(flag.value, str) else flag.value
+
+
+def parse(argv: Sequence[str], own_flags: OwnFlags = NO_FLAGS) -> CommandLine:
+    """Parses a command line.
+
+    Args:
+      argv: as for `read`.
+      own_flags: as for `read`.
+
+    Raises:
+      ConfigError: as `read`, or a value that is not allowed, or values that contradict each other.
+    """
+    given = read(argv, own_flags)
+    config = Config() if given.help else Config(**with_preset(given))
+    if not given.help:
+        rules.check(config, {*given.fields})
+    return CommandLine(config, frozenset(given.fields), *given[1:])
+
+
+def with_preset(given: Given) -> Dict[str, Any]:
+    """The fields of `Config` that differ from their defaults: the preset's, those that a TPU implies, those given.
+
+    A preset's options that the chosen network does not take are left out, and its epochs if steps are given. Steps that
+    follow from epochs are those for the number of images that is known so far.
+    A preset that exports does so into the given model_dir, beside no other run's models.
+    """
+    preset = PRESETS[given.preset or DEFAULT_PRESET]
+    network = LIMITS.get(given.fields.get('network', preset.get('network', Config.network)))
+    not_taken = {*OPTIONS} - network.options if network else set()
+    fields = {name: value for name, value in preset.items() if name not in not_taken}
+    for steps, epochs in EPOCHS.items():
+        if steps in given.fields:
+            fields.pop(epochs, None)
+    if {*FILE_FLAGS} & {*given.fields}:
+        # Patterns are not relative to the folder of a preset's data set.
+        fields.pop('data_dir', None)
+    fields = {**fields, **_own_export_dir(fields, given.fields), **_implied(given.fields), **given.fields}
+    return {**fields, **_counted(fields, given.fields)}
+
+
+def _counted(fields: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, int]:
+    """The steps of the epochs, for as many images as are known before the data set's description is read."""
+    numbers = ('num_train_images', 'train_batch_size', *EPOCHS.values())
+    values = {name: fields.get(name, getattr(Config, name)) for name in numbers}
+    if not all(value is None or 0 < value < math.inf for value in values.values()):
+        return {}  # Config refuses the value.
+    return {name: steps for name, steps in steps_of_epochs(values).items() if name not in given}
+
+
+def _own_export_dir(preset: Dict[str, Any], given: Dict[str, Any]) -> Dict[str, Any]:
+    """The export_dir of a run whose preset exports but whose model_dir is given: in that folder."""
+    if not preset.get('export_dir') or not given.get('model_dir'):
+        return {}
+    return {'export_dir': os.path.join(given['model_dir'], os.path.basename(preset['export_dir']))}
+
+
+def _implied(given: Dict[str, Any]) -> Dict[str, Any]:
+    """The fields that `tpu`, `master` and `accelerator` imply: `use_tpu`, and `num_shards` for an emulated TPU."""
+    implied: Dict[str, Any] = {}
+    if given.get('accelerator', 'auto') != 'auto':
+        implied['use_tpu'] = False
+    if given.get('tpu') or given.get('master'):
+        implied['use_tpu'] = True
+    if topology.is_emulated(given.get('tpu')):
+        # Config reports a malformed name.
+        with contextlib.suppress(ValueError):
+            implied['num_shards'] = topology.emulated(given['tpu']).cores
+    return implied
+
+
+def help_text(program: str, purpose: str, asked: Union[Given, CommandLine], own_flags: OwnFlags = NO_FLAGS) -> str:
+    """The text that `--help`, `--helpshort`, `--helpfull` or `--version` prints.
+
+    Args:
+      program: its name after `python -m`.
+      purpose: a sentence, and other text to print first.
+      asked: the command line, with the help flag and the preset.
+      own_flags: the command's own flags, by name.
+    """
+    if asked.help == 'version':
+        return f'{program} {inception_v3.__version__}'
+    parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
+    parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
+    parts += [
+        _flag_help('preset', asked.preset or DEFAULT_PRESET, 'the defaults of all other flags; see below'),
+        _flag_help('flagfile', None, 'file with further flags, one per line'),
+        _flag_help('verbose', False, "show TensorFlow's own log, and a traceback with an error"),
+    ]
+    if asked.help == 'helpfull':
+        parts += [_flag_help(name, False, f'print {text}') for name, text in _HELP_FLAGS.items()]
+        parts.append(_flag_help('undefok', None, 'names of unknown flags to ignore, separated by commas'))
+    parts += ['\npresets:', *[_entry(name, text) for name, text in DESCRIPTIONS.items()]]
+    if asked.help == 'helpshort':
+        return '\n'.join([*parts, '\n--help lists the flags of a run.'])
+    return '\n'.join([*parts, *_fields_help(asked.preset or DEFAULT_PRESET)])
+
+
+def _fields_help(preset: str) -> List[str]:
+    """The fields of `Config` in their groups, with the defaults of a preset."""
+    groups: Dict[str, List[str]] = {}
+    for field in dataclasses.fields(Config):
+        setting = setting_of(field)
+        notes = f'; {setting.allowed}' if setting.allowed else ''
+        default = PRESETS[preset].get(field.name, field.default)
+        groups.setdefault(setting.group, []).append(_flag_help(field.name, default, setting.help + notes))
+    source = '' if preset == DEFAULT_PRESET else f' (defaults of --preset={preset})'
+    return [line for group, lines in groups.items() for line in (f'\n{group}{source}:', *lines)]
+
+
+def _flag_help(name: str, default: Any, text: str) -> str:
+    value = '' if default is None else f'{default:.6g}' if isinstance(default, float) else default
+    return _entry(f'--{name}={value}', text)
+
+
+def _entry(title: str, text: str) -> str:
+    """A line of title and text; the text goes below the title if both do not fit into a line."""
+    indent = ' ' * 6
+    if len(title) + len(text) + 4 <= _HELP_WIDTH:
+        return f'  {title}  {text}'
+    return f'  {title}\n' + textwrap.fill(text, _HELP_WIDTH, initial_indent=indent, subsequent_indent=indent)

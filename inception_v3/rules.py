@@ -1,0 +1,462 @@
+"""Values that contradict each other: one rule per function, with a message that says what to change.
+
+`check` is called when a command line is parsed, and again when its configuration is fitted to the data set. Rules about
+one value alone are the bounds in `config`. Only flags that were given can contradict each other by having no effect:
+defaults and the values of a preset are never refused for that.
+"""
+
+import dataclasses
+import os
+import re
+from typing import AbstractSet, Callable, Iterable, Iterator, Tuple
+
+from console.messages import shown
+from data.braces import PatternError, expand
+from data.tar.layout import DOCUMENTED_LABEL, LABEL_EXTENSION, label_of
+from inception_v3.config import Config, ConfigError
+from inception_v3.epochs import EPOCHS
+from inception_v3.networks.limits import LIMITS, OPTIONS
+from inception_v3.tpu import topology
+
+_GLOB_CHARACTERS = '*?['
+# Characters of a name or path that a message shows: all that a setting may have.
+_LONGEST = 4096
+_PROFILE_STEPS = re.compile('([1-9][0-9]{0,9}),([1-9][0-9]{0,9})')
+# A trace holds every operation of every step.
+_MOST_PROFILED_STEPS = 100
+_STEP_EPOCHS = re.compile('[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*')
+
+
+def check(config: Config, given: AbstractSet[str] = frozenset()) -> None:
+    """Checks values against each other.
+
+    Args:
+      config: a configuration, whose values are each allowed.
+      given: the names of the flags that were given.
+
+    Raises:
+      ConfigError: values contradict each other. The message has a line per contradiction.
+    """
+    problems = [*contradictions(config, given)]
+    if problems:
+        raise ConfigError('\n'.join(problems))
+
+
+def contradictions(config: Config, given: AbstractSet[str] = frozenset()) -> Iterator[str]:
+    """Messages about values that contradict each other, a line each; arguments as of `check`."""
+    for rule in _RULES:
+        yield from rule(config)
+    for rule_of_given in _RULES_OF_GIVEN:
+        yield from rule_of_given(config, given)
+
+
+def _text(value: object) -> str:
+    """A name or path in printable characters."""
+    return shown(value, _LONGEST)
+
+
+def _batch_sizes(config: Config) -> Iterable[str]:
+    if not config.use_tpu:
+        return
+    for name in ('train_batch_size', 'eval_batch_size'):
+        size = getattr(config, name)
+        if size % config.num_shards:
+            near = max(1, round(size / config.num_shards)) * config.num_shards
+            yield (
+                f'--{name}={size}: must be a multiple of the number of TPU cores, '
+                f'--num_shards={config.num_shards}; the nearest is {near}.'
+            )
+
+
+def _address(config: Config) -> Iterable[str]:
+    if config.master and not config.master.startswith('grpc://'):
+        yield f'--master={_text(config.master)}: must be an address that begins with grpc://.'
+    if config.master and config.tpu and not topology.is_emulated(config.tpu):
+        yield f'--master={_text(config.master)}: replaces --tpu; leave out --tpu={_text(config.tpu)}.'
+
+
+def _local_tpu(config: Config) -> Iterable[str]:
+    cores = topology.CORES_PER_HOST
+    if config.tpu == topology.LOCAL and config.use_tpu and config.num_shards != cores:
+        yield (
+            f'--num_shards={config.num_shards}: --tpu=local is the TPU of one machine, which has {cores} cores. Name a '
+            'slice with --tpu=NAME.'
+        )
+
+
+def _accelerator(config: Config) -> Iterable[str]:
+    if config.accelerator != 'auto' and config.use_tpu:
+        tpu = f' and --tpu={_text(config.tpu)}' if config.tpu else ''
+        yield (
+            f'--accelerator={config.accelerator}: is the device of a run without a TPU; here --use_tpu=True{tpu}. '
+            'Give --use_tpu=False, or leave out --accelerator.'
+        )
+    if config.precision == 'float16' and config.use_tpu:
+        yield '--precision=float16: is for GPUs; a TPU computes in bfloat16. Give --precision=bfloat16.'
+    if config.layout == 'NCHW' and (config.use_tpu or config.accelerator == 'cpu'):
+        device = 'TPU' if config.use_tpu else 'CPU'
+        yield f'--layout=NCHW: is for GPUs; a {device} computes in NHWC. Leave out --layout.'
+    if config.layout == 'NCHW' and config.batch_norm == 'synchronized':
+        yield '--layout=NCHW: needs --batch_norm=local; a run on a GPU has one core, whose own moments are used.'
+
+
+def _emulated_tpu(config: Config) -> Iterable[str]:
+    if not topology.is_emulated(config.tpu):
+        return
+    try:
+        cores = topology.emulated(str(config.tpu)).cores
+    except ValueError as error:
+        yield f'--tpu={_text(config.tpu)}: {error}.'
+        return
+    if config.use_tpu and config.num_shards != cores:
+        yield f'--num_shards={config.num_shards}: --tpu={_text(config.tpu)} has {cores} cores.'
+    if config.master:
+        yield f'--master={_text(config.master)}: an emulated TPU, --tpu={_text(config.tpu)}, has no address.'
+
+
+def _batch_norm_groups(config: Config) -> Iterable[str]:
+    # Evaluation ignores the groups, so it may run on another number of cores.
+    if not config.batch_norm_group_size or config.mode == 'eval':
+        return
+    size, replicas = config.batch_norm_group_size, config.replicas
+    if config.batch_norm != 'synchronized':
+        yield f'--batch_norm_group_size={size}: needs --batch_norm=synchronized; here it is {config.batch_norm}.'
+    elif replicas % size:
+        yield (
+            f'--batch_norm_group_size={size}: must divide the number of cores, {replicas} '
+            f'({"--num_shards" if config.use_tpu else "--use_tpu=False has one"}).'
+        )
+
+
+def _warm_up(config: Config) -> Iterable[str]:
+    if not config.use_learning_rate_warmup:
+        return
+    if config.schedule == 'exponential' and config.warmup_epochs + config.learning_rate_decay_epochs < 2:
+        other = f'--learning_rate_decay_epochs={config.learning_rate_decay_epochs}'
+    elif config.schedule != 'exponential' and config.warmup_epochs < 1:
+        other = f'--schedule={config.schedule}'
+    else:
+        return
+    yield f'--warmup_epochs={config.warmup_epochs}: must be at least 1 with --use_learning_rate_warmup and {other}.'
+
+
+def _step_epochs(config: Config) -> Iterable[str]:
+    is_list = _STEP_EPOCHS.fullmatch(config.step_epochs)
+    if not is_list or [*config.steps_down] != sorted({*config.steps_down}):
+        yield f'--step_epochs={shown(config.step_epochs)}: must be increasing epochs from 1, such as 30,60,80.'
+
+
+def _image_size(config: Config) -> Iterable[str]:
+    smallest = LIMITS[config.network].min_size
+    for name in ('height', 'width'):
+        if getattr(config, name) < smallest:
+            yield f'--{name}={getattr(config, name)}: must be at least {smallest} with --network={config.network}.'
+
+
+def _network_options(config: Config) -> Iterable[str]:
+    """A network without an option accepts the option's default and False, because neither changes the network."""
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for name in sorted({*OPTIONS} & {*defaults} - LIMITS[config.network].options):
+        value = getattr(config, name)
+        if value is not False and value != defaults[name]:
+            yield (
+                f'--{name}={value}: --network={config.network} has no {OPTIONS[name]}. Leave the flag out; '
+                f'it is allowed with {_able(name)}.'
+            )
+
+
+def _transfer(config: Config) -> Iterable[str]:
+    if config.transfer == 'uint8' and config.preprocessing == 'inception' and not config.fast_mode:
+        yield (
+            '--transfer=uint8: needs --fast_mode=True. Bicubic resizing gives values below black and above white, '
+            'which bytes cannot hold.'
+        )
+
+
+def _folders(config: Config) -> Iterable[str]:
+    if not config.model_dir:
+        return
+    if {*config.model_dir} & {*_GLOB_CHARACTERS}:
+        yield f'--model_dir={_text(config.model_dir)}: must not contain any of the characters * ? [.'
+    if config.data_dir and os.path.normpath(config.model_dir) == os.path.normpath(config.data_dir):
+        yield f'--model_dir={_text(config.model_dir)}: must not be --data_dir; keep checkpoints apart from the records.'
+
+
+def _export_folder(config: Config) -> Iterable[str]:
+    for flag in ('model_dir', 'data_dir'):
+        folder = getattr(config, flag)
+        if folder and config.export_dir and os.path.normpath(folder) == os.path.normpath(config.export_dir):
+            yield (
+                f'--export_dir={_text(config.export_dir)}: must not be --{flag}; give SavedModels a folder of '
+                'their own, such as a subfolder.'
+            )
+
+
+def _bounding_boxes(config: Config) -> Iterable[str]:
+    if config.use_annotated_bbox and config.data_format == 'tar':
+        yield '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.'
+
+
+def _records(config: Config) -> Iterable[str]:
+    for flag in ('train_files', 'eval_files'):
+        try:
+            expand(getattr(config, flag) or '-', flag)
+        except PatternError as error:
+            yield str(error)
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}
+    for flag in ('image_key', 'label_key'):
+        value = getattr(config, flag)
+        if not value:
+            yield f'--{flag}=: must be a key of the records, such as {defaults[flag]}.'
+        elif (
+            value != defaults[flag]
+            and config.data_format == 'tar'
+            and (flag == 'image_key' or (label_of(value) == DOCUMENTED_LABEL and value != LABEL_EXTENSION))
+        ):
+            yield (
+                f'--{flag}={_text(value)}: is for TFRecord files; the files of a tar shard are KEY.jpg and KEY.cls. '
+                '--label_key=txt names KEY.txt as the label, --label_key=json:NAME a whole number in KEY.json.'
+            )
+    if config.image_key and config.image_key == config.label_key:
+        yield f'--label_key={_text(config.label_key)}: must not be --image_key.'
+
+
+def _image_summaries(config: Config) -> Iterable[str]:
+    if config.image_summaries and config.use_data == 'fake':
+        yield f'--image_summaries={config.image_summaries}: needs --use_data=real; fake images are noise.'
+
+
+def _profile_steps(config: Config) -> Iterable[str]:
+    if not config.profile_steps:
+        return
+    flag = f'--profile_steps={shown(config.profile_steps)}'
+    if not _PROFILE_STEPS.fullmatch(config.profile_steps):
+        yield f'{flag}: must be the first and the last step, counted from 1, such as 101,110.'
+        return
+    first, last = config.profiled_steps
+    if last < first:
+        yield f'{flag}: the first step must not come after the last.'
+    elif last - first >= _MOST_PROFILED_STEPS:
+        yield f'{flag}: must be at most {_MOST_PROFILED_STEPS} steps; a trace holds every operation of each.'
+    elif config.mode == 'eval':
+        yield f'{flag}: needs training; here --mode=eval.'
+    elif last > config.train_steps:
+        yield f'{flag}: must end by --train_steps={config.train_steps}.'
+    elif config.mode == 'train_and_eval' and (first - 1) // config.train_steps_per_eval != (
+        (last - 1) // config.train_steps_per_eval
+    ):
+        yield (
+            f'{flag}: must not contain an evaluation; there is one after every '
+            f'--train_steps_per_eval={config.train_steps_per_eval} steps.'
+        )
+
+
+def _weights(config: Config) -> Iterable[str]:
+    if config.init_except and not config.init_from:
+        yield f'--init_except={_text(config.init_except)}: needs --init_from, the weights to begin from.'
+    own = os.path.normpath(config.model_dir or '')
+    if config.init_from and config.mode != 'eval' and os.path.normpath(config.init_from) == own:
+        yield (
+            f'--init_from={_text(config.init_from)}: must not be --model_dir, which the run resumes from anyway. '
+            'Leave the flag out, or name a new --model_dir.'
+        )
+    for name in ('init_except', 'freeze'):
+        value = getattr(config, name)
+        if value and not all(part.strip(' /') for part in value.split(',')):
+            yield f'--{name}={_text(value)}: must be names of scopes, separated by commas, such as Logits,AuxLogits.'
+
+
+def _bad_records(config: Config) -> Iterable[str]:
+    if config.max_bad_records and not config.model_dir:
+        yield f'--max_bad_records={config.max_bad_records}: needs --model_dir, where skipped records are listed.'
+
+
+# Flags that take effect only with some values of another flag: that flag, the condition, and the remedy.
+_CROPS_AND_COLOURS = (
+    'use_annotated_bbox',
+    'crop_area_min',
+    'crop_aspect_ratio_max',
+    'fast_mode',
+    'use_fast_color_distort',
+    'cb_distortion_range',
+    'cr_distortion_range',
+    'brightness_distortion_range',
+)
+_RECORDS = (
+    'data_format',
+    'train_files',
+    'eval_files',
+    'image_key',
+    'label_key',
+    'label_offset',
+    'num_files_infeed',
+    'initial_shuffle_buffer_size',
+    'followup_shuffle_buffer_size',
+    'prefetch_dataset_buffer_size',
+    'max_bad_records',
+    'use_annotated_bbox',
+    'crop_area_min',
+    'crop_aspect_ratio_max',
+)
+_NEEDS: Tuple[Tuple[Tuple[str, ...], str, Callable[[Config], bool], str], ...] = (
+    (('tpu', 'master', 'tpu_zone', 'gcp_project'), 'use_tpu', lambda c: c.use_tpu, '--use_tpu=True'),
+    (('tpu_zone', 'gcp_project'), 'tpu', lambda c: topology.is_remote(c.tpu), 'the name of a Cloud TPU'),
+    (('tpu_zone', 'gcp_project'), 'master', lambda c: not (c.use_tpu and c.master), '--tpu'),
+    (_RECORDS, 'use_data', lambda c: c.use_data == 'real', '--use_data=real'),
+    (_CROPS_AND_COLOURS, 'preprocessing', lambda c: c.preprocessing == 'inception', '--preprocessing=inception'),
+    (('crop_padding',), 'preprocessing', lambda c: c.preprocessing == 'cifar', '--preprocessing=cifar'),
+    (
+        ('cb_distortion_range', 'cr_distortion_range'),
+        'use_fast_color_distort',
+        lambda c: c.use_fast_color_distort or c.preprocessing != 'inception',
+        '--use_fast_color_distort=True',
+    ),
+    (('moving_average_decay',), 'moving_average', lambda c: c.moving_average, '--moving_average=True'),
+    (('step_epochs',), 'schedule', lambda c: c.schedule == 'step', '--schedule=step'),
+    (('learning_rate_decay_epochs',), 'schedule', lambda c: c.schedule == 'exponential', '--schedule=exponential'),
+    (('learning_rate_decay',), 'schedule', lambda c: c.schedule != 'cosine', '--schedule=exponential or step'),
+    (
+        ('cold_epochs',),
+        'schedule',
+        lambda c: c.schedule == 'exponential' or not c.use_learning_rate_warmup,
+        '--schedule=exponential',
+    ),
+    (
+        ('cold_epochs', 'warmup_epochs'),
+        'use_learning_rate_warmup',
+        lambda c: c.use_learning_rate_warmup,
+        '--use_learning_rate_warmup=True',
+    ),
+    (
+        ('learning_rate_decay_epochs', 'step_epochs'),
+        'learning_rate_decay',
+        lambda c: c.schedule == 'cosine' or c.learning_rate_decay < 1,
+        'a value below 1',
+    ),
+    (('init_averages',), 'init_from', lambda c: bool(c.init_from), 'weights to begin from'),
+    (('freeze_batch_norm',), 'freeze', lambda c: bool(c.freeze), 'scopes to freeze'),
+    (('min_eval_interval', 'eval_timeout'), 'mode', lambda c: c.mode == 'eval', '--mode=eval'),
+)
+# Values that make a setting meaningless, by flag: the value, and its consequence.
+_MEANINGLESS = {
+    'batch_norm_decay': (1.0, 'the moving mean and variance would keep their initial values for ever'),
+    'moving_average_decay': (1.0, 'the averages would keep the initial weights for ever'),
+    'label_smoothing': (1.0, 'every label would be spread over all classes, and nothing could be learned'),
+}
+_WARM_UP = ('warmup_epochs', 'cold_epochs', 'use_learning_rate_warmup')
+
+
+def _without_effect(config: Config, given: AbstractSet[str]) -> Iterator[str]:
+    for names, cause, holds, remedy in _NEEDS:
+        if cause in given and not holds(config):
+            for name in names:
+                if name in given and getattr(config, name) not in ('', None):
+                    yield (
+                        f'{_flag(name, config)}: has no effect with {_flag(cause, config)}; it needs {remedy}. Leave '
+                        'out one of the two.'
+                    )
+    if 'network' in given:
+        for name in sorted({*OPTIONS} & given - LIMITS[config.network].options):
+            # False changes no network; `_network_options` refuses other values than the default.
+            if getattr(config, name) is not False:
+                yield (
+                    f'{_flag(name, config)}: has no effect with --network={config.network}, which has no '
+                    f'{OPTIONS[name]}; it needs {_able(name)}. Leave the flag out.'
+                )
+
+
+def _steps_and_epochs(config: Config, given: AbstractSet[str]) -> Iterator[str]:
+    for steps, epochs in EPOCHS.items():
+        if {steps, epochs} <= given and getattr(config, epochs):
+            yield (
+                f'{_flag(epochs, config)}: replaces --{steps}, which follows from the number of training images; here '
+                f'{_flag(steps, config)}. Leave out one of the two.'
+            )
+
+
+def _meaningless(config: Config, given: AbstractSet[str]) -> Iterator[str]:
+    for name, (value, consequence) in _MEANINGLESS.items():
+        is_off = name == 'moving_average_decay' and not config.moving_average
+        if name in given and getattr(config, name) == value and not is_off:
+            yield f'--{name}={value:g}: must be below {value:g}; {consequence}.'
+
+
+def _auxiliary_head(config: Config, given: AbstractSet[str]) -> Iterator[str]:
+    smallest = LIMITS[config.network].auxiliary_head_min_size
+    are_given = 'auxiliary_head' in given and {'height', 'width'} & given
+    if are_given and config.auxiliary_head and smallest > min(config.height, config.width):
+        yield (
+            f'--auxiliary_head=True: needs images of at least {smallest} x {smallest} pixels; --height='
+            f'{config.height} and --width={config.width} are too small. Leave one of the flags out.'
+        )
+
+
+def _cores_of_cloud_tpus(config: Config, given: AbstractSet[str]) -> Iterator[str]:
+    sizes = sorted({each.cores for each in topology.CLOUD_TPUS.values()})
+    names_tpu = config.use_tpu and bool(config.master or config.tpu) and not config.is_emulated
+    if 'num_shards' in given and names_tpu and config.num_shards not in sizes:
+        yield (
+            f'--num_shards={config.num_shards}: no Cloud TPU has so many cores; they have '
+            f'{", ".join(map(str, sizes[:-1]))} or {sizes[-1]}.'
+        )
+
+
+def problems_with_data_set(config: Config, given: AbstractSet[str]) -> Iterator[str]:
+    """Messages about flags that contradict the size of the data set, a line each.
+
+    Args:
+      config: the configuration, with the sizes of the data set.
+      given: the names of the flags that were given.
+    """
+    if config.mode != 'train' and config.eval_total_size > config.num_eval_images and 'eval_total_size' in given:
+        yield (
+            f'--eval_total_size={config.eval_total_size}: there are {config.num_eval_images:,} validation images '
+            '(--num_eval_images), and each is evaluated once. Give at most as many, or 0 for all.'
+        )
+    warm_up = [name for name in _WARM_UP if name in given]
+    epochs = config.train_steps * config.train_batch_size / config.num_train_images
+    warm_up_epochs = config.warmup_epochs + (config.cold_epochs if config.schedule == 'exponential' else 0)
+    is_too_long = config.mode != 'eval' and config.use_learning_rate_warmup and warm_up_epochs >= epochs
+    if warm_up and {'train_steps', 'train_epochs'} & given and is_too_long:
+        yield (
+            f'{_flag(warm_up[0], config)}: the warm-up takes {warm_up_epochs} epochs, and the run with --train_steps='
+            f'{config.train_steps} ends after {epochs:,.1f}. Shorten the warm-up, or raise --train_steps.'
+        )
+
+
+def _able(option: str) -> str:
+    return ' or '.join(network for network in LIMITS if option in LIMITS[network].options)
+
+
+def _flag(name: str, config: Config) -> str:
+    return f'--{name}={shown(getattr(config, name))}'
+
+
+_RULES: Tuple[Callable[[Config], Iterable[str]], ...] = (
+    _batch_sizes,
+    _address,
+    _accelerator,
+    _emulated_tpu,
+    _local_tpu,
+    _batch_norm_groups,
+    _warm_up,
+    _step_epochs,
+    _image_size,
+    _network_options,
+    _transfer,
+    _folders,
+    _export_folder,
+    _bounding_boxes,
+    _records,
+    _image_summaries,
+    _profile_steps,
+    _weights,
+    _bad_records,
+)
+_RULES_OF_GIVEN: Tuple[Callable[[Config, AbstractSet[str]], Iterable[str]], ...] = (
+    _without_effect,
+    _steps_and_epochs,
+    _meaningless,
+    _auxiliary_head,
+    _cores_of_cloud_tpus,
+)

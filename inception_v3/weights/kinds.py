@@ -1,0 +1,65 @@
+"""Names the kinds of files that hold no weights for `--init_from`, and the way from each to one that does."""
+
+import re
+from typing import Iterable
+
+# Endings of files that `weights import` reads, with `.tar` for the archives that PyTorch's examples once wrote.
+TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.tar')
+FOREIGN_ENDINGS = (*TORCH_ENDINGS, '.safetensors', '.h5', '.hdf5', '.keras')
+HDF5 = b'\x89HDF\r\n\x1a\n'
+# The beginning of a file of PyTorch before version 1.6: a pickle of protocol 2 of a number.
+OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
+# Bytes that tell the kind.
+BEGINNING = 1 << 12
+
+_IMPORT = 'python -m inception_v3.weights import {} MODEL_DIR'
+_ORIGINAL = (
+    'Its values may be rounded or merged. Import the file of the model that it was made of: .h5, .keras or .pth.'
+)
+_TFJS = (
+    'a model of TensorFlow.js. Convert it: tensorflowjs_converter --input_format=tfjs_layers_model '
+    f'--output_format=keras model.json model.h5; and import that: {_IMPORT.format("model.h5")}.'
+)
+# A pattern of the beginning, an ending of the name, and the kind with the way from there. The first that fits.
+_KINDS = (
+    (rb'.{4}TFL3', '.tflite', f'a model of TensorFlow Lite. {_ORIGINAL}'),
+    (rb'\s*\{.*"(weightsManifest|modelTopology)"', 'model.json', _TFJS),
+    (rb'\x1f\x8b', '.gz', 'compressed. Unpack it with gunzip, or tar -xzf.'),
+    (rb'PK\x03\x04', '.zip', 'a ZIP archive. Unpack it, and name a file in it.'),
+    (rb'version https://git-lfs', None, 'the pointer of a file in Git LFS. Get the file with git lfs pull.'),
+    (rb'(?i)\s*<(!doctype html|html)', '.html', 'a web page. Download the file itself.'),
+    (rb'\x08\x01\x12', 'saved_model.pb', 'the graph of a SavedModel. Name the folder that it is in.'),
+    (rb'\x08[\x02-\x20]\x12', '.onnx', f'a model of ONNX. {_ORIGINAL}'),
+    (rb'\n[\x01-\xff][\x00-\x07]?\n', '.pb', 'a frozen graph. Name the checkpoint that it was frozen from.'),
+)
+
+
+def of_file(path: str, beginning: bytes) -> str:
+    """The kind of a file, after `is`, and the way from there; empty if it may be a checkpoint.
+
+    Args:
+      path: of the file.
+      beginning: its first bytes, `BEGINNING` of them if it has so many.
+    """
+    if beginning.startswith((HDF5, OLD_TORCH)) or path.endswith(FOREIGN_ENDINGS):
+        return f'a file of Keras or PyTorch. Import it first, and name the new folder: {_IMPORT.format(path)}.'
+    for pattern, ending, kind in _KINDS:
+        if re.match(pattern, beginning, re.DOTALL) or (ending and path.endswith(ending)):
+            return kind
+    return ''
+
+
+def of_folder(names: Iterable[str]) -> str:
+    """The same for a folder with files of some names."""
+    return _TFJS if 'model.json' in names else ''
+
+
+def of_variables(names: Iterable[str]) -> str:
+    """The same for a checkpoint or a SavedModel with variables of some names."""
+    if not any(name.endswith('/.ATTRIBUTES/VARIABLE_VALUE') for name in names):
+        return ''
+    return (
+        'of objects of TensorFlow 2 or Keras, which names its variables by Python attributes, not by layers. Load the '
+        "model in its own program (a SavedModel: model = tf.keras.models.load_model(FOLDER)), model.save('model.h5'), "
+        f'and import that: {_IMPORT.format("model.h5")}.'
+    )

@@ -1,1 +1,0 @@
-"""Comparison of the two versions of TensorFlow that this program runs on."""

@@ -1,0 +1,257 @@
+"""Tests of data sets and weights that were replaced: names and scores are those of what the run has learned."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from data import dataset_info
+from inception_v3.config import Config, ConfigError
+from inception_v3.data_set import samples_of
+from inception_v3.evaluate_report import __main__ as evaluate_report
+from inception_v3.evaluation import most_accurate
+from inception_v3.export import __main__ as export
+from inception_v3.model_dir import origin, starts, trained_data
+from inception_v3.predict import classifier
+from inception_v3.weights.writing import write_checkpoint
+from tests.support.runs import evaluated_steps, evaluations, execute
+
+BIRDS = 'class 1: 0 -> bird'
+# The same in Markdown.
+BIRDS_IN_CARD = 'class 1: 0 -&gt; bird'
+
+
+@pytest.fixture
+def own(copied: Config, tmp_path: Any) -> Config:
+    """A finished run with a data set of its own, which the test may replace."""
+    shutil.copytree(copied.data_dir, tmp_path / 'data')
+    config = dataclasses.replace(copied, data_dir=str(tmp_path / 'data'))
+    for name in ('config.json', 'starts.jsonl'):
+        path = tmp_path / 'model' / name
+        path.write_text(path.read_text().replace(copied.data_dir, config.data_dir))
+    return config
+
+
+def rename_classes(config: Config) -> str:
+    """Gives the same images other classes: of the first class become birds. Returns the run's fingerprint."""
+    info = dataset_info.read(config.data_dir)
+    assert info is not None
+    names = ['background', 'bird', *info.class_names[2:]]
+    dataclasses.replace(info, name='birds', class_names=names, fingerprint='f' * 64).write(config.data_dir)
+    return info.fingerprint
+
+
+def rewrite_starts(config: Config, **changes: Any) -> None:
+    """Changes the recorded starts, such as to those of an earlier version, which had fewer fields."""
+    path = pathlib.Path(str(config.model_dir), 'starts.jsonl')
+    lines = [{**json.loads(line), **changes} for line in path.read_text().splitlines()]
+    path.write_text(''.join(f'{json.dumps(line)}\n' for line in lines))
+
+
+def replace_weights(config: Config) -> str:
+    """Replaces the newest checkpoint by one of the same step, whose weights are all zero. Returns its path."""
+    path = os.path.join(str(config.model_dir), 'model.ckpt-5')
+    reader = tf.train.load_checkpoint(path)
+    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    for name in values:
+        if name.startswith('Logits'):
+            values[name] = np.zeros_like(values[name])
+    write_checkpoint(path, values)
+    return path
+
+
+def test_resumption__is_refused_on_a_data_set_of_other_classes(own: Config) -> None:
+    fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
+    message = rf'^{own.data_dir} is not the data set that .*5 has learned: data_set: digits -> birds; {BIRDS}; '
+    for config in (longer, dataclasses.replace(longer, mode='train'), own):
+        with pytest.raises(ConfigError, match=f'{message}fingerprint: {fingerprint[:12]} -> f{{12}}\\. .* --model_dir'):
+            execute(config)
+    assert evaluated_steps(own) == [2, 4, 5] and len(starts.read(str(own.model_dir))) == 1
+
+
+@pytest.mark.program
+def test_resumption__on_another_data_set_is_recorded_if_allowed(own: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    fingerprint, longer = rename_classes(own), dataclasses.replace(own, train_steps=6)
+    execute(dataclasses.replace(longer, allow_other_data_set=True))
+    assert 'warning: ' in caplog.text
+    old, new = starts.read(str(own.model_dir))
+    assert (old.fingerprint, new.fingerprint) == (fingerprint, 'f' * 64)
+    assert new.config['allow_other_data_set'] is True and new.info and new.info.class_names[1] == 'bird'
+    # The checkpoint of step 5 has learned the digits; that of step 6 the birds.
+    before, now = (trained_data.of_checkpoint(own, f'{own.model_dir}/model.ckpt-{step}') for step in (5, 6))
+    assert (before.class_names[1], before.earlier, now.class_names[1], now.note) == ('0', (), 'bird', '')
+    assert [each.partition(':')[0] for each in now.earlier] == ['digits'] and fingerprint in now.earlier[0]
+    # The run now belongs to the birds.
+    execute(dataclasses.replace(longer, train_steps=7))
+
+
+@pytest.mark.parametrize('split', ['train', 'validation'])
+def test_resumption__is_refused_on_other_images_under_an_old_description(own: Config, split: str) -> None:
+    one, other = sorted(pathlib.Path(own.data_dir).glob(f'{split}-*'))[:2]
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(ConfigError, match=rf' has learned: {split} files: \w{{12}} -> \w{{12}}\. '):
+        execute(dataclasses.replace(own, train_steps=6))
+
+
+def test_resumption__without_a_description_compares_the_files(own: Config) -> None:
+    os.remove(f'{own.data_dir}/dataset.json')
+    rewrite_starts(own, description=None, data_set='', fingerprint='')
+    checkpoint = f'{own.model_dir}/model.ckpt-5'
+    trained_data.check(own, None, checkpoint)
+    one, other = sorted(pathlib.Path(own.data_dir).glob('train-*'))[:2]
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(ConfigError, match=' has learned: train files: '):
+        trained_data.check(own, None, checkpoint)
+    with pytest.raises(ConfigError, match=' has learned: use_data: real -> fake'):
+        trained_data.check(dataclasses.replace(own, use_data='fake'), None, checkpoint)
+
+
+def test_resumption__of_an_earlier_version_compares_what_it_recorded(own: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    fingerprint = rename_classes(own)
+    longer = dataclasses.replace(own, train_steps=6)
+    rewrite_starts(own, description=None, samples=None)
+    with pytest.raises(
+        ConfigError, match=f' has learned: data_set: digits -> birds; fingerprint: {fingerprint[:12]} -> f{{12}}'
+    ):
+        execute(longer)
+    rewrite_starts(own, description=None, samples=None, fingerprint='')
+    trained_data.check(longer, dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5')
+    assert '5 has no record of its data set, which cannot be compared' in caplog.text
+
+
+def test_resumption__from_a_copy_of_the_best_checkpoint_knows_its_data(own: Config, tmp_path: Any) -> None:
+    execute(dataclasses.replace(own, keep_best=True))
+    shutil.copytree(f'{own.model_dir}/best', tmp_path / 'copy')
+    rename_classes(own)
+    with pytest.raises(ConfigError, match=BIRDS):
+        execute(dataclasses.replace(own, model_dir=str(tmp_path / 'copy'), train_steps=6))
+    # Earlier versions kept the record beside the other checkpoints alone.
+    os.remove(f'{own.model_dir}/best/step-5/starts.jsonl')
+    best = f'{own.model_dir}/best/step-5/model.ckpt-5'
+    assert trained_data.of_checkpoint(own, best).class_names[1] == '0'
+
+
+def test_samples__are_those_of_the_content(own: Config, tmp_path: Any) -> None:
+    samples = samples_of(own)
+    assert {*samples} == {'train', 'validation'}
+    shutil.copytree(own.data_dir, tmp_path / 'copy')
+    copied = dataclasses.replace(own, data_dir=str(tmp_path / 'copy'))
+    for path in (tmp_path / 'copy').iterdir():
+        os.utime(str(path), (1, 1))
+    assert samples_of(copied) == samples
+    # Patterns name the same files.
+    assert samples_of(dataclasses.replace(copied, train_files='train-*', mode='train')) == {'train': samples['train']}
+    with open(sorted((tmp_path / 'copy').glob('train-*'))[-1], 'r+b') as file:
+        file.seek(100)
+        file.write(b'other')
+    assert samples_of(copied)['train'] != samples['train']
+
+
+@pytest.mark.program
+def test_evaluation__names_another_validation_set_and_refuses_other_classes(own: Config) -> None:
+    following = dataclasses.replace(own, mode='eval')
+    info = dataset_info.read(own.data_dir)
+    assert info is not None
+    dataclasses.replace(info, name='more digits', fingerprint='e' * 64).write(own.data_dir)
+    execute(following)
+    assert evaluations(own)[-1].changed == (
+        'data_set: digits -> more digits',
+        f'fingerprint: {info.fingerprint[:12]} -> {"e" * 12}',
+    )
+    # It is no score of the checkpoint on its own data.
+    assert origin.origin_of(own, f'{own.model_dir}/model.ckpt-5').top_1 == evaluations(own)[-2].top_1
+    rename_classes(own)
+    with pytest.raises(ConfigError, match=BIRDS):
+        execute(following)
+    execute(dataclasses.replace(following, allow_other_data_set=True, export_dir=f'{own.model_dir}/export'))
+    assert BIRDS in evaluations(own)[-1].changed
+    (card,) = pathlib.Path(f'{own.model_dir}/export').glob('*/assets.extra/README.md')
+    assert card.with_name('labels.txt').read_text().splitlines() == info.class_names
+    assert info.fingerprint in card.read_text() and BIRDS_IN_CARD in card.read_text()
+    with contextlib.closing(classifier.load(f'{own.model_dir}/export')) as exported:
+        assert exported.class_names == info.class_names
+
+
+@pytest.mark.program
+def test_commands__name_what_the_run_has_learned(own: Config, capfd: Any) -> None:
+    info = dataset_info.read(own.data_dir)
+    assert info is not None
+    rename_classes(own)
+    assert export.main([str(own.model_dir), '--format=npz']) == 0
+    folder = pathlib.Path(str(own.model_dir), 'exports', 'npz')
+    assert (folder / 'labels.txt').read_text().splitlines() == info.class_names
+    card = (folder / 'README.md').read_text()
+    assert BIRDS_IN_CARD in card and info.fingerprint in card
+    assert evaluate_report.main([str(own.model_dir)]) == 0
+    assert capfd.readouterr().out.count(BIRDS) >= 1
+    report: Dict[str, Any] = json.loads(pathlib.Path(str(own.model_dir), 'evaluation_report/report.json').read_text())
+    assert [each['name'] for each in report['classes'][1:]] == info.class_names[1:]
+    assert BIRDS in report['evaluation']['changed']
+
+
+def test_names__are_those_of_the_run(own: Config) -> None:
+    info = dataset_info.read(own.data_dir)
+    assert info is not None
+    rename_classes(own)
+    with contextlib.closing(classifier.load(str(own.model_dir))) as model:
+        assert model.class_names == info.class_names
+        assert 'data_set: digits -> birds' in str(model) and f'{info.fingerprint[:12]} -> ffffffffffff' in str(model)
+    with pytest.raises(ConfigError, match=f' has learned: {BIRDS}'):
+        trained_data.check(
+            dataclasses.replace(own, mode='eval'), dataset_info.read(own.data_dir), f'{own.model_dir}/model.ckpt-5'
+        )
+    # The data set may be gone.
+    shutil.rmtree(own.data_dir)
+    with contextlib.closing(classifier.load(str(own.model_dir))) as model:
+        assert (model.class_names, model.note) == (info.class_names, '')
+
+
+def test_names__of_an_earlier_version_are_those_of_the_same_data_set_alone(own: Config) -> None:
+    checkpoint = f'{own.model_dir}/model.ckpt-5'
+    rewrite_starts(own, description=None, samples=None)
+    same = trained_data.of_checkpoint(own, checkpoint)
+    assert (same.class_names[1], same.note) == ('0', '')
+    rename_classes(own)
+    other = trained_data.of_checkpoint(own, checkpoint)
+    assert other.class_names == [] and 'fingerprint: ' in other.note
+    os.remove(f'{own.model_dir}/starts.jsonl')
+    unknown = trained_data.of_checkpoint(own, checkpoint)
+    assert unknown.class_names[1] == 'bird' and 'has no record of its classes' in unknown.note
+
+
+def test_evaluation__belongs_to_the_weights(own: Config) -> None:
+    assert origin.origin_of(own, f'{own.model_dir}/model.ckpt-5').top_1 == evaluations(own)[-1].top_1
+    execute(own)
+    assert evaluated_steps(own) == [2, 4, 5]
+    checkpoint = replace_weights(own)
+    assert origin.origin_of(own, checkpoint).top_1 is None
+    summary = execute(own)
+    old, new = evaluations(own)[-2:]
+    assert (old.step, new.step) == (5, 5) and old.digest != new.digest != ''
+    # With equal logits every label is among the likeliest.
+    assert old.top_1 != new.top_1 == 1.0 and '100.00%' in summary
+    assert origin.origin_of(own, checkpoint).top_1 == 1.0
+    # Scores of an earlier run in the folder, at the same and at later steps, are none of this one.
+    results = pathlib.Path(str(own.model_dir), 'results.jsonl')
+    stale = [old._replace(step=step, top_1=2.0) for step in (4, 9)]
+    kept = new._replace(step=4, top_1=0.5)
+    results.write_text(''.join(f'{json.dumps(each._asdict())}\n' for each in (*stale, kept, new)))
+    assert most_accurate(str(own.model_dir), new) == new
+
+
+def test_origin__takes_an_evaluation_without_digest_by_its_step(own: Config, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    results = pathlib.Path(str(own.model_dir), 'results.jsonl')
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    results.write_text(''.join(f'{json.dumps({**line, "digest": ""})}\n' for line in lines))
+    assert origin.origin_of(own, f'{own.model_dir}/model.ckpt-5').top_1 == lines[-1]['top_1']
+    assert 'its step alone agrees' in caplog.text

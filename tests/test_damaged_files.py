@@ -1,0 +1,145 @@
+"""Every JSON file that a command reads may have any content: the command ignores it, or ends with one message."""
+
+import json
+import os
+import pathlib
+import time
+from typing import Any, Callable, Dict, Tuple
+
+import numpy as np
+import pytest
+
+from console.errors import CommandError
+from data import conversion, dataset_info, record_counts
+from data.imagenet import plan as imagenet_plan
+from data.imagenet import shards as imagenet_shards
+from inception_v3.config import Config
+from inception_v3.estimator import arguments_of
+from inception_v3.fid import samples
+from inception_v3.model_dir import evaluations, first_steps, origin, starts, trainer_lock
+from inception_v3.model_dir.files import read_config
+from inception_v3.model_dir.trainer_lock import LockedError, TrainerLock
+from inception_v3.profiling import profile
+from studies.revnet_memory import published, results
+
+CONTENTS = (
+    *('{', 'null', '[]', '{}', '3', '"text"', 'NaN', '[null]', '{"a": null}', '[' * 100_000, '{"a":' * 100_000),
+    *('1' + '0' * 5000, '[1, 2]', '[[1], 2, 3, 4, 5]', '{"settings": null}', '{"settings": {"a": ' + '[' * 100_000),
+)
+
+
+def _lock(folder: str) -> None:
+    trainer_lock.is_claimed_elsewhere(folder)
+    with TrainerLock(folder, 'now'):
+        pass
+
+
+def _counted(folder: str) -> None:
+    pathlib.Path(folder, 'file').write_bytes(b'x' * 9)
+    assert record_counts.count([os.path.join(folder, 'file')], lambda paths: [7] * len(paths)) == [(9, 7)]
+
+
+def _read_text(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda folder: read(pathlib.Path(folder, 'text').read_text(errors='replace'))
+
+
+READERS: Dict[str, Callable[[str], Any]] = {
+    'trainer.json': _lock,
+    'config.json': read_config,
+    'starts.jsonl': starts.read,
+    'results.jsonl': evaluations.read_evaluations,
+    'first_steps.json': first_steps.read,
+    profile.JSON_FILE: profile.read,
+    origin._FILE: origin.read,
+    'dataset.json': dataset_info.read,
+    '.records.json': _counted,
+    'conversion.json': lambda folder: conversion.settings_in(os.path.join(folder, 'conversion.json')),
+    imagenet_plan._FILE_NAME: imagenet_plan.read,
+    's.plan': lambda folder: imagenet_shards._read_plan(folder, 's'),
+    f's{imagenet_shards.REPORT_ENDING}': lambda folder: imagenet_shards.read_report(folder, 's'),
+    imagenet_shards._FAILURE_NAME: imagenet_shards.raise_failure,
+    'curves.json': lambda folder: published._earlier(os.path.join(folder, 'curves.json'), {'a': 1}),
+    'text': _read_text(lambda text: results.from_json(text, {'network': 'a', 'size': 1})),
+}
+
+
+@pytest.mark.parametrize('name', READERS)
+def test_damaged_json__is_ignored_or_one_message(name: str, tmp_path: Any) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    for content in (*(each.encode() for each in CONTENTS), b'\xff\xfe{', b'\x00'):
+        path.write_bytes(content)
+        try:
+            READERS[name](str(tmp_path))
+        except CommandError as error:
+            assert 0 < len(str(error)) < 800, content[:20]
+
+
+@pytest.mark.parametrize(
+    'wrong', [{'renewed': None}, {'renewed': 'now'}, {'process': '1/../self'}, {'birth': 5}, {'host': ['a']}]
+)
+def test_damaged_claim__is_named_and_replaced(wrong: Any, tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO', 'inception_v3')
+    claim = {'host': 'far', 'process': 1, 'since': 's', 'machine': 'm', 'birth': None, 'renewed': time.time(), **wrong}
+    (tmp_path / 'trainer.json').write_text(json.dumps(claim))
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    with TrainerLock(str(tmp_path), 'now'):
+        assert json.loads((tmp_path / 'trainer.json').read_text())['process'] == os.getpid()
+    assert f'trainer.json: is damaged, and names no process that trains here: {next(iter(wrong))} is ' in caplog.text
+
+
+@pytest.mark.parametrize(('ahead', 'is_wrong'), [(30, False), (90, True), (315360000, True), (float('inf'), True)])
+def test_claim_from_the_future__is_a_fault_of_a_clock(ahead: float, is_wrong: bool, tmp_path: Any) -> None:
+    claim = {'host': 'far', 'process': 1, 'since': 's', 'machine': 'm', 'renewed': time.time() + ahead}
+    (tmp_path / 'trainer.json').write_text(json.dumps(claim))
+    with pytest.raises(LockedError) as found, TrainerLock(str(tmp_path), 'now'):
+        pass
+    clock = f'the clock of far or of this machine is wrong. Set it right; if that process has ended, remove {tmp_path}'
+    assert (clock in str(found.value)) == is_wrong and ('its lock expires in' in str(found.value)) != is_wrong
+
+
+@pytest.mark.parametrize('records', ['1' + '0' * 40, '-1', '10', '"7"', 'null', '7.0', 'Infinity'])
+def test_impossible_record_counts__are_counted_again(records: str, tmp_path: Any) -> None:
+    (tmp_path / '.records.json').write_text(f'{{"file": {{"bytes": 9, "records": {records}}}}}')
+    _counted(str(tmp_path))
+    assert json.loads((tmp_path / '.records.json').read_text()) == {'file': {'bytes': 9, 'records': 7}}
+
+
+@pytest.mark.parametrize('value', ['{{', '[]', 'null', '"a"', '{"cluster": 5}', '{"task": 3}', '[' * 100_000])
+def test_tf_config__is_named_if_tensorflow_cannot_use_it(value: str, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv('TF_CONFIG', value)
+    with pytest.raises(CommandError, match=r'^TF_CONFIG=.*unset it'):
+        arguments_of(Config(model_dir=str(tmp_path)), '')
+
+
+def _npz(path: pathlib.Path, change: Callable[[bytes], bytes]) -> None:
+    """Writes an .npz file with an array whose file is changed."""
+    import io
+    import zipfile
+
+    content = io.BytesIO()
+    np.save(content, np.ones((2, 3), np.float32))
+    with zipfile.ZipFile(str(path), 'w') as archive:
+        archive.writestr('features.npy', change(content.getvalue()))
+
+
+NPZ: Tuple[Callable[[bytes], bytes], ...] = (
+    lambda content: content.replace(b'(2, 3), }           ', b'(1125899906842624,) }'),
+    lambda content: content.replace(b'(2, 3)', b'(2, -)'),
+    lambda content: content.replace(b'(2, 3)', b'[2, 3]'),
+    lambda content: content.replace(b'(2, 3)', b'((((('),
+    lambda content: content.replace(b"'<f4'", b"'\xff\xff4'"),
+    lambda content: content.replace(b"'<f4'", b"'|O'  "),
+    lambda content: content.replace(b'{', b'\x00'),
+    lambda content: content[:8] + b'\xff\xff' + content[10:],
+    lambda content: content[:-5],
+    lambda content: b'',
+)
+
+
+@pytest.mark.parametrize('change', NPZ, ids=range(len(NPZ)))
+def test_damaged_npz__is_one_message(change: Callable[[bytes], bytes], tmp_path: Any) -> None:
+    path = tmp_path / 'a.npz'
+    _npz(path, change)
+    with pytest.raises(CommandError, match=r'^.*a\.npz: is no .npz file of arrays, or is damaged'):
+        samples.of_file(str(path))

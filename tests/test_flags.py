@@ -1,0 +1,220 @@
+"""The command line."""
+
+import dataclasses
+from typing import Any, List
+
+import pytest
+
+import inception_v3
+from inception_v3 import flags
+from inception_v3.config import Config, ConfigError, setting_of
+from inception_v3.presets import DESCRIPTIONS, PRESETS
+from inception_v3.tpu import topology
+
+
+def parse(*arguments: str) -> flags.CommandLine:
+    return flags.parse(['program', *arguments])
+
+
+def test_without_flags_it_is_the_documented_default() -> None:
+    assert parse() == flags.CommandLine(Config())
+
+
+def test_every_field_is_a_flag_with_its_type() -> None:
+    config = parse('--train_steps=7', '--learning_rate=1e-3', '--use_tpu=true', '--optimizer=sgd', '--tpu=node').config
+    assert config == Config(train_steps=7, learning_rate=0.001, use_tpu=True, optimizer='sgd', tpu='node')
+    for field in dataclasses.fields(Config):
+        value = getattr(Config(use_tpu=False, model_dir='m'), field.name)
+        if value is not None:
+            assert parse(f'--{field.name}={value}').given == {field.name}
+
+
+def test_parse__preset_exports_into_the_model_dir_that_is_given() -> None:
+    assert parse('--preset=digits').config.export_dir == 'runs/digits/export'
+    assert parse('--preset=digits', '--model_dir=other').config.export_dir == 'other/export'
+    assert parse('--preset=digits', '--model_dir=gs://b/r/').config.export_dir == 'gs://b/r/export'
+    assert parse('--preset=digits', '--model_dir=other', '--export_dir=mine').config.export_dir == 'mine'
+    assert parse('--preset=digits', '--model_dir=other', '--export_dir=').config.export_dir == ''
+    assert parse('--model_dir=other').config.export_dir is None
+
+
+def test_flags_win_over_the_preset_and_the_preset_over_the_default() -> None:
+    config = parse('--preset=digits', '--train_steps=7').config
+    assert config.train_steps == 7
+    assert config.depth_multiplier == PRESETS['digits']['depth_multiplier']
+    assert config.optimizer == Config().optimizer
+    # A flag that says what the default says, too.
+    assert parse('--preset=digits', '--random_flip').config.random_flip
+
+
+def test_naming_a_tpu_means_using_it_with_all_cores_of_an_emulated_one() -> None:
+    assert parse('--preset=digits', '--tpu=node').config.use_tpu
+    assert parse('--preset=digits', '--master=grpc://node:8470').config.use_tpu
+    emulated = parse('--preset=digits', '--tpu=emulated:4x2')
+    assert (emulated.config.use_tpu, emulated.config.num_shards, topology.hosts_of(emulated.config)) == (True, 4, 2)
+    assert emulated.given == {'tpu'}
+    with pytest.raises(ConfigError, match='--num_shards=8: --tpu=emulated:4 has 4 cores'):
+        parse('--tpu=emulated:4', '--num_shards=8')
+
+
+def test_booleans_may_be_negated_and_flags_come_from_a_file(tmp_path: Any) -> None:
+    assert not parse('--nomoving_average').config.moving_average
+    (tmp_path / 'flags').write_text('--train_steps=9\n--optimizer=momentum\n')
+    config = parse(f'--flagfile={tmp_path / "flags"}', '--train_steps=8').config
+    assert (config.optimizer, config.train_steps) == ('momentum', 8)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'parts'),
+    [
+        (['--preset=foo'], ['preset', 'foo', 'digits', 'imagenet']),
+        (['--optimiser=sgd'], ['optimiser', 'Did you mean: optimizer ?', '--help']),
+        (['--optimizer=adam'], ['--optimizer=adam', 'sgd, momentum or RMS']),
+        (['--train_batch_size=many'], ['train_batch_size=many', 'a whole number']),
+        (['--train_batch_size=1.5'], ['train_batch_size=1.5', 'a whole number']),
+        (['--learning_rate=fast'], ['learning_rate=fast', 'a number']),
+        (['--use_tpu=maybe'], ['use_tpu=maybe', 'True or False']),
+        (['--train_steps'], ['train_steps', 'value']),
+        (['train'], ['train: not a flag', '--name=value']),
+        (['--flagfile=/no/such/file'], ['--flagfile=/no/such/file: cannot be read: No such file']),
+        (['--flagfile=/'], ['--flagfile=/: cannot be read: Is a directory']),
+        (['--flagfile'], ['--flagfile with no argument']),
+        (['--nouse_tpu=1'], ['--nouse_tpu=1', '--help']),
+        (['--train_steps=3000000000'], ['--train_steps=3000000000: must be at most 2147483647']),
+        (['--train_batch_size=1' + '0' * 99], ['--train_batch_size=1000', 'must be at most 2147483647']),
+        (['--data_dir=\udcff'], [r'--data_dir=\udcff: must be a UTF-8 string']),
+        (['--optimizer=a\nb'], [r'--optimizer=a\nb: must be sgd']),
+        (['--tpu=emulated:1000000'], ['--tpu=emulated:1000000: must have at most 2,048 cores']),
+    ],
+)
+def test_mistakes_are_named_with_what_is_allowed(arguments: List[str], parts: List[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(*arguments)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_a_flag_file__binary_file_is_refused(tmp_path: Any) -> None:
+    (tmp_path / 'flags').write_bytes(b'\x7fELF\xff\xfe')
+    with pytest.raises(ConfigError, match='--flagfile: not a text file in UTF-8'):
+        parse(f'--flagfile={tmp_path / "flags"}')
+
+
+def test_a_flag_file__another_file_may_be_named_in_it(tmp_path: Any) -> None:
+    (tmp_path / 'outer').write_text(f'# a comment\n--train_steps=9\n--flagfile={tmp_path / "inner"}\n')
+    (tmp_path / 'inner').write_text('--optimizer=momentum\n')
+    config = parse(f'--flagfile={tmp_path / "outer"}').config
+    assert (config.optimizer, config.train_steps) == ('momentum', 9)
+
+
+OWN_FLAGS = {'fast': flags.OwnFlag(bool, False, 'train fast'), 'repeats': flags.OwnFlag(int, 3, 'how often')}
+
+
+def help_of(*arguments: str) -> str:
+    asked = flags.parse(['program', *arguments], OWN_FLAGS)
+    return flags.help_text('inception_v3.main', 'Trains.', asked, OWN_FLAGS)
+
+
+def test_own_flags_have_their_type_and_default() -> None:
+    assert flags.parse(['program', '--fast', '--train_steps=7'], OWN_FLAGS).own == {'fast': True, 'repeats': 3}
+    assert flags.read(['program', '--repeats=5'], OWN_FLAGS).own == {'fast': False, 'repeats': 5}
+    assert flags.read(['program', '--repeats=0'], OWN_FLAGS).own['repeats'] == 0
+    with pytest.raises(ConfigError, match='flag --repeats=many: must be a whole number'):
+        flags.parse(['program', '--repeats=many'], OWN_FLAGS)
+    with pytest.raises(ConfigError, match='Did you mean: repeats'):
+        flags.parse(['program', '--repeat=5'], OWN_FLAGS)
+
+
+@pytest.mark.parametrize('flag', ['--help', '-h', '--helpfull'])
+def test_help_lists_every_flag_in_its_group_with_default_and_allowed_values(flag: str) -> None:
+    text = help_of(flag)
+    assert text.startswith('Trains.') and '--fast=False  train fast' in text and '-m inception_v3.main' in text
+    _, *groups = text.split('\n\n')
+    sections = {lines[0].rstrip(':'): '\n'.join(lines) for lines in (group.splitlines() for group in groups)}
+    for field in dataclasses.fields(Config):
+        setting = setting_of(field)
+        section = ' '.join(sections[setting.group].split())
+        assert f'--{field.name}=' in section
+        assert setting.help in section
+        assert setting.allowed in section
+    assert text.index('--preset') < text.index('cluster:')
+    assert max(len(line) for line in text.splitlines()) <= 100
+    assert ('--undefok' in text) == (flag == '--helpfull')
+
+
+@pytest.mark.parametrize('flag', ['--help', '--helpshort', '--helpfull'])
+def test_help_explains_every_preset(flag: str) -> None:
+    words = ' '.join(help_of(flag).split())
+    assert {*DESCRIPTIONS} == {*PRESETS}
+    for name, text in DESCRIPTIONS.items():
+        assert f'{name} {text}' in words
+
+
+def test_help_shows_the_values_of_a_named_preset() -> None:
+    assert '--height=299 ' in help_of('--help')
+    text = help_of('--preset=digits', '--help')
+    assert 'preprocessing (defaults of --preset=digits):' in text
+    for name, value in PRESETS['digits'].items():
+        assert f'  --{name}={value}' in text
+
+
+def test_short_help_leaves_out_the_flags_of_a_run() -> None:
+    text = help_of('--helpshort')
+    assert '--fast=False' in text and '--train_steps' not in text and '--height' not in text
+
+
+def test_version() -> None:
+    assert help_of('--version') == f'inception_v3.main {inception_v3.__version__}'
+
+
+def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:
+    config = parse('--preset=resnet50_imagenet', '--network=revnet56').config
+    assert (config.network, config.zero_init_last_scale) == ('revnet56', False)
+    assert parse('--preset=digits', '--network=resnet50').config.auxiliary_head == Config().auxiliary_head
+    with pytest.raises(ConfigError, match='--zero_init_last_scale=True: --network=revnet56 has no'):
+        parse('--preset=resnet50_imagenet', '--network=revnet56', '--zero_init_last_scale')
+
+
+def test_flags__an_unknown_flag_with_a_long_name_is_refused_in_one_message() -> None:
+    with pytest.raises(ConfigError, match='not a flag'):
+        flags.parse(['main', f'--{"x" * 5000}=1'])
+
+
+@pytest.mark.parametrize('flag', ['master', 'tpu', 'model_dir'])
+def test_flags__a_message_has_printable_characters_only(flag: str) -> None:
+    # An unassigned character. Each value is refused for another reason, too.
+    value = {'master': '\ud7fc', 'tpu': 'emulated:\ud7fc', 'model_dir': '*\ud7fc'}[flag]
+    with pytest.raises(ConfigError) as error:
+        parse(f'--{flag}={value}')
+    assert '\\ud7fc' in str(error.value) and str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ('flag', 'help'), [('--help', 'help'), ('-h', 'help'), ('--helpshort', 'helpshort'), ('--helpfull', 'helpfull')]
+)
+def test_flags__help_and_verbose_are_known_before_values_are_checked(flag: str, help: str) -> None:
+    command_line = parse(flag, '--height=1', '--verbose', '--preset=digits')
+    assert (command_line.help, command_line.verbose, command_line.preset) == (help, True, 'digits')
+    assert command_line.config == Config()
+    assert parse().help == '' and not parse('--noverbose').verbose
+
+
+@pytest.mark.parametrize('flag', ['--tpu=node', '--master=grpc://a'])
+def test_flags__an_address_uses_the_tpu_and_no_flag_may_deny_it(flag: str) -> None:
+    assert parse('--preset=digits', flag).config.use_tpu
+    with pytest.raises(ConfigError, match=f'{flag}: has no effect with --use_tpu=False'):
+        parse('--preset=digits', flag, '--use_tpu=False')
+    assert parse('--preset=digits', flag).config.num_shards == 8
+    assert not parse('--preset=digits', '--tpu=').config.use_tpu
+
+
+def test_flags__names_in_undefok_are_ignored() -> None:
+    assert parse('--undefok=no_such', '--no_such=1', '--train_steps=7').config.train_steps == 7
+
+
+def test_help__long_texts_go_below_their_flag() -> None:
+    lines = help_of('--help').splitlines()
+    assert '  --fast=False  train fast' in lines
+    assert lines[lines.index('  --tpu=') + 1].startswith("      name of the Cloud TPU, or its machines' addresses, ")
+    assert '  --crop_aspect_ratio_max=1.33333' in '\n'.join(lines)
+    assert '  --eval_timeout=' in '\n'.join(lines) and '--eval_timeout=None' not in '\n'.join(lines)

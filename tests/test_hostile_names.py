@@ -1,0 +1,220 @@
+"""Names from files reach a terminal, a page, Markdown or labels.txt only as printable text on their own line."""
+
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+import re
+import shutil
+import sys
+import tarfile
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from console import html, program
+from console.log import logger
+from console.messages import in_code, in_markdown, in_rows, printable, shown
+from console.screen import Screen, set_up_logging
+from data import dataset_info, tar_shards, tf_example
+from data.audit import __main__ as audit
+from inception_v3.evaluate_report import __main__ as evaluate_report
+from inception_v3.export import __main__ as export
+from inception_v3.export import card
+from inception_v3.model_dir.origin import Origin
+from inception_v3.model_dir.trained_data import TrainedData
+from inception_v3.plan import __main__ as plan
+from inception_v3.predict import __main__ as predict
+from inception_v3.preflight import __main__ as preflight
+from inception_v3.provenance import __main__ as provenance
+from inception_v3.reporting.summary import introduction_of, summary_of
+from preprocessing import show
+from studies import compare
+from tests.support import commands
+from tests.support.records import write_records
+from tests.support.runs import FinishedRun, make_small_config
+
+ESCAPE = 'red\x1b[31m\x1b]0;title\x07'
+NAMES = (
+    ESCAPE,
+    'two\nerror: lines',
+    'carriage\rreturn\x0b\x0c\x85\u2028\u2029',
+    '<script>alert(1)</script><img src=x onerror=alert(1)>',
+    '[a link](http://host/) | `code` | **bold** ![p](x)',
+    'right\u202eto left\u2066\u200f',
+    'nul\0 and delete\x7f and C1\x9b31m',
+    'surrogate\udcff\ud800',
+    '[red]rich[/red] {{ jinja }} {% raw %} $tex$',
+    'long' * 5000,
+    '```\n# heading',
+)
+# Newlines separate the lines of the output itself.
+_HARMFUL = re.compile('[^\\n\\t\x20-\x7e\u00a0-\uffff]|[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]')
+
+
+def check(text: str, *names: str) -> None:
+    """Checks that a text obeys no terminal, and that no line begins with what followed a newline in a name."""
+    assert not _HARMFUL.search(text), ascii(_HARMFUL.findall(text))
+    assert not any(line.startswith(('error: lines', '# heading')) for line in text.splitlines())
+
+
+@pytest.mark.parametrize('name', NAMES, ids=range(len(NAMES)))
+def test_texts__are_printable_on_one_line(name: str) -> None:
+    for text in (printable(name), shown(name), in_rows([('a', name)]), in_markdown(name), in_code(name)):
+        check(text)
+        assert len(text.splitlines()) == 1
+    page = html.template('{{ name }}').render(name=name)
+    assert '<' not in page and not _HARMFUL.search(page)
+    assert not re.search(r'<|(?<!\\)[|*_`]|\]\(', in_markdown(name)) and '`' not in in_code(name)
+    (line,) = card.labels([name], 1).splitlines()
+    check(line)
+    assert printable('Käse 犬 😀 a|b <c>') == 'Käse 犬 😀 a|b <c>'
+
+
+@pytest.mark.parametrize('encoding', ['utf-8', 'ascii'])
+def test_outlets__print_escape_sequences(encoding: str, tmp_path: Any, monkeypatch: Any) -> None:
+    paths = [str(tmp_path / name) for name in ('out', 'err')]
+    out, err = (open(path, 'w', encoding=encoding) for path in paths)  # noqa: SIM115
+    monkeypatch.setattr(sys, 'stdout', out)
+    monkeypatch.setattr(sys, 'stderr', err)
+
+    def command(screen: Screen) -> None:
+        set_up_logging(screen, verbose=False)
+        for name in NAMES:
+            print(name)
+            logger.info('a name: %s', name)
+            screen.update(name, at_once=True)
+            logging.getLogger('tensorflow').critical('a name: %s', name)
+        raise program.CommandError(f'wrong: {ESCAPE}')
+
+    assert program.run(command) == 2
+    assert (sys.stdout, sys.stderr) == (out, err)
+    out.close()
+    err.close()
+    for path in paths:
+        with open(path, encoding=encoding) as file:
+            text = file.read()
+        assert not _HARMFUL.search(text) and '\\x1b[31m' in text
+    with open(paths[1], encoding=encoding) as file:
+        # A message of this program's log is one line.
+        assert len([line for line in file if 'two\\nerror: lines' in line]) == 2
+
+
+def data_set(folder: pathlib.Path, names: List[str]) -> str:
+    """A data set with names of classes, as anybody may write it."""
+    folder.mkdir()
+    image = folder / 'image.png'
+    Image.fromarray(np.zeros((80, 80, 3), np.uint8)).save(str(image))
+    for split in ('train', 'validation'):
+        examples = [
+            tf_example.make_example(image.read_bytes(), 'PNG', label, '', 80, 80, '').SerializeToString()
+            for label in range(1, len(names) + 1)
+        ]
+        write_records(folder, split, examples)
+    image.unlink()
+    info = dataset_info.DatasetInfo(
+        names[0], names[1], len(names), len(names), len(names) + 1, ['background', *names], 'f' + names[0]
+    )
+    (folder / 'dataset.json').write_text(json.dumps(dataclasses.asdict(info)))
+    return str(folder)
+
+
+READABLE = [name for name in NAMES if '\ud800' not in name]
+
+
+@pytest.mark.program
+def test_audit__and_a_runs_texts(tmp_path: pathlib.Path) -> None:
+    folder = data_set(tmp_path / 'data', READABLE)
+    done = commands.run(audit.main, folder, '--processes=1')
+    assert '\\x1b[31m' in done.stdout and 'right\\u202eto' in done.stdout, done
+    check(done.stdout + done.stderr)
+    info = dataset_info.read(folder)
+    config = make_small_config(folder, num_classes=len(READABLE) + 1, model_dir=str(tmp_path / 'model'))
+    for text in (introduction_of(config, info), summary_of(config, info, None, None, None, None)):
+        check(text)
+        assert '\\x1b[31m' in text
+    origin = Origin('model', 1, 'raw', 'digest', {})
+    written = card.card('npz', [], config, origin, 'not verified', TrainedData(info))
+    check(written)
+    assert '<script' not in written and '\\x1b' in written
+
+
+def test_tar_shards__list(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'train-00000-of-00001.tar'
+    with tarfile.open(str(path), 'w', format=tarfile.GNU_FORMAT) as archive:
+        for name in NAMES:
+            archive.addfile(
+                tarfile.TarInfo(f'{name.replace(".", "")[:60]}.jpg'.replace('\0', '').replace('\ud800', ''))
+            )
+    done = commands.run(tar_shards.main, 'list', path)
+    check(done.stdout + done.stderr)
+    assert 'red\\x1b[31m' in done.stdout
+
+
+@pytest.mark.program
+def test_commands__on_a_run_of_hostile_names(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path
+) -> None:
+    data_dir, model_dir, out = (str(tmp_path / name) for name in ('data', 'model', 'out'))
+    shutil.copytree(finished_run.config.data_dir, data_dir)
+    shutil.copytree(str(finished_run.config.model_dir), model_dir)
+    names = [*READABLE, *'abcdefghij'][:10]
+    info = dataset_info.read(data_dir)
+    assert info
+    info = dataclasses.replace(
+        info,
+        name=NAMES[1],
+        source=NAMES[3],
+        class_names=['background', *names],
+        fingerprint=ESCAPE,
+    )
+    (tmp_path / 'data' / 'dataset.json').write_text(json.dumps(dataclasses.asdict(info)))
+    config = dataclasses.replace(finished_run.config, data_dir=data_dir, model_dir=model_dir, export_dir=None)
+    (tmp_path / 'model' / 'config.json').write_text(config.to_json())
+    for file in ('starts.jsonl', 'results.jsonl'):
+        lines = [json.loads(line) for line in (tmp_path / 'model' / file).read_text().splitlines()]
+        for line in lines:
+            line.update(
+                {'command': list(NAMES), 'data_set': NAMES[1], 'directory': ESCAPE} if 'command' in line else {}
+            )
+            line['time'] = f'{NAMES[1]}{ESCAPE}'
+            if 'versions' in line:
+                line.update({'command': list(NAMES), 'data_set': NAMES[1], 'directory': ESCAPE})
+                # A run names its classes by its own record.
+                line.update({'description': dataclasses.asdict(info), 'fingerprint': ESCAPE})
+                line['versions'].update({ESCAPE: NAMES[1], 'revision': 7, NAMES[1]: None})
+                line['host']['name'] = NAMES[1]
+        (tmp_path / 'model' / file).write_text(''.join(json.dumps(line) + '\n' for line in lines))
+    image = tmp_path / 'two\nerror: lines\x1b[31m\udcff.png'
+    Image.fromarray(np.random.RandomState(0).randint(0, 255, (90, 90, 3), np.uint8)).save(
+        os.fsencode(str(image)).decode(errors='surrogateescape')
+    )
+    flags = [f'--data_dir={data_dir}', f'--model_dir={tmp_path}/new', '--use_tpu=False', '--num_classes=11']
+    outputs: Dict[Any, Tuple[Any, ...]] = {
+        predict: (predict.main, image, f'--model={model_dir}', f'--html={out}-page.html', '--top=10'),
+        provenance: (provenance.main, 'show', model_dir),
+        evaluate_report: (evaluate_report.main, model_dir, f'--out={out}-report'),
+        export: (export.main, model_dir, '--format=npz', f'--out={out}-export'),
+        compare: (compare.main, model_dir, f'--out={out}-comparison'),
+        show: (show.main, image, f'--out={out}-shown', '--size=75'),
+        plan: (lambda: plan.main(sys.argv), *flags, f'--out={out}-plan'),
+        preflight: (lambda: preflight.main(sys.argv), *flags),
+    }
+    for module, (main, *arguments) in outputs.items():
+        done = commands.run(main, *arguments)
+        assert done.returncode in (0, 2) and 'Traceback' not in done.stderr, (module.__name__, done)
+        check(done.stdout + done.stderr)
+    written = [path for path in tmp_path.glob('out-*/**/*') if path.suffix in ('.md', '.html', '.txt')]
+    assert len(written) > 5
+    for path in [*written, tmp_path / 'out-page.html']:
+        # The library of the pages with charts has such characters itself.
+        text = re.sub('<script>.{1000000,}?</script>', '', path.read_text(encoding='utf-8'), flags=re.DOTALL)
+        assert not _HARMFUL.search(text), (path, ascii(_HARMFUL.findall(text)))
+        # Code of Markdown is literal.
+        assert path.suffix == '.txt' or '<script>alert' not in re.sub('(?s)\n```.*?\n```', '', text), path
+    assert (tmp_path / 'out-export' / 'npz' / 'labels.txt').read_text().splitlines()[1:] == [
+        printable(' '.join(name.split())) for name in names
+    ]

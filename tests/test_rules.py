@@ -1,0 +1,283 @@
+"""Tests of the combinations of values that are refused, each with its neighbour that is allowed."""
+
+from typing import Any, Dict, Tuple
+
+import pytest
+
+from inception_v3 import flags
+from inception_v3.config import Config, ConfigError
+from inception_v3.presets import PRESETS
+from inception_v3.rules import check, problems_with_data_set
+
+WARM_UP = {'use_learning_rate_warmup': True}
+TAR_BOXES = {'data_format': 'tar', 'use_annotated_bbox': True}
+SAME_FOLDER = {'model_dir': 'runs/../x', 'data_dir': 'x/'}
+
+# Refused values, the message, and a change that makes them allowed.
+CASES: Tuple[Tuple[Dict[str, Any], str, Dict[str, Any]], ...] = (
+    (
+        {'train_batch_size': 1020},
+        '--train_batch_size=1020: must be a multiple of the number of TPU cores, --num_shards=8; the nearest is 1024.',
+        {'train_batch_size': 1024},
+    ),
+    (
+        {'eval_batch_size': 100},
+        '--eval_batch_size=100: must be a multiple of the number of TPU cores, --num_shards=8; the nearest is 96.',
+        {'use_tpu': False},
+    ),
+    (
+        {'master': 'http://a'},
+        '--master=http://a: must be an address that begins with grpc://.',
+        {'master': 'grpc://a'},
+    ),
+    ({'master': 'grpc:a'}, '--master=grpc:a: must be an address that begins with grpc://.', {'master': ''}),
+    (
+        {'master': 'grpc://a', 'tpu': 'node'},
+        '--master=grpc://a: replaces --tpu; leave out --tpu=node.',
+        {'tpu': None},
+    ),
+    (
+        {'master': 'grpc://a', 'tpu': 'emulated:8'},
+        '--master=grpc://a: an emulated TPU, --tpu=emulated:8, has no address.',
+        {'master': ''},
+    ),
+    (
+        {'tpu': 'local', 'num_shards': 32},
+        '--num_shards=32: --tpu=local is the TPU of one machine, which has 8 cores. Name a slice with --tpu=NAME.',
+        {'num_shards': 8},
+    ),
+    (
+        {'accelerator': 'gpu', 'tpu': 'node'},
+        '--accelerator=gpu: is the device of a run without a TPU; here --use_tpu=True and --tpu=node. Give '
+        '--use_tpu=False, or leave out --accelerator.',
+        {'accelerator': 'auto'},
+    ),
+    (
+        {'accelerator': 'cpu'},
+        '--accelerator=cpu: is the device of a run without a TPU; here --use_tpu=True. Give --use_tpu=False, or leave '
+        'out --accelerator.',
+        {'use_tpu': False},
+    ),
+    (
+        {'precision': 'float16'},
+        '--precision=float16: is for GPUs; a TPU computes in bfloat16. Give --precision=bfloat16.',
+        {'use_tpu': False},
+    ),
+    (
+        {'layout': 'NCHW'},
+        '--layout=NCHW: is for GPUs; a TPU computes in NHWC. Leave out --layout.',
+        {'use_tpu': False},
+    ),
+    (
+        {'layout': 'NCHW', 'use_tpu': False, 'accelerator': 'cpu'},
+        '--layout=NCHW: is for GPUs; a CPU computes in NHWC. Leave out --layout.',
+        {'accelerator': 'gpu'},
+    ),
+    (
+        {'layout': 'NCHW', 'use_tpu': False, 'batch_norm': 'synchronized'},
+        '--layout=NCHW: needs --batch_norm=local; a run on a GPU has one core, whose own moments are used.',
+        {'layout': 'NHWC'},
+    ),
+    ({'tpu': 'emulated:4'}, '--num_shards=8: --tpu=emulated:4 has 4 cores.', {'use_tpu': False}),
+    (
+        {'batch_norm_group_size': 3, 'batch_norm': 'synchronized'},
+        '--batch_norm_group_size=3: must divide the number of cores, 8 (--num_shards).',
+        {'batch_norm_group_size': 4},
+    ),
+    (
+        {'batch_norm_group_size': 2, 'batch_norm': 'averaged'},
+        '--batch_norm_group_size=2: needs --batch_norm=synchronized; here it is averaged.',
+        {'mode': 'eval'},
+    ),
+    (
+        {**WARM_UP, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1},
+        '--warmup_epochs=0: must be at least 1 with --use_learning_rate_warmup and --learning_rate_decay_epochs=1.',
+        {'warmup_epochs': 1},
+    ),
+    (
+        {**WARM_UP, 'warmup_epochs': 0, 'learning_rate_decay_epochs': 1},
+        '--warmup_epochs=0: must be at least 1 with --use_learning_rate_warmup and --learning_rate_decay_epochs=1.',
+        {'learning_rate_decay_epochs': 2},
+    ),
+    (
+        {**WARM_UP, 'warmup_epochs': 0, 'schedule': 'step'},
+        '--warmup_epochs=0: must be at least 1 with --use_learning_rate_warmup and --schedule=step.',
+        {'warmup_epochs': 1, 'learning_rate_decay_epochs': 1},
+    ),
+    (
+        {**WARM_UP, 'warmup_epochs': 0, 'schedule': 'cosine'},
+        '--warmup_epochs=0: must be at least 1 with --use_learning_rate_warmup and --schedule=cosine.',
+        {'use_learning_rate_warmup': False},
+    ),
+    (
+        {'step_epochs': '5,1000000'},
+        '--step_epochs=5,1000000: must be increasing epochs from 1, such as 30,60,80.',
+        {'step_epochs': '1,999999'},
+    ),
+    ({'width': 74}, '--width=74: must be at least 75 with --network=inception_v3.', {'width': 75}),
+    (
+        {'width': 31, 'height': 32, 'network': 'resnet50'},
+        '--width=31: must be at least 32 with --network=resnet50.',
+        {'width': 32},
+    ),
+    (
+        {'network': 'revnet56', 'zero_init_last_scale': True},
+        '--zero_init_last_scale=True: --network=revnet56 has no batch-norm scale at the end of a residual block. Leave '
+        'the flag out; it is allowed with resnet50.',
+        {'network': 'resnet50'},
+    ),
+    ({'model_dir': 'run*'}, '--model_dir=run*: must not contain any of the characters * ? [.', {'model_dir': 'run]'}),
+    ({'model_dir': 'r?n'}, '--model_dir=r?n: must not contain any of the characters * ? [.', {'model_dir': 'run'}),
+    ({'model_dir': '[run'}, '--model_dir=[run: must not contain any of the characters * ? [.', {'model_dir': None}),
+    (
+        SAME_FOLDER,
+        '--model_dir=runs/../x: must not be --data_dir; keep checkpoints apart from the records.',
+        {'model_dir': 'x/model'},
+    ),
+    (TAR_BOXES, '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.', {'data_format': 'tfrecord'}),
+    (TAR_BOXES, '--use_annotated_bbox=True: --data_format=tar has no bounding boxes.', {'use_annotated_bbox': False}),
+    *(
+        ({'profile_steps': steps}, f'--profile_steps={steps}: {message}', {'profile_steps': mended})
+        for steps, message, mended in (
+            ('5', 'must be the first and the last step, counted from 1, such as 101,110.', '5,5'),
+            ('0,5', 'must be the first and the last step, counted from 1, such as 101,110.', '1,5'),
+            ('1, 5', 'must be the first and the last step, counted from 1, such as 101,110.', '1,5'),
+            ('5,4', 'the first step must not come after the last.', '4,5'),
+            ('1,101', 'must be at most 100 steps; a trace holds every operation of each.', '2,101'),
+            ('212991,213001', 'must end by --train_steps=213000.', '212991,213000'),
+            (
+                '2000,2001',
+                'must not contain an evaluation; there is one after every --train_steps_per_eval=2000 steps.',
+                '2001,2002',
+            ),
+        )
+    ),
+    (
+        {'profile_steps': '1,5', 'mode': 'eval'},
+        '--profile_steps=1,5: needs training; here --mode=eval.',
+        {'mode': 'train'},
+    ),
+    (
+        {'image_summaries': 2, 'use_data': 'fake'},
+        '--image_summaries=2: needs --use_data=real; fake images are noise.',
+        {'use_data': 'real'},
+    ),
+    (
+        {'max_bad_records': 2},
+        '--max_bad_records=2: needs --model_dir, where skipped records are listed.',
+        {'model_dir': 'run'},
+    ),
+)
+
+
+@pytest.mark.parametrize(('values', 'message', 'mended'), CASES)
+def test_contradictions__are_named_alone_and_can_be_mended(values: Any, message: str, mended: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        check(Config(**values))
+    assert str(error.value) == message
+    check(Config(**{**values, **mended}))
+
+
+def test_contradictions__are_all_named() -> None:
+    with pytest.raises(ConfigError) as error:
+        check(Config(height=74, width=74, train_batch_size=4, max_bad_records=1))
+    assert [line.partition('=')[0] for line in str(error.value).splitlines()] == [
+        '--train_batch_size',
+        '--height',
+        '--width',
+        '--max_bad_records',
+    ]
+
+
+def parsed(text: str) -> flags.CommandLine:
+    return flags.parse(['main', '--model_dir=m', *text.split()])
+
+
+@pytest.mark.parametrize(
+    ('text', 'flag', 'other'),
+    [
+        ('--use_tpu=False --tpu=node', '--tpu=node', '--use_tpu=False'),
+        ('--use_tpu=False --tpu=emulated:2', '--tpu=emulated:2', '--use_tpu=False'),
+        ('--use_tpu=False --master=grpc://10.0.0.2:8470', '--master=grpc://10.0.0.2:8470', '--use_tpu=False'),
+        ('--use_tpu=False --tpu_zone=z', '--tpu_zone=z', '--use_tpu=False'),
+        ('--tpu=emulated:8 --gcp_project=p', '--gcp_project=p', '--tpu=emulated:8'),
+        ('--master=grpc://a:1 --tpu_zone=z', '--tpu_zone=z', '--master=grpc://a:1'),
+        ('--tpu=node --num_shards=16', '--num_shards=16', '8, 32, 64'),
+        ('--schedule=cosine --step_epochs=30,60', '--step_epochs=30,60', '--schedule=cosine'),
+        ('--schedule=exponential --step_epochs=30,60,80', '--step_epochs=30,60,80', '--schedule=step'),
+        ('--schedule=cosine --learning_rate_decay=0.5', '--learning_rate_decay=0.5', '--schedule=cosine'),
+        ('--schedule=step --learning_rate_decay_epochs=2', '--learning_rate_decay_epochs=2', '--schedule=step'),
+        ('--schedule=step --use_learning_rate_warmup --cold_epochs=2', '--cold_epochs=2', '--schedule=step'),
+        ('--use_learning_rate_warmup=False --warmup_epochs=5', '--warmup_epochs=5', '--use_learning_rate_warmup=False'),
+        ('--moving_average=False --moving_average_decay=0.9', '--moving_average_decay=0.9', '--moving_average=False'),
+        ('--moving_average_decay=1', '--moving_average_decay=1', 'below 1'),
+        ('--batch_norm_decay=1', '--batch_norm_decay=1', 'below 1'),
+        ('--label_smoothing=1', '--label_smoothing=1', 'below 1'),
+        ('--preprocessing=vgg --crop_area_min=0.3', '--crop_area_min=0.3', '--preprocessing=vgg'),
+        ('--preprocessing=vgg --crop_padding=2', '--crop_padding=2', '--preprocessing=vgg'),
+        ('--preprocessing=vgg --fast_mode=True', '--fast_mode=True', '--preprocessing=vgg'),
+        ('--use_fast_color_distort=False --cb_distortion_range=0.2', '--cb_distortion_range=0.2', 'use_fast_color_'),
+        ('--use_data=fake --data_format=tar', '--data_format=tar', '--use_data=fake'),
+        ('--use_data=fake --max_bad_records=3', '--max_bad_records=3', '--use_data=fake'),
+        ('--network=resnet50 --auxiliary_head=True', '--auxiliary_head=True', '--network=resnet50'),
+        ('--network=revnet38 --auxiliary_head=True', '--auxiliary_head=True', '--network=revnet38'),
+        ('--network=inception_v3 --rebuild_activations=True', '--rebuild_activations=True', 'inception_v3'),
+        ('--height=80 --width=299 --auxiliary_head=True', '--auxiliary_head=True', '107'),
+        ('--learning_rate_decay=1 --learning_rate_decay_epochs=4', '--learning_rate_decay_epochs=4', 'decay=1.0'),
+        ('--mode=train --eval_timeout=5', '--eval_timeout=5', '--mode=train'),
+        ('--export_dir=m', '--export_dir=m', '--model_dir'),
+        ('--init_from=m/', '--init_from=m/', '--model_dir'),
+        ('--init_except=Logits', '--init_except=Logits', '--init_from'),
+        ('--init_from=w --init_except=a,,b', '--init_except=a,,b', 'names of scopes'),
+        ('--freeze=/', '--freeze=/', 'names of scopes'),
+        ('--freeze= --freeze_batch_norm=False', '--freeze_batch_norm=False', '--freeze='),
+        ('--init_from= --init_averages=False', '--init_averages=False', '--init_from='),
+        ('--export_dir=d --data_dir=d/', '--export_dir=d', '--data_dir'),
+    ],
+)
+def test_parse__refuses_flags_that_contradict_each_other(text: str, flag: str, other: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parsed(text)
+    (line,) = str(error.value).splitlines()
+    assert line.startswith(f'{flag}: ') and other in line and line.endswith('.')
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        *(f'--preset={name}' for name in PRESETS),
+        '--preset=digits --schedule=cosine',
+        '--preset=digits --train_steps=30 --seed=1',
+        '--preset=resnet50_imagenet --schedule=cosine',
+        '--preset=digits --network=resnet50 --use_tpu=False',
+        '--preset=digits --tpu=emulated:4x2 --iterations=5',
+        '--preset=cifar10_stream --train_batch_size=2048 --num_shards=8',
+        '--schedule=step --step_epochs=30,60 --learning_rate_decay=0.1',
+        '--mode=eval --eval_timeout=5 --keep_best --train_steps=5',
+        '--tpu=node --tpu_zone=z --gcp_project=p --num_shards=32',
+        '--use_data=fake --brightness_distortion_range=0.5 --num_train_images=100000',
+        '--moving_average_decay=0.9 --batch_norm_decay=0.9 --label_smoothing=0',
+        '--preprocessing=vgg --random_flip=False',
+    ],
+)
+def test_parse__accepts_flags_that_agree(text: str) -> None:
+    parsed(text)
+
+
+@pytest.mark.parametrize(
+    ('text', 'refused'),
+    [
+        ('--eval_total_size=60000', ('--eval_total_size=60000', '50,000')),
+        ('--eval_total_size=50000', ()),
+        ('--eval_total_size=60000 --mode=train', ()),
+        ('--use_learning_rate_warmup --train_steps=1000', ('--use_learning_rate_warmup=True', '--train_steps=1000')),
+        ('--use_learning_rate_warmup --warmup_epochs=2 --train_steps=1000', ('--warmup_epochs=2', 'takes 4 epochs')),
+        ('--preset=resnet50_imagenet --train_steps=1000', ()),
+        ('--use_learning_rate_warmup --train_steps=12000', ()),
+    ],
+)
+def test_problems_with_data_set__are_named(text: str, refused: Tuple[str, ...]) -> None:
+    command_line: Any = parsed(text)
+    problems = [*problems_with_data_set(command_line.config, command_line.given)]
+    assert len(problems) == bool(refused)
+    assert all(part in problems[0] for part in refused)

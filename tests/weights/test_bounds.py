@@ -1,0 +1,225 @@
+"""Tests of files of weights that read other files, or that ask for far more memory than their tensors need."""
+
+import functools
+import io
+import json
+import os
+import re
+import zipfile
+import zlib
+from typing import Any, Callable, Dict
+
+import h5py
+import numpy as np
+import pytest
+
+from inception_v3.weights import bounds, foreign, keras_files, safetensors_files, sources
+from inception_v3.weights.sources import WeightsError
+from tests.support.weights import narrow, peak_of
+
+# What a file inflates to, and what reading it may take.
+LARGE, MOST = 1 << 24, 1 << 23
+SECRET = np.arange(9, dtype=np.float32)
+
+
+@functools.lru_cache()
+def written() -> bytes:
+    weights = narrow()
+    return keras_files.write(weights.architecture.of(False), weights.values)
+
+
+def of_keras(change: Callable[[h5py.File], None] = lambda file: None) -> bytes:
+    """A file of Keras with a change; its first kernel is the data set of `KERNEL`."""
+    content = io.BytesIO(written())
+    with h5py.File(content, 'r+') as file:
+        change(file)
+    return content.getvalue()
+
+
+KERNEL = 'conv2d/conv2d/kernel:0'
+
+
+def replaced(make: Callable[[h5py.Group, str], None]) -> Callable[[h5py.File], None]:
+    def change(file: h5py.File) -> None:
+        del file[KERNEL]
+        make(file[KERNEL.rpartition('/')[0]], 'kernel:0')
+
+    return change
+
+
+def external_storage(group: h5py.Group, name: str) -> None:
+    space = h5py.h5s.create_simple((9,), (9,))
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_external(os.path.abspath('secret').encode(), 0, 36)
+    h5py.h5d.create(group.id, name.encode(), h5py.h5t.IEEE_F32LE, space, plist)
+
+
+def virtual(group: h5py.Group, name: str) -> None:
+    layout = h5py.VirtualLayout((9,), np.float32)
+    layout[:] = h5py.VirtualSource(os.path.abspath('secret.h5'), 'secret', (9,))
+    group.create_virtual_dataset(name, layout)
+
+
+def link(target: Any) -> Callable[[h5py.Group, str], None]:
+    def make(group: h5py.Group, name: str) -> None:
+        group[name] = target
+
+    return make
+
+
+def bomb(group: h5py.Group, name: str) -> None:
+    """Three values, whose only chunk inflates to 16 MiB."""
+    dataset = group.create_dataset(name, (3,), np.float32, chunks=(3,), compression='gzip')
+    dataset.id.write_direct_chunk((0,), zlib.compress(bytes(LARGE)))
+
+
+def large_chunk(group: h5py.Group, name: str) -> None:
+    group.create_dataset(name, (3,), np.float32, chunks=(1 << 28,), maxshape=(None,), compression='gzip')
+
+
+def unallocated(group: h5py.Group, name: str) -> None:
+    group.create_dataset(name, (1 << 40,), np.float32, chunks=(1 << 20,))
+
+
+HDF5_FILES = {
+    'external storage': (external_storage, 'kernel:0 has its values in another file'),
+    'virtual data set': (virtual, 'kernel:0 has its values in another file'),
+    'external link': (link(h5py.ExternalLink('secret.h5', 'secret')), 'kernel:0 is a link to another place'),
+    'soft link': (link(h5py.SoftLink('/batch_normalization/batch_normalization/beta:0')), 'kernel:0 is a link to'),
+    'bomb': (bomb, 'kernel:0 inflates to more than its shape'),
+    'large chunk': (large_chunk, r'its tensors need \S+ bytes of memory, too many for a file of'),
+    'unallocated': (unallocated, r'its tensors need \S+ bytes of memory, too many for a file of'),
+    'lzf': (lambda group, name: group.create_dataset(name, data=SECRET, compression='lzf'), 'h5repack -f NONE'),
+    'texts': (
+        lambda group, name: group.create_dataset(name, data=[b'a'], dtype=h5py.special_dtype(vlen=str)),
+        'numbers',
+    ),
+}
+
+
+@pytest.mark.parametrize(('name', 'ending'), [('bomb', 'keras'), *((name, 'h5') for name in HDF5_FILES)])
+def test_hdf5__holds_its_own_values_and_no_more(name: str, ending: str, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    SECRET.tofile('secret')
+    with h5py.File('secret.h5', 'w') as file:
+        file['secret'] = SECRET
+    make, message = HDF5_FILES[name]
+    content = of_keras(replaced(make))
+    if ending == 'keras':
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, 'w') as archive:
+            archive.writestr(keras_files.ARCHIVE_MEMBER, content)
+        content = file.getvalue()
+    path = tmp_path / f'weights.{ending}'
+    path.write_bytes(content)
+
+    def refused() -> None:
+        with pytest.raises(WeightsError, match=f'weights.{ending}: cannot be read, or is damaged .*{message}'):
+            foreign.read(str(path))
+
+    assert peak_of(refused)[0] < MOST
+
+
+def test_hdf5__compressed_as_h5py_does_it_is_read() -> None:
+    def compress(file: h5py.File) -> None:
+        for name, options in (('conv2d', {}), ('conv2d_1', {'shuffle': True, 'fletcher32': True})):
+            values = file[f'{name}/{name}/kernel:0'][()]
+            del file[f'{name}/{name}/kernel:0']
+            file.create_dataset(
+                f'{name}/{name}/kernel:0', data=values, compression='gzip', chunks=(2, 2, 2, 5), **options
+            )
+        # A group in itself ends no walk.
+        file['conv2d/again'] = file['conv2d']
+
+    found = keras_files.read(of_keras(compress))
+    for number, layer in enumerate(narrow().architecture.layers[:2]):
+        np.testing.assert_array_equal(found.convs[number]['kernel'], narrow().values[f'{layer.scope}/weights'])
+
+
+def test_keras_archive__of_a_large_member_is_refused_before_it_is_inflated(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(bounds, '_SMALL', LARGE - 1)
+    path = tmp_path / 'a.keras'
+    with zipfile.ZipFile(str(path), 'w', zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(keras_files.ARCHIVE_MEMBER, bytes(LARGE))
+
+    def refused() -> None:
+        with pytest.raises(WeightsError, match=r'its tensors need 16,777,216 bytes of memory, too many for a file of'):
+            foreign.read(str(path))
+
+    assert peak_of(refused)[0] < MOST
+
+
+def npz(header: bytes, values: bytes = b'', version: bytes = b'\1\0', method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    file = io.BytesIO()
+    length = len(header).to_bytes(2 if version == b'\1\0' else 4, 'little')
+    with zipfile.ZipFile(file, 'w', method) as archive:
+        archive.writestr('a.npy', b'\x93NUMPY' + version + length + header + values)
+    return file.getvalue()
+
+
+def header(shape: str, dtype: str = "'<f4'", order: str = 'False') -> bytes:
+    return f"{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}, }}\n".encode()
+
+
+NPZ_FILES = {
+    '4 PiB': (npz(header(f'({1 << 50},)')), 'its tensors need 4,503,'),
+    'one value too many': (npz(header('(2, 2)'), bytes(12)), ''),
+    'negative': (npz(header('(-1,)'), bytes(4)), 'shape'),
+    'objects': (npz(header('(1,)', "'O'"), bytes(8)), 'type object'),
+    'broken header': (npz(b"{'descr': "), ''),
+    'nested header': (npz(b'(' * 9000), ''),
+    'tokens': (npz(b"'''"), ''),
+    'long header': (npz(b' ' * LARGE, version=b'\2\0'), ''),
+    'no header': (npz(b'1'), ''),
+    'another method': (npz(header('(1,)'), bytes(4), method=zipfile.ZIP_BZIP2), 'another method than deflate'),
+}
+
+
+@pytest.mark.parametrize('name', [*NPZ_FILES])
+def test_npz__with_a_false_header_is_refused(name: str, tmp_path: Any) -> None:
+    content, message = NPZ_FILES[name]
+    path = tmp_path / 'a.npz'
+    path.write_bytes(content)
+
+    def refused() -> None:
+        with pytest.raises(WeightsError, match=f'a.npz: is no .npz file of arrays, or is damaged .*{message}'):
+            sources.read(str(path))
+
+    assert peak_of(refused)[0] < MOST
+
+
+def test_npz__inflates_what_its_arrays_need_alone(tmp_path: Any) -> None:
+    path = tmp_path / 'a.npz'
+    values = np.arange(6, dtype=np.float32)
+    path.write_bytes(npz(header('(2, 3)', order='True'), values.tobytes() + bytes(LARGE)))
+    peak, source = peak_of(lambda: sources.read(str(path)))
+    np.testing.assert_array_equal(source.values['a'], values.reshape(3, 2).T)
+    assert peak < MOST
+    np.savez_compressed(path, a=np.zeros([0, 3]), b=np.float64(2), c=np.asfortranarray(np.eye(3)[:2]))
+    read = sources.read(str(path)).values
+    np.testing.assert_equal(read, {'a': np.zeros([0, 3]), 'b': np.array(2.0), 'c': np.eye(3)[:2]})
+
+
+def safetensors(values: bytes = b'', **entries: Any) -> bytes:
+    text = json.dumps({name: {'dtype': 'F32', **entry} for name, entry in entries.items()}).encode()
+    return len(text).to_bytes(8, 'little') + text + values
+
+
+@pytest.mark.parametrize(
+    ('first', 'last', 'shape'),
+    # Before the values, one byte beyond them, backwards, and other numbers of values.
+    [(-4, 0, [1]), (-4, 4, [2]), (4, 9, [1]), (5, 9, [1]), (4, 0, [0]), (0, 8, [-1]), (0, 8, [3]), (0, 8, [1])],
+)
+def test_safetensors__stay_inside_of_the_values(first: int, last: int, shape: Any) -> None:
+    values = np.array([1, 2], np.float32)
+    whole = safetensors(values.tobytes(), a={'data_offsets': [0, 8], 'shape': [2]})
+    np.testing.assert_array_equal(safetensors_files.read(whole)['a'], values)
+    with pytest.raises(ValueError, match=re.compile('it ends before|has the shape|reshape|buffer size')):
+        safetensors_files.read(safetensors(values.tobytes(), a={'data_offsets': [first, last], 'shape': shape}))
+
+
+def test_safetensors__that_share_bytes_need_no_memory() -> None:
+    entries: Dict[str, Any] = {str(n): {'data_offsets': [0, LARGE], 'shape': [LARGE // 4]} for n in range(9)}
+    content = safetensors(bytes(LARGE), **entries)
+    with pytest.raises(ValueError, match='its tensors need'):
+        safetensors_files.read(content)
