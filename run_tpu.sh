@@ -150,7 +150,7 @@ for folder in "$DATA_DIR" "$MODEL_DIR"; do
 done
 code=0 tensorflow=2.15
 if [ "$tpu" = node ]; then tensorflow=1.15; fi
-step "$here/run" --tf="$tensorflow" python -m inception_v3.preflight --topology="$TPU_TYPE" "$@" || code=$?
+step "$here/run" --tf="$tensorflow" inception-v3 preflight --topology="$TPU_TYPE" "$@" || code=$?
 if [ "$code" -ne 0 ]; then
   say 'the preflight failed, so nothing was started'
   exit "$code"

@@ -32,7 +32,7 @@ EXTRAS = {
     ],
     # Converting and auditing data sets. Without python-snappy, Beam 2.48's checksums are ten times slower.
     'data': [*BEAM, f'python-snappy<0.7; {WITH_1_15}', 'rich', 'scipy'],
-    # BMP, TIFF and WebP images in data.from_folder and predict.
+    # BMP, TIFF and WebP images in from-folder and predict.
     'images': ['pillow'],
     'benchmarks': [*MATPLOTLIB, 'rich', *SCIKIT_IMAGE],
     # Sweeps and their reports: scipy for the bootstrap, pillow for thumbnails.
@@ -85,10 +85,10 @@ setup(
     package_data={
         **TYPED,
         'benchmarks.peers': ['requirements.txt'],
-        'inception_v3.evaluate_report': ['page.html'],
-        'inception_v3.plan': ['page.html'],
-        'inception_v3.profiling': ['page.html'],
-        'inception_v3.predict': ['contact_sheet.html', 'contact_sheet.js'],
+        'inception_v3.commands.evaluate_report': ['page.html'],
+        'inception_v3.commands.plan': ['page.html'],
+        'inception_v3.run.profiling': ['page.html'],
+        'inception_v3.commands.predict': ['contact_sheet.html', 'contact_sheet.js'],
         'studies.report': ['page/*'],
     },
     entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},

@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from benchmarks import comparison, photographs
 from console.messages import shown
-from data import dataset_info, remote, tar_shards
+from data import dataset_info, remote
+from data.convert import tar_shards
 from data.sources import source_of
 from inception_v3 import flags
 from inception_v3.config import TYPE_NAMES, Config, ConfigError

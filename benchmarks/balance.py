@@ -1,4 +1,4 @@
-"""Compares the time of host and device per step: python -m benchmarks.balance --step_ms=815 --cores=96 [any flags]."""
+"""Compares the time of host and device per step: inception-v3 balance --step_ms=815 --cores=96 [any flags]."""
 
 import json
 import math
@@ -14,8 +14,8 @@ from data import records
 from data.sources import source_of
 from inception_v3.config import ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
-from inception_v3.profiling import profile as profiles
-from inception_v3.profiling.profile import Profile
+from inception_v3.run.profiling import profile as profiles
+from inception_v3.run.profiling.profile import Profile
 from inception_v3.tpu import topology
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
@@ -97,7 +97,7 @@ class Cost(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    return program.run(argv, 'benchmarks.balance', _PURPOSE, _OWN_FLAGS, _perform)
+    return program.run(argv, 'balance', _PURPOSE, _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:

@@ -1,4 +1,4 @@
-"""Measures the input pipeline: python -m benchmarks.input [--variants=train,eval | --sweep=batch_size] [any flags]."""
+"""Measures the input pipeline: inception-v3 benchmark-input [--variants=train,eval | --sweep=batch_size] [flags]."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ from data import records, remote
 from data.sources import source_of
 from inception_v3.config import Config, ConfigError
 from inception_v3.flags import CommandLine, OwnFlag
-from inception_v3.model_dir import source
+from inception_v3.run import source
 
 # The variant that needs the images in another format.
 _TAR = 'train_tar'
@@ -46,7 +46,7 @@ _PURPOSE = (
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    return program.run(argv, 'benchmarks.input', _PURPOSE, _OWN_FLAGS, _perform)
+    return program.run(argv, 'benchmark-input', _PURPOSE, _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:

@@ -14,7 +14,8 @@ import numpy as np
 
 from console import extras
 from console.tensorflow_versions import tf
-from data import records, tf_example, writing
+from data import records, tf_example
+from data.convert import writing
 from data.dataset_info import FILE_NAME, DatasetInfo
 from data.sources import Source
 

@@ -17,7 +17,7 @@ def run(argv: Sequence[str], name: str, purpose: str, own_flags: flags.OwnFlags,
 
     Args:
       argv: the command line.
-      name: name of the benchmark's module.
+      name: the command's name.
       purpose: description for `--help`.
       own_flags: the benchmark's own flags, besides those of a run.
       perform: the benchmark, which measures and prints the results.

@@ -1,4 +1,4 @@
-"""Measures training on any device: python -m benchmarks.training [any flags of a run].
+"""Measures training on any device: inception-v3 benchmark-train [any flags of a run].
 
 Trains for a few steps with the real input pipeline and, in turn, with one batch that is repeated, which leaves nothing
 of the input but its copy to the device. The difference is the time that the device waits for its input. Each
@@ -33,11 +33,11 @@ from inception_v3.data_set import fit_to_data_set
 from inception_v3.estimator import make_estimator
 from inception_v3.fitting import splits_of
 from inception_v3.flags import CommandLine, OwnFlag
-from inception_v3.gpu import accelerator
-from inception_v3.hooks.step import Step, StepHook, Watcher
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.memory.estimate import check_fits
-from inception_v3.model_dir import source
+from inception_v3.run import source
+from inception_v3.run.hooks.step import Step, StepHook, Watcher
+from inception_v3.run.memory.estimate import check_fits
+from inception_v3.tpu import accelerator
 
 _OWN_FLAGS: Dict[str, OwnFlag] = {
     'steps': OwnFlag(int, 20, 'training steps to measure, after the warm-up; on a TPU, rounded up to whole loops'),
@@ -158,7 +158,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if not any(argument.startswith(('--preset', '--data_dir', '--train_files', '--use_data')) for argument in argv):
         argv = [*argv, '--preset=digits']
-    return program.run(argv, 'benchmarks.training', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+    return program.run(argv, 'benchmark-train', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:

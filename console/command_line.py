@@ -22,9 +22,9 @@ class _Parser(argparse.ArgumentParser):
         )
 
 
-def new_parser(module: str, description: str) -> argparse.ArgumentParser:
-    """Makes the parser of `python -m MODULE`."""
-    return _Parser(prog=processes.command_name(module), description=description)
+def new_parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Makes the parser of the command `inception-v3 NAME`."""
+    return _Parser(prog=processes.command_name(name), description=description)
 
 
 def folder(text: str) -> str:

@@ -19,11 +19,15 @@ def module(name: str, *arguments: str) -> List[str]:
 
 
 def command_name(name: str) -> str:
-    """The command that runs a module, as its user has typed it: `python -m NAME`, or a command of `inception-v3`."""
-    # The program inception-v3 sets the name of its command.
-    return sys.argv[0] if sys.argv[0].startswith('inception-v3 ') else f'python -m {name}'
+    """The command as its user types it: `inception-v3 NAME`, or `python -m NAME` for a module that is no command.
+
+    `python -m inception_v3.main` trains, too: the published program is called so.
+    """
+    if name == 'train' and not sys.argv[0].startswith('inception-v3'):
+        return 'python -m inception_v3.main'
+    return f'python -m {name}' if '.' in name else f'inception-v3 {name}'
 
 
 def command_line(name: str) -> str:
-    """The command line of this process, for a page: of the module that `command_name` names, and its arguments."""
+    """The command line of this process, for a page."""
     return shown(' '.join([command_name(name), *map(shlex.quote, sys.argv[1:])]), _LONGEST)

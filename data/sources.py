@@ -150,7 +150,7 @@ class Source(NamedTuple):
             return _without_copies([os.path.join(folder, name) for name in names])
         present = sorted({re.sub(r'\d+', '*', name) for name in remote.names_in(folder) or ()})
         holds = f'holds {", ".join(map(shown, present[:_LISTED_AT_MOST]))}' if present else 'is empty'
-        advice = f'Name the files of another place with --{FILE_FLAGS[split]}; images need python -m data.from_folder.'
+        advice = f'Name the files of another place with --{FILE_FLAGS[split]}; images need inception-v3 from-folder.'
         if any(name.endswith('.tar') for name in present) and self.data_format != 'tar':
             advice = '--data_format=tar reads tar files.'
         elif any(map(records.is_compressed_tar, present)):

@@ -23,7 +23,7 @@ matplotlib.use('Agg')
 import matplotlib.pyplot as plt
 
 from console.paths import expanded
-from inception_v3.hooks.progress import Status
+from inception_v3.run.hooks.progress import Status
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PICTURE = _ROOT / 'docs' / 'digits.png'

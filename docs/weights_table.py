@@ -16,8 +16,8 @@ from typing import Callable, Dict, List, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3.weights import foreign, forward, writing
-from inception_v3.weights.forward import LOGITS, TORCH_PYTHON
+from inception_v3.commands.weights import foreign, forward, writing
+from inception_v3.commands.weights.forward import LOGITS, TORCH_PYTHON
 
 CLASSES = 1000
 IMAGES = np.random.RandomState(0).uniform(-1, 1, [2, 299, 299, 3]).astype(np.float32)

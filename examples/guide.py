@@ -14,16 +14,17 @@ import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
-from data import digits, order, records, tf_example
+from data import order, records, tf_example
+from data.convert import digits
 from data.sources import source_of
 from inception_v3 import metrics, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
+from inception_v3.input.record_preprocessing import preprocess_for_train
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.presets import PRESETS
-from inception_v3.record_preprocessing import preprocess_for_train
 from preprocessing.preprocessings import preprocessing_for
 from preprocessing.resizing import resize_for_eval
 from preprocessing.stateless import uniform_of

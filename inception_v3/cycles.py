@@ -11,19 +11,18 @@ from inception_v3.config import Config
 from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating, most_accurate
-from inception_v3.export.saved_model import export_saved_model, remove_unfinished_export
 from inception_v3.fitting import splits_of
-from inception_v3.hooks.recovery import without_recovery
-from inception_v3.hooks.termination import Termination
-from inception_v3.memory.estimate import check_fits
-from inception_v3.model_dir import best_checkpoint, checkpoints, trained_data
-from inception_v3.model_dir.bad_records import BadRecords
-from inception_v3.model_dir.evaluations import Evaluation
-from inception_v3.model_dir.files import check_writable, now
-from inception_v3.model_dir.trainer_lock import TrainerLock
-from inception_v3.reporting import failures
-from inception_v3.reporting.summary import introduction_of, notes_of, summary_of
-from inception_v3.sessions.local_estimator import LocalEstimator
+from inception_v3.input.bad_records import BadRecords
+from inception_v3.local_estimator import LocalEstimator
+from inception_v3.run import best_checkpoint, checkpoints, failures, trained_data
+from inception_v3.run.evaluations import Evaluation
+from inception_v3.run.files import check_writable, now
+from inception_v3.run.hooks.recovery import without_recovery
+from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.memory.estimate import check_fits
+from inception_v3.run.saved_model import export_saved_model, remove_unfinished_export
+from inception_v3.run.summary import introduction_of, notes_of, summary_of
+from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu.addresses import check_answers
 from inception_v3.training import Training
 

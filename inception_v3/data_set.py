@@ -9,7 +9,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from console.log import logger
 from console.messages import shown
 from console.tensorflow_versions import tf
-from data import dataset_info, digits, order, records, remote
+from data import dataset_info, order, records, remote
+from data.convert import digits
 from data.dataset_info import DatasetInfo
 from data.records import DataError
 from data.sources import FILE_FLAGS, source_of

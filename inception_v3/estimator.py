@@ -7,11 +7,10 @@ from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import splits_of
-from inception_v3.gpu import accelerator
+from inception_v3.local_estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.reporting.failures import refusals_explained, tf_config_explained
-from inception_v3.sessions.local_estimator import LocalEstimator
-from inception_v3.tpu import addresses, slices, topology
+from inception_v3.run.failures import refusals_explained, tf_config_explained
+from inception_v3.tpu import accelerator, addresses, slices, topology
 from inception_v3.tpu.emulation.estimator import EmulatedTPUEstimator
 
 

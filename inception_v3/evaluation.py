@@ -12,25 +12,25 @@ from data import records
 from data.dataset_info import DatasetInfo
 from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.hooks.progress import EvaluationProgress
-from inception_v3.hooks.recovery import RecoveryLimitHook
-from inception_v3.hooks.saving import CheckpointFitsHook
-from inception_v3.hooks.summaries import EvaluationSummaries, unwritten_by_estimator
+from inception_v3.input.bad_records import BadRecords
+from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.model_dir import best_checkpoint, digests, trained_data
-from inception_v3.model_dir.bad_records import BadRecords
-from inception_v3.model_dir.checkpoints import step_of
-from inception_v3.model_dir.evaluations import (
+from inception_v3.moving_average import LoadEMAHook
+from inception_v3.run import best_checkpoint, digests, trained_data
+from inception_v3.run.checkpoints import step_of
+from inception_v3.run.evaluations import (
     Evaluation,
     append_evaluation,
     changed_since_training,
     read_evaluations,
     shows_top_5,
 )
-from inception_v3.model_dir.files import now
-from inception_v3.moving_average import LoadEMAHook
-from inception_v3.reporting.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
-from inception_v3.storage.evaluation_shares import images_of_hosts
+from inception_v3.run.failures import DivergedError, TrainingError, check_reachable, diverged, refusals_explained
+from inception_v3.run.files import now
+from inception_v3.run.hooks.progress import EvaluationProgress
+from inception_v3.run.hooks.recovery import RecoveryLimitHook
+from inception_v3.run.hooks.saving import CheckpointFitsHook
+from inception_v3.run.hooks.summaries import EvaluationSummaries, unwritten_by_estimator
 from inception_v3.tpu import slices, topology
 
 

@@ -46,7 +46,7 @@ def fit(command_line: CommandLine, description: Optional[DatasetInfo], counts: M
         if description is None and preset == 'own_images' and not is_foreign:
             raise ConfigError(
                 f'--preset=own_images: {config.data_dir or "the data set"} has no dataset.json. Make the data set with '
-                'python -m data.from_folder, which writes one; or give --train_files, --eval_files and --num_classes.'
+                'inception-v3 from-folder, which writes one; or give --train_files, --eval_files and --num_classes.'
             )
         if description and 'num_classes' in given and config.num_classes < description.num_classes:
             raise ConfigError(

@@ -261,13 +261,13 @@ def help_text(program: str, purpose: str, asked: Union[Given, CommandLine], own_
     """The text that `--help`, `--helpshort`, `--helpfull` or `--version` prints.
 
     Args:
-      program: its name after `python -m`.
+      program: the name of the command.
       purpose: a sentence, and other text to print first.
       asked: the command line, with the help flag and the preset.
       own_flags: the command's own flags, by name.
     """
     if asked.help == 'version':
-        return f'{program} {inception_v3.__version__}'
+        return f'inception-v3 {inception_v3.__version__}'
     parts = [f'{purpose}\n\nusage: {processes.command_name(program)} [--flag=value ...]\n']
     parts += [_flag_help(name, flag.default, flag.help) for name, flag in own_flags.items()]
     parts += [

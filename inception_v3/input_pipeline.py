@@ -11,15 +11,14 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
-from inception_v3 import device_images
 from inception_v3.config import Config
-from inception_v3.fake_data import fake_images
+from inception_v3.input import device_images, usable_records
+from inception_v3.input.bad_records import name_bad_records
+from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.input.fake_data import fake_images
+from inception_v3.input.ordered_records import completed_steps, ordered_records
+from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.metrics import PADDING_LABEL
-from inception_v3.model_dir.bad_records import name_bad_records
-from inception_v3.record_preprocessing import RecordPreprocessing
-from inception_v3.storage import usable_records
-from inception_v3.storage.evaluation_shares import images_of_hosts
-from inception_v3.storage.ordered_records import completed_steps, ordered_records
 
 # Upper limit of the bytes that are read ahead, over all files.
 _READ_AHEAD_LIMIT = 256 << 20

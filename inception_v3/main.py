@@ -25,14 +25,14 @@ def main(argv: Sequence[str]) -> int:
     def command(screen: Screen) -> None:
         command_line = flags.parse(argv)
         if command_line.help:
-            print(flags.help_text('inception_v3.main', _PURPOSE, command_line))
+            print(flags.help_text('train', _PURPOSE, command_line))
             return
         set_up_logging(screen, command_line.verbose)
         # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
         from inception_v3 import cycles
         from inception_v3.data_set import fit_to_data_set
-        from inception_v3.hooks.termination import Termination
-        from inception_v3.model_dir.starts import with_settled_threads
+        from inception_v3.run.hooks.termination import Termination
+        from inception_v3.run.starts import with_settled_threads
 
         config = with_settled_threads(fit_to_data_set(command_line))
         with Termination(lambda error: os._exit(program.fail(screen, str(error), error.exit_code))) as termination:

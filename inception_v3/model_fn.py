@@ -3,15 +3,16 @@
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import tf
-from inception_v3 import device_images, metrics, moving_average, seeding
+from inception_v3 import loss_scale, metrics, moving_average, seeding
 from inception_v3.batch_norm import batch_norm_for
 from inception_v3.config import Config
-from inception_v3.gpu import accelerator, loss_scale
 from inception_v3.host_call import host_call
+from inception_v3.input import device_images
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
 from inception_v3.optimizers import make_optimizer
+from inception_v3.tpu import accelerator
 from inception_v3.weights.selection import Selection, without_frozen
 
 # Szegedy et al., section 4.

@@ -17,11 +17,11 @@ DESCRIPTIONS: Dict[str, str] = {
         'ResNet-50 on ImageNet: 90 epochs in batches of 1,024 on a v2-8 or v3-8, with the learning rate of Goyal et al.'
     ),
     'cifar10_stream': (
-        'ResNet-50 on CIFAR-10 streamed from tar files, made by python -m data.cifar10: 10 epochs of 1,280,000 images '
+        'ResNet-50 on CIFAR-10 streamed from tar files, made by inception-v3 cifar10: 10 epochs of 1,280,000 images '
         'in batches of 4,096 on a v3-32.'
     ),
     'revnet38_cifar': (
-        'RevNet-38 on CIFAR-10, made by python -m data.cifar10: the 80,000 steps of 100 images of Gomez et al., on the '
+        'RevNet-38 on CIFAR-10, made by inception-v3 cifar10: the 80,000 steps of 100 images of Gomez et al., on the '
         'CPU, or with --accelerator=gpu on a GPU.'
     ),
     'revnet110_cifar': 'RevNet-110 on CIFAR-10, otherwise as revnet38_cifar.',
@@ -34,7 +34,7 @@ DESCRIPTIONS: Dict[str, str] = {
         'runs/digits_data. Takes minutes on two cores.'
     ),
     'own_images': (
-        'Inception v3 on the CPU for a data set of python -m data.from_folder. The size of the network and of the '
+        'Inception v3 on the CPU for a data set of inception-v3 from-folder. The size of the network and of the '
         'images, the batches, the steps and the decays follow from the number of images, unless flags set them.'
     ),
     'finetune': (

@@ -7,9 +7,9 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.gpu import accelerator
 from inception_v3.networks import layers
 from inception_v3.networks.threefry import uniform_rows
+from inception_v3.tpu import accelerator
 
 
 def session_config(config: Config) -> tf.ConfigProto:

@@ -8,20 +8,10 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
-from inception_v3.gpu import accelerator
-from inception_v3.hooks.divergence import DivergenceWatcher
-from inception_v3.hooks.profiler import ProfiledSteps, workers_of
-from inception_v3.hooks.progress import StepLines, Throughput, TrainingProgress
-from inception_v3.hooks.recording import FirstStepsRecorder, StartRecorder
-from inception_v3.hooks.recovery import RecoveryLimitHook
-from inception_v3.hooks.saving import CheckpointFitsHook, CheckpointHook
-from inception_v3.hooks.skipped_steps import SkippedSteps
-from inception_v3.hooks.step import StepHook
-from inception_v3.hooks.summaries import TrainingSummaries
-from inception_v3.hooks.termination import Termination
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.model_dir import trained_data
-from inception_v3.model_dir.checkpoints import (
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.run import trained_data
+from inception_v3.run.checkpoints import (
     check_fits,
     check_undamaged,
     latest_checkpoint,
@@ -29,16 +19,26 @@ from inception_v3.model_dir.checkpoints import (
     skip_damaged,
     step_of,
 )
-from inception_v3.model_dir.leftovers import remove_leftovers
-from inception_v3.model_dir.trainer_lock import TrainerLock
-from inception_v3.model_fn import inception_model_fn
-from inception_v3.reporting.failures import (
+from inception_v3.run.failures import (
     DivergedError,
     InterruptedTrainingError,
     check_reachable,
     diverged,
     refusals_explained,
 )
+from inception_v3.run.hooks.divergence import DivergenceWatcher
+from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
+from inception_v3.run.hooks.progress import StepLines, Throughput, TrainingProgress
+from inception_v3.run.hooks.recording import FirstStepsRecorder, StartRecorder
+from inception_v3.run.hooks.recovery import RecoveryLimitHook
+from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
+from inception_v3.run.hooks.skipped_steps import SkippedSteps
+from inception_v3.run.hooks.step import StepHook
+from inception_v3.run.hooks.summaries import TrainingSummaries
+from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.leftovers import remove_leftovers
+from inception_v3.run.trainer_lock import TrainerLock
+from inception_v3.tpu import accelerator
 from inception_v3.weights import sources
 from inception_v3.weights.beginning import BeginHook, origin_of
 

@@ -22,26 +22,32 @@ class Command(NamedTuple):
 GROUPS: Mapping[str, Dict[str, Command]] = {
     'models': {
         'train': Command('inception_v3.main', 'train, evaluate and export a network'),
-        'evaluate': Command('inception_v3.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'),
-        'predict': Command('inception_v3.predict', 'classify image files with a trained model'),
-        'export': Command(
-            'inception_v3.export', 'export a checkpoint to ONNX, TensorFlow Lite and others, and check it'
+        'evaluate': Command(
+            'inception_v3.commands.evaluate_report', 'evaluate a checkpoint, and report its errors as a page'
         ),
-        'features': Command('inception_v3.features', 'extract features of image files at any layer of a network'),
-        'fid': Command('inception_v3.fid', 'compute FID, KID and Inception Score of generated images'),
-        'plan': Command('inception_v3.plan', 'draw the schedules and sizes of a run before it starts'),
-        'preflight': Command('inception_v3.preflight', 'check without a TPU whether a run can start on one'),
-        'weights': Command('inception_v3.weights', 'convert and compare weights of other frameworks'),
-        'provenance': Command('inception_v3.provenance', 'show, verify and compare the origin of runs'),
+        'predict': Command('inception_v3.commands.predict', 'classify image files with a trained model'),
+        'export': Command(
+            'inception_v3.commands.export', 'export a checkpoint to ONNX, TensorFlow Lite and others, and check it'
+        ),
+        'features': Command(
+            'inception_v3.commands.features', 'extract features of image files at any layer of a network'
+        ),
+        'fid': Command('inception_v3.commands.fid', 'compute FID, KID and Inception Score of generated images'),
+        'plan': Command('inception_v3.commands.plan', 'draw the schedules and sizes of a run before it starts'),
+        'preflight': Command('inception_v3.commands.preflight', 'check without a TPU whether a run can start on one'),
+        'weights': Command('inception_v3.commands.weights', 'convert and compare weights of other frameworks'),
+        'provenance': Command('inception_v3.commands.provenance', 'show, verify and compare the origin of runs'),
     },
     'data sets': {
-        'from-folder': Command('data.from_folder', 'convert your images, in a folder per class, to a data set'),
+        'from-folder': Command('data.convert.from_folder', 'convert your images, in a folder per class, to a data set'),
         'audit': Command('data.audit', 'read every record of a data set, and report all problems'),
-        'imagenet': Command('data.imagenet', 'convert ImageNet-2012 to record files'),
-        'cifar10': Command('data.cifar10', 'convert CIFAR-10 to tar shards'),
+        'imagenet': Command('data.convert.imagenet', 'convert ImageNet-2012 to record files'),
+        'cifar10': Command('data.convert.cifar10', 'convert CIFAR-10 to tar shards'),
         'show': Command('preprocessing.show', 'draw photographs under every preprocessing'),
-        'digits': Command('data.digits', 'write the data set of handwritten digits'),
-        'tar-shards': Command('data.tar_shards', 'convert record files to tar shards and back, or list tar shards'),
+        'digits': Command('data.convert.digits', 'write the data set of handwritten digits'),
+        'tar-shards': Command(
+            'data.convert.tar_shards', 'convert record files to tar shards and back, or list tar shards'
+        ),
     },
     'studies': {
         'sweep': Command('studies.sweep', 'run all trials of a study, and write its report'),

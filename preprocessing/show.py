@@ -1,4 +1,4 @@
-"""Draws photographs under every preprocessing: python -m preprocessing.show PHOTO...
+"""Draws photographs under every preprocessing: inception-v3 show PHOTO...
 
 For each photograph, writes NAME_preprocessed.png: the photograph with its crops drawn on it, and its image under each
 preprocessing in evaluation and in training, and under each order of the full colour distortion, for one draw; and
@@ -286,7 +286,7 @@ def _names(out: str, path: str, taken: Set[str]) -> Tuple[str, str]:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = new_parser('preprocessing.show', __doc__)
+    parser = new_parser('show', __doc__)
     parser.add_argument('photos', nargs='+', metavar='PHOTO', help='a JPEG, PNG or GIF file')
     parser.add_argument('--out', default='shown', metavar='DIR', help='folder for the pictures (default: shown)')
     parser.add_argument('--seed', type=int, default=0, metavar='N', help='seed of the draws (default: 0)')

@@ -44,7 +44,7 @@ parse_flag() {
     --topology) fail "$1: remove it; the preflight uses the variable TPU_TYPE" ;;
     --use_tpu | --nouse_tpu) fail "$1: remove it; the run always uses the TPU" ;;
     --xla | --noxla | --json | --nojson)
-      fail "$1: only the preflight has this flag; use it with ./run python -m inception_v3.preflight"
+      fail "$1: only the preflight has this flag; use it with ./run inception-v3 preflight"
       ;;
     *) return 1 ;;
   esac

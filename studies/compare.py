@@ -18,7 +18,7 @@ from console.paths import expanded
 from console.screen import Screen
 from data import remote
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_dir.files import CONFIG_FILE, check_writable, read_config
+from inception_v3.run.files import CONFIG_FILE, check_writable, read_config
 from studies import extras
 from studies.report import files as report_files
 from studies.report.runs import Case, Comparison, Run, read_run
@@ -37,7 +37,7 @@ _NOT_COMPARED = (
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Compares the runs that a command line names, and returns the exit code."""
-    parser = new_parser('studies.compare', __doc__)
+    parser = new_parser('compare', __doc__)
     parser.add_argument('runs', nargs='+', metavar='RUN', help='model_dir of a run; it may be at gs:// or s3://')
     out_help = f'folder for the report, created if missing (default {OUT})'
     parser.add_argument('--out', type=folder, default=OUT, help=out_help)

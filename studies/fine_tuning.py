@@ -17,10 +17,10 @@ from console.command_line import folder, new_parser, number_of, numbers_of
 from console.errors import DONE
 from console.paths import expanded
 from console.screen import Screen
-from data import digits
+from data.convert import digits
 from data.files import write_whole
-from inception_v3.model_dir import source
-from inception_v3.model_dir.files import check_writable
+from inception_v3.run import source
+from inception_v3.run.files import check_writable
 from studies import extras
 from studies.files import write_json
 
@@ -113,7 +113,7 @@ def _data_dir(out: str, images: Optional[int]) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    parser = new_parser('studies.fine_tuning', __doc__)
+    parser = new_parser('fine-tuning', __doc__)
     parser.add_argument(
         '--out', type=folder, default=OUT, help=f'folder of everything, created if missing (default {OUT})'
     )

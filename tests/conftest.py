@@ -13,7 +13,8 @@ from tensorflow.python.util import deprecation
 
 from console.log import logger
 from console.tensorflow_versions import tf
-from data import digits, records, writing
+from data import records
+from data.convert import digits, writing
 from data.dataset_info import DatasetInfo
 from inception_v3.config import Config
 from inception_v3.networks.registry import NETWORKS

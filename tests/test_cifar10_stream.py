@@ -11,17 +11,17 @@ import pytest
 
 from console.log import logger
 from data import records
-from data.cifar10 import __main__ as cifar10
-from data.cifar10 import source as cifar10_source
+from data.convert.cifar10 import __main__ as cifar10
+from data.convert.cifar10 import source as cifar10_source
 from inception_v3.config import Config
 from inception_v3.evaluation import most_accurate
-from inception_v3.hooks.progress import Status
 from inception_v3.learning_rate import learning_rate
-from inception_v3.model_dir import best_checkpoint
-from inception_v3.model_dir.evaluations import append_evaluation, read_evaluations
 from inception_v3.presets import PRESETS
+from inception_v3.run import best_checkpoint
+from inception_v3.run.evaluations import append_evaluation, read_evaluations
+from inception_v3.run.hooks.progress import Status
 from inception_v3.tpu import topology
-from tests.data.cifar10 import archives as cifar10_archives
+from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute
 

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from console.errors import CommandError
-from data import conversion, dataset_info, record_counts
-from data.imagenet import plan as imagenet_plan
-from data.imagenet import shards as imagenet_shards
+from data import dataset_info, record_counts
+from data.convert import conversion
+from data.convert.imagenet import plan as imagenet_plan
+from data.convert.imagenet import shards as imagenet_shards
+from inception_v3.commands.fid import samples
 from inception_v3.config import Config
 from inception_v3.estimator import arguments_of
-from inception_v3.fid import samples
-from inception_v3.model_dir import evaluations, first_steps, origin, starts, trainer_lock
-from inception_v3.model_dir.files import read_config
-from inception_v3.model_dir.trainer_lock import LockedError, TrainerLock
-from inception_v3.profiling import profile
+from inception_v3.run import evaluations, first_steps, origin, starts, trainer_lock
+from inception_v3.run.files import read_config
+from inception_v3.run.profiling import profile
+from inception_v3.run.trainer_lock import LockedError, TrainerLock
 from studies.revnet_memory import published, results
 
 CONTENTS = (

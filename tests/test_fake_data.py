@@ -8,7 +8,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.fake_data import fake_images
+from inception_v3.input.fake_data import fake_images
 from inception_v3.input_pipeline import InputPipeline
 from tests.support.pipelines import Batch, Host, read
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import infeed
 from inception_v3.config import Config
-from inception_v3.model_dir import evaluations, origin
+from inception_v3.input import infeed
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.run import evaluations, origin
 from inception_v3.weights.sources import AVERAGE
 from preprocessing.resizing import resize_for_eval
 from tests.support.observations import course, device, inputs, rate, step, weights

@@ -112,7 +112,7 @@ OWN_FLAGS = {'fast': flags.OwnFlag(bool, False, 'train fast'), 'repeats': flags.
 
 def help_of(*arguments: str) -> str:
     asked = flags.parse(['program', *arguments], OWN_FLAGS)
-    return flags.help_text('inception_v3.main', 'Trains.', asked, OWN_FLAGS)
+    return flags.help_text('train', 'Trains.', asked, OWN_FLAGS)
 
 
 def test_own_flags_have_their_type_and_default() -> None:

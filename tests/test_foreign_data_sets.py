@@ -11,7 +11,7 @@ from data.records import DataError
 from data.sources import source_of
 from inception_v3 import data_set, flags
 from inception_v3.config import Config, ConfigError
-from inception_v3.storage.evaluation_shares import images_of_hosts
+from inception_v3.input.evaluation_shares import images_of_hosts
 from tests.data.test_file_patterns import touched
 from tests.data.written_records import written
 from tests.support.foreign_records import write_foreign

@@ -19,18 +19,19 @@ from console import html, program
 from console.log import logger
 from console.messages import in_code, in_markdown, in_rows, printable, shown
 from console.screen import Screen, set_up_logging
-from data import dataset_info, tar_shards, tf_example
+from data import dataset_info, tf_example
 from data.audit import __main__ as audit
-from inception_v3.evaluate_report import __main__ as evaluate_report
-from inception_v3.export import __main__ as export
-from inception_v3.export import card
-from inception_v3.model_dir.origin import Origin
-from inception_v3.model_dir.trained_data import TrainedData
-from inception_v3.plan import __main__ as plan
-from inception_v3.predict import __main__ as predict
-from inception_v3.preflight import __main__ as preflight
-from inception_v3.provenance import __main__ as provenance
-from inception_v3.reporting.summary import introduction_of, summary_of
+from data.convert import tar_shards
+from inception_v3.commands.evaluate_report import __main__ as evaluate_report
+from inception_v3.commands.export import __main__ as export
+from inception_v3.commands.plan import __main__ as plan
+from inception_v3.commands.predict import __main__ as predict
+from inception_v3.commands.preflight import __main__ as preflight
+from inception_v3.commands.provenance import __main__ as provenance
+from inception_v3.run import card
+from inception_v3.run.origin import Origin
+from inception_v3.run.summary import introduction_of, summary_of
+from inception_v3.run.trained_data import TrainedData
 from preprocessing import show
 from studies import compare
 from tests.support import commands

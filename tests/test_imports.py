@@ -52,7 +52,7 @@ MODEL = (
 NOT_FOR_THE_MODEL = frozenset(
     {
         'console.screen',
-        'inception_v3.reporting.summary',
+        'inception_v3.run.summary',
         *(f'inception_v3.model_dir.{name}' for name in ('best_checkpoint', 'evaluations', 'source', 'starts')),
     }
 )
@@ -186,7 +186,7 @@ def test_only_the_emulated_tpu_replaces_functions_of_tensorflow() -> None:
         ('preprocessing.decoding', 'data.records', 'packages'),
         ('inception_v3.config', 'inception_v3.model_fn', 'layers'),
         ('inception_v3.model_fn', 'inception_v3.input_pipeline', 'layers'),
-        ('inception_v3.predict.classifier', 'inception_v3.preflight.report', 'layers'),
+        ('inception_v3.commands.predict.classifier', 'inception_v3.commands.preflight.report', 'layers'),
         ('inception_v3.config', 'inception_v3.networks.limits', 'layers'),
         ('inception_v3.networks.layers', 'inception_v3.networks.resnet', 'back'),
     ],

@@ -8,8 +8,8 @@ import pytest
 import skimage.data
 
 from console.tensorflow_versions import tf
-from inception_v3 import device_images, infeed
 from inception_v3.config import Config, ConfigError
+from inception_v3.input import device_images, infeed
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.rules import check
 from preprocessing.preprocessings import preprocessing_for

@@ -10,11 +10,10 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import records
-from inception_v3 import record_preprocessing
 from inception_v3.config import Config
+from inception_v3.input import record_preprocessing, usable_records
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.metrics import PADDING_LABEL
-from inception_v3.storage import usable_records
 from preprocessing import inception_preprocessing
 from tests.support.photos import Photo, photo_example
 from tests.support.pipelines import labels_of, read

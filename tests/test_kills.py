@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Optional, Set
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.model_dir.checkpoints import check_undamaged
-from inception_v3.model_dir.evaluations import read_evaluations
+from inception_v3.run.checkpoints import check_undamaged
+from inception_v3.run.evaluations import read_evaluations
 from tests.support import launcher
 
 KILLS = int(os.environ.get('KILLS', 20))

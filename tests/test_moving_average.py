@@ -8,8 +8,8 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import moving_average
 from inception_v3.config import Config
-from inception_v3.model_dir.checkpoints import CheckpointError
 from inception_v3.moving_average import LoadEMAHook
+from inception_v3.run.checkpoints import CheckpointError
 
 NAME = 'w/ExponentialMovingAverage'
 

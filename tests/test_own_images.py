@@ -9,7 +9,7 @@ from data.dataset_info import DatasetInfo
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import fit_to_data_set
-from inception_v3.reporting.slow_averages import warnings_of
+from inception_v3.run.slow_averages import warnings_of
 
 
 def fitted(folder: pathlib.Path, train: int, validation: int, *arguments: str) -> Config:

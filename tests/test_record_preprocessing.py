@@ -9,8 +9,8 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import input_pipeline
 from inception_v3.config import Config
+from inception_v3.input.record_preprocessing import RecordPreprocessing
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.record_preprocessing import RecordPreprocessing
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, photo_example
 

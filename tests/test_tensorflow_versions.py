@@ -11,7 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.model_dir import first_steps
+from inception_v3.run import first_steps
 from tests.support.one_version import VERSIONS, command
 from tests.support.runs import make_small_config
 

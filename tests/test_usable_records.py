@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, remote, tar_shards
+from data import records, remote
+from data.convert import tar_shards
 from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config
+from inception_v3.input import ordered_records, usable_records
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.storage import ordered_records, usable_records
 from tests.support.runs import make_small_config
 from tests.support.tiers import further
 from tests.test_layouts import BATCH, STEPS, global_batches

@@ -1,4 +1,4 @@
-"""Compares the input pipeline with those of other libraries: python -m benchmarks.peers [--peers=ours_1.15,dali].
+"""Compares the input pipeline with those of other libraries: inception-v3 benchmark-peers [--peers=ours_1.15,dali].
 
 Every pipeline prepares the same generated photographs for training: read, decode, crop at random, resize, flip; and
 with colour, distort brightness and saturation and finish as float32, else finish as bytes. Each measurement has a
@@ -49,7 +49,7 @@ Results = Dict[Subject, List[Measurement]]
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    return program.run(argv, 'benchmarks.peers', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+    return program.run(argv, 'benchmark-peers', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:

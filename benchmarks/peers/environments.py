@@ -28,7 +28,7 @@ class Peer(NamedTuple):
 
     Attributes:
       library: the module that it needs.
-      script: the script of `benchmarks.peers` that measures it; empty for this program.
+      script: the script of `inception-v3 benchmark-peers` that measures it; empty for this program.
       version: the version of TensorFlow in whose environment it runs; empty for a Python that the user names.
     """
 
@@ -95,7 +95,7 @@ def _environment() -> Dict[str, str]:
 
 
 def call(python: str, script: str, spec: Dict[str, Any]) -> Dict[str, Any]:
-    """Runs a script of `benchmarks.peers` with a specification, and returns the result that it prints; see `meter`.
+    """Runs a script of `benchmark-peers` with a specification, and returns the result that it prints; see `meter`.
 
     Raises:
       MeasurementError: the script failed; the message is the last line of its errors.

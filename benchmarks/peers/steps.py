@@ -1,4 +1,4 @@
-"""Compares the training step with those of other libraries: python -m benchmarks.peers.steps [--peers=keras_1.15].
+"""Compares the training step with those of other libraries: inception-v3 benchmark-steps [--peers=keras_1.15].
 
 Each program trains Inception v3 with one batch of random images that is repeated, so that its input costs nothing: this
 program on both versions of TensorFlow, Keras' network on both, and torchvision's. All update with RMSProp in float32.
@@ -52,7 +52,7 @@ Results = Dict[str, List[Steps]]
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line and returns its exit code."""
-    return program.run(argv, 'benchmarks.peers.steps', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
+    return program.run(argv, 'benchmark-steps', str(__doc__).partition('\n\n')[2].strip(), _OWN_FLAGS, _perform)
 
 
 def _perform(own: Dict[str, Any], command_line: CommandLine, screen: Screen) -> int:

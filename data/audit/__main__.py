@@ -18,9 +18,10 @@ from console.command_line import new_parser
 from console.errors import DONE, FIX
 from console.paths import expanded
 from console.screen import Screen
-from data import conversion, dataset_info, records
+from data import dataset_info, records
 from data.audit.report import DOCUMENTED_CLASSES, audit
 from data.braces import check_given_once
+from data.convert import conversion
 from data.formats import FORMATS
 from data.sources import FILE_FLAGS, Source, source_of
 from data.tf_example import Fields
@@ -53,7 +54,7 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
 
 def _arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0))
-    parser = new_parser('data.audit', __doc__)
+    parser = new_parser('audit', __doc__)
     _add_source(parser)
     parser.add_argument('--json', action='store_true', help='print the complete report as JSON')
     decoding = parser.add_mutually_exclusive_group()

@@ -84,7 +84,7 @@ def _warnings(split: str, described: Report) -> List[str]:
     if rotated['count']:
         warnings.append(
             f'{split} images with an EXIF orientation: {rotated["count"]:,}. Training ignores it, and sees them '
-            f'turned or mirrored; data.from_folder turns images upright. {_named(rotated)}'
+            f'turned or mirrored; inception-v3 from-folder turns images upright. {_named(rotated)}'
         )
     bad_boxes = described['bad_boxes']
     if bad_boxes['count'] and split != records.TRAIN:

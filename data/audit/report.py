@@ -10,11 +10,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from data import conversion, dataset_info, record_counts, records, remote
+from data import dataset_info, record_counts, records, remote
 from data.audit import shard as shard_audit
 from data.audit.duplicates import find_duplicates
 from data.audit.findings import judge
 from data.audit.shard import Listed, ShardAudit
+from data.convert import conversion
 from data.dataset_info import DatasetInfo
 from data.fingerprint import fingerprint
 from data.sources import Source, common_folder

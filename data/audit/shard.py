@@ -10,11 +10,11 @@ import numpy as np
 from console import native_messages
 from console.messages import shown
 from data import exif, record_checker, records
+from data.convert.intake import damage_in
+from data.convert.split import digest
 from data.fingerprint import SplitFingerprint
 from data.formats import FORMATS
 from data.image_header import ImageHeader, read_header
-from data.intake import damage_in
-from data.split import digest
 from data.tf_example import Fields
 from preprocessing.decoding import decode_image
 

@@ -56,7 +56,7 @@ def size_problem(path: str, size: int) -> Optional[str]:
         return None
     return (
         f'{size:,} bytes; from s3:// the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into '
-        'several shards, or convert it to a TFRecord file with python -m data.tar_shards write.'
+        'several shards, or convert it to a TFRecord file with inception-v3 tar-shards write.'
     )
 
 

@@ -214,7 +214,7 @@ def _find_members(raw: tf.Tensor, remaining: tf.Tensor, files: Files) -> Tuple[_
 
 
 def _are_plain(candidates: Candidates, stop: tf.Tensor) -> tf.Tensor:
-    """Whether all headers are those of regular files with short names, as webdataset and `data.tar_shards` write them.
+    """Whether all headers are those of regular files with short names, as webdataset and `tar-shards` write them.
 
     Each candidate before the first block of zeros must follow the content of the one before it, and so must the zeros.
 

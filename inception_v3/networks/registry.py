@@ -30,7 +30,7 @@ class Network(NamedTuple):
 
 _BUILDERS: Dict[str, Callable[..., Any]] = {
     'inception_v3': inception_v3,
-    # The graph of the scores of generated images: `inception_v3.fid` reads its weights.
+    # The graph of the scores of generated images: `inception-v3 fid` reads its weights.
     'inception_2015': functools.partial(inception_v3, auxiliary_head=False, mixed_8=MIXED_8_OF_2015),
     'resnet50': resnet50,
     'revnet38': functools.partial(revnet, REVNET_38),

@@ -10,7 +10,7 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data.files import write_whole
 from inception_v3.config import Config
-from inception_v3.model_dir.origin import absolute
+from inception_v3.run.origin import absolute
 from inception_v3.weights.patterns import HEAD, Patterns, scopes_of
 from inception_v3.weights.sources import AVERAGE, Source, WeightsError
 

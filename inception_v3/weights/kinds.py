@@ -12,7 +12,7 @@ OLD_TORCH = b'\x80\x02\x8a\n\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19'
 # Bytes that tell the kind.
 BEGINNING = 1 << 12
 
-_IMPORT = 'python -m inception_v3.weights import {} MODEL_DIR'
+_IMPORT = 'inception-v3 weights import {} MODEL_DIR'
 _ORIGINAL = (
     'Its values may be rounded or merged. Import the file of the model that it was made of: .h5, .keras or .pth.'
 )

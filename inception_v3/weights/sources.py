@@ -14,9 +14,9 @@ from console.messages import shown
 from console.tensorflow_versions import checkpoint_errors, tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.model_dir import digests
-from inception_v3.model_dir.checkpoints import CheckpointError, is_complete, latest_checkpoint
-from inception_v3.model_dir.files import recorded_config
+from inception_v3.run import digests
+from inception_v3.run.checkpoints import CheckpointError, is_complete, latest_checkpoint
+from inception_v3.run.files import recorded_config
 from inception_v3.weights import bounds, kinds
 
 AVERAGE = '/ExponentialMovingAverage'
@@ -45,7 +45,7 @@ class Source(NamedTuple):
       path: the path of the checkpoint, SavedModel or .npz file.
       kind: 'checkpoint', 'SavedModel' or 'npz'.
       values: all variables by name, those of optimizers and averages included.
-      digest: SHA-256 of the values; for a checkpoint, the digest that `inception_v3.provenance` shows.
+      digest: SHA-256 of the values; for a checkpoint, the digest that `inception-v3 provenance` shows.
       config: the configuration of the run that wrote a checkpoint; None if it is not beside it.
     """
 

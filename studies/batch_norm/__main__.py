@@ -15,8 +15,8 @@ from console.command_line import folder, new_parser
 from console.paths import expanded
 from console.screen import Screen
 from data.files import write_whole
-from inception_v3.model_dir import source
-from inception_v3.model_dir.files import check_writable
+from inception_v3.run import source
+from inception_v3.run.files import check_writable
 from studies import extras
 from studies.batch_norm import report
 from studies.batch_norm.comparison import PUBLISHED
@@ -37,7 +37,7 @@ def write(out: str, measured: Results) -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Runs the study that a command line asks for, and returns its exit code."""
-    parser = new_parser('studies.batch_norm', __doc__)
+    parser = new_parser('batch-norm', __doc__)
     files = f'{JSON_FILE} and {FIGURE_FILE}'
     parser.add_argument(
         '--out',

@@ -9,10 +9,10 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 from console.tensorflow_versions import tf
 from data import remote
 from inception_v3.config import Config
-from inception_v3.model_dir import starts
-from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
-from inception_v3.model_dir.files import recorded_config
-from inception_v3.model_dir.starts import Start
+from inception_v3.run import starts
+from inception_v3.run.evaluations import Evaluation, read_unchanged
+from inception_v3.run.files import recorded_config
+from inception_v3.run.starts import Start
 
 
 @dataclass(frozen=True)

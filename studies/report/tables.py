@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from inception_v3.model_dir.files import now
+from inception_v3.run.files import now
 from studies.report import findings, statistics
 from studies.report.findings import Estimate, Findings
 from studies.report.runs import METRICS, THROUGHPUT, Case, Metric, Run

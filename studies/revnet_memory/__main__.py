@@ -24,8 +24,8 @@ from console.paths import expanded
 from console.screen import Screen
 from data.files import text_of, write_whole
 from inception_v3.config import ConfigError
-from inception_v3.model_dir import source
-from inception_v3.model_dir.files import check_writable
+from inception_v3.run import source
+from inception_v3.run.files import check_writable
 from studies import extras
 from studies.files import write_json
 from studies.report import sections
@@ -142,7 +142,7 @@ def _notes(plan: Plan) -> List[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser('studies.revnet_memory', __doc__)
+    parser = new_parser('revnet-memory', __doc__)
     add = parser.add_argument
     files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
     add('--out', type=folder, default=OUT, help=f'folder for {files} (default {OUT})')

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from benchmarks.comparison import Spread, spread
 from console import json_content
 from inception_v3.config import ConfigError
-from inception_v3.model_dir import source
+from inception_v3.run import source
 from studies.revnet_memory.measurement import Largest, Measurement
 from studies.revnet_memory.training import Training
 

@@ -2,7 +2,7 @@
 
 `local` keeps one core's moving statistics, `averaged` keeps their mean over the cores, and `synchronized` normalizes
 with the moments of the whole batch. The effect is larger with fewer images per core. Here a core has 32, a quarter of
-the documented number, as in the published experiment on the layer itself; `python -m studies.batch_norm` repeats that
+the documented number, as in the published experiment on the layer itself; `inception-v3 batch-norm` repeats that
 experiment. The small versions have 2 emulated cores with 8 images each.
 """
 

@@ -23,8 +23,8 @@ from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from data.files import write_whole
-from inception_v3.model_dir import source
-from inception_v3.model_dir.files import check_writable
+from inception_v3.run import source
+from inception_v3.run.files import check_writable
 from studies import extras
 from studies.files import write_json
 from studies.report import sections
@@ -51,7 +51,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser('studies.streaming', __doc__)
+    parser = new_parser('streaming', __doc__)
     add = parser.add_argument
     files = f'{JSON_FILE}, {MARKDOWN_FILE} and {FIGURE_FILE}'
     out_help = f'folder for {files}, created if missing (default {OUT})'

@@ -22,12 +22,13 @@ from absl import app
 
 from benchmarks.measurement import MeasurementError, reason_of
 from console.tensorflow_versions import tf
-from data import records, tar_shards, tfrecord
-from inception_v3 import device_images
+from data import records, tfrecord
+from data.convert import tar_shards
 from inception_v3.config import Config
+from inception_v3.input import device_images
+from inception_v3.input.record_preprocessing import preprocess_for_train
 from inception_v3.input_pipeline import InputPipeline, images_at_a_time
 from inception_v3.presets import PRESETS
-from inception_v3.record_preprocessing import preprocess_for_train
 from preprocessing.inception_preprocessing import whole_image_box
 from studies.streaming import object_store
 from studies.streaming.object_store import ObjectStore, Tally

@@ -9,7 +9,7 @@ shipped studies share.
 
 Words after -- are flags of the program for every trial: the data set, the TPU, the number of steps.
 
-    python -m studies.sweep optimizers -- --tpu=local --data_dir=gs://BUCKET/imagenet
+    inception-v3 sweep optimizers -- --tpu=local --data_dir=gs://BUCKET/imagenet
 
 Each trial uses all cores of its machine, regardless of --workers: the number of threads affects the last bits of its
 results, and these must be the same as when its command line is run alone. With --workers above 1, set the flag
@@ -30,7 +30,7 @@ from console.errors import DONE, RETRY
 from console.paths import expanded
 from console.screen import Screen
 from data import remote
-from inception_v3.model_dir.files import check_writable
+from inception_v3.run.files import check_writable
 from studies import extras
 from studies.report import files as report_files
 from studies.study import StudyError
@@ -66,7 +66,7 @@ def _divided(words: Sequence[str]) -> Tuple[List[str], List[str]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = new_parser('studies.sweep', __doc__)
+    parser = new_parser('sweep', __doc__)
     parser.add_argument(
         'study', metavar='STUDY', help='a .py or .yaml file, or the name of a shipped study: optimizers'
     )

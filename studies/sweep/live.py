@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from console.screen import duration, raw
-from inception_v3.hooks.progress import Status
-from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation
+from inception_v3.run.evaluations import RESULTS_FILE, Evaluation
+from inception_v3.run.hooks.progress import Status
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial
 

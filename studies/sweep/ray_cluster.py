@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from console.errors import RESUME, RETRY, RetryableError
 from console.messages import shown
-from inception_v3.model_dir import trainer_lock
+from inception_v3.run import trainer_lock
 from studies.study import StudyError
 from studies.sweep import trials, workers
 from studies.sweep.trials import Outcome, Trial

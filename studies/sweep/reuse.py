@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from typing import Iterable, Iterator, List, NamedTuple, Sequence
 
-from inception_v3.model_dir.files import recorded_config
+from inception_v3.run.files import recorded_config
 from studies.study import StudyError
 from studies.sweep import trials
 from studies.sweep.trials import STUDY_FILE, TRIALS_FOLDER, State, Trial

@@ -17,9 +17,9 @@ from data.files import text_of, write_whole
 from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, differences
 from inception_v3.epochs import steps_of_epochs
-from inception_v3.model_dir.evaluations import Evaluation, read_unchanged
-from inception_v3.model_dir.files import now, read_config, recorded_config
 from inception_v3.presets import PRESETS, own_images
+from inception_v3.run.evaluations import Evaluation, read_unchanged
+from inception_v3.run.files import now, read_config, recorded_config
 from studies.study import Study, StudyError
 
 TRIALS_FOLDER = 'trials'

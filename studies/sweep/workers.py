@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from console import outputs, processes
 from data.files import write_whole
-from inception_v3.model_dir.files import now
+from inception_v3.run.files import now
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, Trial
 

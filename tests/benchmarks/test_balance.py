@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import balance, measurement
 from benchmarks.balance import Balance
-from inception_v3.profiling.profile import Profile
+from inception_v3.run.profiling.profile import Profile
 
 HOST_BOUND = Balance(step_ms=815, host_images=1024, cpu_ms_per_image=2, cores=2, hosts=1)
 DEVICE_BOUND = Balance(step_ms=800, host_images=1000, cpu_ms_per_image=4, cores=20, hosts=4)

@@ -10,7 +10,8 @@ import scipy.stats
 
 from benchmarks.measurement import DECODING, PARSING, PREPROCESSING, STORAGE, TRANSFER, Run, build
 from console.tensorflow_versions import tf
-from data import records, writing
+from data import records
+from data.convert import writing
 from inception_v3.config import Config
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.tiers import further

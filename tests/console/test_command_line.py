@@ -9,7 +9,7 @@ from console.errors import EXIT_CODES
 
 
 def parsed(*argv: str) -> Any:
-    parser = new_parser('data.example', 'Makes an example.\n\nIt has two paragraphs.')
+    parser = new_parser('example', 'Makes an example.\n\nIt has two paragraphs.')
     parser.add_argument('--images', type=number_of(int, 1, 9), default=3)
     parser.add_argument('--sizes', type=numbers_of(float, 0.5))
     parser.add_argument('--out', type=folder)
@@ -29,7 +29,7 @@ def test_help__ends_with_the_exit_codes(command: List[str], capsys: Any) -> None
         parsed(*command, '--help')
     out = capsys.readouterr().out
     assert end.value.code == 0 and out.endswith(f'\n{EXIT_CODES}\n')
-    assert out.startswith(f'usage: python -m data.example {" ".join(command)}'.rstrip())
+    assert out.startswith(f'usage: inception-v3 example {" ".join(command)}'.rstrip())
     assert command or '\nMakes an example.\n\nIt has two paragraphs.\n' in out
 
 

@@ -13,12 +13,12 @@ import pytest
 from console import outputs
 from console.errors import FIX
 from data import files
-from inception_v3.evaluate_report import __main__ as evaluate_report
-from inception_v3.export import __main__ as export
-from inception_v3.features import __main__ as features
+from inception_v3.commands.evaluate_report import __main__ as evaluate_report
+from inception_v3.commands.export import __main__ as export
+from inception_v3.commands.features import __main__ as features
+from inception_v3.commands.plan import __main__ as plan
+from inception_v3.commands.predict import __main__ as predict
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.plan import __main__ as plan
-from inception_v3.predict import __main__ as predict
 from preprocessing import show
 from studies import compare, fine_tuning
 from studies.batch_norm import __main__ as batch_norm
@@ -155,16 +155,16 @@ _WRITING = re.compile(
 _MAY_WRITE = {
     'console/outputs.py': 2,
     'console/tensorflow_versions.py': 1,
-    'data/cifar10/__main__.py': 1,
-    'data/tar_shards.py': 1,
-    'data/writing.py': 1,
-    'inception_v3/export/__main__.py': 1,
-    'inception_v3/export/formats.py': 3,
-    'inception_v3/export/saved_model.py': 1,
-    'inception_v3/model_dir/best_checkpoint.py': 1,
-    'inception_v3/model_dir/files.py': 1,
-    'inception_v3/predict/contact_sheet.py': 1,
-    'inception_v3/weights/forward.py': 1,
+    'data/convert/cifar10/__main__.py': 1,
+    'data/convert/tar_shards.py': 1,
+    'data/convert/writing.py': 1,
+    'inception_v3/commands/export/__main__.py': 1,
+    'inception_v3/commands/export/formats.py': 3,
+    'inception_v3/run/saved_model.py': 1,
+    'inception_v3/run/best_checkpoint.py': 1,
+    'inception_v3/run/files.py': 1,
+    'inception_v3/commands/predict/contact_sheet.py': 1,
+    'inception_v3/commands/weights/forward.py': 1,
     'studies/revnet_memory/process.py': 1,
     'studies/streaming/measurement.py': 2,
     'studies/sweep/reuse.py': 3,

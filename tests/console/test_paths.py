@@ -47,15 +47,15 @@ def test_flags__expand_every_path(home: str, tmp_path: Any) -> None:
 
 COMMANDS = {
     'inception_v3.main': ['--preset=digits', '--data_dir=~/absent', '--model_dir=~/m'],
-    'inception_v3.predict.__main__': ['~/absent', '--model=~/m'],
-    'inception_v3.features.__main__': ['~/absent', '--model=~/m', '--out=~/o.npz'],
-    'inception_v3.fid.__main__': ['~/absent', '--weights=~/w.pb'],
-    'inception_v3.evaluate_report.__main__': ['~/absent'],
-    'inception_v3.provenance.__main__': ['~/absent'],
-    'data.from_folder': ['~/absent', '~/out'],
+    'inception_v3.commands.predict.__main__': ['~/absent', '--model=~/m'],
+    'inception_v3.commands.features.__main__': ['~/absent', '--model=~/m', '--out=~/o.npz'],
+    'inception_v3.commands.fid.__main__': ['~/absent', '--weights=~/w.pb'],
+    'inception_v3.commands.evaluate_report.__main__': ['~/absent'],
+    'inception_v3.commands.provenance.__main__': ['~/absent'],
+    'data.convert.from_folder': ['~/absent', '~/out'],
     'data.audit.__main__': ['~/absent'],
-    'data.tar_shards': ['list', '~/absent'],
-    'data.cifar10.__main__': ['~/absent', '--data_dir=~/out'],
+    'data.convert.tar_shards': ['list', '~/absent'],
+    'data.convert.cifar10.__main__': ['~/absent', '--data_dir=~/out'],
     'studies.compare': ['~/absent', '~/b', '--out=~/o'],
 }
 

@@ -17,9 +17,9 @@ from console.tensorflow_versions import tf
 from data.records import DataError
 from data.remote import RemoteError, UnreachableError
 from inception_v3.config import ConfigError
-from inception_v3.model_dir.checkpoints import CheckpointError
-from inception_v3.model_dir.trainer_lock import LockedError
-from inception_v3.reporting.failures import InterruptedTrainingError, TrainingError
+from inception_v3.run.checkpoints import CheckpointError
+from inception_v3.run.failures import InterruptedTrainingError, TrainingError
+from inception_v3.run.trainer_lock import LockedError
 
 
 def raising(error: BaseException) -> Callable[[Screen], Optional[int]]:

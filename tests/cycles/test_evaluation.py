@@ -13,8 +13,8 @@ import pytest
 from console.tensorflow_versions import tf
 from data import dataset_info
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_dir.checkpoints import CheckpointError
-from inception_v3.reporting.failures import TrainingError
+from inception_v3.run.checkpoints import CheckpointError
+from inception_v3.run.failures import TrainingError
 from tests.support.processes import wait_for
 from tests.support.runs import evaluated_steps, evaluations, execute, forget
 

@@ -12,9 +12,8 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import cycles
 from inception_v3.config import Config
-from inception_v3.export import saved_model
-from inception_v3.model_dir import origin
-from inception_v3.model_dir.checkpoints import CheckpointError
+from inception_v3.run import origin, saved_model
+from inception_v3.run.checkpoints import CheckpointError
 from tests.support.checkpoints import save_step
 from tests.support.records import validation_set
 from tests.support.runs import FinishedRun, evaluations, execute

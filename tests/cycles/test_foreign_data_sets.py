@@ -8,7 +8,7 @@ import pytest
 
 from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.model_dir.trained_model import find
+from inception_v3.run.trained_model import find
 from tests.support.foreign_records import FOREIGN, write_foreign, write_foreign_tar
 from tests.support.photos import Photo
 from tests.support.pipelines import labels_of, read

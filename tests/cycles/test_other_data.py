@@ -13,14 +13,14 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import dataset_info
+from inception_v3.commands.evaluate_report import __main__ as evaluate_report
+from inception_v3.commands.export import __main__ as export
+from inception_v3.commands.predict import classifier
+from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
-from inception_v3.evaluate_report import __main__ as evaluate_report
 from inception_v3.evaluation import most_accurate
-from inception_v3.export import __main__ as export
-from inception_v3.model_dir import origin, starts, trained_data
-from inception_v3.predict import classifier
-from inception_v3.weights.writing import write_checkpoint
+from inception_v3.run import origin, starts, trained_data
 from tests.support.runs import evaluated_steps, evaluations, execute
 
 BIRDS = 'class 1: 0 -> bird'

@@ -11,7 +11,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.model_dir.checkpoints import CheckpointError
+from inception_v3.run.checkpoints import CheckpointError
 from tests.support.runs import all_steps, evaluated_steps, evaluations, execute, forget
 
 

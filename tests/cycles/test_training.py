@@ -11,9 +11,9 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config, ConfigError
-from inception_v3.model_dir import starts
-from inception_v3.model_dir.checkpoints import step_of
-from inception_v3.reporting.failures import TrainingError
+from inception_v3.run import starts
+from inception_v3.run.checkpoints import step_of
+from inception_v3.run.failures import TrainingError
 from tests.support.runs import FinishedRun, all_steps, evaluated_steps, evaluations, execute
 
 IMAGES = 359

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data import tar_shards
+from data.convert import tar_shards
 from tests.data.image_folders import PHOTOS, save_class
 from tests.support.shared import once
 

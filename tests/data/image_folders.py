@@ -9,7 +9,8 @@ import pytest
 import skimage.data
 
 from console.tensorflow_versions import tf
-from data import from_folder, records
+from data import records
+from data.convert import from_folder
 
 PHOTOS = {
     'astronaut': skimage.data.astronaut(),

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 
-from data import class_folders
+from data.convert import class_folders
 from data.records import DataError
 
 Found = List[List[str]]
@@ -101,7 +101,7 @@ def test_a_single_folder_in_between_is_said(tmp_path: pathlib.Path) -> None:
     ('paths', 'said'),
     [
         (in_classes('one', 'two'), '{}: has folders that look like splits, not like classes: one, two. '),
-        (in_classes('one', 'two'), 'python -m data.from_folder {}/one DATA_DIR --validation_folder={}/two. '),
+        (in_classes('one', 'two'), 'inception-v3 from-folder {}/one DATA_DIR --validation_folder={}/two. '),
         (in_classes('one', 'two'), 'If one, two are the classes, add --no_splits.'),
         (in_classes('holdout', 'train'), '{}/train DATA_DIR --validation_folder={}/holdout. '),
         (in_classes('train', 'val', 'valid'), 'not like classes: train, val, valid. '),

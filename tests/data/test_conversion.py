@@ -10,7 +10,8 @@ from typing import Any, List
 import pytest
 
 from console.errors import TerminatedError
-from data import conversion, records
+from data import records
+from data.convert import conversion
 
 
 def test_alone_in__refuses_a_second_conversion_until_the_first_ends(tmp_path: pathlib.Path) -> None:

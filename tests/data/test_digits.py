@@ -15,8 +15,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from console.tensorflow_versions import tf
-from data import dataset_info, digits, records
+from data import dataset_info, records
 from data.audit.report import audit
+from data.convert import digits
 from data.sources import Source
 from preprocessing.decoding import decode_image
 from tests.support.commands import largest_file, run
@@ -247,7 +248,7 @@ def test_the_command_builds_the_same_files_byte_for_byte(digits_dir: str, tmp_pa
     # In another process, where sets and maps are ordered differently.
     data_dir = str(tmp_path / 'digits')
     done = subprocess.run(
-        [sys.executable, '-m', 'data.digits', data_dir], stdout=subprocess.PIPE, text=True, timeout=120
+        [sys.executable, '-m', 'data.convert.digits', data_dir], stdout=subprocess.PIPE, text=True, timeout=120
     )
     assert (done.returncode, done.stdout) == (0, f'1438 training and 359 validation images in {data_dir}\n')
     assert len(os.listdir(data_dir)) == 8 + 4 + 1

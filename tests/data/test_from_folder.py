@@ -11,7 +11,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from data import dataset_info, from_folder, records
+from data import dataset_info, records
+from data.convert import from_folder
 from tests.data.image_folders import PHOTOS, SPLITS, image_files, import_folder, refusal, save, save_class, stored
 
 

@@ -1,4 +1,4 @@
-"""The command python -m data.from_folder."""
+"""The command inception-v3 from-folder."""
 
 import pathlib
 import shutil
@@ -6,8 +6,9 @@ from typing import Any, Dict
 
 import pytest
 
-from data import class_folders, dataset_info, from_folder, records
+from data import dataset_info, records
 from data.audit.report import audit
+from data.convert import class_folders, from_folder
 from data.sources import Source
 from inception_v3 import data_set, flags
 from inception_v3.config import ConfigError

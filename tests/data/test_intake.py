@@ -12,8 +12,8 @@ import PIL.ImageOps
 import pytest
 
 from console.tensorflow_versions import tf
+from data.convert.intake import LAID_ON_WHITE, ONE_PIXEL, REDUCED, TURNED, Intake
 from data.image_files import UnreadableError
-from data.intake import LAID_ON_WHITE, ONE_PIXEL, REDUCED, TURNED, Intake
 from tests.data.test_exif import ORIENTATION_TAG, rotated
 from tests.data.test_image_header import CAT, saved
 

@@ -8,7 +8,8 @@ from typing import Any, List, Optional
 import pytest
 
 from console.tensorflow_versions import tf
-from data import record_checker, records, tf_example, tfrecord, writing
+from data import record_checker, records, tf_example, tfrecord
+from data.convert import writing
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
 from tests.data.written_records import written

@@ -6,7 +6,8 @@ from typing import Any, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, remote, tfrecord, writing
+from data import records, remote, tfrecord
+from data.convert import writing
 
 GS_403 = (
     'Error executing an HTTP request: HTTP response code 403 with body \'{"error": {"code": 403, "message": '

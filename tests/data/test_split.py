@@ -6,7 +6,7 @@ from typing import List, Set, Tuple
 
 import pytest
 
-from data.split import digest, split_by_content
+from data.convert.split import digest, split_by_content
 
 Image = Tuple[bytes, int]
 

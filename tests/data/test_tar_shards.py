@@ -1,4 +1,4 @@
-"""The command python -m data.tar_shards."""
+"""The command inception-v3 tar-shards."""
 
 import dataclasses
 import io
@@ -13,7 +13,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from data import dataset_info, records, tf_example
-from data import tar_shards as tar_shards_command
+from data.convert import tar_shards as tar_shards_command
 from data.fingerprint import SplitFingerprint, fingerprint
 from tests.data.test_exif import with_orientation
 from tests.support.commands import Done, largest_file, run

@@ -13,7 +13,8 @@ from typing import Any, Callable, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, remote, tfrecord, writing
+from data import records, remote, tfrecord
+from data.convert import writing
 from tests.data.written_records import written
 from tests.support.photos import Photo, photo_example
 from tests.support.records import framed

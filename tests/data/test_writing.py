@@ -9,7 +9,8 @@ from typing import Callable, List
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, tf_example, writing
+from data import records, tf_example
+from data.convert import writing
 from tests.data.written_records import read
 
 

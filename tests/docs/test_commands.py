@@ -18,15 +18,17 @@ from tests.docs.pages import ROOT, Command, commands
 COMMANDS = [command for command in commands() if '…' not in command.line and '[' not in command.line]
 # Arguments that stand for something of the user's.
 _PLACES = re.compile('my_|runs/|digits/|imagenet|cifar|gs://|ILSVRC|(.*/)?[A-Z][A-Z_0-9]*($|[./])|model_dir')
-# Prints the --help of modules as JSON. One process for all, because importing TensorFlow takes seconds.
+# Prints the --help of programs as JSON. One process for all, because importing TensorFlow takes seconds.
 _HELP = """
 import contextlib, io, json, runpy, sys
+from inception_v3_tpu.commands import COMMANDS
 texts = {}
 for words in [words.split() for words in sys.argv[1:]]:
-    output, sys.argv = io.StringIO(), [*words, '--help']
+    output, name = io.StringIO(), words[0]
+    sys.argv = [f'inception-v3 {name}' if name in COMMANDS else name, *words[1:], '--help']
     with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
-        runpy.run_module(words[0], run_name='__main__', alter_sys=True)
-    texts[words[0]] = texts.get(words[0], '') + output.getvalue()
+        runpy.run_module(COMMANDS[name].module if name in COMMANDS else name, run_name='__main__', alter_sys=False)
+    texts[name] = texts.get(name, '') + output.getvalue()
 print(json.dumps(texts))
 """
 
@@ -36,48 +38,55 @@ def words_of(command: Command) -> List[str]:
     return [word for word in shlex.split(command.line, comments=True) if not word.startswith('--tf=')]
 
 
-def module_of(words: Sequence[str]) -> str:
-    """The module of `./run python -m MODULE …`; empty for another command."""
+def program_of(words: Sequence[str]) -> str:
+    """The name of `./run inception-v3 NAME …`, or the module of `./run python -m MODULE …`; otherwise empty."""
+    if words[:2] == ['./run', 'inception-v3']:
+        return words[2]
     return words[3] if words[:3] == ['./run', 'python', '-m'] else ''
+
+
+def arguments_of(words: Sequence[str]) -> Sequence[str]:
+    """The arguments of such a program."""
+    return words[3 if words[1] == 'inception-v3' else 4 :]
 
 
 # Commands that make a file of the documentation again, and take no argument.
 _WITHOUT_HELP = {'', 'docs.flags_page', 'docs.network_diagrams', 'docs.sample_picture', 'docs.weights_table'}
-MODULES = sorted({module_of(words_of(command)) for command in COMMANDS} - _WITHOUT_HELP)
+PROGRAMS = sorted({program_of(words_of(command)) for command in COMMANDS} - _WITHOUT_HELP)
 # Commands with a --help of their own for each task.
-_TASKS = [f'inception_v3.weights {task}' for task in ('import', 'export', 'compare')]
+_TASKS = [f'weights {task}' for task in ('import', 'export', 'compare')]
 # Commands that take all flags of a run beside their own.
-TAKES_FLAGS_OF_A_RUN = {'inception_v3.main', 'inception_v3.preflight', *(m for m in MODULES if 'benchmarks.' in m)}
+TAKES_FLAGS_OF_A_RUN = {'inception_v3.main', 'preflight', 'balance', *(p for p in PROGRAMS if 'benchmark-' in p)}
 
 
 @pytest.fixture(scope='module')
 def help_texts() -> Dict[str, str]:
-    """The --help of each module."""
-    command = [sys.executable, '-c', _HELP, *MODULES, *_TASKS]
+    """The --help of each program."""
+    command = [sys.executable, '-c', _HELP, *PROGRAMS, *_TASKS]
     done = subprocess.run(command, cwd=str(ROOT), stdout=subprocess.PIPE, text=True, timeout=300, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_commands__are_found_on_the_pages() -> None:
     assert len(COMMANDS) >= 80
-    assert {'inception_v3.main', 'inception_v3.preflight', 'data.from_folder', 'studies.sweep'} <= set(MODULES)
+    assert {'inception_v3.main', 'preflight', 'from-folder', 'sweep'} <= set(PROGRAMS)
 
 
 @pytest.mark.program
-@pytest.mark.parametrize('module', MODULES)
-def test_commands__every_module_has_a_help(module: str, help_texts: Dict[str, str]) -> None:
-    assert f'python -m {module}' in help_texts[module]
+@pytest.mark.parametrize('program', PROGRAMS)
+def test_commands__every_program_has_a_help(program: str, help_texts: Dict[str, str]) -> None:
+    assert (f'python -m {program}' if '.' in program else f'inception-v3 {program}') in help_texts[program]
 
 
 @pytest.mark.program
 @pytest.mark.parametrize('command', COMMANDS, ids=str)
 def test_commands__every_flag_is_one_of_the_command(command: Command, help_texts: Dict[str, str]) -> None:
     words = words_of(command)
-    module = module_of(words)
-    own, _, of_trials = ' '.join(words[4:]).partition(' -- ')
-    if module in help_texts:
-        known = set(re.findall(r'--\w+', help_texts[module]))
-        booleans = {flag.replace('--', '--no') for flag in known} if module in TAKES_FLAGS_OF_A_RUN else set()
+    program = program_of(words)
+    own, _, of_trials = ' '.join(arguments_of(words)).partition(' -- ')
+    if program in help_texts:
+        known = set(re.findall(r'--\w+', help_texts[program]))
+        booleans = {flag.replace('--', '--no') for flag in known} if program in TAKES_FLAGS_OF_A_RUN else set()
         for word in own.split():
             if word.startswith('--'):
                 assert word.partition('=')[0] in known | booleans | {'--help'}
@@ -85,9 +94,9 @@ def test_commands__every_flag_is_one_of_the_command(command: Command, help_texts
         flags.parse(['trial', *of_trials.split()])
 
 
-@pytest.mark.parametrize('command', [c for c in COMMANDS if module_of(words_of(c)) == 'inception_v3.main'], ids=str)
+@pytest.mark.parametrize('command', [c for c in COMMANDS if program_of(words_of(c)) == 'inception_v3.main'], ids=str)
 def test_commands__the_program_accepts_its_flags_and_their_values(command: Command) -> None:
-    arguments = [word.replace('NODE', 'node') for word in words_of(command)[4:]]
+    arguments = [word.replace('NODE', 'node') for word in arguments_of(words_of(command))]
     flags.parse(['main', *arguments])
 
 
@@ -119,7 +128,7 @@ def test_commands__run_tpu_prints_its_commands(command: Command) -> None:
 @pytest.mark.parametrize('command', [c for c in COMMANDS if '--list' in words_of(c)], ids=str)
 def test_commands__a_sweep_lists_its_trials(command: Command) -> None:
     done = subprocess.run(
-        [sys.executable, *words_of(command)[2:]],
+        [sys.executable, '-m', 'inception_v3_tpu', *words_of(command)[2:]],
         cwd=str(ROOT),
         stdout=subprocess.PIPE,
         text=True,

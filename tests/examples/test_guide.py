@@ -11,8 +11,8 @@ import pytest
 from console.tensorflow_versions import tf
 from examples import guide
 from inception_v3.config import Config
-from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.run.evaluations import read_evaluations
 from tests.support.runs import ONE_LAYER, execute
 
 

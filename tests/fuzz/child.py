@@ -12,7 +12,7 @@ import PIL.Image
 
 from benchmarks.measurement import peak_bytes
 from console.tensorflow_versions import tf
-from inception_v3.record_preprocessing import RecordPreprocessing
+from inception_v3.input.record_preprocessing import RecordPreprocessing
 
 
 def many(cases: int) -> int:

@@ -23,8 +23,8 @@ from inception_v3 import flags
 from inception_v3.config import Config, ConfigError, plain_type, setting_of
 from inception_v3.data_set import fit_to_data_set, makes_digits
 from inception_v3.epochs import EPOCHS
-from inception_v3.model_dir.evaluations import RESULTS_FILE, Evaluation, read_evaluations
 from inception_v3.presets import PRESETS
+from inception_v3.run.evaluations import RESULTS_FILE, Evaluation, read_evaluations
 from tests.fuzz import child
 
 FEW, MANY = 120, child.many(5_000)

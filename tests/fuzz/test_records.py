@@ -18,7 +18,7 @@ from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
 from data.tf_example import Fields
 from inception_v3.config import Config
-from inception_v3.record_preprocessing import RecordPreprocessing
+from inception_v3.input.record_preprocessing import RecordPreprocessing
 from preprocessing.decoding import decode_image
 from tests.fuzz import child
 from tests.support.records import framed

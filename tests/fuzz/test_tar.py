@@ -25,7 +25,7 @@ from data.tar.layout import BLOCK, Problem
 from data.tar.shard import Shard
 from data.tf_example import Fields
 from inception_v3.config import Config
-from inception_v3.record_preprocessing import RecordPreprocessing
+from inception_v3.input.record_preprocessing import RecordPreprocessing
 from preprocessing.decoding import decode_image
 from tests.fuzz import child
 

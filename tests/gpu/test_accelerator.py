@@ -9,11 +9,11 @@ import pytest
 from console.tensorflow_versions import tf
 from inception_v3 import flags, main, model_fn
 from inception_v3.config import Config
-from inception_v3.gpu import accelerator
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.reporting.summary import introduction_of, notes_of
+from inception_v3.run.summary import introduction_of, notes_of
 from inception_v3.seeding import session_config
+from inception_v3.tpu import accelerator
 from tests.support.graphs import plain_session
 from tests.support.runs import ONE_LAYER, execute
 from tests.support.slim import load, values_by_name

@@ -207,7 +207,7 @@ def test_xla__compiles_a_step_and_keeps_fewer_bytes(tmp_path: Any) -> None:
     # A separate process, because XLA reads its flags only once, before the first compilation.
     step = "Config(network='revnet38', height=32, width=32, seed=1, rebuild_activations=bool(int(sys.argv[1])))"
     program = (
-        'import sys; from inception_v3.preflight import xla_step; from inception_v3.config import Config; '
+        'import sys; from inception_v3.commands.preflight import xla_step; from inception_v3.config import Config; '
         f'xla_step.BATCH_SIZE = 16; xla_step.compile_fast(); print(xla_step.run_once({step}).loss)'
     )
     losses, temporaries = [], []

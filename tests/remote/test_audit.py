@@ -5,8 +5,8 @@ from typing import Any, Dict
 
 import pytest
 
-from data import tar_shards
 from data.audit.report import audit
+from data.convert import tar_shards
 from data.sources import Source
 from tests.remote.faults import READ
 from tests.remote.store import Store

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from tests.data.cifar10 import archives as cifar10_archives
+from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.remote.store import SMALL, Store
 
 # Converts an archive whose batches have four images.
 _CONVERT = """
-from data.cifar10 import __main__ as cifar10
-from data.cifar10 import source as cifar10_source
+from data.convert.cifar10 import __main__ as cifar10
+from data.convert.cifar10 import source as cifar10_source
 cifar10_source._BATCH_IMAGES = 4
 raise SystemExit(cifar10.main())
 """

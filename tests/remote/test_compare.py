@@ -1,4 +1,4 @@
-"""Test of `python -m studies.compare` with runs and report in a remote store."""
+"""Test of `inception-v3 compare` with runs and report in a remote store."""
 
 import pathlib
 

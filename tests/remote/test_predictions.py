@@ -11,8 +11,8 @@ from tests.support.photos import encode_jpeg
 
 _CLASSIFY_AND_REPORT = """
 import sys
-from inception_v3.evaluate_report import __main__ as evaluate_report
-from inception_v3.predict import __main__ as predict
+from inception_v3.commands.evaluate_report import __main__ as evaluate_report
+from inception_v3.commands.predict import __main__ as predict
 from inception_v3.networks.registry import NETWORKS
 from tests.support.runs import ONE_LAYER
 NETWORKS['inception_v3'] = ONE_LAYER

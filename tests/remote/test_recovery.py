@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from inception_v3.model_dir.trainer_lock import STALE_AFTER
+from inception_v3.run.trainer_lock import STALE_AFTER
 from tests.remote.store import Store
 
 

@@ -90,7 +90,7 @@ def test_dry_run__needs_no_gcloud(world: World) -> None:
 def test_program__accepts_the_flags_for_every_type(nodes: World, tpu_type: str) -> None:
     done = nodes.call('--dry_run', '--train_batch_size=4096', '--eval_batch_size=4096', TPU_TYPE=tpu_type)
     preflight, train = [shlex.split(line)[1:] for line in done.stdout.splitlines()][2:]
-    assert preflight[:5] == ['--tf=1.15', 'python', '-m', 'inception_v3.preflight', f'--topology={tpu_type}']
+    assert preflight[:5] == ['--tf=1.15', 'inception-v3', 'preflight', f'--topology={tpu_type}']
     assert train[:4] == ['--tf=1.15', 'python', '-m', 'inception_v3.main']
     cores = int(tpu_type.split('-')[1])
     expected = Config(
@@ -132,7 +132,7 @@ def test_variables__set_tpu_and_folders(either: World) -> None:
     assert either.log() == [
         ['gcloud', 'storage', 'ls', 'gs://their-data'],
         ['gcloud', 'storage', 'ls', 'gs://mine'],
-        ['./run', f'--tf={tf}', 'python', '-m', 'inception_v3.preflight', '--topology=v3-8', *tpu, *folders],
+        ['./run', f'--tf={tf}', 'inception-v3', 'preflight', '--topology=v3-8', *tpu, *folders],
         [*either.create[: -len(given)], *given, *more],
         [*either.train[:5], *tpu, *folders],
         either.delete,

@@ -1,4 +1,4 @@
-"""`python -m studies.compare`: any runs, grouped into cases."""
+"""`inception-v3 compare`: any runs, grouped into cases."""
 
 import dataclasses
 import os

@@ -14,10 +14,10 @@ import numpy as np
 
 from console.tensorflow_versions import tf
 from data import records, tfrecord
+from inception_v3.commands.predict.classifier import SavedModelClassifier
 from inception_v3.config import Config
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.predict.classifier import SavedModelClassifier
 from tests.support.runs import ONE_LAYER, execute
 
 VERSIONS = ('1.15', '2.15')

@@ -6,9 +6,9 @@ from typing import Any, List, Mapping, Optional, Sequence
 from console.tensorflow_versions import tf
 from data.files import append_line, write_whole
 from inception_v3.config import Config
-from inception_v3.model_dir import starts
-from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
-from inception_v3.model_dir.files import CONFIG_FILE
+from inception_v3.run import starts
+from inception_v3.run.evaluations import Evaluation, append_evaluation
+from inception_v3.run.files import CONFIG_FILE
 from studies.report.runs import Case, Run, TrainingPoint
 
 OF_300_STEPS = Config(train_steps=300)

@@ -12,9 +12,9 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.cycles import Run
-from inception_v3.model_dir.evaluations import Evaluation, read_evaluations
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
+from inception_v3.run.evaluations import Evaluation, read_evaluations
 from tests.support.shared import once
 
 

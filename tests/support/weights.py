@@ -6,9 +6,9 @@ from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
-from inception_v3.weights import architecture
-from inception_v3.weights.architecture import Architecture, variables_of
-from inception_v3.weights.foreign import OURS, Weights
+from inception_v3.commands.weights import architecture
+from inception_v3.commands.weights.architecture import Architecture, variables_of
+from inception_v3.commands.weights.foreign import OURS, Weights
 
 # Layers have 16 to 44 channels.
 NARROW = 0.1

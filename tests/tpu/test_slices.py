@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from data import records, tar_shards
+from data import records
+from data.convert import tar_shards
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
+from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.storage.evaluation_shares import images_of_hosts
 from inception_v3.tpu import slices, topology
 from tests.data.written_records import read as records_in
 from tests.support.pipelines import read

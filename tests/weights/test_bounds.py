@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 import pytest
 
-from inception_v3.weights import bounds, foreign, keras_files, safetensors_files, sources
+from inception_v3.commands.weights import foreign, keras_files, safetensors_files
+from inception_v3.weights import bounds, sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import narrow, peak_of
 

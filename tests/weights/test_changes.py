@@ -5,8 +5,8 @@ from typing import Dict, List
 import numpy as np
 import pytest
 
-from inception_v3.weights.architecture import Architecture, Layer
-from inception_v3.weights.changes import (
+from inception_v3.commands.weights.architecture import Architecture, Layer
+from inception_v3.commands.weights.changes import (
     ADD,
     DROP,
     IMAGES,

@@ -9,10 +9,11 @@ import h5py
 import numpy as np
 import pytest
 
+from inception_v3.commands.weights import __main__ as command
+from inception_v3.commands.weights import foreign, keras_files, naming, safetensors_files, state_dicts, writing
 from inception_v3.config import Config
-from inception_v3.model_dir import trained_model
-from inception_v3.weights import __main__ as command
-from inception_v3.weights import foreign, keras_files, naming, safetensors_files, sources, state_dicts, writing
+from inception_v3.run import trained_model
+from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import saved_variables
 from tests.support.state_dicts import with_training_state

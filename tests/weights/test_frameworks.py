@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3.weights import foreign, forward, writing
-from inception_v3.weights.forward import FEATURES, LOGITS, TORCH_PYTHON
+from inception_v3.commands.weights import foreign, forward, writing
+from inception_v3.commands.weights.forward import FEATURES, LOGITS, TORCH_PYTHON
 
 CLASSES = 7
 # Images are small to save time; the networks have their published widths.

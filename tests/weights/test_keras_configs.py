@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from inception_v3.weights import architecture, foreign, keras_configs, keras_files
-from inception_v3.weights.keras_configs import SIGMOID, SOFTMAX, KerasError
+from inception_v3.commands.weights import architecture, foreign, keras_configs, keras_files
+from inception_v3.commands.weights.keras_configs import SIGMOID, SOFTMAX, KerasError
 from inception_v3.weights.sources import WeightsError
 from tests.support.weights import CLASSES, NARROW, narrow, values_of
 

@@ -7,11 +7,11 @@ import pytest
 
 from console.tensorflow_versions import tf
 from inception_v3.batch_norm import BatchNorm
+from inception_v3.commands.weights import architecture, naming
+from inception_v3.commands.weights.architecture import Architecture, variables_of
+from inception_v3.commands.weights.naming import Entry
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.weights import architecture, naming
-from inception_v3.weights.architecture import Architecture, variables_of
-from inception_v3.weights.naming import Entry
 from tests.support.weights import NARROW
 
 

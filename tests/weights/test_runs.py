@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
+from inception_v3.commands.provenance import __main__ as provenance
 from inception_v3.config import Config
-from inception_v3.model_dir import starts, trained_model
 from inception_v3.model_fn import inception_model_fn
-from inception_v3.provenance import __main__ as provenance
+from inception_v3.run import starts, trained_model
 from inception_v3.weights import sources
 from inception_v3.weights.beginning import BeginHook
 from inception_v3.weights.sources import AVERAGE

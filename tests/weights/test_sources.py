@@ -10,8 +10,8 @@ import pytest
 
 from console.errors import FIX
 from console.tensorflow_versions import tf
-from inception_v3.model_dir import digests
-from inception_v3.model_dir.checkpoints import CheckpointError
+from inception_v3.run import digests
+from inception_v3.run.checkpoints import CheckpointError
 from inception_v3.weights import sources
 from inception_v3.weights.sources import WeightsError
 from tests.support.checkpoints import save_step, saved_variables

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inception_v3.weights import state_dicts
+from inception_v3.commands.weights import state_dicts
 from inception_v3.weights.sources import WeightsError
 from tests.support.state_dicts import Harmful, state_dict, with_training_state
 from tests.support.weights import peak_of

@@ -9,8 +9,9 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import PIL.Image
 
-from data import records, writing
+from data import records
 from data.audit.report import audit
+from data.convert import writing
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.sources import Source

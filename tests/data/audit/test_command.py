@@ -1,4 +1,4 @@
-"""The command python -m data.audit."""
+"""The command inception-v3 audit."""
 
 import json
 import pathlib

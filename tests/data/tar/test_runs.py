@@ -15,9 +15,9 @@ from data import records
 from data.tar import files as tar_files
 from data.tar.shard import Shard
 from inception_v3 import main
+from inception_v3.commands.preflight import __main__ as preflight
 from inception_v3.config import Config, ConfigError
 from inception_v3.metrics import PADDING_LABEL
-from inception_v3.preflight import __main__ as preflight
 from inception_v3.rules import check
 from tests.support.pipelines import Host, labels_of, read
 

@@ -8,8 +8,8 @@ from typing import Any, List
 
 import pytest
 
-from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
-from inception_v3.model_dir.files import now
+from inception_v3.run.evaluations import Evaluation, append_evaluation
+from inception_v3.run.files import now
 from studies.study import Study, grid
 from studies.sweep import live, trials
 from studies.sweep.live import Display, Progress

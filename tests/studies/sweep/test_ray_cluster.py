@@ -9,7 +9,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from inception_v3.model_dir import trainer_lock
+from inception_v3.run import trainer_lock
 from tests.support.processes import wait_for
 from tests.support.sweeps import WholeSweep, study_file
 

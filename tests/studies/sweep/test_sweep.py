@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Type
 import pytest
 
 from console.errors import TerminatedError
-from inception_v3.model_dir.evaluations import read_evaluations
+from inception_v3.run.evaluations import read_evaluations
 from studies.study import Study
 from studies.sweep import __main__ as sweep
 from studies.sweep import plan, trials

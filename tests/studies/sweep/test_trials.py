@@ -14,8 +14,8 @@ from data.files import write_whole
 from inception_v3 import flags
 from inception_v3.config import Config
 from inception_v3.data_set import fit_to_data_set
-from inception_v3.model_dir.evaluations import Evaluation, append_evaluation
-from inception_v3.model_dir.files import CONFIG_FILE, now
+from inception_v3.run.evaluations import Evaluation, append_evaluation
+from inception_v3.run.files import CONFIG_FILE, now
 from studies.study import Study, StudyError, cases, grid
 from studies.sweep import trials
 from studies.sweep.trials import Outcome, State, Trial

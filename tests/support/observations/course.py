@@ -13,11 +13,11 @@ from data.sources import source_of
 from inception_v3 import cycles, epochs, training
 from inception_v3.config import Config, ConfigError
 from inception_v3.evaluation import Evaluating
-from inception_v3.hooks import image_summaries
-from inception_v3.hooks.summaries import TrainingSummaries
-from inception_v3.model_dir import checkpoints, trained_data
-from inception_v3.model_dir.evaluations import Evaluation
-from inception_v3.model_dir.files import check_writable
+from inception_v3.run import checkpoints, trained_data
+from inception_v3.run.evaluations import Evaluation
+from inception_v3.run.files import check_writable
+from inception_v3.run.hooks import image_summaries
+from inception_v3.run.hooks.summaries import TrainingSummaries
 from inception_v3.training import Training
 from tests.support.evaluations import DIGITS, EVALUATION
 

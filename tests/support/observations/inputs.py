@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3 import record_preprocessing
 from inception_v3.config import Config
+from inception_v3.input import record_preprocessing
 from inception_v3.input_pipeline import InputPipeline
 from preprocessing.preprocessings import preprocessing_for
 from tests.support.graphs import evaluate, type_in_1_15

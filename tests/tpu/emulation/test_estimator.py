@@ -15,12 +15,12 @@ from data import records
 from inception_v3 import estimator, main
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
+from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
-from inception_v3.model_dir.evaluations import read_evaluations
 from inception_v3.networks import inception_v3 as tables
 from inception_v3.networks import layers
 from inception_v3.networks.registry import NETWORKS
-from inception_v3.storage.evaluation_shares import images_of_hosts
+from inception_v3.run.evaluations import read_evaluations
 from inception_v3.tpu import slices, topology
 from inception_v3.tpu.emulation.estimator import notice
 from tests.support.checkpoints import saved_variables

@@ -1,0 +1,316 @@
+"""Finds the images below a folder, and tells from the whole tree which folders are splits and which are classes.
+
+The rules for the folders that have images below them, in this order:
+
+1. A single folder that has only subfolders is stepped through.
+2. A training folder beside a validation or test folder, known by their names, are splits; so are folders that have the
+   same subfolders and no images of their own. If the names do not say which is which, they are refused.
+3. If each folder has a training and a validation or test folder, each class is split in itself.
+4. Other folders are classes. Their names are compared in Unicode's form NFC.
+"""
+
+import collections
+import dataclasses
+import os
+import re
+import shlex
+import unicodedata
+from typing import Counter, Dict, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence, Set, Tuple
+
+from data import image_files
+from data.convert.refused import listed
+from data.image_files import show
+from data.records import TRAIN, VALIDATION, DataError
+
+# Its images are for validation if there is no validation folder.
+_TEST = 'test'
+_SPLIT_NAMES = {
+    **dict.fromkeys(('train', 'training', 'trn'), TRAIN),
+    **dict.fromkeys(('validation', 'val', 'valid', 'dev', 'development', 'eval', 'evaluation'), VALIDATION),
+    **dict.fromkeys(('test', 'testing', 'tst'), _TEST),
+}
+_HIDDEN = 'hidden, or of the system'
+_READ_ALREADY = 'leads to a folder that is read already'
+_IN_NO_CLASS = 'an image in no class folder'
+_IN_NO_SPLIT = 'an image in no folder of the two splits'
+
+
+class ImageFile(NamedTuple):
+    """An image file and its class."""
+
+    path: str
+    class_name: str
+
+
+class ImageSet(NamedTuple):
+    """The images of a data set, in order.
+
+    Attributes:
+      splits: the training and the validation images, or all images if they are not split.
+      lost: files in each of the `splits` that belong to a class but cannot be recognized as images.
+      left_out: the paths of other files and folders, with the reasons.
+      empty: class folders without images.
+      notes: sentences about the way the files were read.
+    """
+
+    splits: List[List[ImageFile]]
+    lost: List[List[ImageFile]]
+    left_out: List[Tuple[str, str]]
+    empty: List[str]
+    notes: List[str]
+
+
+class TreeFile(NamedTuple):
+    """The path of a file, and the reason why it is no image, if it is none."""
+
+    path: str
+    reason: str
+
+
+@dataclasses.dataclass
+class Folder:
+    """A folder: its path, the files in it, its subfolders by name, and the number of images in it and below it."""
+
+    path: str
+    own: List[TreeFile]
+    folders: Dict[str, 'Folder']
+    images: int = 0
+
+    def filled(self) -> Dict[str, 'Folder']:
+        """The subfolders that have images, by name."""
+        return {name: folder for name, folder in self.folders.items() if folder.images}
+
+    def has_own_images(self) -> bool:
+        """Whether there are images outside of the subfolders."""
+        return self.images > sum(folder.images for folder in self.folders.values())
+
+    def files(self) -> Iterator[TreeFile]:
+        """Yields all files in and below the folder, in order."""
+        yield from self.own
+        for folder in self.folders.values():
+            yield from folder.files()
+
+    def stepped(self) -> 'Folder':
+        """The first folder on the way down that has images of its own, several subfolders with images, or classes."""
+        inner = [*self.filled().values()]
+        return inner[0].stepped() if len(inner) == 1 and not inner[0].has_own_images() else self
+
+
+def walk(folder: str, without: Iterable[str] = ()) -> Tuple[Folder, List[Tuple[str, str]]]:
+    """Lists the files below a folder, without some of its subfolders. Links to folders are followed.
+
+    Returns:
+      The folder, and the paths that are left out, with the reasons.
+
+    Raises:
+      DataError: the folder does not exist, or a folder cannot be listed.
+    """
+    if not os.path.isdir(folder):
+        raise DataError(f'{show(folder)}: no such folder.')
+    folder = folder.rstrip(os.sep) or os.sep
+    visited = {os.path.realpath(each) for each in without}
+    listed_folders = {folder: Folder(folder, [], {})}
+    left_out: List[Tuple[str, str]] = []
+    for parent, folders, names in os.walk(folder, onerror=_refuse_listing, followlinks=True):
+        if os.path.realpath(parent) in visited:
+            # A link to a visited folder, possibly a cycle.
+            folders[:] = []
+            left_out.append((parent, _READ_ALREADY))
+            continue
+        visited.add(os.path.realpath(parent))
+        hidden = {*filter(image_files.is_hidden, [*folders, *names])}
+        left_out.extend((os.path.join(parent, name), _HIDDEN) for name in sorted(hidden))
+        folders[:] = sorted({*folders} - hidden)
+        current = listed_folders.setdefault(parent, Folder(parent, [], {}))
+        if parent != folder:
+            listed_folders[os.path.dirname(parent)].folders[os.path.basename(parent)] = current
+        for path in (os.path.join(parent, name) for name in sorted({*names} - hidden)):
+            current.own.append(TreeFile(path, image_files.why_no_image(path)))
+    # A folder comes before its subfolders.
+    for each in reversed([*listed_folders.values()]):
+        own = sum(not file.reason for file in each.own)
+        each.images = own + sum(inner.images for inner in each.folders.values())
+    return listed_folders[folder], left_out
+
+
+def _refuse_listing(error: OSError) -> NoReturn:
+    raise DataError(
+        f'{show(error.filename)}: cannot be listed: {error.strerror}. Make it readable, or remove it: its images would '
+        'be missing otherwise.'
+    )
+
+
+def find_images(folder: str, validation_folder: Optional[str] = None, no_splits: bool = False) -> ImageSet:
+    """Finds the images of a folder of class folders, split or not.
+
+    Args:
+      folder: the images.
+      validation_folder: another folder, with the validation images.
+      no_splits: the folders in `folder` are classes, whatever their names and subfolders.
+
+    Raises:
+      DataError: a folder does not exist or cannot be listed; there are no images; the splits are ambiguous; or the
+        name of a class is not UTF-8.
+    """
+    outside = [validation_folder] if validation_folder is not None else []
+    walked = [walk(folder, outside), *map(walk, outside)]
+    divided = [_splits(tree, no_splits) for tree, _ in walked]
+    for (tree, _), splits in zip(walked, divided):
+        if outside and len(splits) > 1:
+            raise DataError(
+                f'--validation_folder={show(outside[0])}: {show(tree.path)} has validation images of its own, in '
+                f'{show(splits[1].path)}. To leave them out, name {show(splits[0].path)} instead.'
+            )
+    splits = [split for each in divided for split in each]
+    _check_utf_8([each.path for split in splits for each in split.filled().values()])
+    found = ImageSet([], [], [each for _, left_out in walked for each in left_out], [], _notes(walked, splits))
+    for split in splits:
+        in_class = [(_nfc(name), file) for name, each in split.folders.items() for file in each.files()]
+        found.splits.append([ImageFile(file.path, name) for name, file in in_class if not file.reason])
+        lost = [ImageFile(file.path, name) for name, file in in_class if file.reason == image_files.UNRECOGNIZED]
+        found.lost.append(lost)
+        found.empty.extend(each.path for each in split.folders.values() if not each.images)
+    used = {image.path for images in found.splits for image in images}
+    in_split = {file.path for split in splits for file in split.files()}
+    found.left_out.extend(
+        (file.path, file.reason or (_IN_NO_CLASS if file.path in in_split or len(splits) == 1 else _IN_NO_SPLIT))
+        for tree, _ in walked
+        for file in tree.files()
+        if file.path not in used
+    )
+    return found
+
+
+def _nfc(name: str) -> str:
+    return unicodedata.normalize('NFC', name)
+
+
+def _notes(walked: Sequence[Tuple[Folder, object]], splits: Sequence[Folder]) -> List[str]:
+    stepped = [(tree.path, tree.stepped().path) for tree, _ in walked]
+    notes = [f'{show(outer)}: all images are in {show(inner)}' for outer, inner in stepped if outer != inner]
+    forms: Dict[str, Set[str]] = collections.defaultdict(set)
+    for name in (name for split in splits for name in split.filled()):
+        forms[_nfc(name)].add(name)
+    twice = sorted(name for name, names in forms.items() if len(names) > 1)
+    if twice:
+        notes.append(f'folders whose names differ only in their Unicode form are one class: {listed(twice)}')
+    return notes
+
+
+def _check_utf_8(folders: Sequence[str]) -> None:
+    """Raises DataError if the name of a class folder is not UTF-8."""
+    # Python represents other bytes of file names by surrogates.
+    wrong = [folder for folder in folders if re.search(r'[\ud800-\udfff]', os.path.basename(folder))]
+    if wrong:
+        raise DataError(
+            f'{listed(wrong)}: the name of a class must be UTF-8. Rename the folder, for example from Latin-1: '
+            f'convmv -f latin1 -t utf8 --notest {shlex.quote(os.path.dirname(wrong[0]))}/*'
+        )
+
+
+def _splits(tree: Folder, no_splits: bool) -> List[Folder]:
+    """The training and the validation folder, whose subfolders are the classes; or the folder of all classes.
+
+    Raises:
+      DataError: there are no class folders, or the splits are ambiguous.
+    """
+    whole = tree.stepped()
+    below = whole.filled()
+    if not below:
+        raise DataError(
+            f'{show(tree.path)}: no images in class folders. It must hold a folder per class with images; or name '
+            'a table of the labels with --labels=FILE.'
+        )
+    folders = {name: inner.stepped() for name, inner in below.items()}
+    kinds = {name: _SPLIT_NAMES.get(name.casefold(), '') for name in folders}
+    if no_splits:
+        return [whole]
+    if not _is_pair(kinds.values()):
+        if _is_split_in_classes(below.values()):
+            return _split_in_classes(whole)
+        alike = _alike(folders)
+        kinds.update({name: kinds[name] or _kind_in(name) for name in alike})
+        suspects = alike or [name for name in kinds if kinds[name] and not folders[name].has_own_images()]
+        if not suspects:
+            return [whole]
+        if not _is_pair(kinds.values()):
+            _refuse_splits(whole, suspects, kinds)
+    chosen = []
+    for split in (TRAIN, VALIDATION):
+        named = [name for name in kinds if kinds[name] == split] or [name for name in kinds if kinds[name] == _TEST]
+        if len(named) > 1:
+            _refuse_splits(whole, [name for name in kinds if kinds[name]], kinds)
+        chosen.append(folders[named[0]])
+    for one, other in (chosen, chosen[::-1]):
+        if not one.filled():
+            raise DataError(
+                f'{show(one.path)}: its images are in no class folders. To convert {show(other.path)} alone, '
+                f'name that folder. If {listed(sorted(kinds))} are the classes, add --no_splits.'
+            )
+    return chosen
+
+
+def _is_pair(kinds: Iterable[str]) -> bool:
+    return TRAIN in kinds and bool({VALIDATION, _TEST} & {*kinds})
+
+
+def _kind_in(name: str) -> str:
+    """The split that one word of a name stands for, as in `seg_train` or `test2017`; empty if there is not one."""
+    kinds = {_SPLIT_NAMES[word] for word in re.findall('[a-z]+', name.casefold()) if word in _SPLIT_NAMES}
+    return kinds.pop() if len(kinds) == 1 else ''
+
+
+def _alike(folders: Dict[str, Folder]) -> List[str]:
+    """The folders without images of their own that share most of their subfolders, and those they share them with."""
+    inner = {
+        name: {_nfc(each).casefold() for each in folder.filled()}
+        for name, folder in folders.items()
+        if not folder.has_own_images()
+    }
+    # A split may be among the classes of another one.
+    outer = {_nfc(name).casefold() for name in folders}
+    counts: Counter[str] = collections.Counter(each for names in (outer, *inner.values()) for each in names)
+    shared = {each for each, count in counts.items() if count > 1}
+    # One subfolder of the same name in each class, such as `images`, is usual.
+    core = [names for names in inner.values() if len(names) > 1 and 2 * len(names & shared) > len(names)]
+    of_core = shared & {each for names in core for each in names}
+    return [name for name, names in inner.items() if names & of_core]
+
+
+def _is_split_in_classes(classes: Iterable[Folder]) -> bool:
+    """Whether classes have images in folders of splits, and nowhere else."""
+    inner = [each for one in classes for each in one.filled().items()]
+    kinds = [_SPLIT_NAMES.get(name.casefold(), '') for name, _ in inner]
+    is_only_there = not any(one.has_own_images() for one in classes) and all(each.has_own_images() for _, each in inner)
+    return is_only_there and '' not in kinds and _is_pair(kinds)
+
+
+def _split_in_classes(whole: Folder) -> List[Folder]:
+    """The training and the validation files of CLASS/train/ and CLASS/val/, as if the classes were inside."""
+    classes = whole.filled().items()
+    present = {_SPLIT_NAMES.get(name.casefold()) for _, one in classes for name in one.filled()}
+    splits = []
+    for kind in (TRAIN, VALIDATION if VALIDATION in present else _TEST):
+        folders = {}
+        for class_name, one in classes:
+            inner = {name: each for name, each in one.filled().items() if _SPLIT_NAMES[name.casefold()] == kind}
+            if inner:
+                folders[class_name] = Folder(one.path, [], inner, sum(each.images for each in inner.values()))
+        splits.append(Folder(whole.path, [], folders, sum(each.images for each in folders.values())))
+    return splits
+
+
+def _refuse_splits(whole: Folder, suspects: Sequence[str], kinds: Dict[str, str]) -> NoReturn:
+    train = [name for name in suspects if kinds[name] == TRAIN] or [name for name in suspects if not kinds[name]]
+    if len(suspects) == 1 and kinds[suspects[0]] != TRAIN:
+        train = ['']  # All other folders.
+    first = (train or suspects)[0]
+    others = [name for name in suspects if name != first]
+    validation = [name for name in others if kinds[name] == VALIDATION] or others
+    command = f'inception-v3 from-folder {shlex.quote(os.path.join(whole.path, first).rstrip(os.sep))} DATA_DIR'
+    if validation:
+        command += f' --validation_folder={shlex.quote(os.path.join(whole.path, validation[0]))}'
+    raise DataError(
+        f'{show(whole.path)}: has folders that look like splits, not like classes: {listed(suspects)}. Say which is '
+        f'which, as in: {show(command)}. If {listed(sorted(kinds))} are the classes, add --no_splits.'
+    )

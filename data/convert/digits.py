@@ -1,0 +1,194 @@
+"""Converts the handwritten digits that come with scikit-learn to a data set in ImageNet's layout.
+
+The source has 1,797 images of 8 x 8 pixels in 17 grey levels (Alpaydin & Kaynak, "Optical Recognition of Handwritten
+Digits", UCI Machine Learning Repository), four fifths for training. Label 1 is the digit 0, and so on. A data set of
+some digits only, with few training images, is for experiments with the transfer of weights.
+"""
+
+import argparse
+import collections
+import dataclasses
+import functools
+import os
+import re
+import sys
+from typing import Dict, List, Optional, Sequence
+
+import numpy as np
+
+from console import extras, program
+from console.command_line import new_parser
+from console.messages import shown
+from console.paths import expanded
+from console.screen import Screen
+from console.tensorflow_versions import tf
+from data import records, tf_example
+from data.convert import writing
+from data.convert.split import digest, split_by_content
+from data.dataset_info import FILE_NAME, DatasetInfo
+from data.fingerprint import SplitFingerprint, fingerprint
+
+TRAIN_SHARDS = 8
+VALIDATION_SHARDS = 4
+VALIDATION_FRACTION = 0.2
+
+_ALL_DIGITS = tuple(range(10))
+
+# Each of the 8 x 8 pixels becomes a square with this side: a block of JPEG.
+_PIXEL_SIDE = 8
+# The black margin, in pixels. Evaluation crops an eighth of the image, which must not touch the digit.
+_MARGIN = 8
+_JPEG_QUALITY = 95
+
+
+def build(data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None) -> DatasetInfo:
+    """Writes the data set to a new or empty folder.
+
+    Args:
+      data_dir: the folder.
+      digits: the digits of the data set, in the order of their labels, which begin with 1.
+      images_per_digit: training images of each digit, the first of those that the whole data set has, so that a
+        smaller number gives a part of a larger one; None: all. All validation images of the digits are written.
+
+    Raises:
+      records.DataError: scikit-learn is not installed, a digit has fewer training images, or the folder is not empty
+        or cannot be made.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise records.DataError(f'scikit-learn, which includes the digits, is not installed: {extras.command("demo")}.')
+    bunch = load_digits()
+    pixels = bunch.images.astype(np.uint8)
+    digests = [digest(image.tobytes()) for image in pixels]
+    train, validation = (
+        [index for index in split if bunch.target[index] in digits]
+        for split in split_by_content(digests, [*map(int, bunch.target)], VALIDATION_FRACTION)
+    )
+    if images_per_digit is not None:
+        train = _first_of_each(train, bunch.target, images_per_digit)
+    labels = {index: digits.index(bunch.target[index]) + 1 for index in [*train, *validation]}
+    names = [str(digit) for digit in digits]
+    info = DatasetInfo(
+        name='digits' if len(digits) == len(_ALL_DIGITS) else f'digits {" ".join(names)}',
+        source='scikit-learn, sklearn.datasets.load_digits: 1,797 handwritten digits of 8 x 8 pixels',
+        train_images=len(train),
+        validation_images=len(validation),
+        num_classes=len(digits) + 1,
+        class_names=['background', *names],
+    )
+    with writing.new_data_dir(data_dir) as unfinished:
+        written = (
+            _write(unfinished, records.TRAIN, pixels, labels, info.class_names, train, TRAIN_SHARDS),
+            _write(unfinished, records.VALIDATION, pixels, labels, info.class_names, validation, VALIDATION_SHARDS),
+        )
+        info = dataclasses.replace(info, fingerprint=fingerprint(*written))
+        info = info.write(unfinished)
+    return info
+
+
+def build_if_missing(
+    data_dir: str, digits: Sequence[int] = _ALL_DIGITS, images_per_digit: Optional[int] = None
+) -> Optional[DatasetInfo]:
+    """Writes the data set, as `build`, unless the folder has it, or another process finishes it first.
+
+    Returns:
+      The description of the data set that was written; None if it was there.
+
+    Raises:
+      records.DataError: as `build`.
+    """
+    if is_built(data_dir):
+        return None
+    try:
+        return build(data_dir, digits, images_per_digit)
+    except records.DataError:
+        if is_built(data_dir):
+            return None
+        raise
+
+
+def is_built(data_dir: str) -> bool:
+    """Whether `build` made this folder."""
+    return os.path.exists(os.path.join(data_dir, FILE_NAME))
+
+
+def _first_of_each(indices: Sequence[int], digit_of: np.ndarray, count: int) -> List[int]:
+    """The first `count` indices of each digit, in their order."""
+    found: Dict[int, List[int]] = collections.defaultdict(list)
+    for index in indices:
+        found[digit_of[index]].append(index)
+    for digit, own in sorted(found.items()):
+        if len(own) < count:
+            raise records.DataError(
+                f'--images_per_digit={count}: there are {len(own)} training images of the digit {digit}.'
+            )
+    kept = {index for own in found.values() for index in own[:count]}
+    return [index for index in indices if index in kept]
+
+
+def _write(
+    data_dir: str,
+    split: str,
+    pixels: np.ndarray,
+    labels: Dict[int, int],
+    names: Sequence[str],
+    indices: Sequence[int],
+    shards: int,
+) -> SplitFingerprint:
+    """Writes a split: the images with some indices, with the label of each and the names of all labels."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        image = tf.placeholder(tf.uint8, [None, None, 3])
+        encode = tf.image.encode_jpeg(image, quality=_JPEG_QUALITY)
+
+        def make(index: int) -> tf.train.Example:
+            rgb = _enlarge(pixels[index])
+            encoded = session.run(encode, {image: rgb})
+            label = labels[index]
+            height, width, _ = rgb.shape
+            return tf_example.make_example(encoded, 'JPEG', label, names[label], height, width, f'digit-{index:04d}')
+
+        examples = [functools.partial(make, index) for index in indices]
+        return writing.write_shards(data_dir, split, examples, min(shards, len(examples)))
+
+
+def _enlarge(digit: np.ndarray) -> np.ndarray:
+    """Converts an 8 x 8 image with values 0 to 16 to an RGB image, uint8 [80, 80, 3]."""
+    grey = np.minimum(digit.astype(np.int32) * 16, 255).astype(np.uint8)
+    grey = np.kron(grey, np.ones([_PIXEL_SIDE, _PIXEL_SIDE], np.uint8))
+    return np.repeat(np.pad(grey, _MARGIN, mode='constant')[:, :, np.newaxis], 3, axis=2)
+
+
+def _digits(text: str) -> Sequence[int]:
+    """The digits of a command line, as a type for argparse."""
+    if not re.fullmatch('[0-9]+', text) or len({*text}) < len(text):
+        raise argparse.ArgumentTypeError(f'{shown(text)}: must be different digits, such as 56789')
+    return tuple(map(int, text))
+
+
+def main() -> int:
+    """Builds the data set in the folder named on the command line."""
+    parser = new_parser('digits', __doc__)
+    parser.add_argument('data_dir', help='new folder for the data set')
+    parser.add_argument(
+        '--digits',
+        type=_digits,
+        default=_ALL_DIGITS,
+        help='only these, such as 56789, with labels 1, 2, … in this order',
+    )
+    parser.add_argument(
+        '--images_per_digit', type=int, help='the number of training images of each digit; default: all'
+    )
+    arguments = parser.parse_args(expanded())
+    if arguments.images_per_digit is not None and arguments.images_per_digit < 1:
+        parser.error(f'--images_per_digit={arguments.images_per_digit}: must be at least 1.')
+
+    def command(screen: Screen) -> None:
+        info = build(**vars(arguments))
+        print(f'{info.train_images} training and {info.validation_images} validation images in {arguments.data_dir}')
+
+    return program.run(command, 'interrupted; nothing was written')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Runs Apache Beam in its own process group, which is killed when the conversion ends.
+
+Otherwise, Beam's local processes outlive a killed program for a while, and show tracebacks when they are interrupted.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Sequence
+
+from console import extras, processes
+from console.errors import RetryableError
+from data.convert.imagenet import shards as imagenet_shards
+from data.records import DataError
+
+DIRECT_RUNNER = 'DirectRunner'
+# An exit code that Python does not use.
+_PROCESS_DIED = 3
+
+
+class BeamError(RetryableError):
+    """Beam failed for a reason other than an error of the conversion."""
+
+
+def check(runner: str, options: Sequence[str]) -> None:
+    """Checks that Beam is installed and knows its options, before the conversion starts.
+
+    Args:
+      runner: the name of Beam's runner.
+      options: Beam's options, as on a command line.
+
+    Raises:
+      DataError: a package must be installed, or there is no such runner or option.
+      SystemExit: the value of an option is invalid; Beam has printed a message.
+    """
+    try:
+        import apache_beam.runners
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError as error:
+        raise DataError(f'{str(error.name).partition(".")[0]} is not installed: {extras.command("data")}.')
+    try:
+        apache_beam.runners.create_runner(runner)
+    except (ValueError, ImportError) as error:
+        raise DataError(f'--runner={runner}: {error}')
+    given = PipelineOptions([*options])
+    unknown = set(given.get_all_options(retain_unknown_options=True)) - set(given.get_all_options())
+    # The runners of clusters have options that Beam itself does not know.
+    if unknown and runner == DIRECT_RUNNER:
+        raise DataError(f'-- {" ".join(options)}: Beam has no option --{", --".join(sorted(unknown))}.')
+
+
+def run(runner: str, options: Sequence[str], shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    """Runs `shards.convert` for each shard.
+
+    Args:
+      runner: the name of Beam's runner.
+      options: Beam's options, as on a command line.
+      shards: the names of the record files.
+      data_dir: the folder of the record files.
+      work_dir: the folder of their plans.
+
+    Raises:
+      BeamError: Beam failed.
+    """
+    with tempfile.TemporaryDirectory(prefix='beam-') as temporary:
+        environment = {
+            **os.environ,
+            # Beam does not delete its temporary folders.
+            'TMPDIR': temporary,
+            # Beam's processes show these warnings before `console.tensorflow_settings` can silence them.
+            'PYTHONWARNINGS': 'ignore:Python 3.7 is no longer supported',
+        }
+        with open(os.path.join(temporary, 'log'), 'w+', errors='replace') as log:
+            process = subprocess.Popen(
+                processes.module('data.convert.imagenet.beam'),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+            assert process.stdin
+            try:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(json.dumps([runner, options, shards, data_dir, work_dir]).encode() + b'\n')
+                    process.stdin.flush()
+                code = process.wait()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            log.seek(0)
+            output = log.read()
+    reason = next((line for line in reversed(output.split('\n')) if line.strip()), f'exit code {code}')
+    if code == _PROCESS_DIED:
+        reason = 'one of its processes was killed, perhaps because memory ran out; lower --processes to use less'
+    if code:
+        with tempfile.NamedTemporaryFile('w', prefix='beam-', suffix='.log', delete=False) as kept:
+            kept.write(output)
+        raise BeamError(
+            f'Apache Beam failed: {reason} (its output is in {kept.name}). The same command resumes and keeps '
+            'finished files.'
+        )
+
+
+def main() -> None:
+    """Runs the pipeline requested on standard input; kills it when standard input is closed."""
+    runner, options, shards, data_dir, work_dir = json.loads(sys.stdin.readline())
+
+    def end_with_parent() -> None:
+        sys.stdin.read()
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability import local_job_service
+
+    class Worker(local_job_service.SubprocessSdkWorker):
+        """A local worker whose crash ends the pipeline; Beam itself would wait for it forever."""
+
+        def run(self) -> None:
+            try:
+                super().run()
+            except RuntimeError:
+                os._exit(_PROCESS_DIED)
+
+    local_job_service.SubprocessSdkWorker = Worker
+    logging.getLogger('apache_beam').setLevel(logging.ERROR)
+    with beam.Pipeline(options=PipelineOptions([f'--runner={runner}', *options])) as pipeline:
+        _ = pipeline | beam.Create(shards) | beam.Map(imagenet_shards.convert, data_dir, work_dir)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,393 @@
+"""Reads ImageNet-2012 as distributed: images in archives or folders, with classes, bounding boxes and class names."""
+
+import csv
+import io
+import math
+import os
+import re
+import tarfile
+import xml.etree.ElementTree
+from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from console import extras
+from console.messages import shown
+from console.tensorflow_versions import tf
+from data import remote
+from data.convert import archives
+from data.records import DataError
+from data.tf_example import Box
+
+_SYNSET = re.compile(r'n\d{8}')
+_CLASS_ARCHIVE = re.compile(r'(n\d{8})\.tar')
+_VALIDATION_NAME = re.compile(r'ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
+_IMAGE_ENDINGS = ('.jpeg', '.jpg')
+_ARCHIVE_ENDINGS = ('.tar', '.tar.gz', '.tgz')
+_ANNOTATION_ENDING = '.xml'
+# Files of the development kit.
+_GROUND_TRUTH = 'data/ILSVRC2012_validation_ground_truth.txt'
+_META = 'data/meta.mat'
+_CSV_COLUMNS = ['filename', *Box._fields]
+_CSV_LINE = ','.join(_CSV_COLUMNS)
+# The largest distance of a corner in a CSV file from the image, in widths or heights of the image; larger coordinates
+# are probably pixels.
+_FARTHEST_CORNER = 1.0
+
+
+class Image(NamedTuple):
+    """The location and the class of an image.
+
+    Attributes:
+      path: its file, or its archive.
+      offset: its position in the archive, in bytes; 0 for a file.
+      size: its size in the archive, in bytes; None for a file, which is read whole.
+      filename: its name, without a folder.
+      synset: WordNet's identifier of its class; '' if the path does not show it.
+    """
+
+    path: str
+    offset: int
+    size: Optional[int]
+    filename: str
+    synset: str
+
+
+class AnnotatedBox(NamedTuple):
+    """A bounding box as annotated. It may extend beyond the image, be empty, or have swapped corners.
+
+    Attributes:
+      corners: xmin, ymin, xmax, ymax, in fractions of the image.
+      name: the annotated class, a synset or a word; '' if there is none.
+    """
+
+    corners: Tuple[float, float, float, float]
+    name: str
+
+
+def find_images(path: str, foreign: List[str]) -> Iterator[Image]:
+    """Yields the images of a split, in the order of their locations.
+
+    Args:
+      path: a local or remote folder, or a tar archive, which is read in place. It has the images themselves, a folder
+        of images per class (`n01440764/`), or an archive per class (`n01440764.tar`).
+      foreign: the names of all other files are appended to it.
+
+    Raises:
+      DataError: the path does not exist, or an archive is damaged, truncated, compressed or remote.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    if path.endswith(_ARCHIVE_ENDINGS) or os.path.isfile(path):
+        yield from _in_archive(path, '', foreign)
+        return
+    for parent, name in _files_in(path, _SYNSET):
+        synset = os.path.basename(parent) if _SYNSET.fullmatch(os.path.basename(parent)) else ''
+        class_archive = _CLASS_ARCHIVE.fullmatch(name)
+        if name.lower().endswith(_IMAGE_ENDINGS):
+            yield Image(os.path.join(parent, name), 0, None, name, synset)
+        elif class_archive:
+            yield from _in_archive(os.path.join(parent, name), class_archive.group(1), foreign)
+        else:
+            foreign.append(os.path.join(parent, name))
+
+
+def _in_archive(path: str, synset: str, foreign: List[str]) -> Iterator[Image]:
+    if remote.is_remote(path):
+        raise DataError(
+            f'{path}: remote archives are not supported, because images are read in random order. Name a folder with '
+            'the images of the archive, or a local archive.'
+        )
+    try:
+        with open(path, 'rb') as file:
+            yield from _members(path, file, 0, os.fstat(file.fileno()).st_size, synset, foreign)
+    except OSError as error:
+        raise DataError(f'{path}: cannot be read: {error.strerror}.')
+
+
+def _members(path: str, file: BinaryIO, start: int, end: int, synset: str, foreign: List[str]) -> Iterator[Image]:
+    """Yields the images in a tar archive at bytes `start` to `end` of a file; `synset` is their class, if not empty."""
+    file.seek(start)
+    try:
+        for member in archives.members(archives.opened(file, 'r:')):
+            if member.offset_data + member.size > end:
+                raise DataError(f'{path}: is truncated in {member.name}. Download it again.')
+            parent, name = os.path.split(member.name)
+            class_archive = _CLASS_ARCHIVE.fullmatch(name)
+            if member.isfile() and name.lower().endswith(_IMAGE_ENDINGS):
+                folder = os.path.basename(parent)
+                yield Image(
+                    path, member.offset_data, member.size, name, synset or folder * bool(_SYNSET.fullmatch(folder))
+                )
+            elif member.isfile() and class_archive and not synset:
+                first = member.offset_data
+                yield from _members(path, file, first, first + member.size, class_archive.group(1), foreign)
+            elif not member.isdir():
+                foreign.append(f'{path}: {member.name}')
+    except (DataError, OSError):
+        raise
+    except Exception as error:  # `tarfile` raises errors of any type for a damaged archive.
+        reason = shown(error) or type(error).__name__
+        raise DataError(f'{path}: damaged, or not an uncompressed tar archive ({reason}). Download it again.')
+
+
+def _files_in(folder: str, subfolder: 're.Pattern[str]') -> Iterator[Tuple[str, str]]:
+    """Yields (folder, name) of the files in a folder and in its subfolders with a matching name, in order."""
+    for name in _names_in(folder):
+        if subfolder.fullmatch(name):
+            for inside in _names_in(os.path.join(folder, name)):
+                yield os.path.join(folder, name), inside
+        else:
+            yield folder, name
+
+
+def _names_in(folder: str) -> List[str]:
+    try:
+        names = remote.names_in(folder)
+    except tf.errors.OpError as error:
+        raise DataError(f'{folder}: cannot be listed: {error.message}')
+    if names is None:
+        raise DataError(f'{folder}: no such file or folder.')
+    # The names of remote folders end in a slash.
+    return [name.rstrip('/') for name in names]
+
+
+def read(image: Image) -> bytes:
+    """The bytes of an image file.
+
+    Raises:
+      DataError: the image no longer exists, or cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    if image.size is None:
+        return read_file(image.path)
+    try:
+        with open(image.path, 'rb') as file:
+            file.seek(image.offset)
+            encoded = file.read(image.size)
+    except OSError as error:
+        raise DataError(f'{image.path}: cannot be read: {error.strerror}.')
+    if len(encoded) < image.size:
+        raise DataError(f'{image.path}: became shorter during the conversion: {image.filename} is missing.')
+    return encoded
+
+
+def read_file(path: str) -> bytes:
+    """The content of a local or remote file.
+
+    Raises:
+      DataError: it does not exist, or cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    try:
+        with remote.explained(path, remote.READ), tf.io.gfile.GFile(path, 'rb') as file:
+            content = file.read()
+    except tf.errors.OpError as error:
+        raise DataError(f'{path}: cannot be read: {error.message}')
+    if not content:
+        # On s3://, a file whose read is denied appears to be empty.
+        remote.check_readable(path)
+    return content
+
+
+def label_validation(images: List[Image], path: str) -> List[Image]:
+    """The validation images with their classes, sorted by name.
+
+    Args:
+      images: the images, `ILSVRC2012_val_00000001.JPEG` and so on.
+      path: the development kit, as an archive or a folder, or a text file of synsets, one per image and in order.
+
+    Raises:
+      DataError: the file is neither, or its labels are for other images.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    if is_devkit(path):
+        wordnet_ids = {number: synset for number, synset, _ in _devkit_synsets(path)}
+        try:
+            numbers = _devkit_file(path, _GROUND_TRUTH).decode().split()
+        except UnicodeDecodeError:
+            raise DataError(f'{path}: {_GROUND_TRUTH} in it is not text with a number per image. Download it again.')
+        unknown = sorted({number for number in numbers if number not in wordnet_ids})
+        if unknown:
+            raise DataError(
+                f'{path}: {_META} has no synset for the numbers {", ".join(unknown[:5])} in {_GROUND_TRUTH}.'
+            )
+        synsets = [wordnet_ids[number] for number in numbers]
+    else:
+        synsets = _text(path).split()
+        for line, synset in enumerate(synsets, 1):
+            if not _SYNSET.fullmatch(synset):
+                raise DataError(
+                    f'{path}, line {line}: {synset!r} is not a synset, such as n01440764. '
+                    + ('Numbers need the development kit: name its archive.' * synset.isdigit())
+                )
+    images = sorted(images, key=lambda image: image.filename)
+    for number, image in enumerate(images, 1):
+        match = _VALIDATION_NAME.fullmatch(image.filename)
+        if not match or int(match.group(1)) != number:
+            raise DataError(
+                f'{image.path}: {image.filename} was found instead of ILSVRC2012_val_{number:08d}.JPEG. The labels are '
+                'in the order of images 1, 2, 3 …: none may be missing or renamed.'
+            )
+    if len(images) != len(synsets):
+        raise DataError(f'{path}: has labels for {len(synsets):,} images; there are {len(images):,}.')
+    return [image._replace(synset=synset) for image, synset in zip(images, synsets)]
+
+
+def read_class_names(path: str) -> Dict[str, str]:
+    """The names of classes by synset.
+
+    Args:
+      path: the development kit, or a text file with a synset, white space and its name in each line.
+
+    Raises:
+      DataError: the file is neither.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    if is_devkit(path):
+        return {synset: words for _, synset, words in _devkit_synsets(path)}
+    names = {}
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        synset, _, name = line.strip().replace('\t', ' ', 1).partition(' ')
+        if not _SYNSET.fullmatch(synset) or not name.strip():
+            raise DataError(
+                f'{path}, line {number}: {line[:80]!r} is not a synset with its name, such as: n01440764 tench'
+            )
+        names[synset] = name.strip()
+    return names
+
+
+def is_devkit(path: str) -> bool:
+    """Whether a path names the development kit: an archive or a folder."""
+    return path.endswith(_ARCHIVE_ENDINGS) or tf.io.gfile.isdir(path)
+
+
+def _text(path: str) -> str:
+    try:
+        # Some editors begin a file with a byte order mark.
+        return read_file(path).decode('utf-8-sig')
+    except UnicodeDecodeError:
+        raise DataError(f'{path}: not a text file. The name of an archive ends in {", ".join(_ARCHIVE_ENDINGS)}.')
+
+
+def _devkit_file(path: str, name: str) -> bytes:
+    if not path.endswith(_ARCHIVE_ENDINGS):
+        return read_file(os.path.join(path, name))
+    found = [*_archived_files(path, name)]
+    if not found:
+        raise DataError(f'{path}: not the development kit of ImageNet-2012: {name} is not in it.')
+    return found[0][1]
+
+
+def _archived_files(path: str, ending: str) -> Iterator[Tuple[str, bytes]]:
+    """Yields the names and contents of the files with an ending, ignoring case, in a small archive."""
+    try:
+        yield from archives.files_in(read_file(path), lambda name: name.lower().endswith(ending.lower()))
+    except tarfile.ReadError as error:
+        raise DataError(f'{path}: damaged, or not a tar archive ({error}). Download it again.')
+
+
+def _devkit_synsets(path: str) -> List[Tuple[str, str, str]]:
+    """The number, the synset and the words of each class of the development kit."""
+    try:
+        import scipy.io
+    except ImportError:
+        raise DataError(f'{path}: reading {_META} in it needs SciPy: {extras.command("data")}, or name a text file.')
+    content = _devkit_file(path, _META)
+    try:
+        synsets = scipy.io.loadmat(io.BytesIO(content), squeeze_me=True)['synsets']
+        return [(str(row['ILSVRC2012_ID']), str(row['WNID']), str(row['words'])) for row in np.atleast_1d(synsets)]
+    except Exception as error:  # SciPy raises errors of any type for a damaged file.
+        reason = shown(error) or type(error).__name__
+        raise DataError(
+            f'{path}: {_META} in it is damaged, or not that of ImageNet-2012 ({reason}). Download it again.'
+        )
+
+
+def read_boxes(path: str, bad: List[str]) -> Iterator[Tuple[str, AnnotatedBox]]:
+    """Yields bounding boxes, each with the name of its image without the ending.
+
+    Args:
+      path: an archive with XML annotations at any depth; a folder with annotations, or with a folder of them per class;
+        or a CSV file with a line `filename,xmin,ymin,xmax,ymax` per box, in fractions of the image.
+      bad: the names of invalid annotations, with the reasons, are appended to it.
+
+    Raises:
+      DataError: the path is none of these, or has no annotation.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    if path.lower().endswith('.csv'):
+        yield from _csv_boxes(path)
+        return
+    files = _archived_files(path, _ANNOTATION_ENDING) if path.endswith(_ARCHIVE_ENDINGS) else _xml_files(path)
+    found = False
+    for name, content in files:
+        found = True
+        try:
+            boxes = _xml_boxes(content)
+        except (xml.etree.ElementTree.ParseError, ValueError, AttributeError, TypeError, LookupError) as error:
+            # LookupError: of an unknown encoding.
+            bad.append(f'{name} ({error})')
+            continue
+        # From the name of the annotation's file: some annotations contain '%s' as the name of their image.
+        stem = os.path.splitext(os.path.basename(name))[0]
+        yield from ((stem, box) for box in boxes)
+    if not found:
+        raise DataError(
+            f'{path}: no annotations. It must hold .xml files, or a folder of them per class; or name a .csv file.'
+        )
+
+
+def _xml_files(folder: str) -> Iterator[Tuple[str, bytes]]:
+    for parent, name in _files_in(folder, re.compile(rf'{_SYNSET.pattern}|val')):
+        if name.lower().endswith(_ANNOTATION_ENDING):
+            path = os.path.join(parent, name)
+            yield path, read_file(path)
+
+
+def _xml_boxes(content: bytes) -> List[AnnotatedBox]:
+    """The boxes of an annotation in PASCAL VOC's layout. Its corners are in pixels of the annotated image size."""
+    root = xml.etree.ElementTree.fromstring(content)
+    width, height = (float(root.findtext(f'size/{side}')) for side in ('width', 'height'))  # type: ignore[arg-type]
+    if not (width > 0 and height > 0):
+        raise ValueError(f'of an image of {width:g} x {height:g} pixels')
+    boxes = []
+    for item in root.iter('object'):
+        corners = [float(item.findtext(f'bndbox/{corner}')) for corner in Box._fields]  # type: ignore[arg-type]
+        if not all(map(math.isfinite, corners)):
+            raise ValueError('corners that are not finite')
+        xmin, ymin, xmax, ymax = corners
+        fractions = xmin / width, ymin / height, xmax / width, ymax / height
+        boxes.append(AnnotatedBox(fractions, item.findtext('name') or ''))
+    return boxes
+
+
+def _csv_boxes(path: str) -> Iterator[Tuple[str, AnnotatedBox]]:
+    rows = csv.reader(io.StringIO(_text(path)))
+    found = False
+    try:
+        for row in rows:
+            if not row or row == _CSV_COLUMNS:
+                continue
+            found = True
+            yield _csv_box(row, f'{path}, line {rows.line_num}')
+    except csv.Error as error:
+        raise DataError(
+            f'{path}, line {rows.line_num}: not CSV ({error}). It must be UTF-8 text with lines {_CSV_LINE}.'
+        )
+    if not found:
+        raise DataError(f'{path}: no bounding boxes. It must have lines {_CSV_LINE}.')
+
+
+def _csv_box(row: List[str], where: str) -> Tuple[str, AnnotatedBox]:
+    try:
+        filename, *values = row
+        xmin, ymin, xmax, ymax = map(float, values)
+    except ValueError:
+        raise DataError(f'{where}: {",".join(row)[:80]!r} is not {_CSV_LINE}.')
+    corners = xmin, ymin, xmax, ymax
+    if not all(-_FARTHEST_CORNER <= corner <= 1 + _FARTHEST_CORNER for corner in corners):
+        raise DataError(
+            f'{where}: {",".join(row)[:80]!r} is far outside the image. Corners are fractions of its width and '
+            'height, not pixels.'
+        )
+    return os.path.splitext(filename)[0], AnnotatedBox(corners, '')

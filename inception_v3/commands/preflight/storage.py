@@ -1,0 +1,184 @@
+"""Checks the files and folders of a run: that records can be read, and folders for results written."""
+
+import contextlib
+import itertools
+import multiprocessing.connection
+import tempfile
+import time
+from typing import Container, Dict, Iterator, Mapping, Optional, Set, Tuple
+
+from absl import app
+
+from console.tensorflow_versions import tf
+from data import record_counts, records, remote
+from data.formats import FORMATS
+from data.record_counts import FileRecords
+from data.sources import source_of
+from inception_v3.commands.preflight.report import Report
+from inception_v3.config import Config
+from inception_v3.data_set import check_files, notes_on_files
+from inception_v3.fitting import splits_of
+from inception_v3.input.bad_records import checker_of
+from inception_v3.run.checkpoints import latest_checkpoint
+from inception_v3.run.files import check_writable
+from inception_v3.weights import sources
+from inception_v3.weights.sources import Source
+
+_NAMED_AT_MOST = 3
+# TensorFlow retries requests for many minutes if a store does not answer.
+_ANSWER_SECONDS = 20
+# A new process has to load TensorFlow first.
+_START_SECONDS = 120
+
+
+def unanswered(folders: Mapping[str, Optional[str]], report: Report) -> Set[str]:
+    """Reports remote folders that do not answer in time, not even with an error, and returns their flags.
+
+    Args:
+      folders: by flag.
+      report: the report to add to.
+    """
+    processes, connections = {}, []
+    # The only way to cancel a request of TensorFlow is to end its process.
+    context = multiprocessing.get_context('spawn')
+    for flag, folder in folders.items():
+        if folder and '://' in folder:
+            receiver, sender = context.Pipe(duplex=False)
+            processes[flag] = context.Process(target=_request, args=(folder, sender), daemon=True)
+            processes[flag].start()
+            # With the sender closed here, `poll` returns at once if the process ends early.
+            sender.close()
+            connections.append(receiver)
+    latest_start = time.monotonic() + _START_SECONDS
+    for receiver in connections:
+        receiver.poll(max(0, latest_start - time.monotonic()))
+        receiver.close()
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    silent = set()
+    for flag, process in processes.items():
+        process.join(max(0, deadline - time.monotonic()))
+        if process.is_alive():
+            process.terminate()
+            silent.add(flag)
+            report.error(
+                f'--{flag}={folders[flag]}: no answer within {_ANSWER_SECONDS} seconds. Check the network '
+                'and the credentials.'
+            )
+    return silent
+
+
+def _request(folder: str, started: multiprocessing.connection.Connection) -> None:
+    """Signals that TensorFlow is loaded, then looks up a folder."""
+    started.send(None)
+    with contextlib.suppress(tf.errors.OpError):
+        tf.io.gfile.exists(folder)
+
+
+def count_shards(config: Config, report: Report) -> Dict[str, int]:
+    """Lists the record files of each split, and reads the first file of each split completely.
+
+    Returns:
+      The number of files per split; splits that cannot be listed are left out.
+    """
+    counts = {}
+    for split in splits_of(config):
+        try:
+            paths = source_of(config).find(split)
+            counts[split] = len(paths)
+            for note in notes_on_files(config, split, paths):
+                report.warn(note)
+            check_files(config, split, paths)
+            _read(config, split, paths[0], report)
+        except (app.UsageError, tf.errors.OpError) as error:
+            report.error(_message(error))
+    return counts
+
+
+def _read(config: Config, split: str, path: str, report: Report) -> None:
+    with contextlib.closing(checker_of(config, split)) as checker:
+        at_most = max(config.max_bad_records + 1, _NAMED_AT_MOST)
+        bad = [*itertools.islice(checker.search([path], lambda text: None), at_most)]
+    add = report.error if len(bad) > config.max_bad_records else report.warn
+    for record in bad[:_NAMED_AT_MOST]:
+        add(f'{record} Repair the data. A run skips at most {config.max_bad_records} records (--max_bad_records).')
+
+
+def check_folders(config: Config, unchecked: Container[str], report: Report) -> None:
+    """Writes, reads and deletes a test file in each folder for results.
+
+    Args:
+      config: configuration of the run.
+      unchecked: flags whose folders are skipped.
+      report: the report to add to.
+    """
+    for flag, folder in (('model_dir', config.model_dir), ('export_dir', config.export_dir)):
+        if folder and flag not in unchecked:
+            try:
+                check_writable(flag, folder)
+                report.add('storage', flag, folder, f'{folder}: written, read and deleted')
+            except (app.UsageError, tf.errors.OpError) as error:
+                report.error(_message(error))
+
+
+def find_checkpoint(config: Config, report: Report) -> Optional[str]:
+    """Returns the path of the checkpoint from which the run would resume; None if there is none."""
+    try:
+        checkpoint = latest_checkpoint(config.model_dir) if config.model_dir else None
+    except (app.UsageError, tf.errors.OpError) as error:
+        report.error(_message(error))
+        return None
+    if checkpoint:
+        report.add('storage', 'checkpoint', checkpoint, f'{checkpoint}: the run resumes from it')
+    return checkpoint
+
+
+def read_weights(config: Config, checkpoint: Optional[str], report: Report) -> Optional[Source]:
+    """Returns the weights that the run begins from; None if it resumes or has random ones, or they cannot be read.
+
+    Of remote weights, only names and shapes are read.
+    """
+    if not config.init_from or config.mode == 'eval':
+        return None
+    if checkpoint:
+        report.add('weights', 'init_from', config.init_from, f'{config.init_from}: not read, because the run resumes')
+        return None
+    is_remote = remote.is_remote(config.init_from)
+    if is_remote:
+        report.leave_out('the values of the weights of --init_from, which are remote; their names and shapes were')
+    try:
+        return sources.read(config.init_from, outline=is_remote)
+    except (app.UsageError, tf.errors.OpError) as error:
+        report.error(_message(error))
+        return None
+
+
+def _message(error: Exception) -> str:
+    return str(error.message if isinstance(error, tf.errors.OpError) else error)
+
+
+@contextlib.contextmanager
+def stand_in(data_format: str, counts: Dict[str, int], train_images: int) -> Iterator[Tuple[str, str]]:
+    """Makes temporary folders for building graphs: a data_dir with the right number of empty files, and a model_dir.
+
+    Building a graph lists files but does not read them, once for each host. Local files keep this fast when the run's
+    own files are remote.
+
+    Args:
+      data_format: format of the files.
+      counts: number of files per split.
+      train_images: the number of training images, which a graph with a seed divides among the hosts.
+
+    Yields:
+      The paths of the data_dir and of the empty model_dir.
+    """
+    with tempfile.TemporaryDirectory() as data_dir, tempfile.TemporaryDirectory() as model_dir:
+        for split, count in counts.items():
+            for shard in range(count):
+                with open(FORMATS[data_format].shard_path(data_dir, split, shard, count), 'wb') as file:
+                    # All records are in the first file: only their sum counts. A record has at least a byte.
+                    file.truncate(0 if shard or split != records.TRAIN else train_images)
+        files = counts.get(records.TRAIN, 0)
+        names = [FORMATS[data_format].shard_path('', records.TRAIN, number, files) for number in range(files)]
+        each = [train_images, *[0] * files]
+        record_counts.write(f'{data_dir}/', {name: FileRecords(n, n) for name, n in zip(names, each)})
+        yield data_dir, model_dir

@@ -1,0 +1,132 @@
+"""Repeats the first steps of a run, and compares them with the recorded ones."""
+
+import dataclasses
+import os
+import subprocess
+import tempfile
+from typing import List, NamedTuple, Optional, Tuple
+
+from console import processes
+from console.errors import CommandError
+from data import remote
+from inception_v3.config import Config
+from inception_v3.run import first_steps, starts
+from inception_v3.run.first_steps import Step
+from inception_v3.run.starts import Start
+
+
+class CannotVerifyError(CommandError):
+    """The first steps of a run cannot be repeated."""
+
+
+class Verification(NamedTuple):
+    """The result of repeating the first steps.
+
+    Attributes:
+      compared: the steps that were compared.
+      different: the first step that differs, as recorded and as repeated; None if all are equal.
+      old_start: the start of the run.
+      new_start: the start of the repetition.
+    """
+
+    compared: List[int]
+    different: Optional[Tuple[Step, Step]]
+    old_start: Start
+    new_start: Start
+
+
+def verify(model_dir: str, steps: Optional[int]) -> Verification:
+    """Repeats the first steps of a run in a process of its own, with a temporary model_dir, and compares them.
+
+    Args:
+      model_dir: model_dir of the run; it is not written to.
+      steps: minimum number of steps to repeat; None for all recorded steps.
+
+    Raises:
+      CannotVerifyError: the run cannot be repeated; the message gives the reason.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    start = _first_start(model_dir)
+    config = Config(**start.config)
+    if config.seed is None:
+        raise CannotVerifyError(
+            f'{model_dir}: the run had no --seed, so its first steps cannot be repeated. Only runs with --seed can be '
+            'verified.'
+        )
+    if config.use_tpu and not config.is_emulated:
+        raise CannotVerifyError(
+            f'{model_dir}: the run was on a TPU. Only runs on the CPU and on emulated cores can be verified.'
+        )
+    recorded = first_steps.read(model_dir)
+    if not recorded:
+        raise CannotVerifyError(
+            f'{os.path.join(model_dir, first_steps.FIRST_STEPS_FILE)}: contains no steps. The run ended before it '
+            'recorded any, or was started by an older version of this program.'
+        )
+    last = _last_step(recorded, steps)
+    with tempfile.TemporaryDirectory(prefix='first_steps_') as folder:
+        _run(_repetition_of(config, start.directory, folder, last))
+        repeated = {step.step: step for step in first_steps.read(folder)}
+        (new_start,) = starts.read(folder)
+    pairs = [(step, repeated[step.step]) for step in recorded if step.step in repeated and step.step <= last]
+    different = [pair for pair in pairs if not _equal(*pair)]
+    return Verification([step.step for step, _ in pairs], different[0] if different else None, start, new_start)
+
+
+def _first_start(model_dir: str) -> Start:
+    recorded = starts.read(model_dir)
+    if not recorded:
+        raise CannotVerifyError(
+            f'{os.path.join(model_dir, starts.STARTS_FILE)}: contains no start of training; name the '
+            'model_dir of a run.'
+        )
+    # A run that was killed before its first checkpoint starts at step 0 again.
+    from_zero = [start for start in recorded if start.step == 0]
+    if not from_zero:
+        raise CannotVerifyError(
+            f'{model_dir}: the run began at step {recorded[0].step}, from {recorded[0].checkpoint} of another run. '
+            'Verify that run instead.'
+        )
+    return from_zero[-1]
+
+
+def _last_step(recorded: List[Step], steps: Optional[int]) -> int:
+    """Returns the first recorded step from `steps` on; for None, the last recorded step."""
+    last = recorded[-1].step
+    if steps is None:
+        return last
+    if steps > last:
+        raise CannotVerifyError(f'--steps={steps}: the run recorded only its first {last} steps.')
+    return next(step.step for step in recorded if step.step >= steps)
+
+
+def _repetition_of(config: Config, directory: str, model_dir: str, last: int) -> Config:
+    """Returns the configuration that trains the same steps up to `last`, and does nothing else."""
+
+    def found(path: str) -> str:
+        return os.path.join(directory, path) if path and not remote.is_remote(path) else path
+
+    return dataclasses.replace(
+        config,
+        mode='train',
+        # Without a folder, patterns are relative to the one where the run was started.
+        data_dir=found(config.data_dir) or (directory if config.train_files else ''),
+        init_from=found(config.init_from),
+        model_dir=model_dir,
+        export_dir=None,
+        train_steps=last,
+        keep_best=False,
+        profile_steps='',
+    )
+
+
+def _run(config: Config) -> None:
+    repetition = processes.module('inception_v3.commands.provenance.repetition', config.to_json())
+    code = subprocess.run(repetition, stdout=subprocess.DEVNULL).returncode
+    if code:
+        raise CannotVerifyError(f'Repeating the first steps failed: the program ended with exit code {code}.')
+
+
+def _equal(recorded: Step, repeated: Step) -> bool:
+    # Compared as text, so that a loss of NaN equals itself.
+    return str(recorded) == str(repeated)

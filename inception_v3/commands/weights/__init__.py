@@ -1,0 +1,1 @@
+"""Command `inception-v3 weights`: converts and compares weights of other frameworks."""

@@ -1,0 +1,145 @@
+"""Changes of weights that keep what a network computes in evaluation: scales, class 0, and the range of its images."""
+
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from console.errors import CommandError
+from inception_v3.commands.weights.architecture import Architecture
+from preprocessing.finishing import CHANNEL_MEANS
+
+Values = Dict[str, np.ndarray]
+KEEP, ADD, DROP = 'keep', 'add', 'drop'
+# The bias of a class 0 that is added: its probability is below 1e-40 unless all other logits are below -7.
+ADDED_BIAS = -100.0
+# The mean and the standard deviation of the pixels of ImageNet, in [0, 1], with which torchvision's models are trained.
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# Published means of ImageNet differ by up to 0.0072 standard deviations. At the borders of the images, where a padded
+# convolution sees zeros, so much remains.
+_NEGLIGIBLE = 0.01
+
+
+class ChangeError(CommandError):
+    """A change that the weights do not allow."""
+
+
+class Images(NamedTuple):
+    """A range of pixels: `scale` x pixel + `shift` for pixels in [0, 1], for red, green and blue."""
+
+    scale: Tuple[float, ...]
+    shift: Tuple[float, ...]
+
+
+IMAGES: Mapping[str, Images] = {
+    'inception': Images((2.0,) * 3, (-1.0,) * 3),
+    'imagenet': Images(tuple(1 / d for d in _DEVIATION), tuple(-m / d for m, d in zip(_MEAN, _DEVIATION))),
+    'vgg': Images((255.0,) * 3, tuple(-mean for mean in CHANNEL_MEANS)),
+}
+
+
+def fold_scales(values: Values, architecture: Architecture) -> Tuple[Values, List[str]]:
+    """Removes the scales of normalizations: multiplies the kernel and the moving mean by them.
+
+    With the moving statistics, as in evaluation, the outputs are the same but for rounding. In training, the moments of
+    the batch normalize the scale away.
+
+    Returns:
+      The values without scales, and the scopes of the layers whose scales were not all 1.
+    """
+    folded = []
+    kept = dict(values)
+    for layer in architecture.layers:
+        scale = kept.pop(f'{layer.scope}/BatchNorm/gamma', None)
+        if scale is not None and (scale != 1).any():
+            for name in ('weights', 'BatchNorm/moving_mean'):
+                kept[f'{layer.scope}/{name}'] = kept[f'{layer.scope}/{name}'] * scale
+            folded.append(layer.scope)
+    return kept, folded
+
+
+def change_class_0(values: Values, architecture: Architecture, change: str) -> Values:
+    """Adds or drops the class 0, which is the background in this program and TF-Slim.
+
+    Raises:
+      ChangeError: there is no classifier, or only one class.
+    """
+    if change == KEEP:
+        return values
+    changed = dict(values)
+    scopes = [layer.scope for layer in architecture.layers if f'{layer.scope}/biases' in values]
+    if not scopes:
+        raise ChangeError(f'--class_0={change}: the weights have no classifier.')
+    for scope in scopes:
+        kernel, bias = values[f'{scope}/weights'], values[f'{scope}/biases']
+        if change == DROP:
+            if len(bias) < 2:
+                raise ChangeError('--class_0=drop: the weights have one class only.')
+            kernel, bias = kernel[..., 1:], bias[1:]
+        else:
+            kernel = np.concatenate([np.zeros_like(kernel[..., :1]), kernel], axis=-1)
+            bias = np.concatenate([np.full_like(bias[:1], ADDED_BIAS), bias])
+        changed[f'{scope}/weights'], changed[f'{scope}/biases'] = kernel, bias
+    return changed
+
+
+def change_images(values: Values, architecture: Architecture, old: str, new: str, pads: bool) -> Values:
+    """Changes the first layer, so that images in the range `new` give what those in the range `old` gave.
+
+    Args:
+      values: our variables.
+      architecture: of the network.
+      old: a name in `IMAGES`.
+      new: the same.
+      pads: whether the first convolution pads images with zeros, which are other pixels in a shifted range.
+
+    Raises:
+      ChangeError: the ranges differ by a shift, and the convolution pads.
+    """
+    if old == new:
+        return values
+    check_range(old)
+    scale = np.divide(IMAGES[old].scale, IMAGES[new].scale)
+    shift = np.subtract(IMAGES[old].shift, np.multiply(scale, IMAGES[new].shift))
+    if pads and np.abs(shift).max() > _NEGLIGIBLE:
+        raise ChangeError(
+            f'images of {old} and of {new} differ by a shift, and the first convolution of {architecture.name} pads '
+            'images with zeros, so that no weights make up for it.'
+        )
+    return fold_images(values, architecture, scale, shift)
+
+
+def fold_images(
+    values: Values, architecture: Architecture, scale: np.ndarray, shift: np.ndarray, order: Sequence[int] = (0, 1, 2)
+) -> Values:
+    """Changes the first layer, so that an image x gives what `scale * x[..., order] + shift` gave.
+
+    A convolution that pads must have no shift: its zeros would be shifted, too.
+    """
+    first = architecture.layers[0].scope
+    kernel = values[f'{first}/weights'].astype(np.float64)
+    mean = values[f'{first}/BatchNorm/moving_mean'] - np.einsum('hwio,i->o', kernel, shift)
+    changed = np.empty_like(kernel)
+    changed[:, :, [*order]] = kernel * np.asarray(scale)[:, np.newaxis]
+    return {
+        **values,
+        f'{first}/weights': changed.astype(np.float32),
+        f'{first}/BatchNorm/moving_mean': np.asarray(mean, np.float32),
+    }
+
+
+def check_range(images: str) -> None:
+    """Checks that images are in a range that others can be converted to.
+
+    Raises:
+      ChangeError: their pixels are changed by the mean and the deviation of each image.
+    """
+    if images not in IMAGES:
+        raise ChangeError(
+            f'the run had --preprocessing={images}, which has no fixed range of pixels: other frameworks would give '
+            'the network other images. --to=npz and --to=slim write the weights as they are.'
+        )
+
+
+def without(values: Values, scopes: Sequence[str]) -> Values:
+    """The values outside some scopes."""
+    return {name: value for name, value in values.items() if not name.startswith(tuple(scopes))}

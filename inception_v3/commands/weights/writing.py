@@ -1,0 +1,287 @@
+"""Writes the weights of a network: a folder that this program evaluates, or a file of another framework."""
+
+import dataclasses
+import io
+import os
+from typing import Dict, List, Mapping, NamedTuple, Tuple
+
+import numpy as np
+
+from console.messages import shown
+from console.tensorflow_versions import tf
+from data import dataset_info, remote
+from data.files import write_whole
+from inception_v3.commands.weights import keras_files, naming, safetensors_files, state_dicts
+from inception_v3.commands.weights.architecture import inception, resnet50
+from inception_v3.commands.weights.changes import change_images, without
+from inception_v3.commands.weights.foreign import Weights
+from inception_v3.commands.weights.naming import Values
+from inception_v3.config import Config
+from inception_v3.run import starts
+from inception_v3.run.checkpoints import PREFIX, latest_checkpoint
+from inception_v3.weights.patterns import HEAD
+from inception_v3.weights.sources import AVERAGE, WeightsError
+
+# What the classifiers of this program are given by default, in pixels.
+_SIZES: Mapping[str, int] = {'inception_v3': 299, 'resnet50': 224}
+_TORCH_ENDINGS = ('.pth', '.pt', '.bin', '.safetensors')
+
+
+class Target(NamedTuple):
+    """A kind of file.
+
+    Attributes:
+      endings: of the names of its files; empty for a checkpoint, whose name has none.
+      networks: those that the framework has, of the same architecture.
+      has_auxiliary_head: whether a file has the auxiliary head.
+      is_published: whether the framework has the network in its published width alone.
+      load: the expression that loads a file, with the number of classes and the auxiliary head.
+    """
+
+    endings: Tuple[str, ...]
+    networks: Tuple[str, ...]
+    has_auxiliary_head: bool
+    is_published: bool
+    load: str
+
+
+_INCEPTION, _BOTH = ('inception_v3',), ('inception_v3', 'resnet50')
+TARGETS: Mapping[str, Target] = {
+    'keras': Target(
+        ('.h5',), _INCEPTION, False, True, 'tf.keras.applications.InceptionV3(weights={path!r}, classes={classes})'
+    ),
+    'npz': Target(('.npz',), _BOTH, True, False, '--init_from={path}, or numpy.load({path!r})'),
+    'slim': Target(
+        (), _INCEPTION, True, False, "tf.train.Saver(slim.get_model_variables()).restore(session, '{path}')"
+    ),
+    'timm': Target(
+        _TORCH_ENDINGS,
+        _BOTH,
+        False,
+        True,
+        'timm.create_model({model!r}, num_classes={classes}, checkpoint_path={path!r})',
+    ),
+    'torchvision': Target(
+        _TORCH_ENDINGS,
+        _BOTH,
+        True,
+        True,
+        'torchvision.models.{model}(num_classes={classes}{options}).load_state_dict({loaded})',
+    ),
+}
+_TIMM_NAMES = {'inception_v3': 'tf_inception_v3', 'resnet50': 'resnet50'}
+
+
+def export(weights: Weights, path: str, kind: str, images: str = '') -> List[str]:
+    """Writes weights for another framework.
+
+    Args:
+      weights: of a network that the framework has.
+      path: of the file, or of the checkpoint.
+      kind: a name in `TARGETS`.
+      images: the range of the images that the framework gives, of `changes.IMAGES`; empty for its usual one. Not for
+        the kinds with our names.
+
+    Returns:
+      Lines about what was written.
+
+    Raises:
+      WeightsError: the framework has no such network, or the file exists.
+      ChangeError: the network cannot be changed to the images.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    target, architecture = TARGETS[kind], weights.architecture
+    _check(weights, path, kind, images)
+    if not target.has_auxiliary_head:
+        weights = _without_auxiliary_head(weights)
+    layers, values = weights.layers, weights.values
+    if target.is_published:
+        usual = 'imagenet' if architecture.name == 'resnet50' else 'inception'
+        values = for_images(weights, images or usual)
+    if kind == 'slim':
+        write_checkpoint(path, {**values, tf.GraphKeys.GLOBAL_STEP: np.int64(0)})
+    elif kind == 'keras':
+        write_whole(path, keras_files.write(layers, values))
+    elif kind == 'npz':
+        content = io.BytesIO()
+        np.savez(content, **values)
+        write_whole(path, content.getvalue())
+    else:
+        arrays = _torch_arrays(naming.of_torch(layers, architecture.has_scales), values)
+        write_whole(
+            path, safetensors_files.write(arrays) if path.endswith('.safetensors') else state_dicts.write(arrays)
+        )
+    options = '' if weights.has_auxiliary_head or architecture.name == 'resnet50' else ', aux_logits=False'
+    model = _TIMM_NAMES[architecture.name] if kind == 'timm' else architecture.name
+    loaded = f'safetensors.torch.load_file({path!r})' if path.endswith('.safetensors') else f'torch.load({path!r})'
+    load = target.load.format(path=path, classes=weights.num_classes, model=model, options=options, loaded=loaded)
+    return [f'wrote {path} for {kind}: {len(values)} variables', f'  to load it: {load}']
+
+
+def _torch_arrays(entries: List[naming.Entry], values: Values) -> Values:
+    """The arrays of a state dict: after the statistics of a normalization, the number of its updates, 0."""
+    arrays: Values = {}
+    for name, array in naming.from_ours(values, entries).items():
+        arrays[name] = array
+        if name.endswith('.running_var'):
+            arrays[f'{name.rpartition(".")[0]}.num_batches_tracked'] = np.array(0, np.int64)
+    return arrays
+
+
+def _check(weights: Weights, path: str, kind: str, images: str) -> None:
+    target, architecture = TARGETS[kind], weights.architecture
+    if architecture.name not in target.networks:
+        reason = 'has no ResNet-50 with the strides of version 1.5' if kind == 'keras' else 'has no such network'
+        raise WeightsError(f'--to={kind}: {weights.path} has the weights of {architecture.name}; {kind} {reason}.')
+    if target.endings and not path.endswith(target.endings):
+        raise WeightsError(f'{path}: the name of a file for {kind} ends with {" or ".join(target.endings)}.')
+    if not target.endings and os.path.splitext(path)[1] not in ('', '.ckpt'):
+        raise WeightsError(f'{path}: the name of a checkpoint has no ending but .ckpt.')
+    if images and not target.is_published:
+        raise WeightsError(
+            f'--pixels={images}: is not for --to={kind}, whose networks are given the images of this one.'
+        )
+    published = inception() if architecture.name == 'inception_v3' else resnet50()
+    written = architecture.of(weights.has_auxiliary_head and target.has_auxiliary_head)
+    differ = [layer for layer in written if layer not in published.layers] if target.is_published else []
+    if differ:
+        is_auxiliary = all(layer.scope.startswith(architecture.auxiliary) for layer in differ)
+        reason = (
+            'images below 299 pixels made the auxiliary head smaller: leave it out with --no_auxiliary_head'
+            if is_auxiliary
+            else 'the run had another --depth_multiplier than 1: --to=npz and --to=slim take any'
+        )
+        raise WeightsError(
+            f'--to={kind}: {weights.path}: {differ[0].scope} has the shape {[*differ[0].shape]}; {reason}.'
+        )
+    if remote.exists(path) or remote.exists(f'{path}.index'):
+        raise WeightsError(f'{path}: exists. Remove it, or give another name.')
+
+
+def _without_auxiliary_head(weights: Weights) -> Weights:
+    return weights._replace(values=without(weights.values, [weights.architecture.auxiliary]))
+
+
+def for_images(weights: Weights, images: str) -> Values:
+    """The values of weights that give the same for images of another range.
+
+    Raises:
+      ChangeError: as `changes.change_images`.
+    """
+    architecture = weights.architecture
+    # Inception v3 has no padding in its first convolution.
+    return change_images(weights.values, architecture, weights.images, images, pads=architecture.name == 'resnet50')
+
+
+def import_into(
+    model_dir: str, weights: Weights, averages: bool, data_dir: str = '', classifier: bool = True
+) -> List[str]:
+    """Writes a model_dir with a checkpoint of step 0 and a configuration, as a run of this program leaves it.
+
+    Args:
+      model_dir: a folder without checkpoints; made if it is missing.
+      weights: of a network.
+      averages: also write the weights as their own averages, so that the default settings evaluate them.
+      data_dir: the folder of a data set of these classes, for the configuration; empty if there is none.
+      classifier: the weights must have one. Without a classifier, there is no configuration: the folder is for
+        `--init_from` alone.
+
+    Returns:
+      Lines about what was written.
+
+    Raises:
+      WeightsError: the folder has a checkpoint; the weights lack the classifier; or the data set has another number of
+        classes.
+      DataError: the description of the data set cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    if not weights.num_classes and classifier:
+        raise WeightsError(
+            f'{weights.path}: has no classifier, so that it cannot be evaluated. --no_classifier imports it as it is, '
+            'to begin a run from.'
+        )
+    if latest_checkpoint(model_dir):
+        raise WeightsError(f'{model_dir}: has checkpoints already. Name another folder.')
+    info = dataset_info.read(data_dir) if data_dir else None
+    if info and info.num_classes != weights.num_classes:
+        raise WeightsError(
+            f'--data_dir={data_dir}: has {info.num_classes:,} classes with the background; {weights.path} has '
+            f'{weights.num_classes:,}. If that has no background, give --class_0=add.'
+        )
+    config = dataclasses.replace(settings_of(weights), moving_average=averages, model_dir=model_dir, data_dir=data_dir)
+    values = for_images(weights, config.preprocessing)
+    trained = [name for name in values if '/moving_' not in name] if averages else []
+    saved = {**values, **{name + AVERAGE: values[name] for name in trained}, tf.GraphKeys.GLOBAL_STEP: np.int64(0)}
+    with remote.explained(model_dir, remote.WRITE):
+        tf.io.gfile.makedirs(model_dir)
+    write_checkpoint(os.path.join(model_dir, f'{PREFIX}-0'), saved)
+    # The data set names the classes of the weights, as it does of weights that a run trains.
+    if weights.num_classes:
+        starts.record(config, info)
+    # The list comes last: with it, the folder is complete.
+    write_whole(os.path.join(model_dir, 'checkpoint'), f'model_checkpoint_path: "{PREFIX}-0"\n')
+    flags = [f'--{name}={value}' for name, value in _changed(config).items()]
+    if not weights.num_classes:
+        network = ' '.join(flag for flag in flags if flag.startswith(('--network', '--depth', '--preprocessing')))
+        return [
+            f'wrote {model_dir}: a checkpoint of step 0 with {len(values)} variables, without a classifier',
+            f'  to begin a run from it: --init_from={shown(model_dir)} --init_except={HEAD} {network}'.rstrip(),
+        ]
+    return [
+        f'wrote {model_dir}: config.json, and a checkpoint of step 0 with {len(values)} variables and {len(trained)} '
+        'averages',
+        f'  to evaluate it: --mode=eval --eval_timeout=0 --model_dir={shown(model_dir)} --data_dir=DATA '
+        + ' '.join(flags),
+    ]
+
+
+def settings_of(weights: Weights) -> Config:
+    """The settings with which this program evaluates weights: those of their run, or of the published network."""
+    network, run = weights.architecture.name, weights.config
+    size = _SIZES[network]
+    usual = 'inception' if network == 'inception_v3' or weights.images == 'inception' else 'vgg'
+    return dataclasses.replace(
+        Config(),
+        use_tpu=False,
+        network=network,
+        depth_multiplier=weights.depth_multiplier,
+        auxiliary_head=weights.has_auxiliary_head or network != 'inception_v3',
+        num_classes=weights.num_classes or Config().num_classes,
+        preprocessing=run.preprocessing if run else usual,
+        height=run.height if run else size,
+        width=run.width if run else size,
+    )
+
+
+def _changed(config: Config) -> Dict[str, object]:
+    """The settings other than the default that an evaluation needs."""
+    names = (
+        'use_tpu',
+        'network',
+        'depth_multiplier',
+        'auxiliary_head',
+        'num_classes',
+        'preprocessing',
+        'height',
+        'width',
+    )
+    default = Config()
+    return {
+        name: getattr(config, name)
+        for name in (*names, 'moving_average')
+        if getattr(config, name) != getattr(default, name)
+    }
+
+
+def write_checkpoint(path: str, values: Values) -> None:
+    """Writes a checkpoint of variables, without a list of checkpoints beside it.
+
+    Raises:
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    names = sorted(values)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tensors = [tf.placeholder(tf.as_dtype(values[name].dtype), values[name].shape) for name in names]
+        save = tf.raw_ops.SaveV2(prefix=path, tensor_names=names, shape_and_slices=[''] * len(names), tensors=tensors)
+        with remote.explained(path, remote.WRITE):
+            session.run(save, dict(zip(tensors, (values[name] for name in names))))

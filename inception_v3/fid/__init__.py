@@ -1,1 +1,0 @@
-"""Command `python -m inception_v3.fid`: FID, KID and Inception Score of images, as TensorFlow 1 computed them."""

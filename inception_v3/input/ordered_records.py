@@ -1,0 +1,111 @@
+"""The training records of a host in the order for a seed, as the input pipeline preprocesses them."""
+
+import functools
+from typing import Callable, NamedTuple, Sequence
+
+from console.tensorflow_versions import tf
+from data import order
+from data.records import DataError
+from data.sources import source_of
+from inception_v3.config import Config
+from inception_v3.input import usable_records
+
+# The most bytes of shards that are loaded whole at the same time.
+_WHOLE_AT_MOST = 4 << 30
+
+
+class Group(NamedTuple):
+    """The records that `usable_records.map_or_replace` tries together: `width` of each lane in each step."""
+
+    lanes: int
+    steps: int
+    width: int
+
+    @property
+    def records(self) -> int:
+        """Their number."""
+        return self.lanes * self.steps * self.width
+
+
+def group_for(batch: int, hosts: int, records: int) -> Group:
+    """The groups of a host's records.
+
+    A run of a lane has at least `RUN_RECORDS` records. If they are those of several steps, all lanes of the host are in
+    a group, because images leave step after step: 512 in batches of 64, 896 in batches of 448.
+
+    Args:
+      batch: size of the global batch.
+      hosts: number of hosts.
+      records: number of records of the data set.
+    """
+    lanes = order.lanes_for(batch, hosts, records)
+    width = batch // lanes
+    steps = -(-usable_records.RUN_RECORDS // width)
+    return Group(lanes // hosts if steps > 1 else max(1, usable_records.GROUP_RECORDS // width), steps, width)
+
+
+def completed_steps(config: Config) -> tf.Tensor:
+    """The number of completed steps, int64 scalar, where a pipeline with a seed resumes; without a seed, 0.
+
+    The step is that of the checkpoint: a session restores it before it initializes its iterators.
+    """
+    step = tf.train.get_global_step() if config.seed is not None else None
+    return tf.constant(0, tf.int64) if step is None else tf.cast(step, tf.int64)
+
+
+def ordered_records(
+    config: Config, paths: Sequence[str], host: int, hosts: int, read: Callable[..., tf.data.Dataset]
+) -> tf.data.Dataset:
+    """A host's records of endless global batches, after the completed steps.
+
+    Args:
+      config: of the run, with a seed.
+      paths: the training files.
+      host: index of the host.
+      hosts: number of hosts.
+      read: a function from the number of files that are read at a time, a path and a size to the records of a file.
+
+    Returns:
+      A data set as that of `order.ordered`; with `max_bad_records`, of groups for `usable_records.map_or_replace`.
+
+    Raises:
+      DataError: there are no records, or they cannot be counted, or too many shards would be loaded whole.
+      RemoteError: access to a file is denied, or the store cannot be reached.
+    """
+    assert config.seed is not None
+    share = order.Share(config.train_batch_size, host, hosts)
+    files = order.files_of(paths, source_of(config).contents(paths))
+    total = sum(file.records for file in files)
+    own = order.lanes_for(share.batch, hosts, total) // hosts
+    if source_of(config).format.is_read_whole(paths[0]):
+        _check_shards(config, own, max(files, key=lambda file: file.size))
+    group = group_for(share.batch, hosts, total)
+    dataset = order.ordered(
+        files,
+        functools.partial(read, own),
+        config.seed,
+        completed_steps(config),
+        share,
+        config.initial_shuffle_buffer_size,
+        config.followup_shuffle_buffer_size,
+        group.steps if config.max_bad_records else 1,
+    )
+    if not config.max_bad_records:
+        return dataset
+
+    def divided(tensor: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(tensor, [*group, *tensor.shape[1:]])
+
+    dataset = dataset.batch(group.records, drop_remainder=True)
+    return dataset.map(lambda *elements: tf.nest.map_structure(divided, elements))
+
+
+def _check_shards(config: Config, lanes: int, largest: order.File) -> None:
+    """Checks that shards that are loaded whole, one by each lane, take a moderate part of a host's memory."""
+    if lanes * largest.size > _WHOLE_AT_MOST:
+        raise DataError(
+            f'--seed={config.seed}: reads {lanes} shards at a time, and shards on s3:// are loaded whole: with '
+            f'{largest.path}, that may take {lanes * largest.size / 1e9:,.1f} GB of memory. Copy them to a disk or to '
+            'gs://, make TFRecord files or shards of at most '
+            f'{_WHOLE_AT_MOST // lanes / 1e6:,.0f} MB, or leave out --seed.'
+        )

@@ -1,0 +1,109 @@
+"""The preprocessing of records, whose first steps take one record or a group, with the same results."""
+
+from typing import Any, NamedTuple, Optional, Tuple
+
+from console.tensorflow_versions import tf
+from data.sources import source_of
+from inception_v3.config import Config
+from inception_v3.input import device_images, infeed
+from preprocessing.decoding import image_shape
+from preprocessing.preprocessings import preprocessing_for
+from preprocessing.resizing import decode_and_resize
+from preprocessing.stateless import Uniform, uniform_of
+
+
+class Drawn(NamedTuple):
+    """A record that is parsed and drawn, but not decoded; for a group, each part begins with a dimension of records.
+
+    Attributes:
+      encoded: string scalar, the image file's bytes.
+      shape: int32 [3], height, width and channels of the image.
+      distortion: as `Preprocessing.draw` draws it; () in evaluation.
+      label: int32 scalar.
+    """
+
+    encoded: tf.Tensor
+    shape: tf.Tensor
+    distortion: Any
+    label: tf.Tensor
+
+
+class RecordPreprocessing:
+    """Preprocesses the records of a split.
+
+    Args:
+      is_training: distort images at random; False: prepare them for evaluation.
+      config: of the run.
+    """
+
+    def __init__(self, is_training: bool, config: Config):
+        self._is_training = is_training
+        self._config = config
+
+    def preprocess(
+        self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
+    ) -> Tuple[device_images.Features, tf.Tensor]:
+        """Preprocesses one record: returns the data to send for it (see `infeed`), and its label, an int32 scalar.
+
+        Args:
+          serialized: string scalar, the record.
+          key: int64 [2], the seed of the image's distortion; None draws from TensorFlow's generators.
+        """
+        return self.finish(self.draw(serialized, key))
+
+    def draw(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Drawn:
+        """Parses a record and draws its distortion; or those of a group, strings [records] with keys [records, 2]."""
+        records = serialized.shape.as_list()[0] if serialized.shape.ndims else None
+
+        def of_each(number: tf.Tensor) -> tf.Tensor:
+            return tf.fill([records], number) if records and not number.shape.ndims else number
+
+        with tf.name_scope('preprocessing'):  # By which a profile finds the phase.
+            encoded, bbox, label = self.parse(serialized)
+            shape = image_shape(encoded)
+            if not self._is_training:
+                return Drawn(encoded, shape, (), label)
+            distortion = preprocessing_for(self._config).draw(shape, bbox, uniform_of(key, records))
+            return Drawn(encoded, shape, tf.nest.map_structure(of_each, distortion), label)
+
+    def finish(self, drawn: Drawn) -> Tuple[device_images.Features, tf.Tensor]:
+        """Decodes the image of one record, and finishes it: returns what `preprocess` returns."""
+        encoded, shape, distortion, label = drawn
+        with tf.name_scope('preprocessing'):
+            if self._is_training:
+                return distort(encoded, shape, distortion, self._config), label
+            image = decode_and_resize(encoded, shape, preprocessing_for(self._config).crop(shape), self._config)
+            return infeed.for_evaluation(image, self._config), label
+
+    def parse(self, serialized: tf.Tensor) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Parses a record to its encoded image, its boxes float32 [1, boxes, 4], and its label, an int32 scalar.
+
+        For a group of records, images and labels are [records], and there are no boxes.
+        """
+        config, source = self._config, source_of(self._config)
+        record = source.format.parse(serialized, self._is_training and config.use_annotated_bbox, source.fields)
+        in_range = tf.logical_and(record.label >= 0, record.label < config.num_classes)
+        wrong = tf.boolean_mask(record.label, ~in_range) if record.label.shape.ndims else record.label
+        with tf.control_dependencies([tf.Assert(tf.reduce_all(in_range), ['label out of range:', wrong])]):
+            return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
+
+
+def preprocess_for_train(
+    encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
+) -> device_images.Features:
+    """Distorts an image for training: returns the data to send for it; see `infeed.for_training`.
+
+    Args:
+      encoded: string scalar, the image file's bytes.
+      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
+      config: of the run.
+      uniform: draws the random numbers.
+    """
+    shape = image_shape(encoded)
+    return distort(encoded, shape, preprocessing_for(config).draw(shape, bbox, uniform), config)
+
+
+def distort(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> device_images.Features:
+    """Returns what `preprocess_for_train` does, for a shape from `image_shape` and a given distortion."""
+    image = decode_and_resize(encoded, shape, preprocessing_for(config).crop(shape, distortion), config)
+    return infeed.for_training(image, distortion, config)

@@ -1,1 +1,0 @@
-"""The files of a model_dir: checkpoints, evaluations, starts of training, and the trainer's lock."""

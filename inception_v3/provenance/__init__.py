@@ -1,1 +1,0 @@
-"""Command `python -m inception_v3.provenance`: shows, verifies and compares the origin of runs."""

@@ -1,1 +1,0 @@
-"""Messages of a run: its notes, its summary, and the causes of its failures."""

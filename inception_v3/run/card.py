@@ -1,0 +1,106 @@
+"""The model card of an export: what it is, how it was made, how good it is, and what it is not for."""
+
+import dataclasses
+import math
+from typing import Iterator, List, Sequence, Tuple
+
+from console.messages import in_code, in_markdown, printable
+from data.dataset_info import is_background
+from inception_v3.config import Config
+from inception_v3.run.origin import Origin
+from inception_v3.run.trained_data import TrainedData
+
+CARD_FILE, LABELS_FILE = 'README.md', 'labels.txt'
+# The 97.5 % quantile of the normal distribution, for intervals of 95 %.
+_QUANTILE = 1.959964
+# Settings of a run that say nothing about the model.
+_OF_PLACE = (
+    *('model_dir', 'data_dir', 'export_dir', 'tpu', 'master', 'tpu_zone', 'gcp_project', 'mode', 'use_tpu'),
+    *('accelerator', 'layout', 'intra_op_threads'),
+)
+_LIMITS = (
+    'The accuracy holds for images like those of the data set, prepared as described.',
+    'Every image is assigned to one of the classes, also one that shows none of them. The probabilities are not '
+    'calibrated for other images.',
+    'The model was not examined for fairness, for attacks, or for decisions about people.',
+    'The terms of the images that it was trained on apply.',
+)
+
+
+def wilson_interval(right: int, images: int) -> Tuple[float, float]:
+    """The 95 % interval of an accuracy, as fractions (Wilson, "Probable Inference", 1927)."""
+    share, square = right / images, _QUANTILE**2
+    centre = (share + square / (2 * images)) / (1 + square / images)
+    half = _QUANTILE / (1 + square / images) * math.sqrt(share * (1 - share) / images + square / (4 * images**2))
+    return centre - half, centre + half
+
+
+def interval(right: int, images: int) -> str:
+    """The accuracy of a number of right answers, with its interval, as text."""
+    low, high = wilson_interval(right, images)
+    return f'top-1 {right / images:.2%} of {images:,} validation images, 95 % interval {low:.2%} to {high:.2%}'
+
+
+def labels(class_names: Sequence[str], num_classes: int) -> str:
+    """The content of `labels.txt`: a line for each class, in the order of the logits; empty without a name."""
+    names = [*class_names, *[''] * (num_classes - len(class_names))]
+    return ''.join(f'{printable(" ".join(name.split()))}\n' for name in names)
+
+
+def card(name: str, contents: Sequence[str], config: Config, own: Origin, verified: str, learned: TrainedData) -> str:
+    """The card in Markdown.
+
+    Args:
+      name: of the format.
+      contents: the files and their purposes, a line each.
+      config: of the run.
+      own: the origin of the weights.
+      verified: the result of the export's verification, or that there was none.
+      learned: the data set of the checkpoint.
+    """
+    has_background = not learned.class_names or is_background(learned.class_names[0])
+    averages = 'moving averages of the weights' if own.weights == 'average' else 'weights as trained, not averages'
+    accuracy = 'this step has no evaluation'
+    if own.top_1 is not None and own.images:
+        accuracy = interval(round(own.top_1 * own.images), own.images)
+    sections = {
+        f'# {config.network}, exported as {name}': [
+            *contents,
+            f'network: {config.network}, images of {config.height} x {config.width} pixels, {config.num_classes} '
+            f'classes{", of which 0 is the background" * has_background}',
+            f"weights: {averages}, of step {own.step:,}; SHA-256 of the checkpoint's index {own.digest}",
+        ],
+        '## Accuracy': [f'checkpoint: {accuracy}', f'this export: {verified}'],
+        '## Data': [*_data(config, learned)],
+        '## Flags of the run that are not the defaults': [
+            f'`--{field}={in_code(value)}`' for field, value in _recipe(config)
+        ],
+        '## Limits': _LIMITS,
+    }
+    texts = ['\n'.join([title, '', *(f'- {line}' for line in lines)]) for title, lines in sections.items()]
+    return '\n\n'.join(texts) + '\n'
+
+
+def _data(config: Config, learned: TrainedData) -> Iterator[str]:
+    info = learned.info
+    if config.use_data == 'fake':
+        yield 'made-up images'
+    elif not info:
+        yield f'{config.num_train_images:,} training images, without a description'
+    else:
+        yield (
+            f'{in_markdown(info.name)}: {in_markdown(info.source)}; {info.train_images:,} training and '
+            f'{info.validation_images:,} validation images, fingerprint {in_markdown(info.fingerprint) or "unknown"}'
+        )
+    yield from (in_markdown(f'trained before on {earlier}') for earlier in learned.earlier)
+    if learned.note:
+        yield in_markdown(learned.note)
+
+
+def _recipe(config: Config) -> List[Tuple[str, str]]:
+    default = Config()
+    return [
+        (field.name, str(getattr(config, field.name)))
+        for field in dataclasses.fields(Config)
+        if field.name not in _OF_PLACE and getattr(config, field.name) != getattr(default, field.name)
+    ]

@@ -1,0 +1,293 @@
+"""Explanations of a run's failures: the cause, the checkpoint that is kept, and the command that resumes."""
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import traceback
+from typing import Iterator, Optional, Sequence
+
+from absl import app
+
+from console.errors import CommandError, RetryableError
+from console.log import logger
+from console.messages import shown
+from console.screen import Screen
+from console.tensorflow_versions import tf
+from data import order, record_checker, records, remote, tf_example
+from data.sources import source_of
+from inception_v3.config import Config, ConfigError
+from inception_v3.fitting import splits_of
+from inception_v3.input import usable_records
+from inception_v3.input.bad_records import checker_of
+from inception_v3.learning_rate import learning_rate
+from inception_v3.run.checkpoints import PASSED_OVER, latest_checkpoint, set_aside, step_before, step_of
+from inception_v3.run.files import check_writable
+from inception_v3.run.leftovers import remove_leftovers
+
+# The system's messages for ENOSPC, EDQUOT and EFBIG.
+_DISK_FULL = re.compile(r'No space left on device|Disk quota exceeded|File too large')
+# The system's messages for ENOENT, EACCES, EIO and ESTALE, with the file's path, in an error of TensorFlow.
+_UNREADABLE = re.compile(
+    r'[^\n]*(No such file or directory|Permission denied|Input/output error|Stale (NFS )?file handle)'
+)
+_LONGEST_PATH = 4096
+# The operation that reports the errors of the input pipeline.
+_INPUT_OPERATION = 'IteratorGetNext'
+_FEWER_RECORDS = re.compile(rf'\[([^\]]+)\] \[{order.FEWER_RECORDS}\]')
+# Bad records that one message lists.
+_LISTED_AT_MOST = 10
+_LONGEST_REASON = 200
+
+
+class DiskError(CommandError):
+    """A disk is full, or a folder has vanished."""
+
+
+class TrainingError(CommandError):
+    """Training cannot continue."""
+
+
+class InterruptedTrainingError(TrainingError, RetryableError):
+    """Training was interrupted from outside; the same command resumes it."""
+
+
+class DivergedError(Exception):
+    """Training has diverged.
+
+    Args:
+      what: the evidence, as the beginning of a sentence.
+      step: the step that showed it, counted from 0.
+      steps_before: the number of steps that were done when the loss was last within its limit. A checkpoint of this
+        many steps may itself be the cause: the loss of its weights is the bad one, or was never read.
+    """
+
+    def __init__(self, what: str, step: int, steps_before: int):
+        super().__init__(what)
+        self.what = what
+        self.step = step
+        self.steps_before = steps_before
+
+
+def what_is_kept(model_dir: str) -> str:
+    """A sentence that names the checkpoint from which the same command resumes."""
+    try:
+        checkpoint = latest_checkpoint(model_dir)
+        step = step_of(checkpoint) if checkpoint else 0
+    except (tf.errors.OpError, app.UsageError):
+        return 'The content of --model_dir is kept, and the same command resumes from it.'
+    if not step:
+        return 'There is no checkpoint yet.'
+    return f'The checkpoint of step {step} is kept, and the same command resumes from it.'
+
+
+@contextlib.contextmanager
+def remote_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
+    """Adds the cause of a remote file's failure, and the kept checkpoint, to its message.
+
+    Raises:
+      RemoteError: in place of the failure.
+    """
+    model_dir = str(config.model_dir)
+    try:
+        yield
+    except (tf.errors.OpError, remote.RemoteError) as error:
+        if isinstance(error, remote.RemoteError):
+            kind, text = type(error), str(error)
+        else:
+            kind, text = remote.kind_of(error), remote.explain_if_remote(error, model_dir) or ''
+        if not text:
+            raise
+        screen.clear()
+        raise kind(f'{text} {what_is_kept(model_dir)}')
+
+
+@contextlib.contextmanager
+def disk_failures_explained(config: Config, screen: Screen) -> Iterator[None]:
+    """Names a full disk or a vanished folder, and removes half-written files; the caller has locked model_dir.
+
+    Raises:
+      DiskError: in place of the failure.
+    """
+    model_dir = str(config.model_dir)
+    try:
+        yield
+    except (tf.errors.OpError, OSError, ValueError) as error:
+        text = None if isinstance(error, app.UsageError) else explain_disk(error, model_dir, config.export_dir)
+        if not text:
+            raise
+        screen.clear()
+        if config.mode != 'eval':
+            remove_leftovers(model_dir)
+        raise DiskError(f'{text} {what_is_kept(model_dir)}' if os.path.isdir(model_dir) else text)
+
+
+def explain_disk(error: Exception, model_dir: str, export_dir: Optional[str]) -> Optional[str]:
+    """The cause of a failure if it lies in a local disk, with its flag; None if it does not.
+
+    Args:
+      error: any exception.
+      model_dir: the run's folder, which existed when the run began.
+      export_dir: the folder for exports, if there is one.
+    """
+    if not remote.is_remote(model_dir) and not os.path.isdir(model_dir):
+        return (
+            f'--model_dir={model_dir}: the folder has vanished since the run began. Restore it, or mount its disk '
+            'again; the same command resumes from its checkpoints.'
+        )
+    message = str(error.message if isinstance(error, tf.errors.OpError) else error)
+    full = _DISK_FULL.search(message)
+    if not full:
+        unreadable = _UNREADABLE.search(message) if _INPUT_OPERATION in message else None
+        if not unreadable:
+            return None
+        return f'A record file cannot be read: {shown(unreadable.group(), _LONGEST_PATH)}. Restore it.'
+    flag, folder = ('export_dir', export_dir) if export_dir and export_dir in message else ('model_dir', model_dir)
+    free = shutil.disk_usage(folder).free
+    return (
+        f'--{flag}={folder}: cannot be written to: {full.group().lower()}; {free / 1e6:,.1f} MB are free. Free some '
+        'space.'
+    )
+
+
+@contextlib.contextmanager
+def refusals_explained() -> Iterator[None]:
+    """Turns an error that TPUEstimator raises about a run's settings, or about a TPU without cores, into a message.
+
+    Raises:
+      ConfigError: in place of the error. One that any other code raises is a defect, and stays as it is.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+        if isinstance(error, app.UsageError) or 'tensorflow_estimator' not in raised_in:
+            raise
+        text, _, devices = str(error).splitlines()[0].partition(' Available devices')
+        if isinstance(error, RuntimeError) and not devices:
+            raise
+        raise ConfigError(f'TPUEstimator refuses the settings of this run: {text}')
+
+
+@contextlib.contextmanager
+def tf_config_explained() -> Iterator[None]:
+    """Names the environment variable TF_CONFIG if TensorFlow reads it and cannot use it.
+
+    Raises:
+      ConfigError: in place of TensorFlow's error, which may be of any type.
+    """
+    try:
+        yield
+    except Exception as error:
+        if 'TF_CONFIG' not in os.environ:
+            raise
+        reason = 'it is nested too deeply' if isinstance(error, RecursionError) else str(error).partition('\n')[0]
+        raise ConfigError(
+            f'TF_CONFIG={shown(os.environ["TF_CONFIG"])}: TensorFlow cannot use this environment variable: '
+            f'{shown(reason, _LONGEST_REASON)}. This program does not need it: unset it.'
+        )
+
+
+@contextlib.contextmanager
+def bad_records_explained(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[None]:
+    """Names the record that made the input pipeline fail.
+
+    The failed operation does not say which record it read, so the files are searched for it.
+
+    Args:
+      config: of the run.
+      splits: the splits that the pipeline reads.
+      screen: shows the progress of the search.
+
+    Raises:
+      DataError: in place of the failure.
+    """
+    try:
+        yield
+    except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+        screen.clear()
+        is_of_input = any(text in error.message for text in (_INPUT_OPERATION, tf_example.UNPARSABLE))
+        if config.use_data == 'fake' or not is_of_input or remote.ENDED_EARLY in error.message:
+            raise
+        fewer = _FEWER_RECORDS.search(error.message)
+        if fewer:
+            raise records.DataError(
+                f'{fewer.group(1)}: {order.FEWER_RECORDS}: it has changed, or is truncated. Check the data set with '
+                'inception-v3 audit, and remove .records.json beside it, which the next run writes anew. The '
+                'checkpoints are kept.'
+            )
+        logger.info('a record cannot be used; searching for it')
+        at_most = max(_LISTED_AT_MOST, config.max_bad_records) + 1
+        found = list(itertools.islice(_bad_records(config, splits, screen), at_most))
+        screen.clear()
+        if not found:
+            raise
+        reason = f'--max_bad_records={config.max_bad_records}: more bad records than allowed:'
+        advice = 'Repair the data, or raise --max_bad_records; a damaged TFRecord file cannot be skipped.'
+        if usable_records.NONE_USABLE in error.message:
+            reason = f'--seed={config.seed}: bad records follow each other, and none near them can replace them:'
+            advice = 'Repair the data, or train without --seed.'
+        lines = [
+            reason,
+            *[str(bad_record) for bad_record in found[:_LISTED_AT_MOST]],
+            *(['and more.'] if len(found) > _LISTED_AT_MOST else []),
+            f'{advice} The checkpoints are kept.',
+        ]
+        raise records.DataError('\n'.join(lines))
+
+
+def _bad_records(config: Config, splits: Sequence[str], screen: Screen) -> Iterator[record_checker.BadRecord]:
+    for split in splits:
+        paths = source_of(config).find(split)
+        with contextlib.closing(checker_of(config, split)) as checker:
+            yield from checker.search(paths, screen.update)
+
+
+def check_reachable(config: Config) -> None:
+    """Reads a record file of each split, and writes to model_dir: the files that a session depends on.
+
+    Raises:
+      CommandError: a file cannot be read or written.
+    """
+    if config.use_data == 'real':
+        for split in splits_of(config):
+            remote.check_readable(source_of(config).find(split)[0])
+    check_writable('model_dir', str(config.model_dir))
+
+
+def diverged(error: DivergedError, config: Config, began_at: Optional[int]) -> TrainingError:
+    """The error that ends a diverged run. Sets the newest checkpoint aside if it may be the cause.
+
+    Args:
+      error: the evidence.
+      config: of the run.
+      began_at: the step at which this command began to train; None if it has not.
+    """
+    model_dir, removed = str(config.model_dir), ''
+    if _may_be_the_cause(error.steps_before, config, began_at):
+        set_aside(model_dir, error.steps_before)
+        removed = (
+            f'The checkpoint of step {error.steps_before}, which led to it, was moved into '
+            f'{os.path.join(model_dir, PASSED_OVER)}. '
+        )
+    kept = latest_checkpoint(model_dir)
+    return TrainingError(
+        f'{error.what} in step {error.step}, at a learning rate of {learning_rate(error.step, config):.4g}. '
+        f'{removed}The checkpoint of step {step_of(kept) if kept else 0} is kept. A lower --learning_rate, or '
+        '--use_learning_rate_warmup, keeps the loss finite.'
+    )
+
+
+def _may_be_the_cause(step: int, config: Config, began_at: Optional[int]) -> bool:
+    """Whether the newest checkpoint is of this step, may have caused the divergence, and has a predecessor.
+
+    A TPU shows only the loss of a loop's last step. So there the checkpoint that this command began with is kept.
+    """
+    newest = latest_checkpoint(str(config.model_dir))
+    return (
+        newest is not None
+        and step_of(newest) == step
+        and not (config.use_tpu and step == began_at)
+        and step_before(str(config.model_dir), step) is not None
+    )

@@ -1,0 +1,60 @@
+"""Hooks that check and save checkpoints."""
+
+from console.tensorflow_versions import tf
+from inception_v3.run import checkpoints
+from inception_v3.run.failures import DivergedError
+
+
+class CheckpointFitsHook(tf.estimator.SessionRunHook):
+    """Checks that a checkpoint fits the graph, before a session restores it.
+
+    Args:
+      checkpoint: the path of the checkpoint.
+    """
+
+    def __init__(self, checkpoint: str):
+        self._checkpoint = checkpoint
+
+    def begin(self) -> None:
+        """Checks the variables of the complete graph."""
+        checkpoints.check_fits(self._checkpoint)
+
+
+class CheckpointHook(tf.estimator.CheckpointSaverHook):
+    """Saves checkpoints, and lists each only after reading it back, so that a kill leaves an intact newest checkpoint.
+
+    Unlike TensorFlow's own hook, it does not save a restored checkpoint again. TensorFlow empties the index of that
+    checkpoint before rewriting it, and a kill in between would lose the checkpoint.
+
+    Args:
+      model_dir: the folder for the checkpoints.
+      save_secs: the time between checkpoints, in seconds.
+      steps_per_run: the number of steps per session call, a TPU's `--iterations`.
+    """
+
+    def __init__(self, model_dir: str, save_secs: int, steps_per_run: int):
+        super().__init__(model_dir, save_secs=save_secs, checkpoint_basename=checkpoints.PREFIX)
+        self._set_steps_per_run(steps_per_run)
+        self._model_dir = model_dir
+
+    def after_create_session(self, session: tf.Session, coord: tf.train.Coordinator) -> None:
+        """Saves the initial variables, if there is no checkpoint of them.
+
+        TensorFlow's own hook would also write the graph as text and, for TensorBoard, a second time, which takes
+        seconds; the writer of the summaries has written it already.
+        """
+        step = session.run(self._global_step_tensor)
+        self._save(session, step)
+        self._timer.update_last_triggered_step(step)
+
+    def _save(self, session: tf.Session, step: int) -> bool:
+        """Saves a checkpoint; returns False, because saving does not end training."""
+        saver, path = self._get_saver(), self._save_path
+        try:
+            checkpoints.save(
+                self._model_dir, step, lambda: saver.save(session, path, global_step=step, write_state=False)
+            )
+        except checkpoints.NotFiniteError:
+            # The loss of this step was finite: it was computed from the weights before the step.
+            raise DivergedError('The weights are no longer finite', step - 1, step)
+        return False

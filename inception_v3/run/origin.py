@@ -1,0 +1,146 @@
+"""The origin of a model: its run, step and accuracy. A SavedModel carries it in `assets.extra/origin.json`."""
+
+import contextlib
+import json
+import os
+from typing import Any, Dict, NamedTuple, Optional, Sequence
+
+from console.json_content import from_json, record
+from console.log import logger
+from console.tensorflow_versions import tf
+from data import remote
+from data.files import text_of, write_whole
+from inception_v3.config import Config
+from inception_v3.run import digests
+from inception_v3.run.best_checkpoint import EVALUATION_FILE
+from inception_v3.run.checkpoints import is_complete, step_of
+from inception_v3.run.evaluations import evaluations_in, read_evaluations
+
+# The folder of a SavedModel for files that TensorFlow does not read.
+EXTRA = 'assets.extra'
+_FILE = os.path.join(EXTRA, 'origin.json')
+# The settings that an exported graph depends on, besides its weights.
+SETTINGS = (
+    *('num_classes', 'preprocessing', 'height', 'width', 'network', 'depth_multiplier', 'transfer', 'moving_average'),
+    *('zero_init_last_scale', 'auxiliary_head', 'batch_norm', 'precision'),
+)
+# The setting of SavedModels that turn images upright and lay transparent ones on white, as earlier ones do not.
+_AS_VIEWED = 'images_as_viewed'
+
+
+class Origin(NamedTuple):
+    """The origin of a model.
+
+    Attributes:
+      model_dir: the absolute path of the run's folder.
+      step: the global step of the checkpoint.
+      weights: 'average' or 'raw'.
+      digest: SHA-256 of the checkpoint's index, which has a checksum of each variable.
+      settings: the settings that a SavedModel of the checkpoint depends on, its class names, and whether it shows
+        images as viewers do.
+      top_1: the top-1 accuracy in the last evaluation of this checkpoint; None if it was not evaluated.
+      images: the number of validation images of that evaluation.
+    """
+
+    model_dir: str
+    step: int
+    weights: str
+    digest: str
+    settings: Dict[str, Any]
+    top_1: Optional[float] = None
+    images: Optional[int] = None
+
+    def __str__(self) -> str:
+        if self.top_1 is None:
+            accuracy = 'accuracy unknown: this step has no evaluation'
+        else:
+            accuracy = f'top-1 {self.top_1:.2%} of {self.images:,} validation images'
+        return f'run {self.model_dir}, step {self.step:,}, {self.weights} weights, {accuracy}'
+
+    @property
+    def has_images_as_viewed(self) -> bool:
+        """Whether the SavedModel turns images by their EXIF orientation, and lays transparent ones on white."""
+        return self.settings.get(_AS_VIEWED) is True
+
+    def is_of_same_model(self, other: 'Origin') -> bool:
+        """Whether a SavedModel of the one equals a SavedModel of the other."""
+        return (self.digest, self.weights, self.settings) == (other.digest, other.weights, other.settings)
+
+
+def origin_of(config: Config, checkpoint: str, class_names: Sequence[str] = ()) -> Origin:
+    """The origin of a checkpoint.
+
+    Args:
+      config: of its run, or of an evaluation of it.
+      checkpoint: the path of the checkpoint.
+      class_names: the names that a SavedModel of it gives to the classes.
+    """
+    model_dir, step, weights = str(config.model_dir), step_of(checkpoint), config.evaluated_weights
+    digest = digests.of_index(checkpoint)
+    evaluations = [
+        # The folder `best` has the evaluation beside its checkpoint.
+        *evaluations_in(os.path.join(os.path.dirname(checkpoint), EVALUATION_FILE)),
+        *read_evaluations(model_dir),
+    ]
+    of_step = [e for e in reversed(evaluations) if (e.step, e.weights, e.changed) == (step, weights, ())]
+    last = next((e for e in of_step if digest and e.digest == digest), None)
+    if not last and not any(e.digest for e in of_step):
+        last = next(iter(of_step), None)
+        if last:
+            logger.info('%s: its evaluation, of an earlier version, has no digest; its step alone agrees', checkpoint)
+    return Origin(
+        model_dir=absolute(model_dir),
+        step=step,
+        weights=weights,
+        digest=digest,
+        settings={
+            **{name: getattr(config, name) for name in SETTINGS},
+            'class_names': [*class_names],
+            _AS_VIEWED: True,
+        },
+        top_1=last.top_1 if last else None,
+        images=last.images if last else None,
+    )
+
+
+def write(saved_model: str, origin: Origin) -> None:
+    """Writes the origin of a SavedModel into its folder."""
+    path = os.path.join(saved_model, _FILE)
+    tf.io.gfile.makedirs(os.path.dirname(path))
+    write_whole(path, json.dumps(origin._asdict(), indent=2) + '\n')
+
+
+def read(saved_model: str) -> Optional[Origin]:
+    """The origin of a SavedModel; None if it has none, because an earlier version of this program exported it."""
+    with contextlib.suppress(TypeError, ValueError):
+        origin = from_json(text_of(os.path.join(saved_model, _FILE)), lambda values: record(Origin, values))
+        # Earlier versions, which did not have a setting, exported as its default does.
+        origin.settings.update({name: getattr(Config, name) for name in SETTINGS if name not in origin.settings})
+        # A damaged file may have other types.
+        str(origin)
+        return origin
+    return None
+
+
+def saved_models(export_dir: str) -> Dict[str, Optional[Origin]]:
+    """The SavedModels in a folder, newest first, with their origins."""
+    # TensorFlow's listing of a local folder fails on file names that are not UTF-8.
+    local = os.listdir(export_dir) if os.path.isdir(export_dir) else []
+    names = (remote.names_in(export_dir) or []) if remote.is_remote(export_dir) else local
+    # A remote listing ends the names of folders with a slash.
+    times = sorted((name.rstrip('/') for name in names if name.rstrip('/').isdigit()), key=int, reverse=True)
+    paths = (os.path.join(export_dir, time) for time in times)
+    return {path: read(path) for path in paths if tf.saved_model.loader.maybe_saved_model_directory(path)}
+
+
+def exported(export_dir: str, origin: Origin) -> Optional[str]:
+    """The path of a complete SavedModel of the same checkpoint, settings and class names; None if there is none."""
+    for path, other in saved_models(export_dir).items():
+        if other and other.is_of_same_model(origin) and is_complete(os.path.join(path, 'variables', 'variables')):
+            return path
+    return None
+
+
+def absolute(folder: str) -> str:
+    """The absolute path of a local folder; a remote path is absolute already."""
+    return folder if remote.is_remote(folder) else os.path.abspath(folder)

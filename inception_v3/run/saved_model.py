@@ -1,0 +1,100 @@
+"""Exports a checkpoint as a SavedModel that classifies encoded images."""
+
+import functools
+import hashlib
+import os
+from typing import Sequence
+
+from console.log import logger
+from console.tensorflow_versions import make_servable_by_both, tf
+from data.files import write_whole
+from inception_v3.config import Config
+from inception_v3.input import infeed
+from inception_v3.model_fn import EXPORT_SIGNATURE
+from inception_v3.run import origin, trained_data
+from inception_v3.run.card import CARD_FILE, LABELS_FILE, card, labels
+from preprocessing.viewing import resize_as_viewed
+
+# For readers of model cards.
+INPUT_FILES = (
+    f'its signature `{EXPORT_SIGNATURE}` takes JPEG, PNG and one-frame GIF files; it turns them by their EXIF '
+    'orientation, lays them on white where they are transparent, and prepares them'
+)
+_PARALLEL_IMAGES = 16
+
+
+def _receive_image_bytes(config: Config) -> tf.estimator.export.TensorServingInputReceiver:
+    """Receives a batch of encoded images, and prepares each as `predict` does."""
+
+    def prepare(encoded: tf.Tensor) -> tf.Tensor:
+        return infeed.as_evaluated(resize_as_viewed(encoded, config), config)
+
+    image_bytes = tf.placeholder(tf.string, [None], EXPORT_SIGNATURE)
+    images = tf.map_fn(prepare, image_bytes, tf.float32, parallel_iterations=_PARALLEL_IMAGES)
+    return tf.estimator.export.TensorServingInputReceiver(images, {EXPORT_SIGNATURE: image_bytes})
+
+
+def export_saved_model(
+    estimator: tf.estimator.tpu.TPUEstimator, config: Config, checkpoint: str, class_names: Sequence[str] = ()
+) -> str:
+    """Exports a checkpoint with the weights that are evaluated: the averaged ones with `moving_average`.
+
+    A SavedModel carries its origin, the names of its classes and a model card, in `assets.extra`. If `export_dir` has
+    one of the same checkpoint and settings, it is not made again.
+
+    The signature `image_bytes` takes `image_bytes`, a batch of JPEG, PNG or one-frame GIF files (string [batch]), as
+    viewers show them. It returns `classes`
+    (int64 [batch]), `probabilities` (float32 [batch, num_classes]) and, if the data set names its classes,
+    `class_names` (string [batch], UTF-8), the names of `classes`.
+
+    Args:
+      estimator: the run's estimator.
+      config: the run's configuration, with `export_dir`.
+      checkpoint: path of the checkpoint.
+      class_names: the names that the estimator gives to the classes.
+
+    Returns:
+      The path of the SavedModel, a folder in `export_dir` named by a time stamp.
+    """
+    own = origin.origin_of(config, checkpoint, class_names)
+    existing = origin.exported(str(config.export_dir), own)
+    if existing:
+        logger.info('%s is a SavedModel of this checkpoint already', existing)
+        return existing
+    receive = functools.partial(_receive_image_bytes, config)
+    unfinished = _unfinished_folder(config)
+    path = estimator.export_saved_model(unfinished, receive, checkpoint_path=checkpoint).decode()
+    make_servable_by_both(path)
+    origin.write(path, own)
+    _describe(path, config, own, class_names, trained_data.of_checkpoint(config, checkpoint))
+    # Another export may have ended in the same second.
+    second = int(os.path.basename(path))
+    while tf.io.gfile.exists(os.path.join(str(config.export_dir), str(second))):
+        second += 1
+    finished = os.path.join(str(config.export_dir), str(second))
+    tf.io.gfile.rename(path, finished)
+    remove_unfinished_export(config)
+    return finished
+
+
+def _describe(
+    path: str, config: Config, own: origin.Origin, class_names: Sequence[str], learned: trained_data.TrainedData
+) -> None:
+    """Writes the names of the classes and the model card into a SavedModel."""
+    extra = os.path.join(path, origin.EXTRA)
+    contents = [f'a SavedModel; {INPUT_FILES}']
+    write_whole(os.path.join(extra, LABELS_FILE), labels(class_names, config.num_classes))
+    text = card('SavedModel', contents, config, own, 'not verified (inception-v3 export)', learned)
+    write_whole(os.path.join(extra, CARD_FILE), text)
+
+
+def remove_unfinished_export(config: Config) -> None:
+    """Removes the files of an export of this run that was killed."""
+    if tf.io.gfile.isdir(_unfinished_folder(config)):
+        tf.io.gfile.rmtree(_unfinished_folder(config))
+
+
+def _unfinished_folder(config: Config) -> str:
+    """Returns the folder of an export until it is complete; each run has its own, because runs may share export_dir."""
+    run = hashlib.sha256(origin.absolute(str(config.model_dir)).encode()).hexdigest()[:12]
+    return os.path.join(str(config.export_dir), f'.unfinished-{run}')

@@ -1,0 +1,146 @@
+"""Texts about a run for its user: the notes at its start, and the summary at its end."""
+
+import math
+import os
+from typing import Iterator, Optional
+
+from console.messages import in_rows
+from console.screen import duration
+from data.dataset_info import DatasetInfo
+from data.sources import source_of
+from inception_v3 import batch_norm
+from inception_v3.config import Config
+from inception_v3.networks.registry import NETWORKS, has_auxiliary_head
+from inception_v3.run.evaluations import Evaluation, shows_top_5
+from inception_v3.run.files import BEST_FOLDER
+from inception_v3.run.memory.estimate import sizes_for
+from inception_v3.run.slow_averages import warnings_of
+from inception_v3.tpu import accelerator, topology
+from inception_v3.tpu.emulation.estimator import notice
+
+# Multiplications of the forward pass per second of training on a core: 2.6e9 for the digits, more for large networks.
+_PRODUCTS_PER_SECOND = 3e9
+# Digits of a fingerprint that are shown: enough to tell one user's data sets apart.
+_DIGITS_SHOWN = 12
+
+
+def notes_of(config: Config) -> Iterator[str]:
+    """Consequences of a run's settings that its user may not expect: of emulation, averages and the auxiliary head."""
+    if config.is_emulated:
+        yield notice(topology.emulated(str(config.tpu)))
+    if config.mode == 'eval':
+        return
+    yield f'batch normalization: {batch_norm.description(config)}'
+    decay_warning = batch_norm.decay_warning(config)
+    if decay_warning:
+        yield f'warning: {decay_warning}'
+    yield from warnings_of(config)
+    if accelerator.on_gpu(config):
+        if config.seed is not None:
+            yield 'on a GPU, --seed repeats data and initial weights, but not the last bits of every sum'
+    elif not config.use_tpu:
+        yield _duration(config)
+    smallest = NETWORKS[config.network].auxiliary_head_min_size
+    if config.auxiliary_head and smallest and not has_auxiliary_head(config):
+        yield f'the auxiliary head is left out: it needs images of at least {smallest} x {smallest} pixels'
+
+
+def _duration(config: Config) -> str:
+    """The time that all training steps take on this machine's CPU, as a sentence."""
+    cores = min(config.intra_op_threads or math.inf, len(os.sched_getaffinity(0)))
+    images = config.train_steps * config.train_batch_size
+    minutes = images * sizes_for(config).products / _PRODUCTS_PER_SECOND / cores / 60
+    words = f'{minutes / 60:,.0f} hours' if minutes > 120 else f'{math.ceil(minutes)} min'
+    return f'all training steps together take about {words}, if {cores} cores of this machine are free'
+
+
+def introduction_of(config: Config, data_set: Optional[DatasetInfo]) -> str:
+    """The configuration of a run in five lines: network, data set, training, device, folders.
+
+    Args:
+      config: of the run.
+      data_set: the description of its data set.
+    """
+    parameters = sizes_for(config).parameters
+    batch = config.train_batch_size if config.mode != 'eval' else config.eval_batch_size
+    epochs = config.train_steps * config.train_batch_size / config.num_train_images
+    if config.is_emulated:
+        device = f'an emulated TPU with {config.num_shards} cores'
+    elif config.use_tpu:
+        hosts = '1 host' if topology.hosts_of(config) == 1 else f'{topology.hosts_of(config)} hosts'
+        device = f'TPU {config.tpu or config.master}, {config.num_shards} cores, {hosts}'
+    else:
+        device = accelerator.description(config)
+    rows = [
+        (
+            'network',
+            f'{config.network}, {parameters:,} parameters, {config.height} x {config.width} pixels, '
+            f'{config.num_classes:,} classes',
+        ),
+        (
+            'data set',
+            f'{_named(config, data_set)}: {config.num_train_images:,} training and {config.num_eval_images:,} '
+            'validation images',
+        ),
+        ('run', f'{config.mode}, batches of {batch:,} images, {config.train_steps:,} steps ({epochs:,.1f} epochs)'),
+        ('device', f'{device}, {config.precision}'),
+        (
+            'folders',
+            f'data {source_of(config) if config.use_data == "real" else "none"}, results {config.model_dir}, '
+            f'export {config.export_dir or "none"}',
+        ),
+    ]
+    return in_rows(rows)
+
+
+def summary_of(
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    evaluation: Optional[Evaluation],
+    images_per_second: Optional[float],
+    export: Optional[str],
+    best: Optional[Evaluation],
+    seconds: Optional[float] = None,
+    most_accurate: Optional[Evaluation] = None,
+) -> str:
+    """The summary at the end of a run: a name and a value per line.
+
+    Args:
+      config: of the run.
+      data_set: the description of its data set.
+      evaluation: the last evaluation.
+      images_per_second: the speed of training.
+      export: the folder of the new SavedModel.
+      best: the evaluation of the checkpoint in model_dir/best.
+      seconds: the duration of the command.
+      most_accurate: the evaluation with the best top-1.
+    """
+    rows = []
+    if evaluation:
+        rows += [
+            ('top-1', f'{evaluation.top_1:.2%}'),
+            *([('top-5', f'{evaluation.top_5:.2%}')] if shows_top_5(config.num_classes) else []),
+            ('evaluated', f'{evaluation.images:,} images, {evaluation.weights} weights of step {evaluation.step:,}'),
+        ]
+    if best:
+        folder = os.path.join(str(config.model_dir), BEST_FOLDER)
+        rows.append(('best', f'{best.top_1:.2%} top-1 at step {best.step:,}, in {folder}'))
+    if most_accurate:
+        rows.append(('Max Accuracy', f'{most_accurate.top_1:.2%} at step {most_accurate.step:,}'))
+    if seconds is not None:
+        rows.append(('total time', duration(seconds)))
+    if images_per_second:
+        rows.append(('training', f'{images_per_second:,.1f} images/s'))
+    rows += [('data set', _named(config, data_set)), ('results', str(config.model_dir))]
+    if export:
+        rows.append(('SavedModel', export))
+    return in_rows(rows)
+
+
+def _named(config: Config, data_set: Optional[DatasetInfo]) -> str:
+    """The name and the beginning of the fingerprint of a run's data set."""
+    if config.use_data == 'fake':
+        return 'random images'
+    if not data_set:
+        return str(source_of(config))
+    return f'{data_set.name}, {data_set.fingerprint[:_DIGITS_SHOWN]}' if data_set.fingerprint else data_set.name

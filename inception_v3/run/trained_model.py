@@ -1,0 +1,117 @@
+"""A run's checkpoint and configuration, for use on this machine's CPU."""
+
+import dataclasses
+import os
+from typing import List, NamedTuple, Optional
+
+from console.tensorflow_versions import tf
+from data import remote
+from inception_v3.config import Config, ConfigError
+from inception_v3.moving_average import averaging_saver
+from inception_v3.run import starts
+from inception_v3.run.checkpoints import (
+    CheckpointError,
+    check_fits,
+    check_holds_averages,
+    check_undamaged,
+    is_complete,
+    latest_checkpoint,
+    step_of,
+)
+from inception_v3.run.files import CONFIG_FILE, read_config
+
+
+class TrainedModel(NamedTuple):
+    """A checkpoint of a run.
+
+    Attributes:
+      checkpoint: path of the checkpoint.
+      step: global step of the checkpoint.
+      config: the run's configuration, with this machine's CPU as the device.
+    """
+
+    checkpoint: str
+    step: int
+    config: Config
+
+    @property
+    def weights(self) -> str:
+        """The weights that are evaluated: 'average' or 'raw'."""
+        return 'average' if self.config.moving_average else 'raw'
+
+    def restore(self, session: tf.Session) -> None:
+        """Restores the weights that are evaluated into the variables of the current graph.
+
+        Raises:
+          CheckpointError: the checkpoint is damaged, does not fit the graph, or lacks the averaged weights.
+        """
+        check_undamaged(self.checkpoint)
+        check_fits(self.checkpoint)
+        if self.config.moving_average:
+            check_holds_averages(self.checkpoint)
+        saver = averaging_saver() if self.config.moving_average else tf.train.Saver()
+        saver.restore(session, self.checkpoint)
+
+
+def find(model_dir: str, checkpoint: Optional[str] = None) -> TrainedModel:
+    """Finds a checkpoint of a run.
+
+    Args:
+      model_dir: model_dir of the run, or the folder `best` in it.
+      checkpoint: name of the checkpoint in `model_dir`, or its path; None for the newest.
+
+    Raises:
+      CheckpointError: there is no such checkpoint, or it cannot be read.
+      ConfigError: the `config.json` beside the checkpoint is missing or cannot be read.
+      RemoteError: access is denied, or the store cannot be reached.
+    """
+    path = latest_checkpoint(model_dir) if checkpoint is None else _named(model_dir, checkpoint)
+    if not path:
+        raise CheckpointError(f'{model_dir}: contains no checkpoint.')
+    config = read_config(os.path.dirname(path))
+    if not config:
+        beside = os.path.join(os.path.dirname(path), CONFIG_FILE)
+        raise ConfigError(f'{beside}: is missing or empty. Restore the file: it has the settings of the run.')
+    here = dataclasses.replace(
+        config,
+        use_tpu=False,
+        accelerator='cpu',
+        layout='auto',
+        tpu=None,
+        master='',
+        intra_op_threads=0,
+        mode='eval',
+        profile_steps='',
+        model_dir=model_dir,
+        data_dir=_from_here(config, model_dir),
+    )
+    return TrainedModel(path, step_of(path), here)
+
+
+def _named(model_dir: str, checkpoint: str) -> str:
+    for path in (os.path.join(model_dir, checkpoint), checkpoint):
+        if is_complete(path):
+            return path
+    raise CheckpointError(
+        f'--checkpoint={checkpoint}: no checkpoint of this name, with its index and data files, in '
+        f'{model_dir}. Give the name without an extension, such as model.ckpt-500.'
+    )
+
+
+def _from_here(config: Config, model_dir: str) -> str:
+    """Returns the path of the run's data set. A relative path is tried in the folders where the run was started."""
+    data_dir = config.data_dir
+    if not data_dir and config.eval_files:
+        # Patterns are relative to the folder where the run was started.
+        directories = _started_in(model_dir)
+        return '' if not directories or os.getcwd() in directories else directories[-1]
+    if not data_dir or remote.is_remote(data_dir) or os.path.isabs(data_dir) or os.path.exists(data_dir):
+        return data_dir
+    candidates = [os.path.join(directory, data_dir) for directory in _started_in(model_dir)]
+    return next((path for path in reversed(candidates) if os.path.exists(path)), data_dir)
+
+
+def _started_in(model_dir: str) -> List[str]:
+    """The folders where a run was started, oldest first. That of a folder `best` is the run around it."""
+    recorded = starts.read(model_dir) or starts.read(os.path.dirname(model_dir.rstrip('/')))
+    return [start.directory for start in recorded]

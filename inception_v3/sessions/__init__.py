@@ -1,1 +1,0 @@
-"""Sessions that live as long as a command."""

@@ -1,1 +1,0 @@
-"""The storage phase of training with a seed, and of data sets with bad records."""

@@ -1,0 +1,240 @@
+"""Tests of `inception-v3 export`: every format in its own runtime, and what stands beside it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import runpy
+import sys
+import types
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from console.tensorflow_versions import tf
+from inception_v3.commands.export import __main__ as command
+from inception_v3.commands.export import verification
+from inception_v3.commands.export.formats import FORMATS, ExportError, Npz, TfLite
+from inception_v3.commands.export.frozen import FrozenNetwork
+from inception_v3.commands.export.verification import Agreement
+from inception_v3.commands.predict.classifier import CheckpointClassifier
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.run import trained_model
+from inception_v3.run.card import labels, wilson_interval
+from tests.support.records import validation_set
+from tests.support.runs import ONE_LAYER, FinishedRun, evaluations
+from tests.support.tiers import further
+
+AVERAGE = '/ExponentialMovingAverage'
+NAMES = ['background', *'0123456789']
+
+
+@pytest.fixture(scope='module')
+def made(finished_run: FinishedRun, tmp_path_factory: Any) -> Dict[str, Any]:
+    """The folder of all exports of a run, and the lines that the command printed."""
+    out = tmp_path_factory.mktemp('exports')
+    printed: List[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('builtins.print', lambda *text, **_: printed.append(' '.join(map(str, text))))
+        # The network of the run.
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+        words = [str(finished_run.config.model_dir), f'--format={",".join(FORMATS)}', f'--out={out}', '--verify']
+        code = command.main([*words, '--calibration_images=20'])
+    return {'code': code, 'out': out, 'printed': printed}
+
+
+def test_exports__classify_as_the_run_was_evaluated(made: Dict[str, Any], finished_run: FinishedRun) -> None:
+    assert made['code'] == 0
+    top_1 = f'{evaluations(finished_run.config)[-1].top_1:.2%}'
+    lines = {name: next(line for line in made['printed'] if line.startswith(f'{name}: ')) for name in FORMATS}
+    for name, line in lines.items():
+        assert f'of 359 validation images (checkpoint {top_1})' in line
+        difference = float(line.split()[-1])
+        # The logits of this run are at most 5, of which this is rounding in float32 whatever the processor.
+        assert difference <= {'saved_model': 0, 'npz': 0, 'tflite_int8': 0.5}.get(name, 5e-5)
+        if name != 'tflite_int8':
+            assert f'{name}: top-1 {top_1} of' in line
+    assert os.listdir(str(made['out'])) and sorted(os.listdir(str(made['out']))) == sorted(FORMATS)
+
+
+def test_onnx__classifies_an_image_that_numpy_has_prepared(
+    made: Dict[str, Any], finished_run: FinishedRun, one_layer: None
+) -> None:
+    onnxruntime = pytest.importorskip('onnxruntime')
+    folder = made['out'] / 'onnx'
+    content = json.loads((folder / 'preprocessing.json').read_text())
+    session = onnxruntime.InferenceSession(str(folder / 'model.onnx'), providers=['CPUExecutionProvider'])
+    (source,) = session.get_inputs()
+    assert (source.name, source.shape) == (content['input']['name'], content['input']['shape'])
+    assert {each.name: each.shape for each in session.get_outputs()} == content['outputs']
+    encoded = [image for image, _ in validation_set(finished_run.config)][:64]
+    with tf.Graph().as_default(), tf.Session() as run:
+        file = tf.placeholder(tf.string, [])
+        decoded = tf.image.decode_image(file, channels=3)
+        # The copy beside the export, by itself.
+        prepare = runpy.run_path(str(folder / 'prepare.py'))['prepare']
+        images = np.stack([prepare(run.run(decoded, {file: image}), content['steps']) for image in encoded])
+    probabilities = session.run(['probabilities'], {source.name: images})[0]
+    network = trained_model.find(str(finished_run.config.model_dir))
+    with tf.Graph().as_default():
+        classifier = CheckpointClassifier(network)
+        expected = classifier.classify([classifier.prepare(image) for image in encoded])
+        classifier.close()
+    np.testing.assert_allclose(probabilities, np.stack([np.asarray(each) for each in expected]), atol=1e-5)
+
+
+def test_npz__has_the_averages_under_the_names_of_the_weights(made: Dict[str, Any], finished_run: FinishedRun) -> None:
+    arrays = np.load(str(made['out'] / 'npz' / 'weights.npz'))
+    trained = tf.train.load_checkpoint(str(finished_run.config.model_dir))
+    assert {'Layer/weights', 'Logits/weights', 'Layer/BatchNorm/moving_mean'} <= {*arrays.files}
+    for name in arrays.files:
+        stored = name + AVERAGE if trained.has_tensor(name + AVERAGE) else name
+        np.testing.assert_array_equal(arrays[name], trained.get_tensor(stored))
+    assert (arrays['Logits/weights'] != trained.get_tensor('Logits/weights')).any()
+
+
+def test_int8__has_weights_of_a_quarter_of_the_size(made: Dict[str, Any]) -> None:
+    interpreter = tf.lite.Interpreter(model_path=str(made['out'] / 'tflite_int8' / 'model_int8.tflite'))
+    types = {tensor['dtype'] for tensor in interpreter.get_tensor_details() if len(tensor['shape']) == 4}
+    assert np.int8 in types
+    assert interpreter.get_input_details()[0]['dtype'] == np.float32
+
+
+@pytest.mark.parametrize('name', FORMATS)
+def test_folder__has_labels_and_a_card(made: Dict[str, Any], finished_run: FinishedRun, name: str) -> None:
+    folder = made['out'] / name
+    assert {*os.listdir(str(folder))} == {
+        *(FORMATS[name].file, 'README.md', 'labels.txt', 'preprocessing.json', 'prepare.py')
+    }
+    assert (folder / 'labels.txt').read_text().splitlines() == NAMES
+    card = (folder / 'README.md').read_text()
+    low, high = stats.binomtest(round(evaluations(finished_run.config)[-1].top_1 * 359), 359).proportion_ci(
+        method='wilson'
+    )
+    assert f'95 % interval {low:.2%} to {high:.2%}' in card
+    for text in (
+        'step 5;',
+        'moving averages',
+        '1,438 training and 359 validation',
+        '--learning_rate=0.3',
+        'EXIF',
+        'not ',
+    ):
+        assert text in card
+    assert '--model_dir' not in card
+
+
+def test_wilson_interval__agrees_with_scipy() -> None:
+    for right, images in ((0, 10), (10, 10), (354, 359), (1, 3)):
+        interval = stats.binomtest(right, images).proportion_ci(method='wilson')
+        assert wilson_interval(right, images) == pytest.approx((interval.low, interval.high), abs=1e-6)
+
+
+def test_labels__are_a_line_per_class() -> None:
+    assert labels(['background', 'two\nlines'], 3) == 'background\ntwo lines\n\n'
+
+
+@pytest.mark.parametrize(
+    ('name', 'right', 'is_kept'),
+    [
+        *(('onnx', 280, True), ('onnx', 279, False), ('onnx', 281, False)),
+        *(('tflite_int8', 277, True), ('tflite_int8', 276, False), ('tflite_int8', 290, True)),
+    ],
+)
+def test_agreement__allows_int8_one_point(name: str, right: int, is_kept: bool) -> None:
+    assert Agreement(name, 300, right, 280, 0.0).is_kept is is_kept
+
+
+def test_worse_export__is_reported_and_exit_code_1(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def one_class(self: Npz, path: str, network: FrozenNetwork) -> verification.Run:
+        return lambda batch: np.full([len(batch.labels), 11], np.nan, np.float32)
+
+    monkeypatch.setattr(Npz, 'open', one_class)
+    words = [str(finished_run.config.model_dir), '--format=npz', f'--out={tmp_path}', '--verify']
+    assert command.main(words) == 1
+    printed = capsys.readouterr()
+    assert 'npz: top-1 0.00% of 359' in printed.out and 'differenc' in printed.out and 'nan' in printed.out
+    assert 'npz: has not the accuracy of its checkpoint' in printed.err
+    # The export stays, for a look at it; its card says how good it is.
+    assert 'top-1 0.00%' in (tmp_path / 'npz' / 'README.md').read_text()
+
+
+def refused(capsys: Any, *words: str) -> str:
+    """The message of a command that is refused."""
+    assert command.main(words) == 2
+    return capsys.readouterr().err
+
+
+def test_existing_export__is_not_replaced(finished_run: FinishedRun, tmp_path: pathlib.Path, capsys: Any) -> None:
+    (tmp_path / 'npz').mkdir()
+    message = refused(capsys, str(finished_run.config.model_dir), '--format=tflite,npz', f'--out={tmp_path}')
+    assert f'{tmp_path}/npz: exists already' in message
+    assert os.listdir(str(tmp_path)) == ['npz']
+
+
+def test_missing_package__names_the_extra(
+    finished_run: FinishedRun, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, 'onnx', None)
+    monkeypatch.setitem(sys.modules, 'tf2onnx', None)
+    message = refused(capsys, str(finished_run.config.model_dir), '--format=onnx', f'--out={tmp_path}/new')
+    assert "tf2onnx, which is not installed: pip install 'inception-v3-tpu[export]'" in message
+    assert not (tmp_path / 'new').exists()
+
+
+def test_unknown_format__lists_the_formats(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(['run', '--format=onnx,keras'])
+    assert ended.value.code == 2
+    assert 'keras: the formats are saved_model, onnx, tflite, tflite_int8, npz' in capsys.readouterr().err
+
+
+def test_folder_without_checkpoint__is_refused(tmp_path: pathlib.Path, capsys: Any) -> None:
+    assert f'{tmp_path}: contains no checkpoint' in refused(capsys, str(tmp_path), '--format=npz')
+
+
+def test_remote_folder__is_refused(finished_run: FinishedRun, capsys: Any) -> None:
+    message = refused(capsys, str(finished_run.config.model_dir), '--format=npz', '--out=gs://bucket/x')
+    assert '--out=gs://bucket/x: must be a local folder' in message
+
+
+def test_failed_conversion__leaves_nothing(
+    finished_run: FinishedRun, one_layer: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def fail(*unused: Any) -> None:
+        raise ExportError('model.tflite: TensorFlow Lite cannot represent the network: an operation')
+
+    monkeypatch.setattr(TfLite, 'write', fail)
+    message = refused(capsys, str(finished_run.config.model_dir), '--format=npz,tflite', f'--out={tmp_path}')
+    assert 'cannot represent the network' in message
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_run_on_made_up_images__cannot_be_verified(
+    finished_run: FinishedRun, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    model = trained_model.find(str(finished_run.config.model_dir))
+    fake = model._replace(config=dataclasses.replace(model.config, use_data='fake'))
+    monkeypatch.setattr(trained_model, 'find', lambda *unused: fake)
+    for words in (['--format=npz', '--verify'], ['--format=tflite_int8']):
+        assert 'made-up images' in refused(capsys, str(finished_run.config.model_dir), *words, f'--out={tmp_path}')
+
+
+@pytest.mark.parametrize('name', ['onnx', 'tflite', further('tflite_int8')])
+def test_operation_that_a_format_lacks__is_named_with_its_layer(name: str, tmp_path: pathlib.Path) -> None:
+    with tf.Graph().as_default() as graph:
+        images = tf.placeholder(tf.float32, [None, 2, 2, 3], 'images')
+        with tf.name_scope('network/Odd'):
+            odd = tf.math.igamma(tf.abs(images), tf.abs(images) + 1)
+        logits = tf.identity(tf.reduce_sum(odd, [1, 2]), 'logits')
+        tf.identity(tf.nn.softmax(logits), 'probabilities')
+    # Smaller images than a configuration allows.
+    model: Any = types.SimpleNamespace(config=types.SimpleNamespace(height=2, width=2))
+    network = FrozenNetwork(graph.as_graph_def(), {}, model, [])
+    with pytest.raises(ExportError, match='has no operation for Igamma of network/Odd/Igamma'):
+        FORMATS[name]().write(network, [np.zeros([2, 2, 3], np.float32)], str(tmp_path / 'model'))
+    assert not os.listdir(str(tmp_path))

@@ -1,0 +1,98 @@
+"""Tests of the command on a run: rows, layers, the .npz file, and images that cannot be read."""
+
+import os
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+
+from console.errors import DONE, FIX
+from inception_v3.commands.features import __main__ as features
+from inception_v3.commands.features import extractors
+from inception_v3.commands.predict import classifier
+from inception_v3.run import digests
+from tests.support.records import validation_set
+from tests.support.runs import FinishedRun
+
+
+@pytest.fixture(autouse=True)
+def _of_one_layer(one_layer: None) -> None:
+    """Replaces the network by a small one: these tests do not depend on it."""
+
+
+@pytest.fixture
+def images(finished_run: FinishedRun, tmp_path: Any) -> str:
+    """A folder of five images and two files that are none."""
+    folder = tmp_path / 'images'
+    folder.mkdir()
+    for number, (encoded, _) in zip(range(5), validation_set(finished_run.config)):
+        (folder / f'{number}.jpg').write_bytes(encoded)
+    (folder / '1b.jpg').write_bytes(b'')
+    (folder / 'text.txt').write_text('no image')
+    return str(folder)
+
+
+def run(capfd: Any, *arguments: str) -> Tuple[int, str, List[str]]:
+    capfd.readouterr()
+    try:
+        code = features.main(arguments)
+    except SystemExit as error:  # argparse's
+        code = int(str(error.code))
+    out, err = capfd.readouterr()
+    return code, out, err.splitlines()
+
+
+def test_features__are_those_of_predictions(finished_run: FinishedRun, images: str, tmp_path: Any, capfd: Any) -> None:
+    model_dir, out = str(finished_run.config.model_dir), str(tmp_path / 'out.npz')
+    code, text, err = run(capfd, images, f'--model={model_dir}', '--layer=Logits', f'--out={out}', '--batch_size=2')
+    assert code == FIX
+    assert any(line.endswith('1b.jpg: is empty') for line in err) and '1 of 6 images could not be read' in err
+    assert any('skipped 1 files' in line and 'text.txt' in line for line in err)
+    checkpoint = os.path.join(model_dir, 'model.ckpt-5')
+    assert text == f'{out}: 5 images x 11 features of the layer Logits of {checkpoint}\n'
+    with np.load(out) as arrays:
+        found = dict(arrays)
+    assert found['paths'].tolist() == [os.path.join(images, f'{number}.jpg') for number in range(5)]
+    assert str(found['layer']) == 'Logits' and str(found['model']) == checkpoint
+    assert str(found['digest']) == digests.of_checkpoint(checkpoint)
+    model = classifier.load(model_dir)
+    try:
+        prepared = [model.prepare((tmp_path / 'images' / f'{number}.jpg').read_bytes()) for number in range(5)]
+        expected = np.stack([np.asarray(each) for each in model.classify(prepared)])
+    finally:
+        model.close()
+    exponentials = np.exp(found['features'])
+    np.testing.assert_allclose(exponentials / exponentials.sum(axis=1, keepdims=True), expected, rtol=1e-5)
+    assert set(found) == {'features', 'paths', 'layer', 'model', 'digest'}
+
+
+def test_model__may_be_a_checkpoint(finished_run: FinishedRun) -> None:
+    checkpoint = os.path.join(str(finished_run.config.model_dir), 'model.ckpt-2')
+    extractor = extractors.of_run(checkpoint, 'pool')
+    extractor.close()
+    assert extractor.name == checkpoint
+
+
+def test_mistakes__are_one_message(finished_run: FinishedRun, images: str, tmp_path: Any, capfd: Any) -> None:
+    model, out = f'--model={finished_run.config.model_dir}', f'--out={tmp_path / "out.npz"}'
+
+    def message(*arguments: str) -> str:
+        code, text, err = run(capfd, *arguments)
+        assert (code, text) == (FIX, '')
+        assert sum(line.startswith('error: ') or ': error: ' in line for line in err) == 1
+        return '\n'.join(err)
+
+    assert 'no such layer. It has pool, ' in message(images, model, out, '--layer=Mixed_9z')
+    (tmp_path / 'empty').mkdir()
+    assert 'no images in this folder' in message(str(tmp_path / 'empty'), model, out)
+    assert '1b.jpg: is empty' in message(f'{images}/1b.jpg', model, out)
+    assert 'no such folder or checkpoint' in message(images, f'--model={tmp_path}/absent', out)
+    assert 'contains no checkpoint' in message(images, f'--model={tmp_path}/empty', out)
+    (export,) = (each for each in os.listdir(str(finished_run.config.export_dir)) if each.isdigit())
+    assert 'is a SavedModel' in message(images, f'--model={finished_run.config.export_dir}/{export}', out)
+    assert 'cannot be written' in message(images, model, f'--out={images}/0.jpg/out.npz')
+    assert 'must end in .npz' in message(images, model, '--out=out.csv')
+    assert '--batch_size=0: must be at least 1' in message(images, model, out, '--batch_size=0')
+    assert 'one of the arguments --model --weights is required' in message(images, out)
+    assert not os.path.exists(str(tmp_path / 'out.npz')) and not os.path.exists(str(tmp_path / 'out.npz.unfinished'))
+    assert run(capfd, f'{images}/0.jpg', model, out)[0] == DONE

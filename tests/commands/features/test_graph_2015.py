@@ -1,0 +1,92 @@
+"""Tests of reading the weights of the Inception graph of 2015, from each kind of file and from wrong ones."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3.commands.features import extractors, graph_2015
+from inception_v3.weights.sources import WeightsError
+from tests.commands.features.weights_2015 import frozen_graph, pytorch_fid, pytorch_file, shapes_of, small
+from tests.support.state_dicts import state_dict
+
+
+def test_layers__have_the_names_of_the_graph_and_of_pytorch_fid() -> None:
+    """The expected pairs are of torch-fidelity's converter of 2020, which matched the shapes of the graph's constants.
+
+    (https://github.com/toshas/torch-fidelity, convert_inception_weights.py)
+    """
+    found = {layer.graph: layer for layer in graph_2015.layers()}
+    assert len(found) == len({layer.module for layer in found.values()}) == 94
+    for graph, module in {
+        'conv': 'Conv2d_1a_3x3',
+        'conv_4': 'Conv2d_4a_3x3',
+        'mixed/tower/conv_1': 'Mixed_5b.branch5x5_2',
+        'mixed_2/tower_1/conv_2': 'Mixed_5d.branch3x3dbl_3',
+        'mixed_2/tower_2/conv': 'Mixed_5d.branch_pool',
+        'mixed_3/conv': 'Mixed_6a.branch3x3',
+        'mixed_3/tower/conv_2': 'Mixed_6a.branch3x3dbl_3',
+        'mixed_4/conv': 'Mixed_6b.branch1x1',
+        'mixed_7/tower_1/conv_4': 'Mixed_6e.branch7x7dbl_5',
+        'mixed_8/tower/conv_1': 'Mixed_7a.branch3x3_2',
+        'mixed_8/tower_1/conv_3': 'Mixed_7a.branch7x7x3_4',
+        'mixed_9/tower/mixed/conv_1': 'Mixed_7b.branch3x3_2b',
+        'mixed_10/tower_1/conv_1': 'Mixed_7c.branch3x3dbl_2',
+        'mixed_10/tower_1/mixed/conv': 'Mixed_7c.branch3x3dbl_3a',
+        'mixed_10/tower_2/conv': 'Mixed_7c.branch_pool',
+    }.items():
+        assert found[graph].module == module
+
+
+def test_layers__are_those_of_the_network() -> None:
+    with tf.Graph().as_default():
+        extractors.build(tf.placeholder(tf.float32, [None, 299, 299, 3]))
+        variables = {v.op.name: v.shape.as_list() for v in tf.global_variables()}
+        operations = {o.name: o.type for o in tf.get_default_graph().get_operations()}
+    assert {*variables} == {*small()}
+    assert variables['InceptionV3/Logits/Conv2d_1c_1x1/weights'] == [1, 1, 2048, 1008]
+    # The maximum of the last block; the average of all others.
+    pools = {name: kind for name, kind in operations.items() if 'Branch_3/' in name and kind in ('MaxPool', 'AvgPool')}
+    assert [name for name, kind in pools.items() if kind == 'MaxPool'] == ['InceptionV3/Mixed_7c/Branch_3/MaxPool2d']
+    assert len(pools) == 9
+
+
+@pytest.mark.parametrize('name', ['graph.pb', 'weights.pth', 'weights.npz'])
+def test_read__returns_the_variables_of_every_kind_of_file(name: str, tmp_path: Any) -> None:
+    values, path = small(), tmp_path / name
+    if name.endswith('.npz'):
+        np.savez(str(path), **values)
+    else:
+        path.write_bytes(frozen_graph(values) if name.endswith('.pb') else pytorch_file(values))
+    np.testing.assert_equal(graph_2015.read(str(path), shapes_of(values), '--weights=FILE'), values)
+
+
+def test_read__names_weights_of_another_graph(tmp_path: Any) -> None:
+    values = small()
+    shapes = shapes_of(values)
+
+    def problem(name: str, content: bytes) -> str:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(WeightsError, match=r'^--weights=FILE: ') as caught:
+            graph_2015.read(str(tmp_path / name), shapes, '--weights=FILE')
+        return str(caught.value)
+
+    foreign = pytorch_fid(values, scale=0.5)
+    auxiliary = {**foreign, 'AuxLogits.conv0.conv.weight': np.ones([1], np.float32)}
+    found = problem('torchvision.pth', state_dict(auxiliary))
+    assert "has the weights of torchvision's Inception v3" in found and 'pt_inception-2015-12-05' in found
+    assert 'It lacks InceptionV3/Conv2d_1a_3x3/BatchNorm/beta' in found and 'and 279 more' in found
+    assert 'another network of PyTorch' in problem('resnet.pth', state_dict({'fc.weight': np.ones([2, 2], np.float32)}))
+    assert 'another graph' in problem('other.pb', tf.GraphDef().SerializeToString())
+    # ImageNet's 1,000 classes instead of 1,008 outputs.
+    fewer = {**values, 'InceptionV3/Logits/Conv2d_1c_1x1/biases': np.ones(4, np.float32)}
+    np.savez(str(tmp_path / 'slim.npz'), **fewer)
+    found = problem('slim.npz', (tmp_path / 'slim.npz').read_bytes())
+    assert "TF-Slim's Inception v3" in found and 'InceptionV3/Logits/Conv2d_1c_1x1/biases has 4, not 5' in found
+    infinite = {**values, 'InceptionV3/Conv2d_1a_3x3/weights': np.full([3, 3, 2, 3], np.nan, np.float32)}
+    assert 'not finite, in InceptionV3/Conv2d_1a_3x3/weights' in problem('nan.pb', frozen_graph(infinite))
+    assert 'is no frozen graph' in problem('text.pb', b'no graph at all')
+    assert 'must end in .pb, .pth, .pt or .npz' in problem('weights.h5', b'')
+    with pytest.raises(WeightsError, match='no such file'):
+        graph_2015.read(str(tmp_path / 'missing.pb'), shapes, '--weights=FILE')

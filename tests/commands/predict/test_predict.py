@@ -1,0 +1,304 @@
+"""Tests of predict: predictions, reports of unreadable images, and messages."""
+
+import io
+import json
+import os
+import pathlib
+import shutil
+import sys
+import threading
+from typing import Any, List, Optional, Sequence
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from console import program
+from console.screen import Screen
+from inception_v3.commands.evaluate_report import __main__ as evaluate_report
+from inception_v3.commands.predict import __main__ as predict
+from inception_v3.commands.predict.classifier import Classifier, Outcome
+from inception_v3.run.evaluations import read_evaluations
+from tests.commands.predict.predictions import PROBLEMS, Trained, objects, run, scores
+
+IMAGES = 359
+
+
+def test_predict__checkpoint_and_saved_model_reproduce_the_evaluation(trained: Trained, capfd: Any) -> None:
+    config, images = trained
+    evaluation = read_evaluations(str(config.model_dir))[-1]
+    found = {}
+    # 50 does not divide 359 images.
+    for model in (config.model_dir, config.export_dir):
+        code, out, _ = run(capfd, images, f'--model={model}', '--json', '--top=11', '--batch_size=50')
+        assert code == 0
+        assert [o['image'] for o in objects(out)] == sorted(os.path.join(images, name) for name in os.listdir(images))
+        labels, found[model] = scores(out)
+        rows, likeliest = np.arange(IMAGES), np.argsort(-found[model], axis=1)
+        assert (likeliest[:, 0] == labels).mean() == pytest.approx(evaluation.top_1, abs=1e-6)
+        assert (likeliest[:, :5] == np.array(labels)[:, np.newaxis]).any(axis=1).mean() == pytest.approx(
+            evaluation.top_5, abs=1e-6
+        )
+        likelihoods = found[model][rows, labels]
+        assert -np.log(likelihoods).mean() == pytest.approx(evaluation.cross_entropy, rel=1e-5)
+    assert found[config.model_dir].std(axis=0).max() > 1e-4
+    np.testing.assert_allclose(found[config.model_dir], found[config.export_dir], rtol=1e-5, atol=1e-7)
+
+
+def test_text_output__bar_and_name_per_class(trained: Trained, capfd: Any) -> None:
+    config, images = trained
+    pattern = os.path.join(images, '00[0-2]-*')
+    code, as_json, _ = run(capfd, pattern, f'--model={config.model_dir}', '--json', '--top=2')
+    assert code == 0
+    code, out, _ = run(capfd, pattern, f'--model={config.model_dir}', '--top=2')
+    assert code == 0
+    assert len(out) == 9
+    for found, (path, *lines) in zip(objects(as_json), (out[:3], out[3:6], out[6:])):
+        assert path == found['image']
+        for line, likely in zip(lines, found['predictions']):
+            percent, bar, name = line.split()
+            assert percent == f'{likely["probability"]:.2%}'
+            assert len(bar) == -(-round(likely['probability'] * 33 * 8) // 8)
+            # Label 1 is the digit 0: label 0 is the background.
+            assert name == likely['name'] == str(likely['class'] - 1)
+
+
+def test_missing_file__exit_code_2_and_others_are_classified(trained: Trained, capfd: Any) -> None:
+    config, images = trained
+    arguments = (os.path.join(images, '000-*'), 'nowhere.jpg', f'--model={config.model_dir}', '--json')
+    code, out, err = run(capfd, *arguments)
+    assert code == 2
+    assert err[-2:] == ['nowhere.jpg: no such file or folder', '1 of 2 images could not be classified']
+    found, missing = objects(out)
+    assert missing == {'image': 'nowhere.jpg', 'error': 'no such file or folder'}
+    # By default, five classes, most probable first.
+    probabilities = [likely['probability'] for likely in found['predictions']]
+    assert len(probabilities) == 5 and probabilities == sorted(probabilities, reverse=True)
+
+
+class Stdout(io.TextIOWrapper):
+    """A terminal, or a file, with an encoding."""
+
+    def __init__(self, encoding: str, is_terminal: bool):
+        self.content = io.BytesIO()
+        self.is_terminal = is_terminal
+        super().__init__(self.content, encoding=encoding)
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    def lines(self) -> List[str]:
+        self.flush()
+        return self.content.getvalue().decode(self.encoding).splitlines()
+
+
+@pytest.mark.parametrize(
+    ('encoding', 'is_terminal', 'expected'),
+    [
+        # A third of 100 columns, at most 40, for the bar.
+        ('utf-8', False, '   50.00%  ' + '█' * 16 + '▌' + ' ' * 18 + 'Käse and more words'),
+        ('ascii', False, '   50.00%  ' + '#' * 16 + ' ' * 19 + r'K\xe4se and more words'),
+        ('utf-8', True, '   50.00%  ' + '█' * 5 + '▌' + ' ' * 7 + 'Käse and '),
+    ],
+)
+def test_text_output__fits_the_terminal_and_its_encoding(
+    monkeypatch: Any, encoding: str, is_terminal: bool, expected: str
+) -> None:
+    stdout = Stdout(encoding, is_terminal)
+    monkeypatch.setattr(sys, 'stdout', stdout)
+    monkeypatch.setattr(predict.shutil, 'get_terminal_size', lambda: os.terminal_size((33, 24)))
+
+    def command(screen: Screen) -> None:
+        output = predict._Output(as_json=False)
+        output.show(predict.Prediction('a.jpg', (predict.ScoredClass(3, 'Käse and more words', 0.5),)))
+        output.show(predict.Prediction('b.jpg', problem='is empty'))
+
+    program.run(command)
+    assert stdout.lines() == ['a.jpg', expected]
+
+
+@pytest.mark.parametrize('kind', ['model_dir', 'export_dir'])
+def test_unreadable_images__reported_while_others_are_classified(
+    trained: Trained, odd_images: str, capfd: Any, kind: str
+) -> None:
+    model = getattr(trained.config, kind)
+    arguments = (odd_images, 'nowhere.jpg', f'--model={model}', '--json', '--top=11', '--batch_size=4')
+    code, out, err = run(capfd, *arguments)
+    assert code == 2
+    found = {os.path.basename(o['image']): o for o in objects(out)}
+    assert {name for name, o in found.items() if 'error' in o} == {*PROBLEMS, 'nowhere.jpg'}
+    for name, problem in PROBLEMS.items():
+        assert problem in found[name]['error']
+        (line,) = [line for line in err if os.path.join(odd_images, name) in line]
+        assert problem in line
+    assert 'nowhere.jpg: no such file or folder' in err
+    (skipped,) = [line for line in err if line.startswith('skipped')]
+    assert skipped.startswith('skipped 1 files that are no images') and skipped.endswith('notes.txt')
+    assert f'{len(PROBLEMS) + 1} of {len(found)} images could not be classified' in err
+    assert not any('Traceback' in line for line in err)
+    # JSON output preserves the bytes of file names.
+    names = {os.fsencode(name) for name in found}
+    assert {'K\u00e4se & <b>.JPEG'.encode(), b'\xff.jpg'} <= names
+
+    # The same pixels in 8 and in 16 bits give the same prediction; a grey image gives another.
+    def probabilities(name: str) -> List[float]:
+        by_class = sorted(found[name]['predictions'], key=lambda likely: likely['class'])
+        return [likely['probability'] for likely in by_class]
+
+    np.testing.assert_allclose(probabilities('sixteen.png'), probabilities('cat.png'), rtol=1e-5)
+    assert np.abs(np.subtract(probabilities('grey.png'), probabilities('cat.png'))).max() > 1e-4
+    for name in ('one.png', 'cmyk.jpg', 'cat.gif'):
+        assert len(probabilities(name)) == 10 and 0.5 < sum(probabilities(name)) < 1
+
+
+END_OF_JPEG = b'\xff\xd9'
+
+
+def write_numbered(path: pathlib.Path, number: int) -> None:
+    """Writes a JPEG file with a number behind its end."""
+    file = io.BytesIO()
+    PIL.Image.new('RGB', (8, 8)).save(file, 'JPEG')
+    path.write_bytes(file.getvalue() + b'%d' % number)
+
+
+class Counting(Classifier):
+    """A fake classifier that counts the images that are prepared but not yet classified."""
+
+    def __init__(self) -> None:
+        self.name, self.class_names = 'counting', ['zero', 'one']
+        self.waiting = self.most = 0
+        self._lock = threading.Lock()
+
+    def prepare(self, encoded: bytes, pixels: Optional[np.ndarray] = None) -> int:
+        with self._lock:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        return int(encoded.rpartition(END_OF_JPEG)[2])
+
+    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
+        with self._lock:
+            self.waiting -= len(prepared)
+        return [np.array([number, 0], np.float32) for number in prepared]
+
+    def close(self) -> None:
+        assert not self.waiting
+
+
+def test_predict__at_most_three_batches_in_memory(tmp_path: Any) -> None:
+    paths = []
+    for number in range(500):
+        write_numbered(tmp_path / f'{number}.jpg', number)
+        paths.append(str(tmp_path / f'{number}.jpg'))
+    model = Counting()
+    predictions = [*predict.predict(model, paths, top=1, batch_size=7)]
+    # The results are in the order of the files.
+    assert [prediction.likeliest[0].probability for prediction in predictions] == [*range(500)]
+    assert 7 <= model.most <= 3 * 7
+
+
+@pytest.mark.parametrize(
+    ('names', 'shown'),
+    [(['', ''], [0, 1]), (['zero', 'one'], [0, 1]), (['background', 'one'], [1]), (['', 'one'], [1])],
+)
+def test_predict__shows_label_0_unless_it_is_the_background(names: List[str], shown: List[int], tmp_path: Any) -> None:
+    write_numbered(tmp_path / 'a.jpg', 1)
+    model = Counting()
+    model.class_names = names
+    (prediction,) = predict.predict(model, [str(tmp_path / 'a.jpg')], top=2, batch_size=1)
+    assert [likely.label for likely in prediction.likeliest] == shown
+
+
+class Diverged(Counting):
+    """A fake classifier that returns NaN for the first image."""
+
+    def classify(self, prepared: Sequence[int]) -> List[Outcome]:
+        super().classify(prepared)
+        return [np.array([number or np.nan, 0], np.float32) for number in prepared]
+
+
+def test_nan_probabilities__reported_as_a_problem(tmp_path: Any) -> None:
+    for number in range(2):
+        write_numbered(tmp_path / f'{number}.jpg', number)
+    paths = [str(tmp_path / f'{number}.jpg') for number in range(2)]
+    first, second = predict.predict(Diverged(), paths, top=1, batch_size=2)
+    assert first.problem == 'the network returns NaN as probabilities: its training has diverged'
+    assert json.loads(first.json()) == {'image': paths[0], 'error': first.problem}
+    assert not second.problem and second.likeliest[0].probability == 1
+
+
+def test_user_errors__one_message_and_exit_code_2(trained: Trained, tmp_path: Any, capfd: Any) -> None:
+    config, images = trained
+    model_dir = str(config.model_dir)
+    model = f'--model={model_dir}'
+    image = os.path.join(images, sorted(os.listdir(images))[0])
+    empty = tmp_path / 'empty'
+    empty.mkdir()
+    begun = tmp_path / 'begun'
+    begun.mkdir()
+    shutil.copy(os.path.join(model_dir, 'config.json'), str(begun))
+    bare = shutil.copytree(model_dir, str(tmp_path / 'bare'))
+    os.remove(os.path.join(bare, 'config.json'))
+    damaged = shutil.copytree(model_dir, str(tmp_path / 'damaged'))
+    with open(os.path.join(damaged, 'model.ckpt-5.data-00000-of-00001'), 'r+b') as file:
+        file.truncate(100)
+    broken = tmp_path / 'broken'
+    broken.mkdir()
+    (broken / 'saved_model.pb').write_bytes(b'no protocol buffer')
+    cases = [
+        ((image, f'--model={tmp_path}/none'), f'--model={tmp_path}/none: no such folder.'),
+        ((image, f'--model={images}'), 'is neither the model_dir of a run, nor a SavedModel'),
+        ((image, f'--model={empty}'), 'is neither the model_dir of a run, nor a SavedModel'),
+        ((image, f'--model={begun}'), f'{begun}: contains no checkpoint.'),
+        ((image, f'--model={bare}'), 'config.json: is missing or empty'),
+        ((image, f'--model={damaged}'), 'is damaged'),
+        ((image, f'--model={broken}'), f'--model={broken}: the SavedModel cannot be read'),
+        ((str(empty), model), 'no images in this folder'),
+        (('nothing.jpg', model), 'nothing.jpg: no such file or folder'),
+        ((image, model, f'--html={tmp_path}/none/page.html'), 'cannot be written: No such file or directory'),
+        (
+            (image, model, f'--html={empty}'),
+            f'{empty}: cannot be written: it is a folder',
+        ),
+        ((image, model, f'--html={tmp_path}/none/'), f'--html={tmp_path}/none/: is a folder'),
+        ((image, model, '--html='), '--html=: must be the path of a file.'),
+        ((image, model, '--top=0'), '--top=0: must be at least 1.'),
+        ((image, model, '--batch_size=-1'), '--batch_size=-1: must be at least 1.'),
+        ((image,), '--model'),
+    ]
+    for arguments, message in cases:
+        code, out, err = run(capfd, *arguments)
+        assert (code, out) == (2, []), arguments
+        notes = ('loading', 'a SavedModel is a program')
+        err = [line for line in err if not any(note in line for note in notes)]
+        messages = [line for line in err if not line.startswith('usage:') and line[:1] != ' ']
+        assert len(messages) == 1 and message in messages[0], (arguments, err)
+
+
+def test_missing_packages__one_message_says_what_to_install(trained: Trained, capfd: Any, monkeypatch: Any) -> None:
+    for name in ('figures', 'page'):
+        monkeypatch.delitem(sys.modules, f'inception_v3.commands.evaluate_report.{name}', raising=False)
+        monkeypatch.delattr(sys.modules['inception_v3.commands.evaluate_report'], name, raising=False)
+    for name in [name for name in sys.modules if name.startswith('matplotlib.')]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, 'matplotlib', None)
+    assert evaluate_report.main([str(trained.config.model_dir)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith('error: The report needs matplotlib')
+    assert line.endswith("which is not installed: pip install 'inception-v3-tpu[studies]'.")
+
+
+def test_json__has_an_object_for_each_file_in_order_even_if_none_can_be_read(trained: Trained, capfd: Any) -> None:
+    config, images = trained
+    first, second = (os.path.join(images, name) for name in sorted(os.listdir(images))[:2])
+    model = f'--model={config.model_dir}'
+    code, out, _ = run(capfd, 'x.jpg', second, '*.none', first, 'x.jpg', model, '--json', '--top=99')
+    assert code == 2
+    assert [found['image'] for found in objects(out)] == ['x.jpg', second, '*.none', first]
+    assert [found.get('error') for found in objects(out)] == [
+        *('no such file or folder', None, 'no file matches this pattern', None)
+    ]
+    # All classes, without the background.
+    assert sorted(likely['class'] for likely in objects(out)[1]['predictions']) == [*range(1, 11)]
+    code, out, err = run(capfd, 'x.jpg', 'y.jpg', model, '--json')
+    assert code == 2 and [found['image'] for found in objects(out)] == ['x.jpg', 'y.jpg']
+    assert err == ['x.jpg: no such file or folder', 'y.jpg: no such file or folder']

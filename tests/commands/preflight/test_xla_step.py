@@ -1,0 +1,87 @@
+"""Tests of the training step that a preflight compiles with XLA and runs."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from typing import Any, List
+
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3 import model_fn
+from inception_v3.commands.preflight import xla_step
+from inception_v3.config import Config
+from tests.support.preflights import FAKE, SMALL, errors_of
+
+
+@pytest.fixture(autouse=True)
+def _own_xla_flags(monkeypatch: Any) -> None:
+    """Restores the environment variable that a preflight changes."""
+    monkeypatch.setenv('XLA_FLAGS', '')
+
+
+@pytest.mark.both
+@pytest.mark.slow
+def test_xla__compiles_and_runs_a_step() -> None:
+    flags = [*SMALL, '--depth_multiplier=0.01', '--num_classes=11', '--mode=train', '--json', '--xla']
+    done = subprocess.run(
+        [sys.executable, '-m', 'inception_v3.commands.preflight', '--topology=v2-8', *flags],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    step = json.loads(done.stdout)['xla_step']
+    assert (step['batch'], step['size']) == (2, [75, 75])
+    # The cross-entropy of two random images, -log(1/11) on the average, plus the weight decay; unseeded.
+    assert 0.3 < step['loss'] < 8 and step['seconds'] > 0
+    assert 'WARNING' not in done.stderr and 'deprecated' not in done.stderr
+
+
+def test_xla__names_the_missing_operation(capsys: Any, one_layer: None, monkeypatch: Any) -> None:
+    total_loss = model_fn.total_loss
+
+    def loss_with_strings(logits: Any, auxiliary: Any, labels: Any, config: Config) -> Any:
+        return total_loss(logits, auxiliary, labels, config) + tf.cast(
+            tf.reduce_sum(tf.strings.length(tf.as_string(labels))), tf.float32
+        )
+
+    monkeypatch.setattr(model_fn, 'total_loss', loss_with_strings)
+    errors = errors_of(capsys, *FAKE, '--topology=v2-8', '--mode=train', '--xla')
+    assert '--xla_backend_optimization_level=0' in os.environ['XLA_FLAGS']
+    assert any('XLA cannot compile' in error and 'AsString' in error for error in errors)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'shape', 'dtype'),
+    [
+        ({}, (2, 75, 80, 3), 'float32'),
+        ({'transpose_enabled': True}, (75, 80, 3, 2), 'float32'),
+        ({'precision': 'bfloat16'}, (2, 75, 80, 3), 'bfloat16'),
+    ],
+)
+def test_xla__runs_a_training_step_on_two_random_images(
+    one_layer: None, monkeypatch: Any, changes: Any, shape: Any, dtype: str
+) -> None:
+    given: List[Any] = []
+    specs: List[Any] = []
+    build = model_fn.inception_model_fn
+
+    def recorded(images: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> Any:
+        given.append((images.shape, images.dtype.name, labels.shape, mode, params['config'].use_tpu))
+        specs.append(build(images, labels, mode, params))
+        return specs[-1]
+
+    monkeypatch.setattr(xla_step, 'inception_model_fn', recorded)
+    # A run on a TPU: its folder and its groups of cores do not matter for one core.
+    config = Config(height=75, width=80, num_classes=11, seed=1, model_dir='gs://bucket/run', **changes)
+    step = xla_step.run_once(dataclasses.replace(config, batch_norm='synchronized', batch_norm_group_size=4))
+    assert given == [(shape, dtype, (2,), 'train', False)]
+    # The loss is read after the update of the variables, which XLA compiles with it.
+    update = specs[0].train_op
+    assert any(update in operation.control_inputs for operation in update.graph.get_operations())
+    assert step.batch_size == 2 and step.seconds > 0
+    # The cross-entropy of two random images is about -log(1/11) = 2.4, and the weight decay adds to it.
+    assert 0.5 < step.loss < 8

@@ -1,0 +1,374 @@
+"""Tests of provenance: the record of a run, the verification of its first steps, and the comparison of two runs."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from console import processes
+from data import dataset_info
+from inception_v3.commands.provenance import __main__ as provenance
+from inception_v3.commands.provenance import repetition, verification
+from inception_v3.config import Config
+from inception_v3.networks.registry import NETWORKS
+from inception_v3.run import digests, first_steps
+from inception_v3.run.starts import record
+from tests.support.runs import ONE_LAYER, evaluations, execute, make_small_config
+
+EMULATED = {'tpu': 'emulated:2', 'use_tpu': True, 'num_shards': 2, 'iterations': 4}
+
+
+def seeded(photo_dir: str, model_dir: Any, **changes: Any) -> Config:
+    """The configuration of a run with a seed, on five photographs."""
+    others = {'train_batch_size': 4, 'eval_batch_size': 6, 'train_steps_per_eval': 2, 'train_steps': 3, **changes}
+    return make_small_config(
+        photo_dir,
+        model_dir=str(model_dir),
+        num_train_images=5,
+        num_eval_images=5,
+        num_classes=6,
+        seed=7,
+        intra_op_threads=2,
+        **others,
+    )
+
+
+@pytest.fixture(scope='module')
+def trained(photo_dir: str, tmp_path_factory: Any) -> str:
+    """The model_dir of a run of three steps in two cycles."""
+    model_dir = str(tmp_path_factory.mktemp('trained') / 'run')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NETWORKS, 'inception_v3', ONE_LAYER)
+        execute(seeded(photo_dir, model_dir, keep_best=True))
+    return model_dir
+
+
+@pytest.fixture
+def run(trained: str, tmp_path: Any) -> str:
+    """A copy of the run that a test may change."""
+    return shutil.copytree(trained, str(tmp_path / 'run'))
+
+
+@pytest.fixture
+def in_this_process(one_layer: None, monkeypatch: Any) -> None:
+    """Repeats first steps in this process, where the network has one layer."""
+    monkeypatch.setattr(verification, '_run', execute)
+
+
+@pytest.fixture
+def repeated_exactly(trained: str, photo_dir: str, monkeypatch: Any) -> List[Config]:
+    """Takes the records of the run itself for those of its repetition; returns the configurations of repetitions."""
+    repetitions: List[Config] = []
+
+    def repeat(config: Config) -> None:
+        repetitions.append(config)
+        last = config.train_steps
+        recorded = [step for step in first_steps.read(trained) if step.step <= last]
+        with open(os.path.join(str(config.model_dir), 'first_steps.json'), 'w') as file:
+            json.dump([step._asdict() for step in recorded], file)
+        # The data set of the repetition may not exist.
+        record(dataclasses.replace(config, data_dir=photo_dir), dataset_info.read(photo_dir))
+
+    monkeypatch.setattr(verification, '_run', repeat)
+    return repetitions
+
+
+def run_provenance(capsys: Any, *arguments: str) -> Tuple[int, str, str]:
+    capsys.readouterr()
+    code = provenance.main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def lines_of(path: str) -> List[Dict[str, Any]]:
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def rewrite_start(run: str, change: Callable[[Dict[str, Any]], Any], position: int = 0) -> None:
+    path = os.path.join(run, 'starts.jsonl')
+    starts = lines_of(path)
+    change(starts[position])
+    with open(path, 'w') as file:
+        file.writelines(json.dumps(start) + '\n' for start in starts)
+
+
+def rewrite_step(run: str, position: int, **values: Any) -> None:
+    path = os.path.join(run, 'first_steps.json')
+    with open(path) as file:
+        steps = json.load(file)
+    steps[position].update(values)
+    with open(path, 'w') as file:
+        json.dump(steps, file)
+
+
+def test_digest__depends_on_names_types_shapes_and_values() -> None:
+    base = {'b': np.arange(6, dtype=np.float32), 'a': np.array(3)}
+    others = [
+        {**base, 'a': np.array(4)},
+        {**base, 'a': np.array([3])},
+        {**base, 'a': np.array(3, np.int32)},
+        {**base, 'b': base['b'].reshape([2, 3])},
+        {**base, 'b': base['b'] * np.float32(1 + 2**-23)},
+        {'b': base['b'], 'c': base['a']},
+        {'b': base['b']},
+    ]
+    assert digests.of_values(dict(reversed([*base.items()]))) == digests.of_values(base)
+    assert len({digests.of_values(values) for values in [base, *others]}) == 1 + len(others)
+
+
+def test_provenance__shows_origin_and_results_of_a_run(run: str, trained: str, photo_dir: str, capsys: Any) -> None:
+    config = seeded(photo_dir, trained, keep_best=True)
+    # A second start of the same run.
+    record(dataclasses.replace(config, model_dir=run), None)
+    code, out, err = run_provenance(capsys, run, '--json')
+    assert (code, err) == (0, '')
+    values = json.loads(out)
+    assert values['seed'] == 7
+    assert Config(**values['config']) == dataclasses.replace(config, model_dir=run)
+    assert Config(**values['not_default']) == Config(**values['config'])
+    assert 'learning_rate' not in values['not_default']
+    assert [(start['step'], start['checkpoint']) for start in values['starts']] == [(0, ''), (3, 'model.ckpt-3')]
+    assert [start['config']['model_dir'] for start in values['starts']] == [trained, run]
+    assert [line['step'] for line in values['evaluations']] == [2, 3]
+    checkpoints = {c['checkpoint']: c for c in values['checkpoints']}
+    best = max(evaluations(config), key=lambda evaluation: evaluation.top_1).step
+    assert len(values['checkpoints']) == 4
+    assert [c['step'] for c in values['checkpoints']] == sorted(c['step'] for c in values['checkpoints'])
+    kept = f'best/step-{best}/model.ckpt-{best}'
+    assert checkpoints.keys() == {*(f'model.ckpt-{step}' for step in (0, 2, 3)), kept}
+    assert checkpoints[kept]['digest'] == checkpoints[f'model.ckpt-{best}']['digest']
+    assert len({c['digest'] for c in checkpoints.values()}) == 3
+    # The digest recorded during training equals the digest of the checkpoint of the same step.
+    recorded = {step.step: step.digest for step in first_steps.read(run)}
+    assert recorded.keys() == {1, 2, 3}
+    for step in (2, 3):
+        assert recorded[step] == checkpoints[f'model.ckpt-{step}']['digest']
+
+    shutil.copy(os.path.join(run, 'model.ckpt-2.index'), os.path.join(run, 'model.ckpt-9.index'))
+    code, out, err = run_provenance(capsys, run)
+    assert (code, err) == (0, '')
+    for part in ('seed  7', 'started at step 0', 'started at step 3', 'photos', 'train_steps', 'cores', kept):
+        assert part in out, part
+    assert f'step 3, digest {checkpoints["model.ckpt-3"]["digest"]}' in out
+    (damaged,) = [line for line in out.splitlines() if 'model.ckpt-9' in line]
+    assert 'digest' not in damaged
+
+
+@pytest.mark.program
+def test_verify__emulated_cores_record_one_step_per_loop(
+    photo_dir: str, tmp_path: Any, capsys: Any, in_this_process: None
+) -> None:
+    model_dir = str(tmp_path / 'run')
+    execute(seeded(photo_dir, model_dir, **EMULATED, mode='train', train_steps=13))
+    steps = first_steps.read(model_dir)
+    assert [step.step for step in steps] == [4, 8, 12]
+    assert run_provenance(capsys, model_dir, '--verify')[:2] == (
+        0,
+        'loss and variables are equal bit for bit; compared after step 4, 8, 12\n',
+    )
+
+
+def test_verify__repeats_all_recorded_steps(run: str, capsys: Any, in_this_process: None) -> None:
+    before = sorted(os.listdir(run))
+    code, out, _ = run_provenance(capsys, run, '--verify')
+    assert (code, out) == (0, 'loss and variables are equal bit for bit; compared after step 1, 2, 3\n')
+    assert sorted(os.listdir(run)) == before
+    # A recorded configuration with a wrong learning rate.
+    rewrite_start(run, lambda start: start['config'].update(learning_rate=0.5))
+    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
+    values = json.loads(out)
+    assert (code, values['same'], values['recorded']['step']) == (2, False, 1)
+    assert values['recorded']['digest'] != values['repeated']['digest']
+
+
+def test_verify__equal_and_different_steps(run: str, capsys: Any, repeated_exactly: List[Config]) -> None:
+    (digest,) = [step.digest for step in first_steps.read(run) if step.step == 2]
+    # The first of two different steps is shown.
+    rewrite_step(run, 1, digest='0' * 64)
+    rewrite_step(run, 2, digest='1' * 64)
+
+    def elsewhere(start: Dict[str, Any]) -> None:
+        start['versions']['numpy'] = '1.0'
+        start['fingerprint'] = 'f' * 64
+        start['host']['cores'] = 512
+
+    rewrite_start(run, elsewhere)
+    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1', '--json')
+    assert (code, json.loads(out)['same'], json.loads(out)['compared']) == (0, True, [1])
+    assert [difference['name'] for difference in json.loads(out)['data']] == ['fingerprint']
+    code, out, _ = run_provenance(capsys, run, '--verify')
+    assert code == 2
+    assert 'different after step 2; compared after step 1, 2, 3' in out
+    assert f'digest  {"0" * 64} -> {digest}' in out
+    assert f'numpy       1.0 -> {np.__version__}' in out
+    assert f'host cores  512 -> {len(os.sched_getaffinity(0))}' in out
+    assert f'fingerprint  {"f" * 64} -> none' in out
+    # Another loss, of the same variables.
+    rewrite_step(run, 0, loss=0.5)
+    code, out, _ = run_provenance(capsys, run, '--verify', '--steps=1')
+    assert code == 2 and 'different after step 1; compared after step 1' in out and 'loss    0.5 -> ' in out
+
+
+def test_verify__repeats_the_training_of_the_last_start_from_zero_alone(
+    run: str, photo_dir: str, tmp_path: Any, capsys: Any, repeated_exactly: List[Config]
+) -> None:
+    # A second start, which resumes from step 3.
+    record(seeded(photo_dir, run, learning_rate=0.9), None)
+
+    def first(start: Dict[str, Any]) -> None:
+        start['config'].update(data_dir='photos', export_dir='exported', keep_best=True, mode='train_and_eval')
+        start['directory'] = '/began/here'
+
+    rewrite_start(run, first)
+    run_provenance(capsys, run, '--verify', '--steps=2')
+    (repetition,) = repeated_exactly
+    assert repetition.data_dir == '/began/here/photos'
+    assert (repetition.mode, repetition.train_steps, repetition.learning_rate) == ('train', 2, 0.165)
+    assert (repetition.export_dir, repetition.keep_best) == (None, False)
+    assert repetition.model_dir != run and not os.path.exists(str(repetition.model_dir))
+    rewrite_start(run, lambda start: start['config'].update(data_dir='gs://bucket/photos'))
+    run_provenance(capsys, run, '--verify')
+    assert [config.data_dir for config in repeated_exactly[1:]] == ['gs://bucket/photos']
+    # The second start was at step 0, too: the first was killed before its first checkpoint.
+    rewrite_start(run, lambda start: start.update(step=0, checkpoint=''), 1)
+    run_provenance(capsys, run, '--verify')
+    assert repeated_exactly[-1].learning_rate == 0.9
+
+
+def test_verify__gives_the_whole_configuration_to_a_new_process(monkeypatch: Any) -> None:
+    commands: List[List[str]] = []
+
+    def run(command: List[str], **settings: Any) -> Any:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, len(commands) - 1)
+
+    monkeypatch.setattr(verification.subprocess, 'run', run)
+    config = Config(use_tpu=False, seed=3, learning_rate=0.3, export_dir=None, model_dir='runs/1')
+    verification._run(config)
+    (words,) = commands
+    assert words[:3] == processes.module('inception_v3.commands.provenance.repetition')
+    assert Config.from_json(words[3]) == config
+    with pytest.raises(verification.CannotVerifyError, match='ended with exit code 1'):
+        verification._run(config)
+
+
+def test_repetition__trains_the_configuration_that_it_is_given(
+    small_config: Config, tmp_path: Any, one_layer: None, capsys: Any
+) -> None:
+    # Settings that a command line may not have together.
+    config = dataclasses.replace(
+        small_config, mode='train', model_dir=str(tmp_path / 'm'), train_steps=2, min_eval_interval=7, warmup_epochs=9
+    )
+    assert repetition.main(['repetition', config.to_json()]) == 0
+    assert 'step 2 of 2' in capsys.readouterr().err
+    broken = dataclasses.replace(config, data_dir=str(tmp_path / 'absent'), model_dir=str(tmp_path / 'other'))
+    assert repetition.main(['repetition', broken.to_json()]) == 2
+
+
+def test_last_step__next_recorded_step() -> None:
+    recorded = [first_steps.Step(step, 0.0, '') for step in (4, 8, 12)]
+    assert [verification._last_step(recorded, steps) for steps in (1, 4, 5, 12, None)] == [4, 4, 8, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ('change', 'part'),
+    [
+        (lambda start: start['config'].pop('seed'), 'the run had no --seed'),
+        (lambda start: start['config'].update(use_tpu=True, tpu='n', num_shards=2), 'the run was on a TPU'),
+        (lambda start: start.update(step=5, checkpoint='step-5/model.ckpt-5'), 'began at step 5, from step-5/model'),
+        (lambda start: start.clear(), 'contains no start of training'),
+    ],
+)
+def test_verify__refuses_runs_that_cannot_be_repeated(change: Callable, part: str, tmp_path: Any, capsys: Any) -> None:
+    config = Config(use_tpu=False, seed=3, model_dir=str(tmp_path))
+    start = verification.starts.this_start(config, None)._asdict()
+    change(start)
+    (tmp_path / 'starts.jsonl').write_text(json.dumps(start) + '\n')
+    code, out, err = run_provenance(capsys, str(tmp_path), '--verify')
+    assert (code, out) == (2, '') and part in err and 'error: ' in err
+
+
+def test_verify__refuses_steps_that_were_not_recorded(tmp_path: Any, capsys: Any) -> None:
+    start = verification.starts.this_start(Config(use_tpu=False, seed=3, model_dir=str(tmp_path)), None)
+    (tmp_path / 'starts.jsonl').write_text(json.dumps(start._asdict()) + '\n')
+    assert 'first_steps.json: contains no steps' in run_provenance(capsys, str(tmp_path), '--verify')[2]
+    (tmp_path / 'first_steps.json').write_text(json.dumps([{'step': 1, 'loss': 1.0, 'digest': ''}]))
+    assert (
+        '--steps=2: the run recorded only its first 1'
+        in run_provenance(capsys, str(tmp_path), '--verify', '--steps=2')[2]
+    )
+
+
+@pytest.mark.parametrize('arguments', [[], ['--diff={0}'], ['--verify']])
+def test_folder_without_a_run__refused_by_name(arguments: List[str], tmp_path: Any, capsys: Any) -> None:
+    code, out, err = run_provenance(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])
+    assert (code, out) == (2, '')
+    assert err.startswith(f'error: {tmp_path}/') and 'name the model_dir of a run' in err
+    (tmp_path / 'config.json').write_text('{"no_such": 1}')
+    assert run_provenance(capsys, str(tmp_path), *[argument.format(tmp_path) for argument in arguments])[0] == 2
+
+
+@pytest.mark.parametrize('arguments', [['--steps=3'], ['--verify', '--steps=0'], ['--verify', '--diff=m']])
+def test_invalid_arguments__refused(arguments: List[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as end:
+        provenance.main(['m', *arguments])
+    assert end.value.code == 2
+    assert arguments[-1].partition('=')[0] in capsys.readouterr().err
+
+
+def test_diff__equal_and_different_runs(run: str, photo_dir: str, tmp_path: Any, capsys: Any, one_layer: None) -> None:
+    same, other = shutil.copytree(run, str(tmp_path / 'same')), str(tmp_path / 'other')
+    # Another folder and another command do not make a run different.
+    with open(os.path.join(same, 'config.json'), 'w') as file:
+        file.write(seeded(photo_dir, same).to_json())
+    rewrite_start(same, lambda start: start.update(command=['main', '--other']))
+    code, out, err = run_provenance(capsys, run, f'--diff={same}')
+    assert (code, err) == (0, ''), out
+    assert 'compared 2 evaluations and 3 checkpoints by step; same configuration, data and results' in out
+    assert "-> ['main', '--other']" in out
+    rewrite_start(same, lambda start: start.update(fingerprint='f' * 64))
+    code, out, _ = run_provenance(capsys, run, f'--diff={same}')
+    assert code == 2 and out.endswith('different: data\n')
+
+    execute(seeded(photo_dir, other, learning_rate=0.1, train_steps=2))
+    code, out, _ = run_provenance(capsys, run, f'--diff={other}', '--json')
+    values = json.loads(out)
+    assert (code, values['same']) == (2, False)
+    assert {d['name']: (d['old'], d['new']) for d in values['configuration']} == {
+        'learning_rate': (0.165, 0.1),
+        'train_steps': (3, 2),
+    }
+    assert values['data'] == []
+    # Both runs have the same initial weights.
+    names = [difference['name'] for difference in values['results']]
+    assert 'checkpoint of step 2' in names and 'checkpoint of step 0' not in names
+    assert 'step 2, average weights, cross_entropy' in names
+    assert (values['evaluations_compared'], values['checkpoints_compared']) == (1, 2)
+
+
+@pytest.mark.slow
+def test_verify__repeats_the_steps_in_a_new_process(photo_dir: str, tmp_path: Any, capsys: Any) -> None:
+    config = seeded(photo_dir, tmp_path / 'run', mode='train', train_steps=2)
+    execute(config)
+    assert run_provenance(capsys, str(config.model_dir), '--verify')[0] == 0
+    rewrite_start(str(config.model_dir), lambda start: start['config'].update(data_dir='nowhere'))
+    code, _, err = run_provenance(capsys, str(config.model_dir), '--verify')
+    assert code == 2 and 'the program ended with exit code 2' in err
+
+
+@pytest.mark.parametrize(('path', 'found'), [('w', '/start/w'), ('/w', '/w'), ('s3://b/w', 's3://b/w'), ('', '')])
+def test_verify__finds_data_and_weights_from_the_folder_of_the_start(path: str, found: str) -> None:
+    config = Config(use_tpu=False, data_dir=path, init_from=path)
+    repetition = verification._repetition_of(config, '/start', 'm', 3)
+    assert (repetition.data_dir, repetition.init_from) == (found, found)
+
+
+def test_verify__repeats_a_profiled_run_without_the_profile() -> None:
+    repetition = verification._repetition_of(Config(train_steps=60, profile_steps='51,55'), '/start', 'm', 3)
+    assert (repetition.train_steps, repetition.profile_steps) == (3, '')

@@ -1,0 +1,38 @@
+"""A small CIFAR-10, as published and as tar shards."""
+
+import pathlib
+import sys
+from typing import Any, Iterator
+from unittest import mock
+
+import pytest
+
+from data.convert.cifar10 import __main__ as cifar10
+from data.convert.cifar10 import source as cifar10_source
+from tests.data.convert.cifar10 import archives as cifar10_archives
+from tests.data.convert.cifar10.conversions import BATCH, COUNTS, Published
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _small_batches() -> Iterator[None]:
+    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', BATCH):
+        yield
+
+
+@pytest.fixture(scope='module')
+def published(tmp_path_factory: Any) -> Published:
+    folder, images = tmp_path_factory.mktemp('published'), cifar10_archives.cut_out(BATCH)
+    paths = {}
+    for version, write in cifar10_archives.WRITERS.items():
+        paths[version] = write(folder, images)
+        paths[f'{version}.tar.gz'] = cifar10_archives.pack(paths[version])
+    return Published(images, paths)
+
+
+@pytest.fixture(scope='module')
+def shards(published: Published, tmp_path_factory: Any) -> pathlib.Path:
+    """The shards of the Python version."""
+    data_dir = tmp_path_factory.mktemp('shards') / 'data'
+    with mock.patch.object(sys, 'argv', ['cifar10', str(published.paths['python']), f'--data_dir={data_dir}', *COUNTS]):
+        cifar10.main()
+    return data_dir

@@ -1,0 +1,232 @@
+"""The conversion of CIFAR-10 to tar shards: content, order, resumption, and the command."""
+
+import collections
+import fcntl
+import filecmp
+import hashlib
+import io
+import json
+import os
+import pathlib
+import tarfile
+from typing import Any, List, Tuple
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from data import dataset_info, records
+from data.convert import conversion
+from data.convert.cifar10 import __main__ as cifar10
+from data.tar import files as tar_files
+from data.tar.shard import Shard
+from tests.data.convert.cifar10.archives import NAMES
+from tests.data.convert.cifar10.conversions import Published, make
+
+
+def in_shards(data_dir: pathlib.Path, split: str) -> List[Tuple[int, np.ndarray]]:
+    """The labels and pixels of a split, in order."""
+    found = []
+    for path in tar_files.find_shards(str(data_dir), split):
+        with Shard(path) as shard:
+            for sample in shard.samples():
+                assert sample.image and not sample.problem
+                encoded = shard.read(sample.image.start, sample.image.size)
+                found.append((sample.label, np.asarray(PIL.Image.open(io.BytesIO(encoded)))))
+    return found
+
+
+@pytest.mark.parametrize('split', [records.TRAIN, records.VALIDATION])
+def test_shards__repeat_every_image_equally_often(split: str, published: Published, shards: pathlib.Path) -> None:
+    originals = published.images[split]
+    # All images are different.
+    number_of = {pixels.tobytes(): number for number, pixels in enumerate(originals.pixels)}
+    assert len(number_of) == len(originals.labels)
+    found = in_shards(shards, split)
+    count, expected = (750, [2, 3]) if split == records.TRAIN else (90, [1, 2])
+    assert len(found) == count
+    numbers = [number_of[pixels.tobytes()] for _, pixels in found]
+    assert [label for label, _ in found] == (originals.labels[numbers] + 1).tolist()
+    times = collections.Counter(numbers)
+    assert len(times) == len(originals.labels) and sorted(set(times.values())) == expected
+    # 750 = 2 * 300 + 150, and 90 = 60 + 30: each class has the same number.
+    assert set(collections.Counter(label for label, _ in found).values()) == {count // 10}
+    # The first repetition has all images, mixed.
+    first = numbers[: len(number_of)]
+    assert sorted(first) == list(range(len(number_of))) and first != sorted(first)
+    assert numbers[len(number_of) :][: len(number_of)] != first[: count - len(number_of)]
+
+
+def test_shards__sizes_and_description(shards: pathlib.Path) -> None:
+    names = [f'train-{n:05d}-of-00005.tar' for n in range(5)] + [f'validation-{n:05d}-of-00002.tar' for n in range(2)]
+    assert sorted(os.listdir(str(shards))) == ['conversion.json', 'dataset.json', *names]
+    assert tar_files.count_samples([str(shards / name) for name in names]) == [150] * 5 + [45] * 2
+    info = dataset_info.read(str(shards))
+    assert info and (info.name, info.train_images, info.validation_images) == ('cifar10', 750, 90)
+    assert (info.num_classes, info.class_names) == (11, ['background', *NAMES])
+    # The fingerprint is that of the files in the shards.
+    texts = []
+    for split in (records.TRAIN, records.VALIDATION):
+        total, images = 0, 0
+        for path in tar_files.find_shards(str(shards), split):
+            with tarfile.open(path) as archive:
+                files = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+            for name, encoded in files.items():
+                if name.endswith('.png'):
+                    label = files[name.replace('.png', '.cls')]
+                    total += int.from_bytes(hashlib.sha256(label + b' ' + encoded).digest(), 'big')
+                    images += 1
+        texts.append(f'{images} {total % 2**256:064x}')
+    assert info.fingerprint == hashlib.sha256(' '.join(texts).encode()).hexdigest()
+
+
+def test_repeated__published_numbers_are_balanced() -> None:
+    labels = np.random.RandomState(0).permutation(np.arange(50000) % 10)
+    numbers = cifar10.repeated(labels, 1280000)
+    times = np.bincount(numbers, minlength=50000)
+    assert set(times.tolist()) == {25, 26}
+    assert np.bincount(labels[numbers]).tolist() == [128000] * 10
+    assert np.bincount(cifar10.repeated(labels[:10000], 50000)).tolist() == [5] * 10000
+    # Fewer images than originals, of unbalanced classes.
+    assert np.bincount([0] * 7 + [1])[1] == 1
+    few = cifar10.repeated(np.array([0] * 7 + [1]), 4)
+    assert len(set(few.tolist())) == 4 and 7 in few
+
+
+def test_upsampled_images_are_smooth(
+    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    small = ['--size=80', '--train_images=3', '--train_shards=1', '--validation_images=20', '--validation_shards=1']
+    assert make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data', *small)[0] == 0
+    with tarfile.open(tmp_path / 'data' / 'validation-00000-of-00001.tar') as archive:
+        assert archive.getnames()[:2] == ['00000000.jpg', '00000000.cls']
+        first = PIL.Image.open(io.BytesIO(archive.extractfile('00000000.jpg').read()))  # type: ignore[union-attr]
+    # Quality 95: table K.1 of ITU T.81 begins with 16 and 11, and libjpeg multiplies it by (200 - 2 * 95) %.
+    assert first.format == 'JPEG' and first.quantization[0][:2] == [2, 1]
+    # Another implementation of the same bicubic interpolation.
+    references = [
+        np.asarray(PIL.Image.fromarray(pixels).resize((80, 80), PIL.Image.BICUBIC), np.float32)
+        for pixels in published.images[records.VALIDATION].pixels
+    ]
+    found = in_shards(tmp_path / 'data', records.VALIDATION)
+    assert len(found) == 20
+    for _, pixels in found:
+        assert pixels.shape == (80, 80, 3)
+        differences = [np.abs(pixels - reference).mean() for reference in references]
+        # The loss of JPEG; any other image differs more.
+        assert min(differences) < 3 < sorted(differences)[1]
+
+
+def test_interrupted_conversion__resumes(
+    published: Published, shards: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    data_dir = tmp_path / 'data'
+    write_whole, written = cifar10.write_whole, []
+
+    def stop_at_the_fourth_shard(path: str, *others: Any) -> None:
+        written.append(os.path.basename(path))
+        if path.endswith('train-00003-of-00005.tar'):
+            raise KeyboardInterrupt
+        write_whole(path, *others)
+
+    # Converts the binary version, which must give the same shards as the Python version.
+    source = published.paths['binary.tar.gz']
+    with monkeypatch.context() as patch:
+        patch.setattr(cifar10, 'write_whole', stop_at_the_fourth_shard)
+        code, err = make(monkeypatch, capsys, source, data_dir)
+    assert code == 130 and 'interrupted; the same command resumes' in err
+    finished = {name: os.stat(str(data_dir / name)).st_mtime_ns for name in os.listdir(str(data_dir))}
+    assert sorted(finished) == ['conversion', *(f'train-{shard:05d}-of-00005.tar' for shard in range(3))]
+
+    code, err = make(monkeypatch, capsys, source, data_dir, '--train_images=751', '--size=64')
+    assert code == 2 and '--size was 32, and is 64; --train_images was 750, and is 751' in err
+    with open(str(data_dir / 'conversion' / 'lock'), 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, err = make(monkeypatch, capsys, source, data_dir)
+    assert code == 2 and 'in use by another conversion' in err
+
+    code, err = make(monkeypatch, capsys, source, data_dir)
+    assert code == 0 and '3 of 5 train shards are already finished' in err
+    names = sorted(os.listdir(str(data_dir)))
+    assert names == sorted(os.listdir(str(shards)))
+    assert filecmp.cmpfiles(str(data_dir), str(shards), names, shallow=False) == (names, [], [])
+    for name, moment in finished.items():
+        assert name == 'conversion' or os.stat(str(data_dir / name)).st_mtime_ns == moment
+
+    code, err = make(monkeypatch, capsys, source, data_dir)
+    assert (code, err) == (0, f'{data_dir}: already finished\n')
+    code, err = make(monkeypatch, capsys, source, data_dir, '--validation_shards=1')
+    assert code == 2 and '--validation_shards was 2, and is 1' in err
+
+
+def test_folder_with_content__is_not_changed(
+    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    (tmp_path / 'mine.txt').write_text('')
+    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path)
+    assert code == 2 and err == f'error: {tmp_path}: exists already. Name a new folder.\n'
+    assert os.listdir(str(tmp_path)) == ['mine.txt']
+
+
+@pytest.mark.parametrize(
+    ('content', 'expected'),
+    [
+        (
+            '{"settings": {"--train": "x"}}',
+            'was started with other settings: CIFAR-10 was not given, and is that of SHA-256 ',
+        ),
+        ('{}', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
+        ('[', 'conversion.json: does not hold the settings of a conversion. Name a new folder.'),
+    ],
+)
+def test_folder_of_another_conversion__is_not_changed(
+    content: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    (tmp_path / 'conversion.json').write_text(content)
+    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path)
+    assert code == 2 and expected in err and err.count('\n') == 1
+    assert os.listdir(str(tmp_path)) == ['conversion.json']
+
+
+def test_a_shard_that_cannot_be_written_is_named(
+    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    # A folder has the name of the third shard.
+    name = 'train-00002-of-00005.tar'
+    names_in = conversion.remote.names_in
+
+    def without_it(folder: str) -> Any:
+        return [each for each in names_in(folder) or () if each.rstrip('/') != name]
+
+    (tmp_path / 'data').mkdir()
+    monkeypatch.setattr(conversion.remote, 'names_in', without_it)
+    (tmp_path / 'data' / name).mkdir()
+    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data')
+    assert code == 2 and f'{name}: cannot be written: it is a folder' in err
+    assert (tmp_path / 'data' / 'train-00001-of-00005.tar').exists()
+    (tmp_path / 'data' / name).rmdir()
+    assert make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data')[0] == 0
+
+
+@pytest.mark.parametrize(
+    ('option', 'expected'),
+    [
+        ('--size=31', '--size=31: must be 32 to 512.'),
+        ('--size=513', '--size=513: must be 32 to 512.'),
+        ('--train_shards=751', '--train_shards=751: must be at least 1, and at most --train_images=750.'),
+        ('--validation_shards=0', '--validation_shards=0: must be at least 1'),
+        ('--train_images=-1', 'at most --train_images=-1.'),
+    ],
+)
+def test_values_out_of_range_are_refused(
+    option: str, expected: str, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    code, err = make(monkeypatch, capsys, published.paths['binary'], tmp_path / 'data', option)
+    assert code == 2 and expected in err and not (tmp_path / 'data').exists()
+
+
+def test_the_documented_numbers_are_the_defaults() -> None:
+    arguments = vars(cifar10._parser().parse_args(['archive', '--data_dir=out']))
+    assert [arguments[name] for name in ('train_images', 'validation_images')] == [1280000, 50000]
+    assert [arguments[name] for name in ('train_shards', 'validation_shards', 'size')] == [640, 50, 32]
+    assert json.dumps(arguments)

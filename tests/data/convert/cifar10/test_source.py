@@ -1,0 +1,277 @@
+"""Reading CIFAR-10: both published versions, and files that are damaged, incomplete or harmful."""
+
+import gzip
+import hashlib
+import lzma
+import os
+import pathlib
+import pickle
+import shutil
+import tarfile
+from typing import Any, Callable, List, Tuple
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from data.convert.cifar10 import source as cifar10_source
+from data.records import DataError
+from tests.data.convert.cifar10 import archives as cifar10_archives
+from tests.data.convert.cifar10.archives import NAMES
+from tests.data.convert.cifar10.conversions import BATCH, Published, make
+from tests.data.convert.imagenet import archives as imagenet_archives
+
+# Before the tests replace it.
+PUBLISHED_BATCH = cifar10_source._BATCH_IMAGES
+
+
+@pytest.mark.parametrize('form', ['binary', 'binary.tar.gz', 'python', 'python.tar.gz'])
+def test_read__each_form_bit_for_bit(form: str, published: Published) -> None:
+    found = cifar10_source.read(str(published.paths[form]))
+    assert found.class_names == NAMES
+    for split, expected in published.images.items():
+        np.testing.assert_array_equal(found.splits[split].pixels, expected.pixels)
+        np.testing.assert_array_equal(found.splits[split].labels, expected.labels)
+    hashed = hashlib.sha256()
+    for images in published.images.values():
+        hashed.update(images.pixels.tobytes() + images.labels.astype('<i8').tobytes())
+    assert found.digest == hashed.hexdigest()
+
+
+def renamed(pickled: Any, to: Callable[[str], Any]) -> Any:
+    """A pickled value with converted strings."""
+    if isinstance(pickled, dict):
+        return {to(key): renamed(value, to) for key, value in pickled.items()}
+    if isinstance(pickled, list):
+        return [renamed(value, to) for value in pickled]
+    return to(pickled) if isinstance(pickled, str) else pickled
+
+
+@pytest.mark.parametrize('protocol', [2, 3, 4])
+@pytest.mark.parametrize('to', [str, str.encode])
+def test_read__pickles_of_python_3(
+    protocol: int, to: Callable[[str], Any], tmp_path: pathlib.Path, published: Published, monkeypatch: Any
+) -> None:
+    def write_pickle(path: pathlib.Path, value: Any) -> None:
+        path.write_bytes(pickle.dumps(renamed(value, to), protocol))
+
+    monkeypatch.setattr(cifar10_archives, 'write_pickle', write_pickle)
+    found = cifar10_source.read(str(cifar10_archives.write_python(tmp_path, published.images)))
+    assert found == cifar10_source.read(str(published.paths['binary']))._replace(splits=found.splits)
+    for split, expected in published.images.items():
+        np.testing.assert_array_equal(found.splits[split].pixels, expected.pixels)
+
+
+def test_read__archive_unpacked_by_a_browser(published: Published, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / 'cifar-10-binary.tar'
+    with tarfile.open(path, 'w') as archive:
+        archive.add(str(published.paths['binary']), 'cifar-10-batches-bin')
+    assert cifar10_source.read(str(path)) is not None
+
+
+@pytest.mark.slow
+def test_batches_have_ten_thousand_images(tmp_path: pathlib.Path) -> None:
+    images = cifar10_archives.cut_out(10000)
+    folder = cifar10_archives.write_binary(tmp_path, images)
+    assert (folder / 'test_batch.bin').stat().st_size == 30730000
+    with mock.patch.object(cifar10_source, '_BATCH_IMAGES', PUBLISHED_BATCH):
+        found = cifar10_source.read(str(folder))
+    shutil.rmtree(folder)
+    for split, expected in images.items():
+        assert np.array_equal(found.splits[split].pixels, expected.pixels)
+        assert np.array_equal(found.splits[split].labels, expected.labels)
+
+
+def test_batch__of_less_than_ten_thousand_images_is_refused(published: Published, monkeypatch: Any) -> None:
+    monkeypatch.setattr(cifar10_source, '_BATCH_IMAGES', PUBLISHED_BATCH)
+    with pytest.raises(DataError, match='184,380 bytes; 10,000 images have 30,730,000'):
+        cifar10_source.read(str(published.paths['binary']))
+
+
+def cut(name: str, size: int) -> Callable[[pathlib.Path], None]:
+    def change(path: pathlib.Path) -> None:
+        file = path / name if name else path
+        file.write_bytes(file.read_bytes()[:size])
+
+    return change
+
+
+def replace_at(name: str, position: int, value: int) -> Callable[[pathlib.Path], None]:
+    def change(path: pathlib.Path) -> None:
+        file = path / name if name else path
+        content = bytearray(file.read_bytes())
+        content[position] = value if value >= 0 else content[position] ^ 0xFF
+        file.write_bytes(bytes(content))
+
+    return change
+
+
+def remove(*names: str) -> Callable[[pathlib.Path], None]:
+    def change(path: pathlib.Path) -> None:
+        for name in names:
+            (path / name).unlink()
+
+    return change
+
+
+def pickled(name: str, value: Any) -> Callable[[pathlib.Path], None]:
+    return lambda path: cifar10_archives.write_pickle(path / name, value)
+
+
+def compressed_otherwise(change: Callable[[bytes], bytes]) -> Callable[[pathlib.Path], None]:
+    """Decompresses an archive, changes it, and compresses it with another method."""
+
+    def pack(path: pathlib.Path) -> None:
+        path.write_bytes(change(lzma.compress(gzip.decompress(path.read_bytes()), preset=0)))
+
+    return pack
+
+
+def size_below_nothing(path: pathlib.Path) -> None:
+    """Writes a negative size into the header of the second batch."""
+    archive = gzip.decompress(path.read_bytes())
+    path.write_bytes(imagenet_archives.with_size(archive, archive.index(b'cifar-10-batches-bin/data_batch_2'), -512))
+
+
+def flipped(content: bytes) -> bytes:
+    """Flips bits in the checksum of the index after the compressed data. Damaged data itself is often readable."""
+    changed = bytearray(content)
+    changed[-16] ^= 0x55
+    return bytes(changed)
+
+
+ROWS = np.zeros([BATCH, 3072], np.uint8)
+
+
+LABELS = [0] * BATCH
+
+
+@pytest.mark.parametrize(
+    ('form', 'change', 'parts'),
+    [
+        ('binary.tar.gz', cut('', 100000), ['damaged', 'Download it again']),
+        ('binary.tar.gz', cut('', 0), ['damaged']),
+        ('binary.tar.gz', replace_at('', 200000, -1), ['damaged']),
+        ('binary.tar.gz', compressed_otherwise(flipped), ['damaged', 'Corrupt input data']),
+        ('binary.tar.gz', compressed_otherwise(lambda content: content[: len(content) // 2]), ['damaged', 'ended']),
+        ('binary.tar.gz', size_below_nothing, ['damaged', ' claims a size of -512 bytes']),
+        # The checksum at the end.
+        ('python.tar.gz', replace_at('', -5, -1), ['damaged', 'CRC']),
+        (
+            'binary',
+            cut('data_batch_3.bin', 3073 * (BATCH - 1)),
+            ['data_batch_3.bin: 181,307 bytes; 60 images have 184,380'],
+        ),
+        ('binary', cut('test_batch.bin', 0), ['test_batch.bin: 0 bytes']),
+        (
+            'binary',
+            replace_at('data_batch_2.bin', 3073 * 7, 10),
+            ['data_batch_2.bin: 1 of 60 labels are not in 0 to 9 (first: image 7)'],
+        ),
+        ('binary', remove('data_batch_4.bin', 'batches.meta.txt'), ['batches.meta.txt, data_batch_4.bin missing']),
+        ('binary', cut('batches.meta.txt', 20), ['batches.meta.txt: does not hold the names of 10 classes']),
+        ('binary', replace_at('batches.meta.txt', 0, 0xFF), ['batches.meta.txt: does not hold the names']),
+        ('python', remove('test_batch'), ['test_batch missing']),
+        ('python', cut('data_batch_1', 100000), ['data_batch_1: damaged, or not a pickle']),
+        ('python', cut('data_batch_1', 0), ['data_batch_1: damaged, or not a pickle']),
+        ('python', pickled('data_batch_1', [1, 2]), ['data_batch_1: not a batch of CIFAR-10']),
+        ('python', pickled('data_batch_1', {'data': ROWS, 'labels': LABELS[1:]}), ['data_batch_1: not a batch']),
+        ('python', pickled('data_batch_1', {'data': ROWS, 'labels': [0.5, *LABELS[1:]]}), ['not a batch']),
+        (
+            'python',
+            pickled('data_batch_1', {'data': ROWS, 'labels': [2**70, *LABELS[1:]]}),
+            ['labels are not in 0 to 9 (first: image 0)'],
+        ),
+        (
+            'python',
+            pickled('data_batch_1', {'data': ROWS, 'labels': [*LABELS[1:], -1]}),
+            ['labels are not in 0 to 9 (first: image 59)'],
+        ),
+        ('python', pickled('data_batch_1', {'data': ROWS.astype(np.int32), 'labels': LABELS}), ['not a batch']),
+        ('python', pickled('data_batch_1', {'data': ROWS[1:], 'labels': LABELS}), ['not a batch']),
+        ('python', pickled('data_batch_1', {'data': ROWS.tobytes(), 'labels': LABELS}), ['not a batch']),
+        ('python', pickled('data_batch_1', {'data': np.asfortranarray(ROWS), 'labels': LABELS}), ['not a batch']),
+        ('python', pickled('batches.meta', {}), ['batches.meta: does not hold the names of 10 classes']),
+        ('python', pickled('batches.meta', {'label_names': [1] * 10}), ['batches.meta: does not hold the names']),
+        ('python', shutil.rmtree, ['no such file or folder']),
+    ],
+)
+def test_damaged_source__gives_one_message(
+    form: str,
+    change: Callable[[pathlib.Path], None],
+    parts: List[str],
+    published: Published,
+    tmp_path: pathlib.Path,
+    monkeypatch: Any,
+    capsys: Any,
+) -> None:
+    original = published.paths[form]
+    source = tmp_path / original.name
+    (shutil.copytree if original.is_dir() else shutil.copy)(str(original), str(source))  # type: ignore[operator]
+    change(source)
+    code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
+    assert code == 2 and err.count('\n') == 1, err
+    for part in [f'error: {source}', *parts]:
+        assert part in err
+    assert not (tmp_path / 'data').exists()
+
+
+def test_other_source__gives_a_message(
+    published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    text = tmp_path / 'notes.txt'
+    text.write_text('nothing')
+    parent = published.paths['binary'].parent
+    for source, part in ((tmp_path, 'not CIFAR-10'), (text, 'not a tar archive'), (parent, 'cifar-10-batches-bin')):
+        code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
+        assert code == 2 and part in err and err.count('\n') == 1
+
+
+class _Harmful:
+    def __init__(self, function: Callable, *arguments: Any):
+        self._reduced = function, arguments
+
+    def __reduce__(self) -> Tuple[Callable, Tuple]:
+        return self._reduced
+
+
+@pytest.mark.parametrize('protocol', [0, 2, 4])
+@pytest.mark.parametrize('where', ['data', 'labels', 'batch_label', None])
+def test_harmful_pickle__is_refused_and_not_run(
+    where: Any, protocol: int, published: Published, tmp_path: pathlib.Path, monkeypatch: Any, capsys: Any
+) -> None:
+    source = tmp_path / 'cifar-10-batches-py'
+    shutil.copytree(str(published.paths['python']), str(source))
+    harmful = _Harmful(os.mkdir, str(tmp_path / 'harm'))
+    value = {b'data': ROWS, b'labels': LABELS, where.encode(): harmful} if where else harmful
+    content = pickle.dumps(value, protocol)
+    (source / 'data_batch_5').write_bytes(content)
+    code, err = make(monkeypatch, capsys, source, tmp_path / 'data')
+    assert code == 2 and err.count('\n') == 1
+    assert f'{source}, data_batch_5: refers to ' in err and 'could run code' in err
+    assert not (tmp_path / 'harm').exists()
+    # Without the check, the pickle runs code.
+    pickle.loads(content)
+    assert (tmp_path / 'harm').exists()
+
+
+def test_pickled_arrays__run_no_code(published: Published, tmp_path: pathlib.Path) -> None:
+    source = tmp_path / 'cifar-10-batches-py'
+    shutil.copytree(str(published.paths['python']), str(source))
+    # An array with foreign arguments, and with a function of the program as its state.
+    for content in (
+        b"cnumpy.core.multiarray\n_reconstruct\n(S'x'\ntR}S'content'\nI1\nsb.",
+        b"cnumpy\nndarray\n}S'content'\nI1\nsb.",
+        b'cnumpy\ndtype\n(tRcnumpy\ndtype\nb.',
+    ):
+        (source / 'data_batch_5').write_bytes(content)
+        with pytest.raises(DataError, match='data_batch_5'):
+            cifar10_source.read(str(source))
+    (source / 'data_batch_5').write_bytes((published.paths['python'] / 'data_batch_5').read_bytes())
+    cifar10_source.read(str(source))
+
+
+def test_bytes_of_python_3__are_latin_1() -> None:
+    assert cifar10_source._bytes_of('a\xff', 'latin1') == b'a\xff'
+    with pytest.raises(ValueError, match='bytes in utf-8'):
+        cifar10_source._bytes_of('a', 'utf-8')

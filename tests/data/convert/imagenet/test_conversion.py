@@ -1,0 +1,160 @@
+"""The conversion of ImageNet: images, labels, order and description of the record files."""
+
+import hashlib
+import io
+import os
+import pathlib
+import subprocess
+from typing import Any, Dict, Optional
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from console.tensorflow_versions import tf
+from data import dataset_info, records
+from data.fingerprint import SplitFingerprint, fingerprint
+from data.record_checker import RecordChecker
+from preprocessing.decoding import decode_image
+from tests.data.convert.imagenet import archives as imagenet_archives
+from tests.data.convert.imagenet.archives import LABELS, TEXTS, Archives
+from tests.data.convert.imagenet.conversion import convert, files_of
+from tests.data.convert.imagenet.results import SPLITS, stored
+from tests.data.test_exif import with_orientation
+
+
+def test_conversion__every_image_once_with_its_class(archives: Archives, tmp_path: pathlib.Path) -> None:
+    said = convert(archives, tmp_path / 'out')
+    found = {split: stored(tmp_path / 'out', split) for split in SPLITS}
+    assert {*found['train']} == {name for images in archives.train.values() for name, _ in images}
+    assert {*found['validation']} == {name for name, _ in archives.validation}
+    disguised = {
+        name for images in archives.train.values() for name, _ in images[:2] if images is archives.train['n02123045']
+    }
+    for name, image in [*found['train'].items(), *found['validation'].items()]:
+        synset = archives.synset(name)
+        assert (image.label, image.synset, image.text) == (LABELS[synset], synset, TEXTS[synset])
+        assert image.size == PIL.Image.open(io.BytesIO(archives.images[name])).size
+        assert (image.encoded == archives.images[name]) == (name not in disguised)
+        assert not image.boxes
+    cmyk, png = (name for name, _ in archives.train['n02123045'][:2])
+    assert said[:2] == [
+        f'1 CMYK image converted to RGB JPEG files: {cmyk}',
+        f'1 PNG image converted to RGB JPEG files: {png}',
+    ]
+
+
+def test_conversion__reencoded_images_look_like_the_originals(archives: Archives, tmp_path: pathlib.Path) -> None:
+    convert(archives, tmp_path / 'out')
+    found = stored(tmp_path / 'out', records.TRAIN)
+    for name, _ in archives.train['n02123045'][:2]:
+        image = PIL.Image.open(io.BytesIO(found[name].encoded))
+        assert (image.format, image.mode) == ('JPEG', 'RGB')
+        # Quality 100: every coefficient is kept.
+        assert [*image.quantization[0]] == [1] * 64
+        before = np.array(PIL.Image.open(io.BytesIO(archives.images[name])).convert('RGB'), np.float32)
+        # Tolerances: for PNG, the loss of JPEG at quality 100 with subsampled chroma; for CMYK, also that of two
+        # conversions to RGB.
+        assert np.abs(np.array(image, np.float32) - before).mean() < 3
+    grey = archives.train['n02123045'][2][0]
+    assert PIL.Image.open(io.BytesIO(found[grey].encoded)).mode == 'L'
+
+
+def test_conversion__keeps_and_names_damaged_and_rotated_images(archives: Archives, tmp_path: pathlib.Path) -> None:
+    archives.extract(archives.folder)
+    (damaged, whole), (rotated, _) = archives.train['n07920052'][:2]
+    contents = {damaged: whole[: len(whole) * 3 // 4] + b'\xff\xd9', rotated: with_orientation(whole, 6)}
+    for name, content in contents.items():
+        (archives.folder / 'train' / 'n07920052' / name).write_bytes(content)
+    said = convert(archives, tmp_path / 'out', train='train', validation='val')
+    assert f'1 image with damaged pixels, kept as they are: {damaged}' in said
+    assert f'1 image with an EXIF orientation, which training ignores: {rotated}' in said
+    found = stored(tmp_path / 'out', records.TRAIN)
+    assert {name: found[name].encoded for name in contents} == contents
+
+
+def test_description__names_counts_and_fingerprint(archives: Archives, tmp_path: pathlib.Path) -> None:
+    convert(archives, tmp_path / 'out')
+    sums = []
+    for split in SPLITS:
+        total = 0
+        images = stored(tmp_path / 'out', split).values()
+        for image in images:
+            total += int(hashlib.sha256(b'%d %s' % (image.label, image.encoded)).hexdigest(), 16)
+        sums.append(SplitFingerprint(len(images), total % 2**256))
+    info = dataset_info.read(str(tmp_path / 'out'))
+    assert info == dataset_info.DatasetInfo(
+        name='imagenet',
+        source='ImageNet-2012 (ILSVRC2012), classification and localization',
+        train_images=24,
+        validation_images=8,
+        num_classes=5,
+        class_names=['background', 'tench, Tinca tinca', 'tabby, tabby cat', 'space shuttle', 'espresso'],
+        fingerprint=fingerprint(*sums),
+        validation_records_per_file=[4, 4],
+    )
+    assert sorted(os.listdir(tmp_path / 'out')) == sorted(
+        ['conversion.json', 'dataset.json', *files_of(tmp_path / 'out')]
+    )
+
+
+def test_conversion__training_can_use_every_record(archives: Archives, tmp_path: pathlib.Path) -> None:
+    names = [images[3][0] for images in archives.train.values()]
+    files = [
+        (f'{name[:9]}/{name[:-5]}.xml', imagenet_archives.annotation(name[:9], [(-9, 0, 99, 70)])) for name in names
+    ]
+    (archives.folder / 'boxes.tgz').write_bytes(imagenet_archives.tar(files, 'w:gz'))
+    convert(archives, tmp_path / 'out', bounding_boxes=[str(archives.folder / 'boxes.tgz')])
+    checker = RecordChecker(5, decode_image)
+    paths = [path for split in SPLITS for path in records.find_shards(str(tmp_path / 'out'), split)]
+    assert [*checker.search(paths, print)] == []
+    checker.close()
+
+
+def test_shards__even_mixed_and_independent_of_order(archives: Archives, tmp_path: pathlib.Path) -> None:
+    large = imagenet_archives.make(tmp_path / 'large', per_class=30)
+    convert(large, tmp_path / 'out', shards={records.TRAIN: 7, records.VALIDATION: 100})
+    counts = []
+    for path in records.find_shards(str(tmp_path / 'out'), records.TRAIN):
+        examples = [tf.train.Example.FromString(s) for s in tf.io.tf_record_iterator(path)]
+        labels = [example.features.feature['image/class/label'].int64_list.value[0] for example in examples]
+        assert {*labels} == {1, 2, 3, 4}
+        assert labels != sorted(labels)
+        counts.append(len(labels))
+    assert sorted(counts) == [17] * 6 + [18]
+    assert len(records.find_shards(str(tmp_path / 'out'), records.VALIDATION)) == 8, 'none is empty'
+    reversed_train = {synset: images[::-1] for synset, images in reversed(list(large.train.items()))}
+    backwards = large._replace(folder=tmp_path / 'backwards', train=reversed_train).write()
+    convert(backwards, tmp_path / 'again', shards={records.TRAIN: 7, records.VALIDATION: 100})
+    assert files_of(tmp_path / 'again') == files_of(tmp_path / 'out')
+
+
+@pytest.mark.parametrize('labels', ['synsets.txt', 'ILSVRC2012_devkit_t12', None])
+def test_source__folders_and_archives_give_equal_files(
+    archives: Archives, tmp_path: pathlib.Path, labels: Optional[str]
+) -> None:
+    names = ''.join(f'{synset}\t{text}\n' for synset, text in TEXTS.items())
+    (archives.folder / 'imagenet_metadata.txt').write_text(names)
+    convert(archives, tmp_path / 'from archives')
+    archives.extract(archives.folder)
+    kit = archives.folder / 'ILSVRC2012_devkit_t12.tar.gz'
+    subprocess.run(['tar', 'xf', str(kit), '-C', str(archives.folder)], check=True)
+    validation = 'val'
+    if labels is None:
+        for name, _ in archives.validation:
+            (archives.folder / 'sorted' / archives.synset(name)).mkdir(parents=True, exist_ok=True)
+            (archives.folder / 'val' / name).rename(archives.folder / 'sorted' / archives.synset(name) / name)
+        validation = 'sorted'
+    options: Dict[str, Any] = {}
+    if labels != 'ILSVRC2012_devkit_t12':
+        options['synset_names'] = 'imagenet_metadata.txt'
+    convert(
+        archives, tmp_path / 'from folders', train='train', validation=validation, validation_labels=labels, **options
+    )
+    assert files_of(tmp_path / 'from folders') == files_of(tmp_path / 'from archives')
+
+
+def test_class_names__default_to_synsets(archives: Archives, tmp_path: pathlib.Path) -> None:
+    convert(archives, tmp_path / 'out', validation_labels='synsets.txt')
+    info = dataset_info.read(str(tmp_path / 'out'))
+    assert info and info.class_names == ['background', *sorted(LABELS)]

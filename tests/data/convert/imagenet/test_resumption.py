@@ -1,0 +1,204 @@
+"""Interrupted conversions of ImageNet: failures, kills and resumption."""
+
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Sequence
+
+import pytest
+
+from data import records
+from tests.data.convert.imagenet import archives as imagenet_archives
+from tests.data.convert.imagenet.archives import Archives
+from tests.data.convert.imagenet.conversion import convert, convert_here, files_of
+from tests.data.convert.imagenet.results import SPLITS, cut, refusal, run_imagenet, stored
+
+
+def some_of(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+    """Converts some of the shards, as an interrupted conversion does."""
+    convert_here(shards[:2], data_dir, work_dir)
+    raise KeyboardInterrupt
+
+
+def test_interrupted_conversion__resumes(archives: Archives, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        convert(archives, tmp_path / 'out', run=some_of)
+    finished = {name: (tmp_path / 'out' / name).stat() for name in files_of(tmp_path / 'out')}
+    assert len(finished) == 2
+    assert not (tmp_path / 'out' / 'dataset.json').exists()
+    said = convert(archives, tmp_path / 'out')
+    assert said[0] == '2 of 5 record files are already finished'
+    for name, before in finished.items():
+        assert (tmp_path / 'out' / name).stat().st_mtime_ns == before.st_mtime_ns
+    convert(archives, tmp_path / 'at once')
+    assert files_of(tmp_path / 'out') == files_of(tmp_path / 'at once')
+    for name in ('dataset.json', 'conversion.json'):
+        assert (tmp_path / 'out' / name).read_text() == (tmp_path / 'at once' / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ('name', 'length'),
+    [
+        ('train-00000-of-00003', 1000),
+        ('conversion/train-00000-of-00003.report', 0),
+        ('conversion/train-00000-of-00003.report', 1),
+        ('conversion/train-00000-of-00003.report', 50),
+    ],
+)
+def test_truncated_finished_file__is_made_again(
+    archives: Archives, tmp_path: pathlib.Path, name: str, length: int
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        convert(archives, tmp_path / 'out', run=some_of)
+    cut(tmp_path / 'out' / name, length)
+    said = convert(archives, tmp_path / 'out')
+    assert said[0] == '1 of 5 record files are already finished'
+    convert(archives, tmp_path / 'at once')
+    assert files_of(tmp_path / 'out') == files_of(tmp_path / 'at once')
+
+
+def test_resuming__refuses_other_settings(archives: Archives, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        convert(archives, tmp_path / 'out', run=some_of)
+    message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 5, records.VALIDATION: 2})
+    assert f'{tmp_path / "out"}: was started with other settings: --train_shards was 3, and is 5.' in message
+    assert '--validation_labels was ' in refusal(archives, tmp_path / 'out', validation_labels='synsets.txt')
+    # A file of the same length, and one of another length.
+    labels = archives.folder / 'synsets.txt'
+    convert(archives, tmp_path / 'labelled', validation_labels='synsets.txt')
+    labels.write_text('\n'.join(reversed(labels.read_text().split())) + '\n')
+    assert '--validation_labels was ' in refusal(archives, tmp_path / 'labelled', validation_labels='synsets.txt')
+
+
+def test_unreadable_images__named_and_repairable(archives: Archives, tmp_path: pathlib.Path) -> None:
+    archives.extract(archives.folder)
+    name, content = archives.train['n07920052'][0]
+    path = archives.folder / 'train' / 'n07920052' / name
+    path.write_bytes(content[: len(content) // 2])
+    options: Dict[str, Any] = {'train': 'train', 'validation': 'val'}
+    message = refusal(archives, tmp_path / 'out', **options)
+    assert '23 train images were written; 24 are expected: ' in message and '--train_images=23' in message
+    assert f': 1 cannot be decoded, {path}. Repair' in message
+    assert len(files_of(tmp_path / 'out')) == 5
+    # Either accept the lower number ...
+    expected = {records.TRAIN: 23, records.VALIDATION: 8}
+    copy_tree(tmp_path / 'out', tmp_path / 'without')
+    said = convert(archives, tmp_path / 'without', expected=expected, **options)
+    assert said[0] == '4 of 5 record files are already finished'
+    assert name not in stored(tmp_path / 'without', records.TRAIN)
+    assert f'1 images cannot be decoded, and are left out: {path}' in said
+    # ... or repair the image.
+    path.write_bytes(content)
+    said = convert(archives, tmp_path / 'out', **options)
+    assert said[0] == '4 of 5 record files are already finished'
+    assert stored(tmp_path / 'out', records.TRAIN)[name].encoded == content
+
+
+def copy_tree(source: pathlib.Path, target: pathlib.Path) -> None:
+    subprocess.run(['cp', '-r', str(source), str(target)], check=True)
+
+
+def test_missing_image__ends_the_conversion_and_keeps_files(archives: Archives, tmp_path: pathlib.Path) -> None:
+    archives.extract(archives.folder)
+    name = archives.validation[0][0]
+
+    def without(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+        (archives.folder / 'val' / name).rename(archives.folder / name)
+        convert_here(shards, data_dir, work_dir)
+
+    message = refusal(archives, tmp_path / 'out', train='train', validation='val', run=without)
+    assert re.search(
+        rf'validation-0000\d-of-00002 was not written: {archives.folder}/val/{name}: cannot be read', message
+    )
+    assert len(files_of(tmp_path / 'out')) in (3, 4)
+    (archives.folder / name).rename(archives.folder / 'val' / name)
+    convert(archives, tmp_path / 'out', train='train', validation='val')
+    assert len(stored(tmp_path / 'out', records.VALIDATION)) == 8
+
+
+def test_full_disk__gives_a_message_and_leaves_no_partial_files(archives: Archives, tmp_path: pathlib.Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limited(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, hard))
+        try:
+            convert_here(shards, data_dir, work_dir)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    message = refusal(archives, tmp_path / 'out', shards={records.TRAIN: 1, records.VALIDATION: 8}, run=limited)
+    assert message.startswith('train-00000-of-00001 was not written: ') and 'File too large' in message
+    assert not [name for name in os.listdir(tmp_path / 'out' / 'conversion') if name.endswith('unfinished')]
+    convert(archives, tmp_path / 'out', shards={records.TRAIN: 1, records.VALIDATION: 8})
+    assert len(stored(tmp_path / 'out', records.TRAIN)) == 24
+
+
+def wait_for_reports(work_dir: pathlib.Path, count: int, process: 'subprocess.Popen[str]') -> None:
+    deadline = time.monotonic() + 120
+    while len([*work_dir.glob('*.report')]) < count:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('sent', [signal.SIGKILL, signal.SIGTERM])
+def test_killed_command__leaves_no_process_and_resumes(tmp_path: pathlib.Path, sent: signal.Signals) -> None:
+    archives = imagenet_archives.make(tmp_path / 'in', per_class=250)
+    arguments = [*archives.arguments(), '--train_shards=100', '--validation_shards=2', '--processes=2']
+    data_dir = tmp_path / 'out'
+    command = [sys.executable, '-m', 'data.convert.imagenet', str(data_dir), *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for_reports(data_dir / 'conversion', 5, process)
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (75 if sent == signal.SIGTERM else -signal.SIGKILL)
+    assert 'Traceback' not in said
+    time.sleep(1)
+    finished = {name: (data_dir / name).stat().st_mtime_ns for name in files_of(data_dir)}
+    assert 4 <= len(finished) < 102
+    time.sleep(1)
+    assert len(files_of(data_dir)) == len(finished), 'something still runs'
+    done = run_imagenet(data_dir, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r'^\d+ of 102 record files are already finished$', done.stderr, re.MULTILINE)
+    kept = [name for name, when in finished.items() if (data_dir / name).stat().st_mtime_ns == when]
+    # The last files may have been renamed before their reports were written.
+    assert len(kept) >= len(finished) - 2
+    assert {name for split in SPLITS for name in stored(data_dir, split)} == {*archives.images}
+
+
+def children(pid: int) -> List[int]:
+    return [int(line) for line in subprocess.run(['pgrep', '-P', str(pid)], stdout=subprocess.PIPE).stdout.split()]
+
+
+@pytest.mark.slow
+def test_killed_worker_of_beam__ends_the_command(tmp_path: pathlib.Path) -> None:
+    archives = imagenet_archives.make(tmp_path / 'in', per_class=250)
+    arguments = [*archives.arguments(), '--train_shards=100', '--validation_shards=2', '--processes=2']
+    command = [sys.executable, '-m', 'data.convert.imagenet', str(tmp_path / 'out'), *arguments]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    wait_for_reports(tmp_path / 'out' / 'conversion', 3, process)
+    (beam,) = children(process.pid)
+    # Of two workers, the other may not have started yet.
+    shells = children(beam)
+    # The shell may have replaced itself with the worker.
+    os.kill((children(shells[0]) or shells)[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert 'Apache Beam failed: one of its processes was killed' in said
+    assert 'Traceback' not in said
+    assert not children(beam)
+
+
+def test_second_conversion_in_the_folder__is_refused(archives: Archives, tmp_path: pathlib.Path) -> None:
+    def meanwhile(shards: Sequence[str], data_dir: str, work_dir: str) -> None:
+        assert 'in use by another conversion' in refusal(archives, tmp_path / 'out')
+        convert_here(shards, data_dir, work_dir)
+
+    convert(archives, tmp_path / 'out', run=meanwhile)
+    assert len(stored(tmp_path / 'out', records.TRAIN)) == 24

@@ -1,0 +1,116 @@
+"""Tests of the hook that reads step, loss and time once for all watchers, and of the order of training's hooks."""
+
+import dataclasses
+import pathlib
+from typing import Any, List, Tuple
+
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3 import training
+from inception_v3.run.failures import DivergedError
+from inception_v3.run.hooks.divergence import DivergenceWatcher
+from inception_v3.run.hooks.recovery import RecoveryLimitHook
+from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
+from inception_v3.run.hooks.step import Step, StepHook, Watcher
+from inception_v3.run.trainer_lock import TrainerLock
+from tests.support.runs import execute, make_small_config
+
+
+class Recorder(Watcher):
+    """Adds each call, with its method and argument, to a list shared by several watchers."""
+
+    def __init__(self, name: str, calls: List[Tuple[str, str, Any]]):
+        self._name = name
+        self._calls = calls
+
+    def graph_built(self) -> None:
+        self._calls.append((self._name, 'graph_built', None))
+
+    def session_began(self, session: tf.Session, begin: int, now: float) -> None:
+        self._calls.append((self._name, 'session_began', (begin, now)))
+
+    def step_done(self, session: tf.Session, done: Step) -> None:
+        self._calls.append((self._name, 'step_done', done))
+
+    def session_ended(self) -> None:
+        self._calls.append((self._name, 'session_ended', None))
+
+
+def run_steps(hooks: List[tf.estimator.SessionRunHook], losses: List[float], first: int = 0) -> None:
+    """Runs one session call per loss; the global step starts at `first`."""
+    with tf.Graph().as_default():
+        step = tf.train.create_global_step()
+        begin = tf.assign(step, first)
+        loss = tf.gather(tf.constant(losses), tf.cast(step.read_value() - first, tf.int32))
+        # Estimator adds the total loss to the collection last, after its parts.
+        for each in (tf.constant(-1.0), loss):
+            tf.add_to_collection(tf.GraphKeys.LOSSES, each)
+        with tf.control_dependencies([loss]):
+            update = tf.assign_add(step, 1).op
+        scaffold = tf.train.Scaffold(init_op=tf.group(begin), ready_op=tf.constant([], tf.string))
+        with tf.train.MonitoredSession(tf.train.ChiefSessionCreator(scaffold), hooks=hooks) as session:
+            for _ in losses:
+                session.run(update)
+
+
+def test_step_hook__gives_all_watchers_one_reading_in_their_order() -> None:
+    calls: List[Tuple[str, str, Any]] = []
+    run_steps([StepHook([Recorder('first', calls), Recorder('second', calls)])], [3.0, 2.0])
+    methods = ['graph_built', 'session_began', 'step_done', 'step_done', 'session_ended']
+    assert [(name, method) for name, method, _ in calls] == [
+        (name, method) for method in methods for name in ('first', 'second')
+    ]
+    assert all(one[2] is other[2] or one[2] == other[2] for one, other in zip(calls[::2], calls[1::2]))
+
+
+def test_step_hook__reads_the_step_after_the_update_and_the_last_loss() -> None:
+    calls: List[Tuple[str, str, Any]] = []
+    run_steps([StepHook([Recorder('only', calls)])], [3.0, 2.0, 1.0], first=7)
+    began, *done = [value for _, method, value in calls if method in ('session_began', 'step_done')]
+    assert began[0] == 7
+    assert [(each.step, each.loss) for each in done] == [(8, 3.0), (9, 2.0), (10, 1.0)]
+    times = [began[1], *(each.time for each in done)]
+    assert times == sorted(times)
+
+
+def test_step_hook__calls_no_later_watcher_after_an_error() -> None:
+    calls: List[Tuple[str, str, Any]] = []
+    with pytest.raises(DivergedError):
+        run_steps([StepHook([DivergenceWatcher(10), Recorder('later', calls)])], [1.0, float('nan')])
+    assert [value.loss for _, method, value in calls if method == 'step_done'] == [1.0]
+    assert 'session_ended' not in [method for _, method, _ in calls]
+
+
+def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one_layer: None, monkeypatch: Any) -> None:
+    """The lock is taken before the first write, and divergence is checked before summaries and checkpoints."""
+    order: List[str] = []
+
+    def record_call(name: str, cls: Any, method: str) -> None:
+        original = getattr(cls, method)
+
+        def recorded(self: Any, *arguments: Any) -> Any:
+            order.append(name)
+            return original(self, *arguments)
+
+        monkeypatch.setattr(cls, method, recorded)
+
+    original_hook = TrainerLock.hook
+
+    def lock_hook(self: TrainerLock) -> tf.estimator.SessionRunHook:
+        hook = original_hook(self)
+        record_call('lock', type(hook), 'after_run')
+        return hook
+
+    config = make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), mode='train', train_steps=1)
+    execute(config)
+    monkeypatch.setattr(TrainerLock, 'hook', lock_hook)
+    record_call('fits', CheckpointFitsHook, 'begin')
+    record_call('recovery', RecoveryLimitHook, 'after_create_session')
+    record_call('start', training.StartRecorder, 'graph_built')
+    record_call('first steps', training.FirstStepsRecorder, 'step_done')
+    record_call('divergence', DivergenceWatcher, 'step_done')
+    record_call('summaries', training.TrainingSummaries, 'step_done')
+    record_call('checkpoint', CheckpointHook, 'after_run')
+    execute(dataclasses.replace(config, train_steps=2, seed=1))
+    assert order == ['fits', 'start', 'recovery', 'lock', 'first steps', 'divergence', 'summaries', 'checkpoint']

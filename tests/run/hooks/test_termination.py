@@ -1,0 +1,197 @@
+"""Tests of SIGTERM and Ctrl-C with real signals, sent to this process and to a whole program."""
+
+import dataclasses
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable, List
+
+import pytest
+
+from console.errors import CommandError, InterruptedByUserError, TerminatedError
+from console.screen import Screen
+from console.tensorflow_versions import tf
+from inception_v3.config import Config
+from inception_v3.cycles import Run
+from inception_v3.run.failures import DiskError
+from inception_v3.run.hooks import termination as termination_module
+from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.trainer_lock import CLAIM_FILE
+from tests.support.processes import wait_for
+from tests.support.runs import make_small_config
+from tests.support.tiers import further
+
+EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 3}
+
+
+def terminate(number: signal.Signals = signal.SIGTERM) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.fixture
+def ended() -> List[CommandError]:
+    """The errors with which a run was ended at once."""
+    return []
+
+
+class When(threading.Thread):
+    """A thread that waits until a condition is true, and then calls a function."""
+
+    def __init__(self, condition: Callable[[], bool], action: Callable[[], None]):
+        super().__init__(daemon=True)
+        self._condition = condition
+        self._action = action
+        self.start()
+
+    def run(self) -> None:
+        wait_for(self._condition)
+        self._action()
+
+
+def endless_config(data_dir: str, tmp_path: Any, **changes: Any) -> Config:
+    values = {'mode': 'train', 'train_steps': 10**6, 'learning_rate': 1e-3, **changes}
+    return make_small_config(data_dir, model_dir=str(tmp_path / 'model'), **values)
+
+
+@pytest.mark.parametrize(
+    ('number', 'name', 'code', 'changes'),
+    [
+        further(signal.SIGTERM, 'SIGTERM', 75, EMULATED),
+        (signal.SIGTERM, 'SIGTERM', 75, {}),
+        further(signal.SIGINT, 'Ctrl-C', 130, {}),
+    ],
+)
+def test_termination__saves_the_last_step_and_training_resumes(
+    digits_dir: str,
+    tmp_path: Any,
+    one_layer: None,
+    ended: List[CommandError],
+    number: signal.Signals,
+    name: str,
+    code: int,
+    changes: Any,
+) -> None:
+    config = endless_config(digits_dir, tmp_path, **changes)
+    handler = signal.getsignal(number)
+    with Termination(ended.append) as termination, pytest.raises(CommandError) as error:
+        When(lambda: termination._has_steps_to_lose, lambda: terminate(number))
+        Run(config, Screen(io.StringIO()), termination).execute()
+    assert not ended
+    step = int(tf.train.latest_checkpoint(config.model_dir).rpartition('-')[2])
+    assert str(error.value) == f'ended by {name} after step {step} of 1000000, which is saved; the same command resumes'
+    assert error.value.exit_code == code
+    assert step > 0 and step % (config.iterations if config.use_tpu else 1) == 0
+    assert not os.path.exists(os.path.join(str(config.model_dir), CLAIM_FILE))
+    assert signal.getsignal(number) == handler
+    if not changes:
+        Run(dataclasses.replace(config, train_steps=step + 1), Screen(io.StringIO())).execute()
+        assert tf.train.latest_checkpoint(config.model_dir).endswith(f'-{step + 1}')
+
+
+@pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_termination__ends_at_once_without_steps_to_lose(
+    ended: List[CommandError], number: signal.Signals, code: int
+) -> None:
+    released = threading.Event()
+    ended_within_operation: List[bool] = []
+    queue = tf.queue.FIFOQueue(1, tf.int32)
+    operation, end_operation = queue.dequeue(), queue.enqueue(0)
+
+    def send_signal() -> None:
+        terminate(number)
+        wait_for(lambda: bool(ended))
+        ended_within_operation.append(True)
+        session.run(end_operation)
+
+    with Termination(ended.append) as termination, tf.Session() as session:
+        termination.release = released.set
+        timer = threading.Timer(0.2, send_signal)
+        timer.start()
+        # Python runs no signal handler while the main thread is in this call.
+        session.run(operation)
+        timer.join()
+    assert ended_within_operation == [True]
+    assert released.is_set() and not termination.request
+    assert [error.exit_code for error in ended] == [code]
+    assert str(ended[0]).endswith('the same command resumes from the last checkpoint')
+
+
+@pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
+def test_termination__ends_at_once_on_a_later_second_sigterm(
+    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
+) -> None:
+    with Termination(ended.append) as termination:
+        termination.steps_to_lose(True)
+        terminate(first)
+        wait_for(lambda: termination.request == first)
+        terminate()
+        time.sleep(0.2)
+        assert not ended
+        monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGTERM, 0.1)
+        terminate()
+        wait_for(lambda: bool(ended))
+    assert isinstance(ended[0], TerminatedError)
+
+
+@pytest.mark.parametrize('first', [signal.SIGTERM, signal.SIGINT])
+def test_termination__ends_at_once_on_a_second_ctrl_c(
+    ended: List[CommandError], monkeypatch: Any, first: signal.Signals
+) -> None:
+    monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGINT, 60.0)
+    with Termination(ended.append) as termination:
+        termination.steps_to_lose(True)
+        terminate(first)
+        wait_for(lambda: termination.request == first)
+        # A launcher forwards the signal that its whole process group has received.
+        terminate(signal.SIGINT)
+        time.sleep(0.2)
+        assert not ended
+        monkeypatch.setitem(termination_module._SAME_REQUEST, signal.SIGINT, 0.0)
+        terminate(signal.SIGINT)
+        wait_for(lambda: bool(ended))
+    assert isinstance(ended[0], InterruptedByUserError)
+
+
+def test_same_request__is_shorter_than_a_person_needs_to_press_ctrl_c_again() -> None:
+    assert termination_module._SAME_REQUEST[signal.SIGINT] <= 0.5
+
+
+@pytest.mark.both
+@pytest.mark.program
+@pytest.mark.parametrize(('number', 'code'), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_termination__of_a_program(digits_dir: str, tmp_path: Any, number: signal.Signals, code: int) -> None:
+    model_dir = str(tmp_path / 'model')
+    arguments = ['--preset=digits', f'--data_dir={digits_dir}', f'--model_dir={model_dir}', '--train_steps=1000000']
+    program = subprocess.Popen(
+        [sys.executable, '-m', 'tests.support.one_layer_program', *arguments, f'--export_dir={tmp_path}/export'],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_for(lambda: os.path.exists(f'{model_dir}/model.ckpt-0.index'))
+        time.sleep(0.5)
+        program.send_signal(number)
+        _, err = program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert program.returncode == code, err
+    assert 'finishing and saving the current step' in err or 'ended by' in err
+    assert 'Traceback' not in err and 'the same command resumes' in err
+    assert not os.path.exists(f'{model_dir}/{CLAIM_FILE}')
+
+
+@pytest.mark.program
+@pytest.mark.both
+def test_disk_failures__name_a_folder_that_vanishes(digits_dir: str, tmp_path: Any, one_layer: None) -> None:
+    config = endless_config(digits_dir, tmp_path, save_checkpoints_secs=1)
+    # The list is written after the first checkpoint.
+    listed = f'{config.model_dir}/checkpoint'
+    When(lambda: os.path.exists(listed), lambda: shutil.rmtree(str(config.model_dir)))
+    with pytest.raises(DiskError, match=r'--model_dir=\S+: the folder has vanished since the run began\. Restore it'):
+        Run(config, Screen(io.StringIO())).execute()
+    assert not os.path.exists(str(config.model_dir))

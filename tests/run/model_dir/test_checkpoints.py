@@ -1,0 +1,318 @@
+"""Tests of saving, verifying and skipping checkpoints, with real damage to their files."""
+
+import dataclasses
+import itertools
+import os
+import random
+import re
+import shutil
+from typing import Any, Dict, List
+
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3.run import checkpoints
+from inception_v3.run.checkpoints import (
+    CheckpointError,
+    DamagedError,
+    check_undamaged,
+    latest_checkpoint,
+    set_aside,
+    skip_damaged,
+    step_before,
+)
+from inception_v3.run.hooks import saving
+from inception_v3.run.leftovers import remove_leftovers
+from tests.support.runs import execute, make_small_config
+
+NAME = 'model.ckpt-{}'
+
+
+def save(model_dir: Any, *steps: int) -> None:
+    """Saves checkpoints of a model with one variable, with the program's own hook."""
+    with tf.Graph().as_default():
+        step = tf.train.get_or_create_global_step()
+        tf.get_variable('x', initializer=tf.range(1000.0), use_resource=True)
+        tf.add_to_collection(tf.GraphKeys.SAVERS, tf.train.Saver())
+        hook = saving.CheckpointHook(str(model_dir), 1000, 1)
+        with tf.Session() as session:
+            session.run(tf.global_variables_initializer())
+            for number in steps:
+                step.load(number, session)
+                hook._summary_writer = tf.summary.FileWriterCache.get(str(model_dir))
+                hook._save(session, number)
+
+
+def listed(model_dir: Any) -> List[str]:
+    state = tf.train.get_checkpoint_state(str(model_dir))
+    return [os.path.basename(path) for path in state.all_model_checkpoint_paths]
+
+
+def flip(path: str, position: int, bit: int = 0) -> None:
+    with open(path, 'r+b') as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ (1 << bit)]))
+
+
+def data_of(model_dir: Any, step: int) -> str:
+    return os.path.join(str(model_dir), f'{NAME.format(step)}.data-00000-of-00001')
+
+
+def index_of(model_dir: Any, step: int) -> str:
+    return os.path.join(str(model_dir), f'{NAME.format(step)}.index')
+
+
+def test_save__keeps_and_lists_the_newest_five(tmp_path: Any) -> None:
+    save(tmp_path, *range(1, 8))
+    assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
+    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+    left = {name.split('.')[1] for name in os.listdir(str(tmp_path)) if name.startswith('model')}
+    assert left == {f'ckpt-{step}' for step in range(3, 8)}
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+
+
+@pytest.mark.parametrize('first', ['step-500/model.ckpt-500', 'pretrained.ckpt'])
+def test_save__lists_the_checkpoint_of_the_beginning_until_there_are_five_others(tmp_path: Any, first: str) -> None:
+    save(tmp_path / 'before', 500)
+    for path in (tmp_path / 'before').glob('model.ckpt-500.*'):
+        copy = tmp_path / 'run' / path.name.replace('model.ckpt-500', first)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(str(path), str(copy))
+    model_dir = tmp_path / 'run'
+    (model_dir / 'checkpoint').write_text(f'model_checkpoint_path: "{first}"\n')
+    save(model_dir, 510)
+    # If the new checkpoint is set aside, the run resumes from the first one.
+    assert step_before(str(model_dir), 510) == (500 if 'step' in first else None)
+    set_aside(str(model_dir), 510)
+    assert latest_checkpoint(str(model_dir)) == str(model_dir / first)
+    save(model_dir, *range(520, 570, 10))
+    assert listed(model_dir) == [NAME.format(step) for step in range(520, 570, 10)]
+    assert (model_dir / f'{first}.index').exists()
+    save(model_dir, 570)
+    assert listed(model_dir) == [NAME.format(step) for step in range(530, 580, 10)]
+    assert skip_damaged(str(model_dir)) == str(model_dir / NAME.format(570))
+
+
+def test_save__does_not_write_a_listed_step_again(tmp_path: Any) -> None:
+    save(tmp_path, 1, 2)
+    before = os.stat(index_of(tmp_path, 2)).st_mtime_ns
+    save(tmp_path, 2)
+    assert os.stat(index_of(tmp_path, 2)).st_mtime_ns == before
+
+
+class Killed(BaseException):
+    """Stops the code under test, like a kill: no handler catches it."""
+
+
+class Operations:
+    """Lets `fatal` operations on files happen, and raises `Killed` in place of the next one."""
+
+    def __init__(self, patch: Any, fatal: int):
+        self.count = 0
+        self._fatal = fatal
+        for module, name in ((checkpoints, 'write_whole'), (tf.io.gfile, 'remove')):
+            patch.setattr(module, name, self.counted(getattr(module, name)))
+
+    def counted(self, operation: Any) -> Any:
+        def count(*arguments: Any) -> None:
+            if self.count == self._fatal:
+                raise Killed
+            self.count += 1
+            operation(*arguments)
+
+        return count
+
+
+def save_copy(model_dir: Any, operations: Operations) -> None:
+    """Saves step 6: a copy of step 5, which is renamed as a whole."""
+
+    def write() -> None:
+        for path in (data_of, index_of):
+            shutil.copy(path(model_dir, 5), path(model_dir, 6))
+
+    checkpoints.save(str(model_dir), 6, operations.counted(write))
+
+
+def test_save__survives_a_kill_in_any_file_operation(tmp_path: Any) -> None:
+    save(tmp_path / 'before', *range(1, 6))
+    for fatal in itertools.count():
+        model_dir = shutil.copytree(str(tmp_path / 'before'), str(tmp_path / str(fatal)))
+        with pytest.MonkeyPatch.context() as patch:
+            operations = Operations(patch, fatal)
+            try:
+                save_copy(model_dir, operations)
+                break
+            except Killed:
+                pass
+        names = listed(model_dir)
+        # Note, write, list: from then on, the new checkpoint counts, and the oldest does not.
+        assert names == [NAME.format(step) for step in (range(1, 6) if fatal < 3 else range(2, 7))]
+        for name in names:
+            check_undamaged(os.path.join(model_dir, name))
+        remove_leftovers(model_dir)
+        left = {int(name.split('.')[1].rpartition('-')[2]) for name in os.listdir(model_dir) if 'ckpt' in name}
+        assert left == {int(name.rpartition('-')[2]) for name in names}
+    # Note, write, list, three files of the oldest, note.
+    assert fatal == 7
+    assert 'saving.unfinished' not in os.listdir(model_dir)
+
+
+@pytest.mark.parametrize('file_of', [data_of, index_of])
+def test_save__never_lists_a_checkpoint_that_cannot_be_read_back(tmp_path: Any, file_of: Any) -> None:
+    save(tmp_path, *range(1, 6))
+
+    def write_damaged() -> None:
+        for path in (data_of, index_of):
+            shutil.copy(path(tmp_path, 5), path(tmp_path, 6))
+        flip(file_of(tmp_path, 6), 20)
+
+    with pytest.raises(DamagedError, match=r'model\.ckpt-6: is damaged'):
+        checkpoints.save(str(tmp_path), 6, write_damaged)
+    assert listed(tmp_path) == [NAME.format(step) for step in range(1, 6)]
+    check_undamaged(str(tmp_path / 'model.ckpt-1'))
+    # The next command removes the damaged files.
+    remove_leftovers(str(tmp_path))
+    assert not os.path.exists(data_of(tmp_path, 6))
+
+
+def values_of(checkpoint: str) -> Dict[str, bytes]:
+    reader = tf.train.load_checkpoint(checkpoint)
+    return {name: reader.get_tensor(name).tobytes() for name in reader.get_variable_to_shape_map()}
+
+
+@pytest.mark.parametrize(('file_of', 'unread_fraction'), [(data_of, 0), (index_of, 0.5)])
+def test_check_undamaged__finds_every_flipped_bit_that_changes_a_value(
+    tmp_path: Any, file_of: Any, unread_fraction: float
+) -> None:
+    save(tmp_path, 1)
+    path, checkpoint = file_of(tmp_path, 1), str(tmp_path / 'model.ckpt-1')
+    check_undamaged(checkpoint)
+    expected, found, draw = values_of(checkpoint), 0, random.Random(1)
+    for _ in range(60):
+        position, bit = draw.randrange(os.path.getsize(path)), draw.randrange(8)
+        flip(path, position, bit)
+        try:
+            check_undamaged(checkpoint)
+            assert values_of(checkpoint) == expected
+        except DamagedError as error:
+            assert f'model.ckpt-1: is damaged ({os.path.basename(path)}: ' in str(
+                error
+            ) and '--skip_damaged_checkpoints' in str(error)
+            found += 1
+        flip(path, position, bit)
+    # TensorFlow never reads the end of an index file, which holds padding and an empty list of blocks.
+    assert found >= 60 * (1 - unread_fraction)
+
+
+@pytest.mark.parametrize('file_of', [data_of, index_of])
+@pytest.mark.parametrize('fraction', [0, 0.5])
+def test_check_undamaged__finds_truncated_and_missing_files(tmp_path: Any, file_of: Any, fraction: float) -> None:
+    save(tmp_path, 1)
+    os.truncate(file_of(tmp_path, 1), int(fraction * os.path.getsize(file_of(tmp_path, 1))))
+    with pytest.raises(DamagedError):
+        check_undamaged(str(tmp_path / 'model.ckpt-1'))
+    os.remove(file_of(tmp_path, 1))
+    with pytest.raises(DamagedError, match='files are missing'):
+        check_undamaged(str(tmp_path / 'model.ckpt-1'))
+
+
+def test_skip_damaged__moves_and_logs_damaged_checkpoints(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    save(tmp_path, 1, 2, 3, 4)
+    flip(data_of(tmp_path, 4), 100)
+    os.remove(index_of(tmp_path, 3))
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
+    assert latest_checkpoint(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    moved = [f'{NAME.format(step)}.{kind}' for step in (3, 4) for kind in ('data-00000-of-00001', 'index', 'meta')]
+    moved.remove('model.ckpt-3.index')
+    assert sorted(os.listdir(str(tmp_path / 'passed_over'))) == moved
+    logged = [message for message in caplog.messages if 'skipped, and moved into' in message]
+    assert (
+        len(logged) == 2
+        and re.search(r'model\.ckpt-4: is damaged \(.*model\.ckpt-4.*: Checksum does not match', logged[0])
+        and 'model.ckpt-3: is dam' in logged[1]
+    )
+    # The same steps can be saved again.
+    save(tmp_path, 3, 4)
+    check_undamaged(str(tmp_path / 'model.ckpt-4'))
+    assert listed(tmp_path) == [NAME.format(step) for step in range(1, 5)]
+
+
+def test_skip_damaged__works_without_a_list_and_moves_nothing_if_all_are_damaged(tmp_path: Any) -> None:
+    assert skip_damaged(str(tmp_path)) is None
+    save(tmp_path, 1, 2)
+    (tmp_path / 'checkpoint').write_text('')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-2')
+    assert listed(tmp_path) == ['model.ckpt-1', 'model.ckpt-2']
+    for step in (1, 2):
+        flip(data_of(tmp_path, step), 9)
+    with pytest.raises(CheckpointError, match=r'all checkpoints are damaged. .*model\.ckpt-2'):
+        skip_damaged(str(tmp_path))
+    assert os.path.exists(data_of(tmp_path, 2)) and not os.path.exists(str(tmp_path / 'passed_over'))
+
+
+def test_skip_damaged__lists_the_newest_five(tmp_path: Any) -> None:
+    save(tmp_path, *range(1, 6))
+    for step in (6, 7):
+        for path in (data_of, index_of):
+            shutil.copy(path(tmp_path, 5), path(tmp_path, step))
+    (tmp_path / 'checkpoint').unlink()
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-7')
+    assert listed(tmp_path) == [NAME.format(step) for step in range(3, 8)]
+
+
+def test_skip_damaged__respects_a_list_that_ends_with_an_older_checkpoint(tmp_path: Any) -> None:
+    save(tmp_path, 1, 2)
+    (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "model.ckpt-1"\n')
+    assert skip_damaged(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
+    assert os.path.exists(data_of(tmp_path, 2))
+
+
+@pytest.mark.both
+@pytest.mark.program
+def test_run__resumes_from_an_older_checkpoint_on_request(
+    digits_dir: str, tmp_path: Any, one_layer: None, caplog: Any
+) -> None:
+    caplog.set_level('INFO')
+    config = make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), mode='train', seed=3, train_steps=2)
+    execute(config)
+    config = dataclasses.replace(config, train_steps=3)
+    execute(config)
+    expected = values_of(str(config.model_dir))
+    flip(data_of(config.model_dir, 3), os.path.getsize(data_of(config.model_dir, 3)) - 5)
+    for mode in ('train', 'train_and_eval', 'eval'):
+        with pytest.raises(DamagedError, match=r'model\.ckpt-3: is damaged'):
+            execute(dataclasses.replace(config, mode=mode, min_eval_interval=0, eval_timeout=1))
+    following = dataclasses.replace(config, mode='eval', min_eval_interval=0, eval_timeout=1)
+    with pytest.raises(CheckpointError, match='none was evaluated'):
+        execute(dataclasses.replace(following, skip_damaged_checkpoints=True))
+    assert 'skipped: ' in caplog.text
+    execute(dataclasses.replace(config, skip_damaged_checkpoints=True))
+    assert f'resuming from {config.model_dir}/model.ckpt-2' in caplog.text
+    assert values_of(str(config.model_dir)) == expected
+
+
+def test_remove_leftovers__removes_only_unfinished_files(tmp_path: Any) -> None:
+    save(tmp_path, 1, 2, 3)
+    kept = sorted(os.listdir(str(tmp_path)))
+    shutil.copytree(str(tmp_path), str(tmp_path / 'model.ckpt-5_temp_0123456789abcdef'))
+    for name in ('model.ckpt-5.data-00000-of-00001', 'model.ckpt-0.meta', 'model.ckpt-4.index', '.probe-77'):
+        (tmp_path / name).write_text('half')
+    shutil.copy(data_of(tmp_path, 3), data_of(tmp_path, 4))
+    (tmp_path / 'saving.unfinished').write_text('model.ckpt-5 model.ckpt-4 model.ckpt-0 model.ckpt-3')
+    for name in ('checkpoint.tmp0123456789abcdef0123456789abcdef', 'config.json.unfinished', 'trainer.json.tmpab12'):
+        (tmp_path / name).write_text('half')
+    for step in (0, 3):
+        (tmp_path / f'model.ckpt-{step}.meta.tmpfdd39494f2c44edea53d0c4b6d843c94').write_text('half')
+    # Three things stay for the user to decide: an unlisted, complete checkpoint, a file of the user, and a listed,
+    # damaged checkpoint.
+    for path in (data_of(tmp_path, 1), index_of(tmp_path, 1)):
+        shutil.copy(path, path.replace('ckpt-1.', 'ckpt-9.'))
+    (tmp_path / 'notes.txt').write_text('mine')
+    os.truncate(index_of(tmp_path, 2), 0)
+    remove_leftovers(str(tmp_path))
+    unlisted = ['model.ckpt-9.data-00000-of-00001', 'model.ckpt-9.index', 'notes.txt']
+    assert sorted(os.listdir(str(tmp_path))) == sorted(kept + unlisted)

@@ -1,0 +1,95 @@
+"""Tests of `starts.jsonl`, `config.json`, and the identity of the source code."""
+
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+from inception_v3.config import Config
+from inception_v3.run import source, starts
+from inception_v3.run.files import check_writable
+from inception_v3.run.hooks.recording import StartRecorder
+from tests.support.checkpoints import save_step
+from tests.support.evaluations import DIGITS
+
+
+def test_record__adds_one_line_per_command(tmp_path: Any) -> None:
+    config = Config(model_dir=str(tmp_path), train_steps=7)
+    first = StartRecorder(config, DIGITS)
+    first.graph_built()
+    save_step(str(tmp_path), 3)
+    first.graph_built()
+    (start,) = starts.read(str(tmp_path))
+    assert (start.step, start.checkpoint) == (0, '')
+    assert start.config == {'model_dir': str(tmp_path), 'train_steps': 7}
+    assert (start.data_set, start.fingerprint) == ('digits', '0123456789abcdef')
+    assert (start.command, start.directory) == (sys.argv, os.getcwd())
+    assert start.versions['python'] == platform.python_version()
+    assert start.host['cores'] == len(os.sched_getaffinity(0))
+    # As after a kill during a write.
+    with open(str(tmp_path / 'starts.jsonl'), 'a') as file:
+        file.write('{"step": 3, "check')
+    StartRecorder(dataclasses.replace(config, train_steps=9), None).graph_built()
+    again, second = starts.read(str(tmp_path))
+    assert again == start
+    assert (second.step, second.checkpoint) == (3, 'model.ckpt-3')
+    assert (second.config['train_steps'], second.data_set, second.fingerprint) == (9, '', '')
+
+
+def test_record__logs_a_changed_configuration_and_replaces_it(tmp_path: Any, caplog: Any) -> None:
+    caplog.set_level('INFO')
+    first = Config(model_dir=str(tmp_path / 'new' / 'dir'))
+    check_writable('model_dir', str(first.model_dir))
+    assert os.listdir(str(first.model_dir)) == []
+    StartRecorder(first, None).graph_built()
+    assert not caplog.records
+    second = dataclasses.replace(first, train_steps=5)
+    StartRecorder(second, None).graph_built()
+    assert 'train_steps: 213000 -> 5' in caplog.text
+    path = tmp_path / 'new' / 'dir' / 'config.json'
+    assert Config.from_json(path.read_text()) == second
+    path.write_text('{broken')
+    StartRecorder(second, None).graph_built()
+    assert f'replacing a damaged file: {path}: ' in caplog.text
+    assert Config.from_json(path.read_text()) == second
+
+
+def git(folder: Any, *arguments: str) -> str:
+    names = ['-c', 'user.name=n', '-c', 'user.email=e']
+    return subprocess.run(
+        ['git', *names, '-C', str(folder), *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+
+
+def test_source_version__has_the_git_revision_and_a_digest_of_the_files(tmp_path: Any, monkeypatch: Any) -> None:
+    outer, project = tmp_path / 'outer', tmp_path / 'outer' / 'project'
+    (project / 'inception_v3').mkdir(parents=True)
+    module = project / 'inception_v3' / 'module.py'
+    module.write_text('first')
+    git(outer, 'init', '-q')
+    monkeypatch.setattr(source, '_ROOT', project)
+    version = source.version.__wrapped__
+    # The repository in the outer folder does not count: it belongs to another project.
+    installed = version()
+    assert (installed['revision'], installed['modified']) == (None, None)
+    shutil.move(str(outer / '.git'), str(project / '.git'))
+    git(project, 'add', '.')
+    git(project, 'commit', '-q', '-m', 'first')
+    revision = git(project, 'rev-parse', 'HEAD')
+    assert version() == {'revision': revision, 'modified': False, 'source': installed['source']}
+    (project / 'notes.txt').write_text('no part of the program')
+    assert not version()['modified']
+    module.write_text('second')
+    changed = version()
+    assert changed['revision'] == revision and changed['modified'] and changed['source'] != installed['source']
+    module.write_text('first')
+    (project / 'requirements.lock').write_text('')
+    assert version()['modified'] and version()['source'] == installed['source']
+    (project / 'requirements.lock').unlink()
+    (project / 'data').mkdir()
+    (project / 'data' / 'new.py').write_text('')
+    added = version()
+    assert added['modified'] and added['source'] not in (installed['source'], changed['source'])

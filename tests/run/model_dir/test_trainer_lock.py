@@ -1,0 +1,230 @@
+"""Tests of the lock that allows one trainer at a time in a model_dir."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Dict, Iterator
+
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3.run import trainer_lock
+from inception_v3.run.trainer_lock import CLAIM_FILE, STALE_AFTER, LockedError, TrainerLock
+from tests.support.processes import wait_for
+
+SINCE = '2026-11-21T15:00:00+00:00'
+
+
+def claim_of(folder: Any) -> Dict[str, Any]:
+    return json.loads((folder / CLAIM_FILE).read_text())
+
+
+def write_claim(folder: Any, **values: Any) -> None:
+    claim = {'host': 'far', 'process': 1, 'since': SINCE, 'machine': 'other', 'birth': '1', 'renewed': time.time()}
+    (folder / CLAIM_FILE).write_text(json.dumps({**claim, **values}))
+
+
+# Locks a folder as a trainer does, and waits until its standard input closes.
+_HOLD = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def other_process(folder: Any) -> Iterator[int]:
+    """Starts a process that holds the lock; yields its PID, and kills it."""
+    command = [sys.executable, '-S', '-E', '-c', _HOLD, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        try:
+            # Returns at the end of the file if the process fails.
+            assert process.stdout.readline()
+            birth = trainer_lock._birth(process.pid)
+            assert birth
+            here = {'host': socket.gethostname(), 'machine': trainer_lock._machine()}
+            write_claim(folder, **here, process=process.pid, birth=birth)
+            yield process.pid
+        finally:
+            process.kill()
+
+
+@pytest.fixture(params=['flock', 'no flock'])
+def kind(request: Any, monkeypatch: Any) -> None:
+    """A file system with or without `flock`. Without it, as in a remote folder, only the claim file protects."""
+
+    def refuse(*unused: Any) -> None:
+        raise OSError('no locks available')
+
+    if request.param == 'no flock':
+        monkeypatch.setattr(fcntl, 'flock', refuse)
+
+
+def test_lock__names_its_holder_and_ends_with_it(tmp_path: Any, kind: None) -> None:
+    with other_process(tmp_path) as first:
+        with pytest.raises(LockedError) as error, TrainerLock(str(tmp_path), 'now'):
+            pass
+        for part in (f'--model_dir={tmp_path}', f'process {first} on {socket.gethostname()}, since {SINCE}'):
+            assert part in str(error.value)
+        assert claim_of(tmp_path)['process'] == first
+    with TrainerLock(str(tmp_path), 'now'):
+        assert claim_of(tmp_path)['process'] == os.getpid()
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_lock__is_released_after_errors_and_on_request(tmp_path: Any) -> None:
+    with pytest.raises(ZeroDivisionError), TrainerLock(str(tmp_path), SINCE):
+        raise ZeroDivisionError
+    lock = TrainerLock(str(tmp_path), SINCE)
+    with lock:
+        with pytest.raises(LockedError), TrainerLock(str(tmp_path), SINCE):
+            pass
+        lock.release()
+        with TrainerLock(str(tmp_path), SINCE):
+            pass
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_lock_of_another_machine__expires(tmp_path: Any) -> None:
+    write_claim(tmp_path, renewed=time.time() - STALE_AFTER + 50)
+    with pytest.raises(LockedError, match=r'process 1 on far, .* its lock expires in \d+ seconds') as error:
+        TrainerLock(str(tmp_path), SINCE).__enter__()
+    assert 0 < int(str(error.value).split()[-2]) <= 50
+    assert claim_of(tmp_path)['host'] == 'far'
+    write_claim(tmp_path, renewed=time.time() - STALE_AFTER - 1)
+    with TrainerLock(str(tmp_path), SINCE):
+        assert claim_of(tmp_path)['process'] == os.getpid()
+
+
+def test_lock__outlives_an_outage_of_90_seconds_and_expires_after_180(tmp_path: Any) -> None:
+    write_claim(tmp_path, renewed=time.time() - 120)
+    with pytest.raises(LockedError):
+        TrainerLock(str(tmp_path), SINCE).__enter__()
+    write_claim(tmp_path, renewed=time.time() - 181)
+    with TrainerLock(str(tmp_path), SINCE):
+        pass
+    # A renewal just before the outage, one that fails during it, and the next one.
+    assert 2 * trainer_lock._RENEW_EVERY + 90 < 180
+
+
+def test_lock__yields_to_a_trainer_that_wrote_at_the_same_moment(tmp_path: Any, monkeypatch: Any) -> None:
+    write = TrainerLock._write
+
+    def write_before_the_other(self: TrainerLock) -> None:
+        write(self)
+        write_claim(tmp_path)
+
+    monkeypatch.setattr(TrainerLock, '_write', write_before_the_other)
+    with pytest.raises(LockedError, match='process 1 on far'):
+        TrainerLock(str(tmp_path), SINCE).__enter__()
+    monkeypatch.undo()
+    # The refused trainer has released the folder, and has left the other one's claim.
+    assert claim_of(tmp_path)['host'] == 'far'
+    os.remove(str(tmp_path / CLAIM_FILE))
+    with TrainerLock(str(tmp_path), SINCE):
+        pass
+
+
+@pytest.mark.parametrize('text', ['', '{"host": "f', '[1]', '{}'])
+def test_lock__ignores_a_damaged_claim(tmp_path: Any, text: str) -> None:
+    (tmp_path / CLAIM_FILE).write_text(text)
+    with TrainerLock(str(tmp_path), SINCE):
+        assert claim_of(tmp_path)['process'] == os.getpid()
+
+
+def test_lock__is_renewed_and_reports_its_loss(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
+    lock = TrainerLock(str(tmp_path), SINCE)
+    with lock:
+        first = claim_of(tmp_path)['renewed']
+        wait_for(lambda: claim_of(tmp_path)['renewed'] > first)
+        lock.check()
+        # The lock prevents a renewal in progress from overwriting this claim.
+        with lock._renewing:
+            write_claim(tmp_path)
+        wait_for(lambda: lock._overtaken_by)
+        with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
+            lock.check()
+    # The other trainer's claim is not removed.
+    assert claim_of(tmp_path)['host'] == 'far'
+
+
+def test_hook__ends_training_that_has_lost_the_lock(tmp_path: Any) -> None:
+    lock = TrainerLock(str(tmp_path), SINCE)
+    step = tf.train.get_or_create_global_step()
+    advance = step.assign_add(1)
+    with lock, tf.train.SingularMonitoredSession(hooks=[lock.hook()]) as session:
+        assert session.run(advance) == 1
+        write_claim(tmp_path)
+        # As `_renew` does when it finds another claim.
+        lock._overtaken_by = claim_of(tmp_path)
+        with pytest.raises(LockedError, match=r'in use by process 1 on far, .*took over'):
+            session.run(advance)
+
+
+def test_check__looks_for_itself_after_a_suspension(tmp_path: Any, monkeypatch: Any) -> None:
+    with TrainerLock(str(tmp_path), SINCE) as lock:
+        write_claim(tmp_path)
+        lock.check()
+        later = time.time() + STALE_AFTER + 1
+        monkeypatch.setattr(trainer_lock.time, 'time', lambda: later)
+        with pytest.raises(LockedError, match=r'process 1 on far, .*took over'):
+            lock.check()
+
+
+def test_release__waits_for_a_renewal_in_progress(tmp_path: Any, monkeypatch: Any) -> None:
+    write, began, ended = trainer_lock.write_whole, threading.Event(), threading.Event()
+
+    def write_slowly(*arguments: Any) -> None:
+        began.set()
+        time.sleep(0.2)
+        write(*arguments)
+        ended.set()
+
+    monkeypatch.setattr(trainer_lock, '_RENEW_EVERY', 0.02)
+    with TrainerLock(str(tmp_path), SINCE):
+        monkeypatch.setattr(trainer_lock, 'write_whole', write_slowly)
+        assert began.wait(60)
+    assert ended.wait(60)
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_is_claimed_elsewhere__is_true_until_the_claim_expires(tmp_path: Any) -> None:
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    write_claim(tmp_path)
+    assert trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    write_claim(tmp_path, renewed=time.time() - STALE_AFTER - 1)
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    write_claim(tmp_path, machine=trainer_lock._machine())
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+    (tmp_path / CLAIM_FILE).write_text('{')
+    assert not trainer_lock.is_claimed_elsewhere(str(tmp_path))
+
+
+def test_lock__trusts_the_file_lock_more_than_a_claim_of_this_machine(tmp_path: Any) -> None:
+    process = os.getppid()
+    write_claim(tmp_path, machine=trainer_lock._machine(), process=process, birth=trainer_lock._birth(process))
+    with TrainerLock(str(tmp_path), SINCE):
+        assert claim_of(tmp_path)['process'] == os.getpid()
+
+
+def test_lock__takes_over_a_damaged_claim_of_this_machine(tmp_path: Any, kind: None) -> None:
+    (tmp_path / CLAIM_FILE).write_text(json.dumps({'machine': trainer_lock._machine(), 'renewed': time.time()}))
+    with TrainerLock(str(tmp_path), SINCE):
+        assert claim_of(tmp_path)['process'] == os.getpid()
+
+
+def test_lock__is_taken_over_if_its_pid_belongs_to_a_later_process(tmp_path: Any, kind: None) -> None:
+    # A process that lives, and was born at another time than the one that wrote the claim.
+    write_claim(tmp_path, machine=trainer_lock._machine(), process=os.getppid(), birth='1')
+    with TrainerLock(str(tmp_path), SINCE):
+        assert claim_of(tmp_path)['process'] == os.getpid()

@@ -1,0 +1,144 @@
+"""The phases of a trace, its numbers by hand, and the files of a profile."""
+
+import json
+import pathlib
+from typing import Any, Dict, List
+
+import pytest
+
+from console.tensorflow_profiler import Event
+from inception_v3.run.profiling import page, phases, profile
+from inception_v3.run.profiling.profile import Profile, ProfileError
+
+PIPELINE = 'Iterator::Root::Prefetch::MapAndBatch'
+READER = f'{PIPELINE}::Shuffle::ParallelInterleave[3]::FlatMap[0]::TFRecord'
+WORKER, READING, MAIN = 'tf_data_private_threadpool/1', 'tf_data_iterator_resource/2', 'tf_Compute/3'
+ABOUT: Dict[str, Any] = {
+    **{'first': 5, 'last': 6, 'cpu_ms': 6.0, 'usual_ms': 10.0, 'images': 4, 'hosts': 1, 'device': 'a <device>'},
+    **{'data': 'digits', 'time': '2026-11-23T12:00:00+00:00', 'tensorflow': '1.15.5'},
+}
+
+
+def event(name: str, start: float, end: float, thread: str = MAIN, device: str = '') -> Event:
+    return Event(device, thread, name, start, end)
+
+
+# Two steps of 10 ms: 0 to 10 and 10 to 20.
+EVENTS = [
+    event('InceptionV3/Conv2D:Conv2D', 1, 5),
+    # Within the operation above, in another thread: at the same time.
+    event('InceptionV3/Relu:Relu', 3, 6, 'tf_Compute/4'),
+    event('IteratorGetNext:IteratorGetNext', 10, 14),
+    event('Iterator::Root', 5, 14, 'tf_data_iterator_get_next/5'),
+    event('InceptionV3/Conv2D:Conv2D', 14, 25),
+    # The reader of records, in the iterator that hands them on, in the thread that waits for them.
+    event(f'{PIPELINE}::Shuffle::ParallelInterleave[3]', 0, 9, READING),
+    event(READER, 2, 4, READING),
+    event('preprocessing/DecodeJpeg:DecodeJpeg', 4, 7, WORKER),
+    event('preprocessing/cond/then/Resize:ResizeBilinear', 7, 8, WORKER),
+    event('ReadFile:ReadFile', 8, 9.5, WORKER),
+    event('input/InfeedQueue/enqueue:InfeedEnqueueTuple', 8, 8.5, 'tf_Compute/6'),
+    event('MakeIterator::TFRecordDataset', 0, 20, READING),
+    event('SessionRun', 0, 20, 'python'),
+]
+
+
+def profiled(events: List[Event] = EVENTS, **changes: Any) -> Profile:
+    works = phases.works_of(events, 0, 20)
+    return profile.profile_of(works, events, [0, 10, 20], {**ABOUT, **changes})
+
+
+@pytest.mark.parametrize(
+    ('name', 'phase'),
+    [
+        ('preprocessing_1/DecodeJpeg:DecodeJpeg', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch', phases.PREPROCESSING),
+        ('Iterator::Root::Prefetch::BatchV2::Unbatch', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch::ParallelMapV2::BatchV2', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch::Map::ParallelMap::BatchV2', phases.PREPROCESSING),
+        (f'{PIPELINE}::Unbatch::Map::ParallelMap::BatchV2::Shuffle', phases.STORAGE),
+        (f'{PIPELINE}::Unbatch::Map::ParallelMap::BatchV2::FlatMap[3]::BatchV2', phases.STORAGE),
+        ('Iterator::Root::Prefetch::BatchV2', phases.TRANSFER),
+    ],
+)
+def test_phase__of_groups_of_records(name: str, phase: str) -> None:
+    (work,) = phases.works_of([event(name, 0, 1, READING)], 0, 1)
+    assert work.phase == phase
+
+
+def test_profile__by_hand() -> None:
+    found = profiled()
+    # Busy from 1 to 6 and from 14 to 20; the batch is waited for from 6 to 14, before that at the same time.
+    # The enqueue is no work of the device.
+    assert (found.step_ms, found.device_ms, found.wait_ms, found.other_ms) == (10, 5.5, 4, 0.5)
+    assert found.host_ms == {'storage': (2 + 1.5) / 2, 'preprocessing': (3 + 1) / 2, 'transfer': 0.25}
+    # 4 ms of threads per step of 4 images, less than the 6 ms of the process.
+    assert found.host_cpu_ms_per_image == 1 and found._replace(cpu_ms=2).host_cpu_ms_per_image == 0.5
+    assert found.shares == {'storage': 1.75 / 4, 'preprocessing': 2 / 4, 'transfer': 0.25 / 4}
+
+
+def test_profile__takes_the_work_of_a_device_of_its_own() -> None:
+    # A thread of the host launches what the device computes later.
+    found = profiled([*EVENTS, event('kernel', 2, 4, 'stream', '/device:GPU:0')])
+    assert (found.device_ms, found.wait_ms) == (1, 9 / 2)
+
+
+@pytest.mark.parametrize(
+    ('times', 'sentence'),
+    [
+        ((100, 90, 6), 'Host-bound: the device waits for batches 6.0% of the time, and computes 90.0% of it.'),
+        (
+            (100, 90, 4),
+            'Device-bound: the device waits for batches 4.0% of the time, and computes 90.0% of it; in the other 6.0% '
+            'the trace shows neither.',
+        ),
+    ],
+)
+def test_verdict__says_which_side_waits(times: Any, sentence: str) -> None:
+    step_ms, device_ms, wait_ms = times
+    assert profiled()._replace(step_ms=step_ms, device_ms=device_ms, wait_ms=wait_ms).verdict == sentence
+
+
+@pytest.mark.parametrize(
+    ('usual', 'words'),
+    [(10, '+0%. Profiling hardly'), (8, '+25%. The profiler, or other programs,'), (None, 'Too few steps ran before')],
+)
+def test_disturbance__compares_with_the_steps_before(usual: Any, words: str) -> None:
+    assert words in profiled(usual_ms=usual).disturbance
+
+
+def test_page__shows_the_four_views(tmp_path: pathlib.Path) -> None:
+    works = phases.works_of(EVENTS, 0, 20)
+    path = page.write(str(tmp_path), profiled(), works, phases.waits_of(EVENTS), [0, 10, 20])
+    text = pathlib.Path(path).read_text()
+    titles = [part.partition('<')[0] for part in text.split('<h2>')[1:]]
+    assert titles == ['The whole step', 'Storage', 'Host preprocessing', 'Transfer', 'Reading this page']
+    assert profiled().verdict in text and 'a &lt;device&gt;' in text and 'Profile of steps 5 to 6' in text
+    # The device's bars, and the border between the steps.
+    assert 'class="step" style="left:5.00%;width:25.00%"' in text and 'class="mark" style="left:50.00%"' in text
+    # The wait for a batch is a part of transfer: 4 ms of each step.
+    assert '4.00 ms per step' in text.partition('<h2>Transfer')[2]
+    assert 'http' not in text.partition('<body>')[2]
+    assert profile.read(str(tmp_path)) == profiled()
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (None, 'there is no profile. Profile some steps of a run with --profile_steps=A,B.'),
+        ({'format': 2}, 'has format 2; this version of the program reads format 1.'),
+        ({'step_ms': 0}, 'is damaged: a time is not'),
+        ({'wait_ms': float('nan')}, 'is damaged: a time is not'),
+        ({'host_ms': {'storage': 1}}, 'is damaged: a time is not'),
+        ({'host_ms': 3}, 'is damaged: '),
+        ({'images': 0}, 'is damaged: a count is not'),
+        ({'last': 4}, 'is damaged: a count is not'),
+        ({'unknown': 4}, 'is damaged: '),
+    ],
+)
+def test_read__refuses_what_is_no_profile(tmp_path: pathlib.Path, change: Any, message: str) -> None:
+    if change is not None:
+        (tmp_path / 'profile.json').write_text(json.dumps({**json.loads(profiled().to_json()), **change}))
+    with pytest.raises(ProfileError, match=r'profile\.json: ') as raised:
+        profile.read(str(tmp_path))
+    assert message in str(raised.value)

@@ -1,0 +1,68 @@
+"""Tests of the introduction of a run, and of the notes at its start."""
+
+from typing import Any, List
+
+import pytest
+
+from data.dataset_info import DatasetInfo
+from inception_v3.config import Config
+from inception_v3.presets import PRESETS
+from inception_v3.run.summary import introduction_of, notes_of
+
+
+def test_introduction__describes_the_digits_preset() -> None:
+    data_set = DatasetInfo('digits', 'scikit-learn', 1438, 359, 11, list('_0123456789'))
+    assert introduction_of(Config(**PRESETS['digits']), data_set).splitlines() == [
+        'network   inception_v3, 1,379,119 parameters, 75 x 75 pixels, 11 classes',
+        'data set  digits: 1,438 training and 359 validation images',
+        'run       train_and_eval, batches of 32 images, 1,500 steps (33.4 epochs)',
+        'device    the CPU of this machine, float32',
+        'folders   data runs/digits_data, results runs/digits, export runs/digits/export',
+    ]
+
+
+def test_introduction__names_the_device() -> None:
+    def device(**changes: object) -> str:
+        config = Config(model_dir='m', use_data='fake', **changes)  # type: ignore[arg-type]
+        return introduction_of(config, None).splitlines()[3]
+
+    assert device(tpu='node', num_shards=32) == 'device    TPU node, 32 cores, 4 hosts, float32'
+    assert device(tpu='emulated:8', precision='bfloat16') == 'device    an emulated TPU with 8 cores, bfloat16'
+    assert device(tpu='node') == 'device    TPU node, 8 cores, 1 host, float32'
+    assert device(master='grpc://a') == 'device    TPU grpc://a, 8 cores, 1 host, float32'
+
+
+def test_introduction__of_an_evaluation_has_its_batches() -> None:
+    config = Config(
+        model_dir='m', use_data='fake', mode='eval', eval_batch_size=64, train_steps=10, num_train_images=512
+    )
+    _, data_set, run, _, folders = introduction_of(config, None).splitlines()
+    assert data_set == 'data set  random images: 512 training and 50,000 validation images'
+    assert run == 'run       eval, batches of 64 images, 10 steps (20.0 epochs)'
+    assert folders == 'folders   data none, results m, export none'
+
+
+MOMENTS = "batch normalization: local: over each core's own 128 images; the first core's moving statistics are kept"
+NO_HEAD = 'the auxiliary head is left out: it needs images of at least 107 x 107 pixels'
+
+
+@pytest.mark.parametrize(
+    ('changes', 'notes'),
+    [
+        ({}, [MOMENTS]),
+        ({'height': 106}, [MOMENTS, NO_HEAD]),
+        ({'width': 106}, [MOMENTS, NO_HEAD]),
+        ({'width': 107, 'height': 107}, [MOMENTS]),
+        ({'width': 106, 'auxiliary_head': False}, [MOMENTS]),
+        ({'network': 'resnet50', 'width': 32, 'height': 32}, [MOMENTS]),
+        ({'mode': 'eval', 'height': 106}, []),
+    ],
+)
+def test_notes_of__name_the_moments_and_an_omitted_head(changes: Any, notes: List[str]) -> None:
+    assert [*notes_of(Config(**changes))] == notes
+
+
+@pytest.mark.parametrize(('mode', 'others'), [('eval', []), ('train', [MOMENTS])])
+def test_notes_of__begin_with_the_emulation(mode: str, others: List[str]) -> None:
+    first, *rest = notes_of(Config(tpu='emulated:8', mode=mode))
+    assert first.startswith('THE TPU IS EMULATED: 8 cores on 1 host') and rest == others

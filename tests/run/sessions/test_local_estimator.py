@@ -1,0 +1,178 @@
+"""Tests of the estimator that keeps its graphs: it does what TPUEstimator does, with fewer graphs."""
+
+import collections
+import dataclasses
+from typing import Any, Counter, Dict, List, Tuple
+
+import pytest
+
+from console.tensorflow_versions import tf
+from inception_v3 import estimator as estimator_module
+from inception_v3.local_estimator import LocalEstimator
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.run.evaluations import read_evaluations
+from tests.cycles.test_training import read_events
+from tests.support.runs import execute, make_small_config
+from tests.test_repeatability import differing
+
+
+def checkpoints_of(model_dir: str) -> Dict[str, Any]:
+    found = {}
+    for path in tf.train.get_checkpoint_state(model_dir).all_model_checkpoint_paths:
+        reader = tf.train.load_checkpoint(path)
+        step = path.rpartition('-')[2]
+        found.update({f'{step} {name}': reader.get_tensor(name) for name in reader.get_variable_to_shape_map()})
+    return found
+
+
+def evaluations_of(model_dir: str) -> List[Any]:
+    return [evaluation._replace(seconds=0, time='') for evaluation in read_evaluations(model_dir)]
+
+
+@pytest.mark.both
+@pytest.mark.program
+def test_run__equals_that_of_tpu_estimator_with_a_graph_for_each_cycle(
+    digits_dir: str, tmp_path: Any, monkeypatch: Any, one_layer: None
+) -> None:
+    config = make_small_config(
+        digits_dir,
+        learning_rate=0.3,
+        moving_average_decay=0.5,
+        train_steps=5,
+        train_steps_per_eval=2,
+        eval_batch_size=120,
+        skip_host_call=False,
+        save_summary_steps=1,
+        seed=1,
+        intra_op_threads=1,
+    )
+    kept, rebuilt = (dataclasses.replace(config, model_dir=str(tmp_path / name)) for name in ('kept', 'rebuilt'))
+    graphs: Counter[Tuple[str, str]] = collections.Counter()
+
+    def model_fn(features: Any, labels: Any, mode: str, params: Dict[str, Any]) -> Any:
+        graphs[params['config'].model_dir, mode] += 1
+        return inception_model_fn(features, labels, mode, params)
+
+    monkeypatch.setattr(estimator_module, 'inception_model_fn', model_fn)
+    execute(kept)
+    monkeypatch.setattr(estimator_module, 'LocalEstimator', tf.estimator.tpu.TPUEstimator)
+    execute(rebuilt)
+    one, other = str(kept.model_dir), str(rebuilt.model_dir)
+    assert graphs == {(one, 'train'): 1, (one, 'eval'): 1, (other, 'train'): 3, (other, 'eval'): 3}
+    values = checkpoints_of(one)
+    assert {name.split()[0] for name in values} == {'0', '2', '4', '5'}
+    assert not differing(values, checkpoints_of(other))
+    assert evaluations_of(one) == evaluations_of(other)
+    assert [evaluation.step for evaluation in evaluations_of(one)] == [2, 4, 5]
+    for tag, points in read_events(one).items():
+        if tag != 'images_per_second':
+            assert points == read_events(other)[tag], tag
+
+
+def counting_model(features: tf.Tensor, labels: tf.Tensor, mode: str, params: Any) -> tf.estimator.tpu.TPUEstimatorSpec:
+    """A model whose variable is the sum of the training examples, and whose metric adds it to those of evaluation."""
+    total = tf.get_variable('total', [], tf.float32, tf.zeros_initializer(), use_resource=True)
+    value = tf.reduce_sum(features)
+    if mode == tf.estimator.ModeKeys.TRAIN:
+        with tf.control_dependencies([total.assign_add(value)]):
+            train_op = tf.train.get_global_step().assign_add(1)
+        return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=tf.identity(value), train_op=tf.group(train_op))
+
+    def metrics(values: tf.Tensor) -> Dict[str, Any]:
+        return {'sum': tf.metrics.mean(values + total)}
+
+    return tf.estimator.tpu.TPUEstimatorSpec(mode, loss=value, eval_metrics=(metrics, [features]))
+
+
+class Saving(tf.estimator.SessionRunHook):
+    """Saves at the end of training; records the losses."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self.losses: List[float] = []
+
+    def begin(self) -> None:
+        self._loss = tf.get_collection(tf.GraphKeys.LOSSES)[-1]
+        self._saver = tf.train.Saver()
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.estimator.SessionRunArgs(self._loss)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.losses.append(float(run_values.results))
+
+    def end(self, session: Any) -> None:
+        self._saver.save(session, self._path, tf.train.get_global_step())
+
+
+def examples(params: Any) -> tf.data.Dataset:
+    return tf.data.Dataset.range(1, 100).map(lambda x: tf.cast(x, tf.float32)).batch(params['batch_size'], True)
+
+
+def few_examples(params: Any) -> tf.data.Dataset:
+    return examples(params).take(2)
+
+
+@pytest.fixture
+def estimator(tmp_path: Any) -> LocalEstimator:
+    config = tf.estimator.tpu.RunConfig(model_dir=str(tmp_path), save_checkpoints_secs=None, save_summary_steps=0)
+    return LocalEstimator(
+        model_fn=counting_model, config=config, use_tpu=False, train_batch_size=1, eval_batch_size=1, params={}
+    )
+
+
+def test_train__goes_on_with_its_input_and_its_weights(estimator: LocalEstimator, tmp_path: Any) -> None:
+    losses = []
+    for until in (3, 5):
+        hook = Saving(str(tmp_path / 'model.ckpt'))
+        estimator.train(examples, hooks=[hook], max_steps=until)
+        losses.append(hook.losses)
+    assert losses == [[1, 2, 3], [4, 5]]
+    assert tf.train.load_variable(str(tmp_path / 'model.ckpt-5'), 'total') == 15
+
+
+def test_evaluate__restores_the_given_checkpoint_and_begins_its_sums_again(
+    estimator: LocalEstimator, tmp_path: Any
+) -> None:
+    for until in (1, 3):
+        estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=until)
+    found = [
+        estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / f'model.ckpt-{step}')) for step in (3, 1, 3)
+    ]
+    # The mean of 1 and 2, plus 1 + 2 + 3 or 1.
+    assert [(values['global_step'], values['sum']) for values in found] == [(3, 7.5), (1, 2.5), (3, 7.5)]
+
+
+def test_evaluate__goes_on_after_a_checkpoint_that_was_removed(estimator: LocalEstimator, tmp_path: Any) -> None:
+    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt'))], max_steps=1)
+    found = []
+    # The first evaluation builds the graph, and creates no session.
+    for step in (9, 1, 9, 1):
+        try:
+            values = estimator.evaluate(few_examples, checkpoint_path=str(tmp_path / f'model.ckpt-{step}'))
+            found.append(values['sum'])
+        except (ValueError, tf.errors.NotFoundError):
+            found.append(None)
+    assert found == [None, 2.5, None, 2.5]
+
+
+@pytest.mark.parametrize('method', ['release', 'export_saved_model'])
+def test_release__closes_the_sessions(method: str, estimator: LocalEstimator, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tf.estimator.tpu.TPUEstimator, 'export_saved_model', lambda self: b'')
+
+    class Keep(tf.estimator.SessionRunHook):
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            sessions.append(session)
+
+    sessions: List[tf.Session] = []
+    estimator.train(examples, hooks=[Saving(str(tmp_path / 'model.ckpt')), Keep()], max_steps=1)
+    estimator.evaluate(few_examples, hooks=[Keep()], checkpoint_path=str(tmp_path / 'model.ckpt-1'))
+    assert [session.run(tf.train.get_global_step(session.graph)) for session in sessions] == [1, 1]
+    getattr(estimator, method)()
+    for session in sessions:
+        with pytest.raises(RuntimeError, match='closed'):
+            session.run(tf.train.get_global_step(session.graph))
+    # A new graph restores the newest checkpoint.
+    hook = Saving(str(tmp_path / 'model.ckpt'))
+    estimator.train(examples, hooks=[hook], max_steps=2)
+    assert hook.losses == [1]
