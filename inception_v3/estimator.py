@@ -1,13 +1,17 @@
-"""The TPUEstimator of a run."""
+"""The TPUEstimator of a run, and that of the CPU or a GPU of this machine, which builds each of its graphs once.
 
-from typing import Any, Dict, Optional, Sequence
+TPUEstimator builds a graph and a session in every call of `train` and `evaluate`, which takes as long as a hundred
+training steps of a small network. On a TPU it must: each session begins by initializing the TPU, which discards what
+another session holds there, and ends by shutting it down (`TPUInfeedOutfeedSessionHook` in tpu_estimator.py).
+"""
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from console.tensorflow_versions import tf
 from data.sources import source_of
 from inception_v3 import seeding
 from inception_v3.config import Config, ConfigError
 from inception_v3.fitting import splits_of
-from inception_v3.local_estimator import LocalEstimator
 from inception_v3.model_fn import inception_model_fn
 from inception_v3.run.failures import refusals_explained, tf_config_explained
 from inception_v3.tpu import accelerator, addresses, slices, topology
@@ -104,3 +108,141 @@ def arguments_of(
         'eval_batch_size': config.eval_batch_size,
         'export_to_tpu': False,
     }
+
+
+class _Session(tf.train.SessionCreator):
+    """A session that hooks can begin to use several times.
+
+    Args:
+      scaffold: of the graph; None for TensorFlow's default.
+      config: of the session.
+      checkpoint_dir: a folder whose newest checkpoint, if there is one, is restored in the beginning.
+
+    Attributes:
+      checkpoint: the checkpoint to restore each time, in place of `checkpoint_dir`.
+    """
+
+    def __init__(self, scaffold: Optional[tf.train.Scaffold], config: Any, checkpoint_dir: Optional[str] = None):
+        self._scaffold = scaffold or tf.train.Scaffold()
+        self._config = config
+        self._checkpoint_dir = checkpoint_dir
+        self._session: Optional[tf.Session] = None
+        self._close: Callable[[], None] = lambda: None
+        self.checkpoint: Optional[str] = None
+
+    def create_session(self) -> tf.Session:
+        """Creates the session the first time, and restores it at other times; called by MonitoredSession."""
+        if self._session is None:
+            session = tf.train.ChiefSessionCreator(
+                self._scaffold,
+                config=self._config,
+                checkpoint_dir=self._checkpoint_dir,
+                checkpoint_filename_with_path=self.checkpoint,
+            ).create_session()
+            # MonitoredSession closes its session after the last step.
+            self._close, session.close = session.close, lambda: None
+            self._session = session
+        elif self.checkpoint:
+            self._scaffold.saver.restore(self._session, self.checkpoint)
+            # The sums of the metrics begin again.
+            self._session.run(self._scaffold.local_init_op)
+        return self._session
+
+    def close(self) -> None:
+        """Closes the session."""
+        self._close()
+
+
+class _Graph(NamedTuple):
+    """A graph with its session.
+
+    Attributes:
+      graph: the graph.
+      session: its session.
+      hooks: the hooks of each use of the graph, such as that of its host call.
+      step: the operation of a step.
+      metrics: the tensors to read after the last step.
+    """
+
+    graph: tf.Graph
+    session: _Session
+    hooks: List[tf.estimator.SessionRunHook]
+    step: tf.Operation
+    metrics: Optional[Dict[str, tf.Tensor]] = None
+
+    def run(self, hooks: List[tf.estimator.SessionRunHook]) -> None:
+        """Performs steps until the input ends or a hook requests a stop."""
+        with self.graph.as_default(), tf.train.MonitoredSession(self.session, [*self.hooks, *hooks]) as session:
+            while not session.should_stop():
+                session.run(self.step)
+
+
+class LocalEstimator(tf.estimator.tpu.TPUEstimator):
+    """A TPUEstimator without a TPU, whose graphs and sessions of training and of evaluation live until `release`.
+
+    A call of `train` goes on with the weights and the input of the call before, which must have saved the weights. A
+    call of `evaluate` restores its checkpoint. The input function of the first call of each serves all later ones.
+    Saving, summaries and the check of the loss are up to the hooks.
+
+    Args:
+      **arguments: those of TPUEstimator.
+    """
+
+    def __init__(self, **arguments: Any):
+        self._training: Optional[_Graph] = None
+        self._evaluation: Optional[_Graph] = None
+        super().__init__(**arguments)
+
+    @staticmethod
+    def _assert_members_are_not_overridden(estimator: Any) -> None:
+        """Allows this subclass to override methods of Estimator."""
+
+    def release(self) -> None:
+        """Closes the sessions, and frees the memory of the graphs."""
+        for kept in (self._training, self._evaluation):
+            if kept:
+                kept.session.close()
+        self._training = self._evaluation = None
+
+    def export_saved_model(self, *args: Any, **kwargs: Any) -> bytes:
+        """As `TPUEstimator.export_saved_model`, in the memory of training and evaluation, which are released."""
+        self.release()
+        return super().export_saved_model(*args, **kwargs)
+
+    def _train_model_default(self, input_fn: Callable[..., Any], hooks: List[Any], saving_listeners: Any) -> Any:
+        if not self._training:
+            # Builds the graph, in which it calls the method below.
+            return super()._train_model_default(input_fn, hooks, saving_listeners)
+        return self._training.run(hooks)
+
+    def _train_with_estimator_spec(
+        self, estimator_spec: Any, worker_hooks: Sequence[Any], hooks: List[Any], *unused: Any
+    ) -> Any:
+        # Hooks look for the training loss here.
+        tf.add_to_collection(tf.GraphKeys.LOSSES, estimator_spec.loss)
+        session = _Session(estimator_spec.scaffold, self._session_config, checkpoint_dir=self.model_dir)
+        self._training = _Graph(
+            tf.get_default_graph(), session, [*estimator_spec.training_hooks], estimator_spec.train_op
+        )
+        # Those of the input start it: TensorFlow keeps megabytes of each start until the session is closed.
+        return self._training.run([*worker_hooks, *hooks])
+
+    def _evaluate_build_graph(
+        self, input_fn: Callable[..., Any], hooks: Sequence[Any] = (), checkpoint_path: Optional[str] = None
+    ) -> Any:
+        if not self._evaluation:
+            scaffold, update_op, metrics, own_hooks = super()._evaluate_build_graph(input_fn, [], checkpoint_path)
+            session = _Session(scaffold, self._session_config)
+            self._evaluation = _Graph(tf.get_default_graph(), session, own_hooks, update_op, metrics)
+        # Of these, which Estimator hands on to the method below, only the hooks are new in each evaluation.
+        return None, None, None, hooks
+
+    def _evaluate_run(
+        self, checkpoint_path: str, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: List[Any], output_dir: str
+    ) -> Dict[str, Any]:
+        evaluation = self._evaluation
+        assert evaluation, '_evaluate_build_graph comes first'
+        evaluation.session.checkpoint = checkpoint_path
+        final = tf.train.FinalOpsHook(evaluation.metrics)
+        evaluation.run([*all_hooks, final])
+        return final.final_ops_values

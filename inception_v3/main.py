@@ -29,14 +29,14 @@ def main(argv: Sequence[str]) -> int:
             return
         set_up_logging(screen, command_line.verbose)
         # Only a run needs TensorFlow, which takes seconds to load; --help and a wrong flag answer at once.
-        from inception_v3 import cycles
         from inception_v3.data_set import fit_to_data_set
         from inception_v3.run.hooks.termination import Termination
         from inception_v3.run.starts import with_settled_threads
+        from inception_v3.train_and_evaluate import Run
 
         config = with_settled_threads(fit_to_data_set(command_line))
         with Termination(lambda error: os._exit(program.fail(screen, str(error), error.exit_code))) as termination:
-            print(cycles.Run(config, screen, termination).execute())
+            print(Run(config, screen, termination).execute())
 
     return program.run(command, on_interrupt='interrupted; the same command resumes from the last checkpoint')
 

@@ -14,13 +14,13 @@ from data import records
 from data.convert.cifar10 import __main__ as cifar10
 from data.convert.cifar10 import source as cifar10_source
 from inception_v3.config import Config
-from inception_v3.evaluation import most_accurate
 from inception_v3.learning_rate import learning_rate
 from inception_v3.presets import PRESETS
 from inception_v3.run import best_checkpoint
 from inception_v3.run.evaluations import append_evaluation, read_evaluations
 from inception_v3.run.hooks.progress import Status
 from inception_v3.tpu import topology
+from inception_v3.train_and_evaluate import most_accurate
 from tests.data.convert.cifar10 import archives as cifar10_archives
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute

@@ -25,7 +25,7 @@ LAYERS = (
     ('fid',),
     ('main', 'plan', 'predict', 'evaluate_report', 'preflight', 'provenance', 'features', 'weights.__main__'),
     ('weights.comparison',),
-    ('cycles',),
+    ('train_and_evaluate',),
     ('training', 'evaluation', 'export', 'reporting.summary'),
     ('estimator', 'memory'),
     ('hooks',),

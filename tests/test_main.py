@@ -11,7 +11,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from console.log import logger
-from inception_v3 import cycles, data_set, main
+from inception_v3 import data_set, main, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.run.hooks.termination import Termination
 from tests.support.photos import Photo
@@ -110,7 +110,7 @@ def replace_run(monkeypatch: Any, execute: Any) -> List[Config]:
         def execute(self) -> str:
             return execute(self.termination)
 
-    monkeypatch.setattr(cycles, 'Run', Run)
+    monkeypatch.setattr(train_and_evaluate, 'Run', Run)
     return configs
 
 

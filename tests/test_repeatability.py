@@ -15,10 +15,10 @@ from console.tensorflow_versions import tf
 from data import records
 from data.convert import writing
 from inception_v3.config import Config
-from inception_v3.cycles import Run
 from inception_v3.estimator import make_estimator
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.run import starts
+from inception_v3.train_and_evaluate import Run
 from tests.support.photos import Photo, encode_jpeg, photo_example
 from tests.support.runs import make_small_config
 from tests.support.shared import once

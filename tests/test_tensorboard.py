@@ -19,13 +19,13 @@ import pytest
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.cycles import Run
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.learning_rate import learning_rate
 from inception_v3.networks.registry import NETWORKS
 from inception_v3.run import first_steps
 from inception_v3.run.evaluations import read_evaluations
 from inception_v3.run.hooks.image_summaries import OUTLINE_COLOR
+from inception_v3.train_and_evaluate import Run
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo
 from tests.support.runs import ONE_LAYER, forget, make_small_config

@@ -11,16 +11,13 @@ from tensorflow.python.training import monitored_session
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from inception_v3 import training
 from inception_v3.config import Config
-from inception_v3.cycles import Run
-from inception_v3.evaluation import Evaluating
 from inception_v3.input.bad_records import BadRecords
-from inception_v3.run import trainer_lock
+from inception_v3.run import checkpoints, trainer_lock
 from inception_v3.run.checkpoints import CheckpointError, step_of
 from inception_v3.run.evaluations import Evaluation, append_evaluation
 from inception_v3.run.hooks.termination import Termination
-from inception_v3.training import Training
+from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import execute, make_small_config
@@ -38,26 +35,26 @@ def course(monkeypatch: Any) -> List[Any]:
     """Replaces training and evaluation; each adds its step to this list, and evaluation the step where it began."""
     done: List[Any] = []
 
-    def train(self: Training, until_step: int) -> None:
+    def train(self: Run, until_step: int) -> None:
         if self.began_at is None:
-            self.began_at = training.latest_step(self._model_dir)
+            self.began_at = checkpoints.latest_step(self._model_dir)
         save_step(self._model_dir, until_step)
         done.append(f'train to {until_step}')
 
-    def evaluate(self: Evaluating, checkpoint: str, began_at: Any = None) -> Evaluation:
+    def evaluate(self: Run, checkpoint: str) -> Evaluation:
         step = step_of(checkpoint)
-        done.append(f'evaluate {step}' if began_at is None else f'evaluate {step} since {began_at}')
+        done.append(f'evaluate {step}' if self.began_at is None else f'evaluate {step} since {self.began_at}')
         evaluation = EVALUATION._replace(step=step, weights='raw')
         append_evaluation(self._model_dir, evaluation)
         return evaluation
 
-    def is_finished(self: Training) -> bool:
-        return training.latest_step(self._model_dir) >= self._config.train_steps
+    def is_finished(self: Run) -> bool:
+        return checkpoints.latest_step(self._model_dir) >= self._config.train_steps
 
-    monkeypatch.setattr(Training, 'train', train)
-    monkeypatch.setattr(Training, 'is_finished', is_finished)
-    monkeypatch.setattr(Evaluating, 'evaluate', evaluate)
-    monkeypatch.setattr(Evaluating, 'recorded', lambda self, checkpoint: None)
+    monkeypatch.setattr(Run, 'train', train)
+    monkeypatch.setattr(Run, '_is_finished', is_finished)
+    monkeypatch.setattr(Run, 'evaluate', evaluate)
+    monkeypatch.setattr(Run, 'recorded', lambda self, checkpoint: None)
     return done
 
 
@@ -100,9 +97,9 @@ def test_course__ends_each_cycle_at_a_multiple_of_its_steps(
 def test_run__protects_its_folder_while_it_trains(config: Config, course: List[Any], monkeypatch: Any) -> None:
     termination = Termination(lambda error: None)
     claims: List[bool] = []
-    train = Training.train
+    train = Run.train
 
-    def look(self: Training, until_step: int) -> None:
+    def look(self: Run, until_step: int) -> None:
         with pytest.raises(trainer_lock.LockedError), trainer_lock.TrainerLock(self._model_dir, 'now'):
             pass
         claims.append(True)
@@ -113,7 +110,7 @@ def test_run__protects_its_folder_while_it_trains(config: Config, course: List[A
         with trainer_lock.TrainerLock(self._model_dir, 'now'):
             train(self, until_step)
 
-    monkeypatch.setattr(Training, 'train', look)
+    monkeypatch.setattr(Run, 'train', look)
     Run(dataclasses.replace(config, train_steps=3), Screen(io.StringIO()), termination).execute()
     assert claims == [True]
 

@@ -3,16 +3,15 @@
 import dataclasses
 import io
 from typing import Any, Dict, List
+from unittest import mock
 
 import pytest
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from data.records import DataError
-from inception_v3 import training
+from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
-from inception_v3.evaluation import Evaluating
-from inception_v3.input.bad_records import BadRecords
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.run import digests
 from inception_v3.run.checkpoints import latest_step
@@ -21,9 +20,7 @@ from inception_v3.run.failures import InterruptedTrainingError, TrainingError
 from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.recovery import RecoveryLimitHook
 from inception_v3.run.hooks.saving import CheckpointFitsHook
-from inception_v3.run.hooks.termination import Termination
-from inception_v3.run.trainer_lock import TrainerLock
-from inception_v3.training import Training
+from inception_v3.train_and_evaluate import Run
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION
 from tests.support.runs import make_small_config
@@ -54,13 +51,17 @@ def config(digits_dir: str, tmp_path: Any) -> Config:
     return make_small_config(digits_dir, model_dir=str(tmp_path / 'model'), train_steps=9)
 
 
-def training_of(config: Config, estimator: Any) -> Training:
-    lock = TrainerLock(str(config.model_dir), 'now')
-    return Training(config, estimator, None, Screen(io.StringIO()), lock, Termination(lambda error: None))
-
-
-def evaluating_of(config: Config, estimator: Any) -> Evaluating:
-    return Evaluating(config, estimator, None, Screen(io.StringIO()), BadRecords(config, ()))
+def run_of(config: Config, estimator: Any) -> Run:
+    """A run with its watchers, whose estimator is replaced."""
+    with mock.patch.multiple(
+        train_and_evaluate,
+        make_estimator=lambda *unused, **more: estimator,
+        check_fits=mock.Mock(),
+        notes_of=lambda c: (),
+    ):
+        run = Run(config, Screen(io.StringIO()))
+        run.check()
+    return run
 
 
 def types_of(hooks: List[Any]) -> List[Any]:
@@ -71,7 +72,7 @@ def test_training__goes_to_the_end_of_the_cycle_and_no_further(config: Config) -
     model_dir = str(config.model_dir)
     save_step(model_dir, 2)
     estimator = Estimator(model_dir, reached=4)
-    run = training_of(config, estimator)
+    run = run_of(config, estimator)
     run.train(4)
     (call,) = estimator.calls
     assert call['max_steps'] == 4 and run.began_at == 2
@@ -88,17 +89,17 @@ def test_training__explains_weights_that_the_estimator_finds_not_finite(config: 
     # A loop of up to 100 steps ended at step 4: the last of them has the number 3.
     error = tf.errors.InvalidArgumentError(None, None, 'Gradient for a/b:0 is NaN')
     with pytest.raises(TrainingError, match=r'The weights are no longer finite in step 3, '):
-        training_of(config, Estimator(str(config.model_dir), error=error)).train(4)
+        run_of(config, Estimator(str(config.model_dir), error=error)).train(4)
     other = tf.errors.InvalidArgumentError(None, None, 'another cause')
     with pytest.raises(tf.errors.InvalidArgumentError, match='another cause'):
-        training_of(config, Estimator(str(config.model_dir), error=other)).train(4)
+        run_of(config, Estimator(str(config.model_dir), error=other)).train(4)
 
 
 def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, monkeypatch: Any) -> None:
     save_step(str(config.model_dir), 2)
     drawn: List[int] = []
-    monkeypatch.setattr(training.TrainingSummaries, 'draw_images', lambda self, step: drawn.append(step))
-    run = training_of(dataclasses.replace(config, image_summaries=1), Estimator(str(config.model_dir), reached=4))
+    monkeypatch.setattr(train_and_evaluate.TrainingSummaries, 'draw_images', lambda self, step: drawn.append(step))
+    run = run_of(dataclasses.replace(config, image_summaries=1), Estimator(str(config.model_dir), reached=4))
     run.train(4)
     run.train(4)
     assert drawn == [2]
@@ -117,7 +118,7 @@ def test_training__draws_the_images_of_the_step_where_it_begins(config: Config, 
     ids=str,
 )
 def test_training__records_first_steps_only_with_a_seed(config: Config, changes: Dict[str, Any], count: int) -> None:
-    assert len(training_of(dataclasses.replace(config, **changes), None)._first_steps) == count
+    assert len(run_of(dataclasses.replace(config, **changes), None)._first_steps) == count
 
 
 @pytest.mark.parametrize('average', [True, False])
@@ -127,7 +128,7 @@ def test_evaluation__reads_the_given_checkpoint_to_the_end_of_the_files(config: 
     save_step(model_dir, 5)
     config = dataclasses.replace(config, moving_average=average)
     estimator = Estimator(model_dir)
-    evaluation = evaluating_of(config, estimator).evaluate(f'{model_dir}/model.ckpt-3')
+    evaluation = run_of(config, estimator).evaluate(f'{model_dir}/model.ckpt-3')
     (call,) = estimator.calls
     assert (call['checkpoint_path'], call['steps']) == (f'{model_dir}/model.ckpt-3', None)
     assert types_of(call['hooks']) == [
@@ -143,7 +144,7 @@ def test_evaluation__on_a_tpu_has_a_step_for_the_last_images(config: Config) -> 
     save_step(str(config.model_dir), 3)
     on_tpu = dataclasses.replace(config, use_tpu=True, tpu='emulated:8', eval_batch_size=128)
     estimator = Estimator(str(config.model_dir))
-    evaluating_of(on_tpu, estimator).evaluate(f'{config.model_dir}/model.ckpt-3')
+    run_of(on_tpu, estimator).evaluate(f'{config.model_dir}/model.ckpt-3')
     # 359 images in batches of 128.
     assert estimator.calls[0]['steps'] == 3
 
@@ -160,9 +161,10 @@ def test_evaluation__records_no_useless_result(
     config: Config, metrics: Dict[str, Any], mode: str, error: Any, message: str
 ) -> None:
     save_step(str(config.model_dir), 3)
-    evaluating = evaluating_of(dataclasses.replace(config, mode=mode), Estimator(str(config.model_dir), **metrics))
+    run = run_of(dataclasses.replace(config, mode=mode), Estimator(str(config.model_dir), **metrics))
+    run.began_at = 0
     with pytest.raises(error, match=message):
-        evaluating.evaluate(f'{config.model_dir}/model.ckpt-3', 0)
+        run.evaluate(f'{config.model_dir}/model.ckpt-3')
     assert read_evaluations(str(config.model_dir)) == []
     # The only checkpoint stays.
     assert latest_step(str(config.model_dir)) == 3
@@ -177,9 +179,9 @@ def test_recorded_evaluation__has_the_same_digest_weights_and_images(config: Con
     others += [{'digest': 'd'}, {'digest': ''}]
     for other in (*others, {'changed': ('width: 1 -> 2',)}):
         append_evaluation(model_dir, recorded._replace(**other))
-    evaluating = evaluating_of(config, None)
+    evaluating = run_of(config, None)
     assert evaluating.recorded(f'{model_dir}/model.ckpt-7') is None
     append_evaluation(model_dir, recorded)
     assert evaluating.recorded(f'{model_dir}/model.ckpt-7') == recorded
-    raw = evaluating_of(dataclasses.replace(config, moving_average=False), None)
+    raw = run_of(dataclasses.replace(config, moving_average=False), None)
     assert raw.recorded(f'{model_dir}/model.ckpt-7') == recorded._replace(weights='raw')

@@ -19,8 +19,8 @@ from inception_v3.commands.predict import classifier
 from inception_v3.commands.weights.writing import write_checkpoint
 from inception_v3.config import Config, ConfigError
 from inception_v3.data_set import samples_of
-from inception_v3.evaluation import most_accurate
 from inception_v3.run import origin, starts, trained_data
+from inception_v3.train_and_evaluate import most_accurate
 from tests.support.runs import evaluated_steps, evaluations, execute
 
 BIRDS = 'class 1: 0 -> bird'

@@ -14,13 +14,14 @@ from tensorflow.python.framework import kernels
 from console.errors import FIX, RETRY
 from console.screen import Screen
 from console.tensorflow_versions import knows_tpu_vms, tf
-from inception_v3 import cycles, seeding
+from inception_v3 import seeding, train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.estimator import make_estimator
 from inception_v3.tpu import addresses
 from inception_v3.tpu.addresses import TpuError, UnavailableTpuError, check_answers, check_local
 from inception_v3.tpu.emulation.system import fixed_topology
 from inception_v3.tpu.topology import CLOUD_TPUS, Topology
+from inception_v3.train_and_evaluate import Run
 from tests.support import cloud_tpus
 from tests.support.runs import make_small_config
 
@@ -197,8 +198,15 @@ def test_name__that_cannot_be_looked_up_is_refused(monkeypatch: Any, error: Exce
 
 def test_answers__a_run_does_not_wait_for_a_server(digits_dir: str, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(time, 'sleep', lambda seconds: None)
-    run = cycles.Run(make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1), Screen(io.StringIO()))
-    monkeypatch.setattr(run._estimator._config, '_master', 'grpc://127.0.0.1:1')
+    run = Run(make_small_config(digits_dir, model_dir=str(tmp_path), train_steps=1), Screen(io.StringIO()))
+    make = train_and_evaluate.make_estimator
+
+    def elsewhere(*arguments: Any, **named: Any) -> Any:
+        estimator = make(*arguments, **named)
+        estimator._config._master = 'grpc://127.0.0.1:1'
+        return estimator
+
+    monkeypatch.setattr(train_and_evaluate, 'make_estimator', elsewhere)
     with pytest.raises(UnavailableTpuError, match=r'grpc://127.0.0.1:1: no TensorFlow server of a TPU answers'):
         run.execute()
 

@@ -6,7 +6,7 @@ from typing import Sequence
 from console import program
 from console.screen import Screen, set_up_logging
 from inception_v3.config import Config
-from inception_v3.cycles import Run
+from inception_v3.train_and_evaluate import Run
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,14 +11,14 @@ import pytest
 
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from inception_v3 import training
+from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
-from inception_v3.cycles import Run
 from inception_v3.run import checkpoints
 from inception_v3.run.failures import DivergedError, TrainingError
 from inception_v3.run.hooks import saving
 from inception_v3.run.hooks.divergence import DivergenceWatcher
 from inception_v3.run.hooks.step import Step
+from inception_v3.train_and_evaluate import Run
 from tests.support.runs import make_small_config
 
 EMULATED = {'use_tpu': True, 'tpu': 'emulated:2', 'num_shards': 2, 'iterations': 2}
@@ -43,7 +43,7 @@ def saving_every_step(monkeypatch: Any) -> None:
             super().__init__(*arguments, **options)
             self._timer = tf.estimator.SecondOrStepTimer(every_steps=1)
 
-    monkeypatch.setattr(training, 'CheckpointHook', EveryCallHook)
+    monkeypatch.setattr(train_and_evaluate, 'CheckpointHook', EveryCallHook)
 
 
 def test_divergence_watcher__allows_10000_times_the_loss_of_guessing() -> None:

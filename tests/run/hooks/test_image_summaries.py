@@ -12,12 +12,12 @@ from console.tensorflow_versions import tf
 from data.convert import tar_shards
 from data.records import DataError
 from inception_v3.config import Config, ConfigError
-from inception_v3.cycles import Run
 from inception_v3.input import device_images
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.rules import check
 from inception_v3.run.hooks import image_summaries
 from inception_v3.run.hooks.image_summaries import OUTLINE_COLOR
+from inception_v3.train_and_evaluate import Run
 from tests.support.graphs import evaluate
 from tests.support.photos import Photo, encode_jpeg
 from tests.support.records import write_records

@@ -7,7 +7,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from console.tensorflow_versions import tf
-from inception_v3 import training
+from inception_v3 import train_and_evaluate
 from inception_v3.run.failures import DivergedError
 from inception_v3.run.hooks.divergence import DivergenceWatcher
 from inception_v3.run.hooks.recovery import RecoveryLimitHook
@@ -107,10 +107,10 @@ def test_training__orders_its_hooks(digits_dir: str, tmp_path: pathlib.Path, one
     monkeypatch.setattr(TrainerLock, 'hook', lock_hook)
     record_call('fits', CheckpointFitsHook, 'begin')
     record_call('recovery', RecoveryLimitHook, 'after_create_session')
-    record_call('start', training.StartRecorder, 'graph_built')
-    record_call('first steps', training.FirstStepsRecorder, 'step_done')
+    record_call('start', train_and_evaluate.StartRecorder, 'graph_built')
+    record_call('first steps', train_and_evaluate.FirstStepsRecorder, 'step_done')
     record_call('divergence', DivergenceWatcher, 'step_done')
-    record_call('summaries', training.TrainingSummaries, 'step_done')
+    record_call('summaries', train_and_evaluate.TrainingSummaries, 'step_done')
     record_call('checkpoint', CheckpointHook, 'after_run')
     execute(dataclasses.replace(config, train_steps=2, seed=1))
     assert order == ['fits', 'start', 'recovery', 'lock', 'first steps', 'divergence', 'summaries', 'checkpoint']

@@ -17,11 +17,11 @@ from console.errors import CommandError, InterruptedByUserError, TerminatedError
 from console.screen import Screen
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
-from inception_v3.cycles import Run
 from inception_v3.run.failures import DiskError
 from inception_v3.run.hooks import termination as termination_module
 from inception_v3.run.hooks.termination import Termination
 from inception_v3.run.trainer_lock import CLAIM_FILE
+from inception_v3.train_and_evaluate import Run
 from tests.support.processes import wait_for
 from tests.support.runs import make_small_config
 from tests.support.tiers import further

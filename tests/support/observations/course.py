@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import itertools
 import os
 from typing import Any, Callable, Dict, List, Tuple
 from unittest import mock
@@ -10,15 +11,14 @@ from console.screen import Screen
 from console.tensorflow_versions import tf
 from data import records
 from data.sources import source_of
-from inception_v3 import cycles, epochs, training
+from inception_v3 import epochs, train_and_evaluate
 from inception_v3.config import Config, ConfigError
-from inception_v3.evaluation import Evaluating
 from inception_v3.run import checkpoints, trained_data
 from inception_v3.run.evaluations import Evaluation
 from inception_v3.run.files import check_writable
 from inception_v3.run.hooks import image_summaries
 from inception_v3.run.hooks.summaries import TrainingSummaries
-from inception_v3.training import Training
+from inception_v3.train_and_evaluate import Run
 from tests.support.evaluations import DIGITS, EVALUATION
 
 
@@ -35,24 +35,26 @@ def parts(config: Config, patch: Any) -> List[Any]:
         done.append(f'follow every {min_interval_secs} s, give up after {timeout if timeout_fn() else None} s')
         return iter(['model.ckpt-2000'])
 
-    def evaluation(self: Any, checkpoint: str, began_at: Any = None) -> Evaluation:
+    def evaluation(self: Any, checkpoint: str) -> Evaluation:
         done.append('evaluate')
         return EVALUATION._replace(step=2000)
 
     def best(model_dir: str) -> None:
         done.append('look for the best')
 
-    patch.setattr(Evaluating, 'evaluate', evaluation)
-    patch.setattr(Training, 'train', train)
-    patch.setattr(training, 'skip_damaged', lambda model_dir: done.append('skip damaged checkpoints'))
-    patch.setattr(cycles.best_checkpoint, 'read', best)
+    patch.setattr(Run, 'evaluate', evaluation)
+    patch.setattr(Run, 'train', train)
+    patch.setattr(checkpoints, 'skip_damaged', lambda model_dir: done.append('skip damaged checkpoints'))
+    patch.setattr(train_and_evaluate.best_checkpoint, 'read', best)
     patch.setattr(checkpoints, 'latest_step', lambda model_dir: step[0])
-    patch.setattr(cycles, 'export_saved_model', lambda _, c, *rest: done.append(f'export to {c.export_dir}'))
+    patch.setattr(
+        train_and_evaluate, 'export_saved_model', lambda _, c, *rest: done.append(f'export to {c.export_dir}')
+    )
     patch.setattr(tf.train, 'checkpoints_iterator', follow)
     patch.setattr(checkpoints, 'newest_checkpoint', lambda model_dir: 'model.ckpt-1')
     patch.setattr(checkpoints, 'check_holds_averages', lambda checkpoint: None)
     patch.setattr(checkpoints, 'check_undamaged', lambda checkpoint: None)
-    cycles.Run(config, Screen(io.StringIO())).execute()
+    Run(config, Screen(io.StringIO())).execute()
     return done
 
 
@@ -79,14 +81,14 @@ def start_of_training(config: Config, patch: Any) -> Dict[str, Any]:
     def lines(*unused: Any) -> None:
         found['step lines'] = True
 
-    patch.setattr(training, 'CheckpointHook', hook)
-    patch.setattr(training, 'ProfiledSteps', profiled)
-    patch.setattr(training, 'StepLines', lines)
+    patch.setattr(train_and_evaluate, 'CheckpointHook', hook)
+    patch.setattr(train_and_evaluate, 'ProfiledSteps', profiled)
+    patch.setattr(train_and_evaluate, 'StepLines', lines)
     patch.setattr(TrainingSummaries, 'draw_images', draw)
     patch.setattr(tf.estimator.tpu.TPUEstimator, 'train', lambda self, *unused, **hooks: None)
-    patch.setattr(training, 'latest_step', lambda model_dir: config.train_steps)
-    patch.setattr(checkpoints, 'latest_step', lambda model_dir: 1)
-    cycles.Run(dataclasses.replace(config, mode='train'), Screen(io.StringIO())).execute()
+    steps = itertools.chain([1], itertools.repeat(config.train_steps))
+    patch.setattr(checkpoints, 'latest_step', lambda model_dir: next(steps))
+    Run(dataclasses.replace(config, mode='train'), Screen(io.StringIO())).execute()
     return found
 
 

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 
 from console.tensorflow_versions import tf
-from inception_v3 import training
+from inception_v3 import train_and_evaluate
 from inception_v3.config import Config
 from inception_v3.weights.beginning import plan
 from inception_v3.weights.sources import AVERAGE, Source
@@ -22,9 +22,10 @@ def read(config: Config, patch: Any) -> str:
         found[0] = path
         return mock.MagicMock(values={})
 
-    patch.setattr(training.sources, 'read', note)
-    arguments = (None, mock.Mock(), mock.Mock(), mock.Mock())
-    training.Training(config, mock.MagicMock(), *arguments).prepare()
+    patch.setattr(train_and_evaluate.sources, 'read', note)
+    run = train_and_evaluate.Run(config, mock.Mock())
+    run._data_set, run._start = None, mock.Mock()
+    run._prepare_folder()
     return found[0]
 
 

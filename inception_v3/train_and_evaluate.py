@@ -1,0 +1,553 @@
+"""A run: training and evaluation in cycles, training alone, or evaluation of another run's checkpoints.
+
+Each cycle trains `--train_steps_per_eval` steps, evaluates the checkpoint that it ends with, and keeps it if it is the
+best so far. In the end, the run exports a SavedModel. A command that follows another goes on where that one ended.
+"""
+
+import contextlib
+import functools
+import math
+import os
+import re
+import time
+from typing import Any, Dict, List, Optional
+
+from console.log import logger
+from console.screen import Screen
+from console.tensorflow_versions import tf
+from data.dataset_info import DatasetInfo
+from data.records import VALIDATION, DataError
+from data.sources import source_of
+from inception_v3.config import Config
+from inception_v3.data_set import check_data, description_of
+from inception_v3.estimator import LocalEstimator, make_estimator
+from inception_v3.fitting import splits_of
+from inception_v3.input.bad_records import BadRecords
+from inception_v3.input.evaluation_shares import images_of_hosts
+from inception_v3.input_pipeline import InputPipeline
+from inception_v3.model_fn import inception_model_fn
+from inception_v3.moving_average import LoadEMAHook
+from inception_v3.run import best_checkpoint, checkpoints, digests, failures, trained_data
+from inception_v3.run.evaluations import (
+    Evaluation,
+    append_evaluation,
+    changed_since_training,
+    read_evaluations,
+    shows_top_5,
+)
+from inception_v3.run.failures import DivergedError, InterruptedTrainingError, TrainingError
+from inception_v3.run.files import check_writable, now
+from inception_v3.run.hooks.divergence import DivergenceWatcher
+from inception_v3.run.hooks.profiler import ProfiledSteps, workers_of
+from inception_v3.run.hooks.progress import EvaluationProgress, StepLines, Throughput, TrainingProgress
+from inception_v3.run.hooks.recording import FirstStepsRecorder, StartRecorder
+from inception_v3.run.hooks.recovery import RecoveryLimitHook, without_recovery
+from inception_v3.run.hooks.saving import CheckpointFitsHook, CheckpointHook
+from inception_v3.run.hooks.skipped_steps import SkippedSteps
+from inception_v3.run.hooks.step import StepHook
+from inception_v3.run.hooks.summaries import EvaluationSummaries, TrainingSummaries, unwritten_by_estimator
+from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.leftovers import remove_leftovers
+from inception_v3.run.memory.estimate import check_fits
+from inception_v3.run.saved_model import export_saved_model, remove_unfinished_export
+from inception_v3.run.summary import introduction_of, notes_of, summary_of
+from inception_v3.run.trainer_lock import TrainerLock
+from inception_v3.tpu import accelerator, slices, topology
+from inception_v3.tpu.addresses import check_answers
+from inception_v3.weights import sources
+from inception_v3.weights.beginning import BeginHook, origin_of
+
+# While the run waits for a new checkpoint: seconds between checks that the list of checkpoints is readable.
+_CHECK_INTERVAL = 60
+# The message of TPUEstimator's own check of the weights, after each loop.
+_NAN_WEIGHTS = re.compile(r'Gradient for \S+ is NaN')
+
+
+class Run:
+    """One command's run in its model_dir, which may be new, or hold a run to resume.
+
+    Args:
+      config: of the run.
+      screen: shows the progress.
+      termination: may end training early.
+
+    Attributes:
+      began_at: the step at which this command began to train; None before.
+    """
+
+    def __init__(self, config: Config, screen: Screen, termination: Optional[Termination] = None):
+        self._config = config
+        self._model_dir = str(config.model_dir)
+        self._screen = screen
+        self._termination = termination or Termination(lambda error: None)
+        self.began_at: Optional[int] = None
+
+    def check(self) -> None:
+        """Checks the device, the data set and the memory, and logs what the run will be. It writes nothing.
+
+        Raises:
+          ConfigError, DataError: the run cannot start.
+        """
+        config = self._config
+        self._data_set = description_of(config)
+        self._class_names = self._data_set.class_names if self._data_set else ()
+        # This program's hooks save checkpoints and write summaries, instead of TPUEstimator's.
+        self._estimator = make_estimator(config, self._class_names, writes=False)
+        self._lock = TrainerLock(self._model_dir, now())
+        self._bad_records = BadRecords(config, splits_of(config))
+        self._evaluation_summaries = EvaluationSummaries(config, self._class_names)
+        self._make_watchers()
+        check_data(config)
+        check_fits(config)
+        for note in (*introduction_of(config, self._data_set).splitlines(), *notes_of(config)):
+            logger.info(note)
+
+    def _make_watchers(self) -> None:
+        """Makes the watchers that keep their state over all cycles; the other hooks are made for each cycle."""
+        config = self._config
+        self._throughput = Throughput(graphs_in_pause=2 if config.use_tpu else 1)
+        self._step_lines: Optional[StepLines] = None
+        # The weights to begin from, until they are assigned.
+        self._source: Optional[sources.Source] = None
+        self._start = StartRecorder(config, self._data_set)
+        self._summaries = TrainingSummaries(config, self._class_names)
+        self._profiled: List[ProfiledSteps] = []
+        if config.profile_steps:
+            self._profiled = [ProfiledSteps(config, workers_of(config, self._estimator.config))]
+        # Without emulation, a TPU's variables are too large to fetch after each step.
+        has_digests = config.seed is not None and (not config.use_tpu or config.is_emulated)
+        self._first_steps = [FirstStepsRecorder(self._model_dir)] if has_digests else []
+
+    def execute(self) -> str:
+        """Checks, then trains, evaluates or both, as `--mode` says, exports with `--export_dir`; returns the summary.
+
+        Raises:
+          ConfigError, DataError: the run cannot start.
+          CommandError: a record, a checkpoint, a folder or a device cannot be used; training diverged; or SIGTERM or
+            Ctrl-C ended it. The message names the checkpoint that is kept.
+        """
+        began, config = time.monotonic(), self._config
+        self.check()
+        check_writable('model_dir', self._model_dir)
+        if config.export_dir:
+            check_writable('export_dir', config.export_dir)
+        check_answers(self._estimator.config.master)
+        evaluation, export = None, None
+        with contextlib.ExitStack() as protection:
+            self._protect(protection)
+            with failures.bad_records_explained(config, splits_of(config), self._screen):
+                if config.mode == 'train':
+                    if not self._is_finished():
+                        self.train(config.train_steps)
+                elif config.mode == 'eval':
+                    evaluation = self._follow()
+                else:
+                    evaluation = self._train_and_evaluate()
+            if config.export_dir:
+                export = self._export()
+            best = best_checkpoint.read(self._model_dir) if config.keep_best else None
+        self._bad_records.log()
+        return summary_of(
+            config,
+            self._data_set,
+            evaluation,
+            self._throughput.images_per_second,
+            export,
+            best.evaluation if best else None,
+            time.monotonic() - began if config.log_steps else None,
+            most_accurate(self._model_dir, evaluation) if config.log_steps and evaluation else None,
+        )
+
+    # The loop.
+
+    def _train_and_evaluate(self) -> Optional[Evaluation]:
+        """Trains `--train_steps_per_eval` steps and evaluates, in turn, starting where an earlier command ended."""
+        config, evaluation = self._config, None
+        step = checkpoints.latest_step(self._model_dir)
+        if self._is_finished() or (step and step % config.train_steps_per_eval == 0):
+            evaluation = self._end_cycle_of_earlier_command()
+        while step < config.train_steps:
+            end_of_cycle = (step // config.train_steps_per_eval + 1) * config.train_steps_per_eval
+            self.train(min(end_of_cycle, config.train_steps))
+            step = checkpoints.latest_step(self._model_dir)
+            evaluation = self.evaluate(checkpoints.newest_checkpoint(self._model_dir))
+        return evaluation
+
+    def _end_cycle_of_earlier_command(self) -> Evaluation:
+        """Evaluates the checkpoint that a cycle ended with, unless the earlier command has recorded its evaluation."""
+        checkpoint = checkpoints.newest_checkpoint(self._model_dir)
+        recorded = None if self._config.display_tensors else self.recorded(checkpoint)
+        if not recorded:
+            return self.evaluate(checkpoint)
+        # The earlier command may have been killed between recording and keeping.
+        self._keep_if_best(checkpoint, recorded)
+        return recorded
+
+    def _follow(self) -> Optional[Evaluation]:
+        """Evaluates the checkpoints of another run as they appear, up to the checkpoint of `--train_steps`."""
+        config, evaluation = self._config, None
+        if not checkpoints.latest_checkpoint(self._model_dir):
+            logger.info('waiting for a first checkpoint in %s', config.model_dir)
+
+        def on_timeout() -> bool:
+            # TensorFlow treats an unreadable list of checkpoints as unchanged; this call raises the error instead.
+            checkpoints.latest_checkpoint(self._model_dir)
+            return config.eval_timeout is not None
+
+        for checkpoint in tf.train.checkpoints_iterator(
+            config.model_dir,
+            min_interval_secs=config.min_eval_interval,
+            timeout=_CHECK_INTERVAL if config.eval_timeout is None else config.eval_timeout,
+            timeout_fn=on_timeout,
+        ):
+            evaluation = self._evaluate_if_there(checkpoint) or evaluation
+            if evaluation and evaluation.step >= config.train_steps:
+                return evaluation
+            logger.info('waiting for the next checkpoint; the last is at step %d (--train_steps)', config.train_steps)
+        text = f'no new checkpoint in {config.model_dir} for {config.eval_timeout} seconds'
+        if not evaluation:
+            raise checkpoints.CheckpointError(f'--eval_timeout={config.eval_timeout}: {text}, and none was evaluated.')
+        logger.info(text)
+        return evaluation
+
+    def _evaluate_if_there(self, checkpoint: str) -> Optional[Evaluation]:
+        """Evaluates another run's checkpoint; None if that run has removed it, or it is damaged and may be skipped."""
+        try:
+            checkpoints.check_undamaged(checkpoint)
+            return self.evaluate(checkpoint)
+        except (tf.errors.OpError, checkpoints.CheckpointError, ValueError) as error:
+            if not checkpoints.is_complete(checkpoint):
+                # The trainer keeps the newest five, and has removed this one.
+                self._screen.clear()
+                logger.info('%s was removed before it was evaluated: %s', checkpoint, error)
+            elif self._config.skip_damaged_checkpoints and isinstance(error, checkpoints.DamagedError):
+                logger.info('skipped: %s', error)
+            else:
+                raise
+        return None
+
+    # Training.
+
+    def train(self, until_step: int) -> None:
+        """Trains from the newest checkpoint to a step, and saves it.
+
+        Raises:
+          TrainingError: the loss or the weights have diverged.
+          InterruptedTrainingError: the TPU or a file server was lost.
+          TerminatedError, InterruptedByUserError: SIGTERM or Ctrl-C came; the last step is saved.
+        """
+        if self.began_at is None:
+            self._begin()
+        divergence = DivergenceWatcher(self._config.num_classes)
+        hooks = self._training_hooks(divergence)
+        self._screen.wait('building the graph of training')
+        try:
+            with failures.refusals_explained():
+                self._estimator.train(InputPipeline(True, self._config), hooks=hooks, max_steps=until_step)
+        except DivergedError as error:
+            raise failures.diverged(error, self._config, self.began_at)
+        except tf.errors.InvalidArgumentError as error:
+            if not _NAN_WEIGHTS.search(error.message):
+                raise
+            done = divergence.steps_before
+            last = min(done + self._config.iterations, until_step) - 1
+            not_finite = DivergedError('The weights are no longer finite', last, done)
+            raise failures.diverged(not_finite, self._config, self.began_at)
+        finally:
+            self._source = None
+            self._termination.steps_to_lose(False)
+            for profiled in self._profiled:
+                profiled.abandon()
+            self._summaries.flush()
+        self._check_end(until_step)
+
+    def _begin(self) -> None:
+        config = self._config
+        self.began_at = checkpoints.latest_step(self._model_dir)
+        if config.image_summaries:
+            self._summaries.draw_images(self.began_at)
+        if config.log_steps:
+            self._step_lines = StepLines(
+                'TPU:0' if config.use_tpu else 'GPU:0' if accelerator.on_gpu(config) else 'CPU:0',
+                config.replicas,
+                config.train_batch_size,
+                config.num_train_images,
+                self.began_at,
+                config.log_steps,
+            )
+
+    def _training_hooks(self, divergence: DivergenceWatcher) -> List[tf.estimator.SessionRunHook]:
+        """The hooks of a cycle. A session calls them in this order at each event."""
+        config = self._config
+        latest = functools.partial(checkpoints.latest_checkpoint, self._model_dir)
+        checkpoint = latest()
+        if checkpoint:
+            logger.info('resuming from %s', checkpoint)
+        watchers = [
+            TrainingProgress(
+                self._screen,
+                self._throughput,
+                config.train_steps,
+                config.train_batch_size,
+                self._step_lines,
+                steps_per_eval=config.train_steps_per_eval if config.mode == 'train_and_eval' else 0,
+                exports=bool(config.export_dir),
+            ),
+            # Records when the graph is built: after the check that the checkpoint fits, before the session begins.
+            self._start,
+            # Before the divergence watcher stops training: provenance --verify compares a diverged step, too.
+            *self._first_steps,
+            # Before the summaries, whose curves would be scaled by a loss of 1e30.
+            divergence,
+            SkippedSteps(),
+            self._summaries,
+            # Last: its pauses, to start and to write a profile, come after the work of the others.
+            *self._profiled,
+        ]
+        return [
+            # Before everything that writes: a checkpoint of another network leaves model_dir as it is.
+            *([CheckpointFitsHook(checkpoint)] if checkpoint else []),
+            # Before everything that writes: model_dir may belong to another trainer by now.
+            self._lock.hook(),
+            # Before the watchers and the first checkpoint.
+            *([BeginHook(config, self._source, lambda: latest() is not None)] if self._source else []),
+            RecoveryLimitHook(lambda: failures.check_reachable(config)),
+            StepHook(watchers),
+            # After the divergence watcher: a step that it refuses is not saved.
+            CheckpointHook(
+                self._model_dir, config.save_checkpoints_secs, steps_per_run=config.iterations if config.use_tpu else 1
+            ),
+            # Last: there are steps to lose only after all hooks above have begun.
+            self._termination.hook(),
+        ]
+
+    def _check_end(self, until_step: int) -> None:
+        step = checkpoints.latest_step(self._model_dir)
+        if self._termination.request:
+            raise self._termination.error(step, self._config.train_steps)
+        if step < until_step:
+            # TPUEstimator returns without an error when its TPU is preempted or a file server stays down.
+            failures.check_reachable(self._config)
+            raise InterruptedTrainingError(
+                f'Training was interrupted after step {step} of {until_step}. The same command resumes from there; '
+                '--verbose shows the cause.'
+            )
+
+    def _is_finished(self) -> bool:
+        """Whether the newest checkpoint has all steps.
+
+        Raises:
+          CheckpointError: the checkpoint does not fit the network. Training checks this itself, but no training follows
+            here.
+        """
+        config = self._config
+        checkpoint = checkpoints.latest_checkpoint(self._model_dir)
+        if not checkpoint or checkpoints.step_of(checkpoint) < config.train_steps:
+            return False
+        with tf.Graph().as_default():
+            images = tf.zeros([1, config.height, config.width, 3])
+            inception_model_fn(images, None, tf.estimator.ModeKeys.PREDICT, {'config': config})
+            checkpoints.check_fits(checkpoint)
+        step = checkpoints.step_of(checkpoint)
+        logger.info('%s is at step %d of %d: nothing is left to train', self._model_dir, step, config.train_steps)
+        return True
+
+    # Evaluation: every validation image exactly once, with the averages of the checkpoint itself.
+
+    def evaluate(self, checkpoint: str) -> Evaluation:
+        """Evaluates a checkpoint, adds the result to `results.jsonl` and to TensorBoard's curves, and keeps the best.
+
+        Raises:
+          ConfigError: the data set has other classes than the checkpoint.
+          DataError: no validation image could be used.
+          TrainingError: the cross-entropy is not finite.
+        """
+        begun, config = time.monotonic(), self._config
+        if config.mode == 'eval':
+            trained_data.check(config, self._data_set, checkpoint)
+        digest = digests.of_index(checkpoint)
+        metrics = self._metrics_of(checkpoint)
+        evaluation = evaluation_of(config, self._data_set, checkpoint, digest, metrics, time.monotonic() - begun)
+        self._screen.clear()
+        self._check_evaluation(evaluation, checkpoint)
+        append_evaluation(self._model_dir, evaluation)
+        self._evaluation_summaries.write(evaluation)
+        self._log(evaluation)
+        self._keep_if_best(checkpoint, evaluation)
+        return evaluation
+
+    def _metrics_of(self, checkpoint: str) -> Dict[str, Any]:
+        config = self._config
+        self._screen.update(f'preparing to evaluate step {checkpoints.step_of(checkpoint)}')
+        # A host with fewer images than another pads its last batches.
+        hosts = topology.hosts_of(config)
+        images = images_of_hosts(config, hosts) if hosts > 1 else [config.eval_images]
+        batches = slices.steps_for(images, config.eval_batch_size)
+        hooks = [
+            # Before the session restores the checkpoint.
+            CheckpointFitsHook(checkpoint),
+            EvaluationProgress(self._screen, batches),
+            RecoveryLimitHook(lambda: failures.check_reachable(config)),
+            # After the session has restored the weights, which the averages replace.
+            *([LoadEMAHook(checkpoint)] if config.moving_average else []),
+        ]
+        with unwritten_by_estimator(), failures.refusals_explained():
+            return self._estimator.evaluate(
+                InputPipeline(False, config),
+                # A CPU evaluates until the files end, however many images they hold. A TPU needs a number of steps.
+                steps=batches if config.use_tpu else None,
+                hooks=hooks,
+                checkpoint_path=checkpoint,
+            )
+
+    def _check_evaluation(self, evaluation: Evaluation, checkpoint: str) -> None:
+        config = self._config
+        if not evaluation.images:
+            raise DataError(f'{source_of(config).flag(VALIDATION)}: no validation image can be used.')
+        if math.isfinite(evaluation.cross_entropy):
+            return
+        if config.mode == 'eval':
+            raise TrainingError(
+                f'{checkpoint}: its cross-entropy is {evaluation.cross_entropy}; training has diverged.'
+            )
+        what = f'The cross-entropy of the validation images is {evaluation.cross_entropy}'
+        raise failures.diverged(DivergedError(what, evaluation.step - 1, evaluation.step), config, self.began_at)
+
+    def _log(self, evaluation: Evaluation) -> None:
+        config = self._config
+        logger.info(
+            'step %d: top-1 %.2f %%%s, cross-entropy %.4f, %d images, %s weights',
+            evaluation.step,
+            100 * evaluation.top_1,
+            f', top-5 {100 * evaluation.top_5:.2f} %' if shows_top_5(config.num_classes) else '',
+            evaluation.cross_entropy,
+            evaluation.images,
+            evaluation.weights,
+        )
+        if evaluation.changed:
+            logger.info('settings that differ from those of the training: %s', '; '.join(evaluation.changed))
+        if evaluation.images + self._bad_records.count(VALIDATION) != config.eval_images:
+            flag = 'eval_total_size' if config.eval_total_size else 'num_eval_images'
+            logger.info('%d images were expected (--%s)', config.eval_images, flag)
+
+    def _keep_if_best(self, checkpoint: str, evaluation: Evaluation) -> None:
+        """With `--keep_best`, keeps the checkpoint if it has the best top-1 so far."""
+        if self._config.keep_best:
+            best_checkpoint.keep(self._model_dir, checkpoint, evaluation)
+
+    def recorded(self, checkpoint: str) -> Optional[Evaluation]:
+        """The last recorded evaluation of a checkpoint with the same weights, images and settings; None without any.
+
+        An evaluation belongs to the digest of its checkpoint: a checkpoint of the same step may have other weights.
+        """
+        config = self._config
+        fingerprint = self._data_set.fingerprint if self._data_set else ''
+        changed = changed_since_training(config, self._data_set, checkpoint)
+        same = (digests.of_index(checkpoint), config.evaluated_weights, config.eval_images, fingerprint, changed)
+        matching = [each for each in read_evaluations(self._model_dir) if each.digest and each.identity == same]
+        return matching[-1] if matching else None
+
+    # Beginning and end.
+
+    def _protect(self, protection: contextlib.ExitStack) -> None:
+        """Locks model_dir, explains failures from now on, and makes sure that the run can resume from its folder."""
+        config = self._config
+        protection.enter_context(failures.remote_failures_explained(config, self._screen))
+        if config.mode != 'eval':
+            protection.enter_context(self._lock)
+            self._termination.release = self._lock.release
+        # Within the lock: after a failure, half-written files are removed.
+        protection.enter_context(failures.disk_failures_explained(config, self._screen))
+        if config.mode != 'eval':
+            self._prepare_folder()
+            if config.export_dir:
+                remove_unfinished_export(config)
+        if config.keep_best:
+            # A damaged best checkpoint is reported now, not after hours of training.
+            best_checkpoint.read(self._model_dir)
+        if not config.use_tpu or config.is_emulated:
+            protection.enter_context(without_recovery())
+        if isinstance(self._estimator, LocalEstimator):
+            protection.callback(self._estimator.release)
+        self._bad_records.forget()
+
+    def _prepare_folder(self) -> None:
+        """Removes the leftovers of a killed run from model_dir, and checks that the newest checkpoint is undamaged.
+
+        Without a checkpoint, it reads the weights that `--init_from` names.
+
+        Raises:
+          ConfigError: the checkpoint has learned another data set, and `--allow_other_data_set` is not given.
+          CheckpointError: the newest checkpoint is damaged; with `--skip_damaged_checkpoints`, all of them are; or the
+            weights to begin from cannot be read.
+        """
+        config = self._config
+        remove_leftovers(self._model_dir)
+        if config.skip_damaged_checkpoints:
+            checkpoints.skip_damaged(self._model_dir)
+        checkpoint = checkpoints.latest_checkpoint(self._model_dir)
+        if checkpoint and not config.skip_damaged_checkpoints:
+            checkpoints.check_undamaged(checkpoint)
+        if checkpoint:
+            trained_data.check(config, self._data_set, checkpoint)
+        if config.init_from and checkpoint:
+            logger.info('--init_from=%s: is not read, because the run has %s', config.init_from, checkpoint)
+        elif config.init_from:
+            self._source = sources.read(config.init_from)
+            self._start.begins_from(origin_of(self._source, config))
+
+    def _export(self) -> str:
+        checkpoint = checkpoints.newest_checkpoint(self._model_dir)
+        if self._config.moving_average:
+            checkpoints.check_holds_averages(checkpoint)
+        self._screen.update(f'exporting {checkpoint}')
+        estimator, names = self._estimator, trained_data.of_checkpoint(self._config, checkpoint).class_names
+        if [*names] != [*self._class_names]:
+            estimator = make_estimator(self._config, names, writes=False)
+        with failures.refusals_explained():
+            path = export_saved_model(estimator, self._config, checkpoint, names)
+        self._screen.clear()
+        return path
+
+
+def evaluation_of(
+    config: Config,
+    data_set: Optional[DatasetInfo],
+    checkpoint: str,
+    digest: str,
+    metrics: Dict[str, Any],
+    seconds: float,
+) -> Evaluation:
+    """The record of an evaluation that ends now.
+
+    Args:
+      config: of the evaluation.
+      data_set: the description of its data set.
+      checkpoint: the path of the evaluated checkpoint.
+      digest: `digests.of_index` of the checkpoint, taken before the evaluation.
+      metrics: the values of `metrics.evaluation_metrics`, by name.
+      seconds: the duration of the evaluation.
+    """
+    return Evaluation(
+        step=checkpoints.step_of(checkpoint),
+        checkpoint=os.path.basename(checkpoint),
+        weights=config.evaluated_weights,
+        top_1=float(metrics['top_1']),
+        top_5=float(metrics['top_5']),
+        cross_entropy=float(metrics['cross_entropy']),
+        images=int(metrics['images']),
+        seconds=round(seconds, 3),
+        time=now(),
+        changed=changed_since_training(config, data_set, checkpoint),
+        data_set=data_set.name if data_set else '',
+        fingerprint=data_set.fingerprint if data_set else '',
+        digest=digest,
+    )
+
+
+def most_accurate(model_dir: str, last: Evaluation) -> Evaluation:
+    """The first recorded evaluation with the best top-1 among those that can be compared with the last one."""
+    # Checkpoints of an earlier run in this folder may have had the same steps, or later ones.
+    of_step = {each.step: each for each in read_evaluations(model_dir) if each.step <= last.step}
+    comparable = [each for each in of_step.values() if not best_checkpoint.differences_of_kind(last, each)]
+    return max(comparable, key=lambda each: each.top_1, default=last)
