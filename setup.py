@@ -60,8 +60,11 @@ EXTRAS = {
     'tpu': ['google-api-python-client', 'oauth2client'],
 }
 
-PACKAGES = find_packages(exclude=['docs', 'docs.*', 'examples', 'tests', 'tests.*'])
-TYPED = {name: ['py.typed'] for name in PACKAGES if '.' not in name}
+# One folder in site-packages: the program, which holds its other packages.
+PROGRAM = 'inception_v3_tpu'
+PARTS = find_packages(exclude=[PROGRAM, 'docs', 'docs.*', 'examples', 'tests', 'tests.*'])
+# Those whose pages are made from templates.
+WITH_PAGES = ('commands.evaluate_report', 'commands.plan', 'commands.predict', 'run.profiling')
 
 setup(
     name='inception-v3-tpu',
@@ -81,15 +84,13 @@ setup(
         'Typing :: Typed',
     ],
     python_requires='>=3.7,!=3.8.*,<3.12',
-    packages=PACKAGES,
+    packages=[PROGRAM, *(f'{PROGRAM}.{name}' for name in PARTS)],
+    package_dir={f'{PROGRAM}.{name}': name for name in PARTS if '.' not in name},
     package_data={
-        **TYPED,
-        'benchmarks.peers': ['requirements.txt'],
-        'inception_v3.commands.evaluate_report': ['page.html'],
-        'inception_v3.commands.plan': ['page.html'],
-        'inception_v3.run.profiling': ['page.html'],
-        'inception_v3.commands.predict': ['contact_sheet.html', 'contact_sheet.js'],
-        'studies.report': ['page/*'],
+        PROGRAM: ['py.typed'],
+        f'{PROGRAM}.benchmarks.peers': ['requirements.txt'],
+        **{f'{PROGRAM}.inception_v3.{name}': ['*.html', '*.js'] for name in WITH_PAGES},
+        f'{PROGRAM}.studies.report': ['page/*'],
     },
     entry_points={'console_scripts': ['inception-v3 = inception_v3_tpu.__main__:main']},
     zip_safe=False,  # Pages and studies are read as files.

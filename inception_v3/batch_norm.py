@@ -2,9 +2,9 @@
 
 from typing import Any, List, Optional, Sequence, Tuple
 
+from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.tpu.ops import tpu_ops
 
-from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.networks.layers import NHWC, Layout
 from inception_v3.weights.patterns import NOTHING, Patterns

@@ -9,6 +9,8 @@ if __name__ == '__main__':
     # Before `main` runs there is nothing to save, and no message to give.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, lambda *unused: os._exit(75))
+    # In place of the working directory, where a user may have a data.py.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from console import program
 from console.errors import EXIT_CODES

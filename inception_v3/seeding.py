@@ -3,9 +3,9 @@
 import zlib
 from typing import Any, Callable
 
+from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-from console.tensorflow_versions import tf
 from inception_v3.config import Config
 from inception_v3.networks import layers
 from inception_v3.networks.threefry import uniform_rows

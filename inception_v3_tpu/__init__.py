@@ -1,10 +1,12 @@
-"""The program `inception-v3`: every command of the other packages under one name."""
+"""The program `inception-v3`: every command under one name.
 
-import importlib.machinery
+Installed, this folder holds all other packages, so that site-packages has none named `data` or `console`. A program
+that imports them imports this package first.
+"""
+
 import os
 import sys
 
-# By its path, because a user's console.py may hide it. It puts the packages of this program first.
-if 'console' not in sys.modules:
-    _path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'console', '__init__.py')
-    importlib.machinery.SourceFileLoader('console', _path).load_module()
+_HERE = os.path.dirname(os.path.abspath(__file__))
+# In a checkout, the packages are beside this one. They come first, whatever files the working directory has.
+sys.path.insert(0, _HERE if os.path.isdir(os.path.join(_HERE, 'console')) else os.path.dirname(_HERE))

@@ -3,7 +3,7 @@
   inception-v3 COMMAND [argument ...]   runs a command; inception-v3 COMMAND --help describes it
   inception-v3 --version
 
-It works in every folder, also in one with a data.py or console.py of yours, which `python -m` would find first.
+It works in every folder, also in one with a data.py or console.py of yours.
 """
 
 import difflib

@@ -1,10 +1,1 @@
 """Preprocessing of images, as TensorFlow operations on one image at a time."""
-
-import importlib.machinery
-import os
-import sys
-
-# Before any module of the package loads TensorFlow; and by its path, because a user's console.py may hide it.
-if 'console' not in sys.modules:
-    _path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'console', '__init__.py')
-    importlib.machinery.SourceFileLoader('console', _path).load_module()

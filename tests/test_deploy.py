@@ -137,7 +137,7 @@ def test_files__do_not_use_tpu_nodes_or_the_container_registry(folder: str) -> N
 
 def test_job__is_checked_by_the_preflight_of_its_comments() -> None:
     text = (ROOT / 'deploy' / 'job.yaml').read_text()
-    (comment,) = re.findall(r'inception_v3\.preflight ([^\\]*)\\\n# +(.*)', text)
+    (comment,) = re.findall(r'inception-v3 preflight ([^\\]*)\\\n# +(.*)', text)
     of_topology, *arguments = ' '.join(comment).split()
     assert of_topology == '--topology=v3-8'
     assert ['--tpu=local', *arguments] == container()['args']

@@ -164,7 +164,7 @@ def test_short_help_leaves_out_the_flags_of_a_run() -> None:
 
 
 def test_version() -> None:
-    assert help_of('--version') == f'inception_v3.main {inception_v3.__version__}'
+    assert help_of('--version') == f'inception-v3 {inception_v3.__version__}'
 
 
 def test_a_preset_leaves_out_options_that_the_network_does_not_take() -> None:

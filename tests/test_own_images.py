@@ -55,7 +55,7 @@ def test_own_images__statistics_average_over_1280_images(train: int, batch: int,
 
 def test_own_images__need_a_description(tmp_path: pathlib.Path) -> None:
     argv = ['main', '--preset=own_images', f'--data_dir={tmp_path}', '--model_dir=unused']
-    with pytest.raises(ConfigError, match=r'has no dataset\.json\. Make the data set with python -m data\.from_folder'):
+    with pytest.raises(ConfigError, match=r'has no dataset\.json\. Make the data set with inception-v3 from-folder'):
         fit_to_data_set(flags.parse(argv))
 
 

@@ -2,10 +2,9 @@
 
 from typing import Any, Tuple
 
+from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.tpu import tpu_function
 from tensorflow.python.tpu.ops import tpu_ops
-
-from console.tensorflow_versions import tf
 
 
 class SynchronizedBatchNormalization(tf.keras.layers.BatchNormalization):

@@ -1,4 +1,4 @@
-"""What keeps a run alive and its folder whole: checkpoints, lock, records of starts and evaluations, hooks, failures.
+"""Guards of a run and of its folder: checkpoints, lock, records of starts and evaluations, hooks, failures.
 
 The loop and the commands import these; no documented module does. To begin: `checkpoints`.
 """

@@ -7,10 +7,10 @@ import time
 import urllib.parse
 from typing import Any, List, Optional
 
+from console.tensorflow_versions import knows_tpu_vms, tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.framework import kernels
 
 from console.errors import CommandError, RetryableError
-from console.tensorflow_versions import knows_tpu_vms, tf
 from inception_v3.tpu import topology
 
 # One for each chip of v2 and v3.

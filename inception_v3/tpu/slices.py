@@ -2,10 +2,9 @@
 
 from typing import List, Sequence
 
+from console.tensorflow_versions import tf  # isort: skip  Before TensorFlow is loaded.
 from tensorflow_estimator.python.estimator import model_fn as modes
 from tensorflow_estimator.python.estimator.tpu import tpu_context
-
-from console.tensorflow_versions import tf
 
 
 def images_of_hosts(records: Sequence[int], hosts: int, at_most: int = 0) -> List[int]:

@@ -57,6 +57,7 @@ def run_of(config: Config, estimator: Any) -> Run:
         train_and_evaluate,
         make_estimator=lambda *unused, **more: estimator,
         check_fits=mock.Mock(),
+        description_of=lambda c: None,
         notes_of=lambda c: (),
     ):
         run = Run(config, Screen(io.StringIO()))

@@ -109,9 +109,9 @@ def test_a_single_folder_in_between_is_said(tmp_path: pathlib.Path) -> None:
         (in_classes('Train', 'train', 'val'), 'not like classes: Train, train, val. '),
         (
             ['cat/1.jpg', 'dog/2.jpg', *in_classes('holdout')],
-            'from_folder {} DATA_DIR --validation_folder={}/holdout. ',
+            'from-folder {} DATA_DIR --validation_folder={}/holdout. ',
         ),
-        (['cat/1.jpg', 'dog/2.jpg', *in_classes('test')], 'from_folder {} DATA_DIR --validation_folder={}/test. '),
+        (['cat/1.jpg', 'dog/2.jpg', *in_classes('test')], 'from-folder {} DATA_DIR --validation_folder={}/test. '),
         ([*in_classes('train'), 'unlabeled/1.jpg'], 'not like classes: train. '),
         (
             [*in_classes('train'), 'test/1.jpg'],

@@ -48,8 +48,8 @@ def test_find__refuses_a_file_and_its_compressed_copy(tmp_path: pathlib.Path) ->
 @pytest.mark.parametrize(
     ('names', 'message'),
     [
-        (['train/cat/1.jpg'], r'which holds cat\. .*images need python -m data\.from_folder'),
-        (['train/1.jpg', 'train/2.jpg'], r'which holds \*\.jpg\. .*python -m data\.from_folder'),
+        (['train/cat/1.jpg'], r'which holds cat\. .*images need inception-v3 from-folder'),
+        (['train/1.jpg', 'train/2.jpg'], r'which holds \*\.jpg\. .*inception-v3 from-folder'),
         (['train/00.tar'], r'which holds \*\.tar\. --data_format=tar reads tar files'),
     ],
 )

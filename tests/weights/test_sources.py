@@ -96,7 +96,7 @@ def _an_object() -> bytes:
         (
             'a.h5',
             b'\x89HDF\r\n\x1a\n',
-            r'Import it first, .* python -m inception_v3\.weights import \S+/a\.h5 MODEL_DIR',
+            r'Import it first, .* inception-v3 weights import \S+/a\.h5 MODEL_DIR',
         ),
         ('a.bin', b'hello', r'is a file of Keras or PyTorch\. Import it first'),
         ('hdf5', b'\x89HDF\r\n\x1a\n', r'is a file of Keras or PyTorch\. Import it first'),

@@ -11,6 +11,7 @@ import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from unittest import mock
 
+from console.tensorflow_versions import tf, tf2  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import gen_tpu_ops
@@ -18,7 +19,6 @@ from tensorflow.python.tpu import tpu, tpu_feed, tpu_function, training_loop
 from tensorflow.python.tpu.ops import tpu_ops
 from tensorflow_estimator.python.estimator.tpu import tpu_estimator
 
-from console.tensorflow_versions import tf, tf2
 from inception_v3.tpu.emulation.system import TPU_JOB
 from inception_v3.tpu.supported import UnsupportedError, infeed_flaws, refuse, unsupported
 from inception_v3.tpu.topology import Topology

@@ -4,10 +4,10 @@ import contextlib
 from typing import Any, Iterator, List, Optional
 from unittest import mock
 
+from console.tensorflow_versions import tpu_system_metadata_type  # isort: skip  Before TensorFlow is loaded.
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu import tpu_system_metadata
 
-from console.tensorflow_versions import tpu_system_metadata_type
 from inception_v3.tpu.topology import Topology
 
 # TensorFlow's job name of the hosts and cores of a Cloud TPU.
