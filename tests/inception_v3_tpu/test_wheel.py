@@ -22,7 +22,7 @@ pytestmark = pytest.mark.program
 
 UV = ROOT / '.tools' / 'bin' / 'uv'
 # Names that a user's own files may have.
-USER_FILES = ('data', 'console', 'studies', 'benchmarks', 'inception_v3', 'preprocessing', 'tests', 'numpy')
+USER_FILES = ('data', 'console', 'studies', 'benchmarks', 'inception_v3', 'preprocessing', 'tests')
 TINY = (
     *(
         '--use_tpu=False',
