@@ -88,19 +88,6 @@ def is_compressed_tar(name: str) -> bool:
     return name.endswith(('.tar.gz', '.tgz'))
 
 
-def missing_shards(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
-    """The names of the record files that are missing, according to the names of the present ones."""
-    count = int(paths[0].rpartition('-of-')[2])
-    expected = [os.path.basename(shard_path(data_dir, split, shard, count)) for shard in range(count)]
-    return sorted(set(expected) - {os.path.basename(path) for path in paths})
-
-
-def unused_files(data_dir: str, split: str, paths: Sequence[str]) -> List[str]:
-    """The names that begin like those of a split but are not read: backups, compressed or incomplete copies."""
-    names = {os.path.basename(path) for path in paths}
-    return [n for n in sorted(remote.names_in(data_dir) or ()) if n.startswith(f'{split}-') and n not in names]
-
-
 def check_enough_for(hosts: int, flag: str, split: str, files: int) -> None:
     """Checks that each host has at least one file of a split to read; `flag` with its value leads to them.
 
@@ -112,48 +99,6 @@ def check_enough_for(hosts: int, flag: str, split: str, files: int) -> None:
             f'{flag}: {files} {split} files for {hosts} TPU hosts. Each host reads its own files: '
             f'write the data set to at least {hosts} {split} files.'
         )
-
-
-def check_more_than(skipped: int, paths: Sequence[str], count_first: Callable[[str, int], int]) -> None:
-    """Checks that files have more records than may be skipped. Otherwise, a pipeline that repeats them loops forever.
-
-    Args:
-      skipped: the number of records that may be skipped.
-      paths: the files, of any format.
-      count_first: counts the records of a file, up to a given number.
-
-    Raises:
-      DataError: the files have too few records, or one cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
-    check_are_files(paths)
-    found = 0
-    for path in paths:
-        try:
-            remote.check_readable(path)
-            found += count_first(path, skipped + 1 - found)
-        except tf.errors.OpError as error:
-            raise DataError(f'{path}: cannot be read: {error.message}')
-        if found > skipped:
-            return
-    where = f'{paths[0]}{" and the other files" if len(paths) > 1 else ""}'
-    if not found:
-        raise DataError(f'{where}: no records.')
-    raise DataError(
-        f'{where}: {found} records, and --max_bad_records={skipped} allows all of them to be skipped. Lower it.'
-    )
-
-
-def check_are_files(paths: Sequence[str]) -> None:
-    """Checks that the files of a data set are regular files. Reading a named pipe would block forever.
-
-    Raises:
-      DataError: one is not.
-    """
-    for path in paths:
-        kind = irregular_kind(path)
-        if kind:
-            raise DataError(f'{path}: cannot be read: it has the name of a data set file, but is {kind}.')
 
 
 def irregular_kind(path: str) -> Optional[str]:

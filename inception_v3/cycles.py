@@ -12,7 +12,6 @@ from inception_v3.data_set import check_data, description_of
 from inception_v3.estimator import make_estimator
 from inception_v3.evaluation import Evaluating, most_accurate
 from inception_v3.fitting import splits_of
-from inception_v3.input.bad_records import BadRecords
 from inception_v3.local_estimator import LocalEstimator
 from inception_v3.run import best_checkpoint, checkpoints, failures, trained_data
 from inception_v3.run.evaluations import Evaluation
@@ -21,6 +20,7 @@ from inception_v3.run.hooks.recovery import without_recovery
 from inception_v3.run.hooks.termination import Termination
 from inception_v3.run.memory.estimate import check_fits
 from inception_v3.run.saved_model import export_saved_model, remove_unfinished_export
+from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.summary import introduction_of, notes_of, summary_of
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.tpu.addresses import check_answers

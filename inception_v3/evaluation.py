@@ -12,7 +12,6 @@ from data import records
 from data.dataset_info import DatasetInfo
 from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.input.bad_records import BadRecords
 from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input_pipeline import InputPipeline
 from inception_v3.moving_average import LoadEMAHook
@@ -31,6 +30,7 @@ from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.recovery import RecoveryLimitHook
 from inception_v3.run.hooks.saving import CheckpointFitsHook
 from inception_v3.run.hooks.summaries import EvaluationSummaries, unwritten_by_estimator
+from inception_v3.run.skipped_records import BadRecords
 from inception_v3.tpu import slices, topology
 
 

@@ -225,22 +225,6 @@ def decode_crop(encoded: tf.Tensor, shape: tf.Tensor, crop: Crop) -> tf.Tensor:
     return pixels
 
 
-def decode_reduced(encoded: tf.Tensor, crop: Crop, reduction: int) -> tf.Tensor:
-    """Decodes a crop of a JPEG at a fraction of its sides. Damage is noticed as by `decode_crop`.
-
-    Args:
-      encoded: a string scalar, the bytes of a JPEG whose shape `image_shape` has checked.
-      crop: a box in the reduced image, whose sides are those of the image over `reduction`, rounded up.
-      reduction: 2, 4 or 8.
-
-    Returns:
-      A uint8 tensor of shape [crop height, crop width, 3]: means of blocks of `reduction` x `reduction` pixels.
-    """
-    pixels = tf.image.decode_and_crop_jpeg(encoded, tf.stack([*crop]), channels=3, ratio=reduction)
-    pixels.set_shape([None, None, 3])
-    return pixels
-
-
 def apply_crop(image: tf.Tensor, crop: Crop) -> tf.Tensor:
     """Cuts a box out of an image [height, width, channels]."""
     # TensorFlow copies whole rows of a matrix, but single values of a tensor of higher rank.

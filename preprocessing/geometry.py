@@ -4,7 +4,6 @@ import functools
 from typing import Callable, Union
 
 from console.tensorflow_versions import CASTS_IN_VECTORS, tf
-from preprocessing.decoding import Crop
 
 RESIZE_METHODS = (
     tf.image.ResizeMethod.BILINEAR,
@@ -56,32 +55,12 @@ def with_fewest_conversions(
 ) -> tf.Tensor:
     """Applies a bilinear kernel to an image, or to the image in float32 if that costs less. The results are the same.
 
-    Args:
-      bilinear: resizes an image [any height, any width, channels] of any numeric dtype to float32.
-      image: the image.
-      height: height of the kernel's result, in pixels.
-      width: width of the kernel's result, in pixels.
+    The kernel resizes [any height, any width, channels] of any numeric dtype to float32 [height, width, channels].
     """
     if image.dtype.is_floating:
         return bilinear(tf.cast(image, tf.float32))
     is_small = tf.size(image) < int(_FLOATS_UP_TO * height * width * int(image.shape[2]))
     return tf.cond(is_small, lambda: bilinear(tf.cast(image, tf.float32)), lambda: bilinear(image))
-
-
-def positions_in(crop: Crop, height: int, width: int) -> tf.Tensor:
-    """Returns the positions in an image that bilinear resizing of a crop makes its first and last pixels.
-
-    Args:
-      crop: the crop.
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-
-    Returns:
-      float64 [4]: top, left, bottom, right, in pixels of the image.
-    """
-    top, left, crop_height, crop_width = (tf.cast(each, tf.float64) for each in crop)
-    # Pixel i of a resized side lies at i * side / resized side, as tf.image.resize of version 1 has it.
-    return tf.stack([top, left, top + crop_height * (1 - 1 / height), left + crop_width * (1 - 1 / width)])
 
 
 def sample(image: tf.Tensor, box: tf.Tensor, height: int, width: int) -> tf.Tensor:

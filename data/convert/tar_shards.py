@@ -23,7 +23,7 @@ from console.messages import counted, printable, shown
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import dataset_info, exif, ppm, record_checker, records, remote, tf_example, tfrecord
+from data import checks, dataset_info, exif, ppm, record_checker, records, remote, tf_example, tfrecord
 from data.convert import conversion, writing
 from data.convert.intake import DAMAGED, ROTATED, damage_in
 from data.convert.refused import listed
@@ -268,7 +268,7 @@ def convert(source: str, target: str, max_bad_records: int, say: Callable[[str],
     splits = [s for s in all_splits if any(name.startswith(f'{s}-') for name in names)]
     paths = {split: find(source, split) for split in splits or [records.TRAIN]}
     for of_split in paths.values():
-        records.check_are_files(of_split)
+        checks.check_are_files(of_split)
     info = dataset_info.read(source)
     totals: Dict[str, SplitFingerprint] = {}
     largest = 0

@@ -5,9 +5,12 @@ import re
 import tarfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from console.log import logger
+from console.messages import counted, shown
 from console.tensorflow_versions import tf
-from data import compression, remote
+from data import compression, ppm, remote
 from data.record_checker import RecordChecker, label_problem
+from data.records import DataError
 from data.tar.layout import (
     BLANKS,
     BLOCK,
@@ -27,7 +30,13 @@ from data.tar.layout import (
     Sample,
     label_of,
 )
+from data.tar.reader import is_read_whole
+from data.tf_example import DOCUMENTED_FIELDS, Fields
 
+# The largest file that TensorFlow can read as a whole, in bytes.
+_LARGEST_SHARD = (1 << 31) - 1
+# Files that one line of the log names.
+_NAMED_AT_MOST = 3
 # The read-ahead buffer, in bytes; the input pipeline has a flag for its own.
 _READ_AHEAD = 1 << 20
 # Keeps all bytes of a name in Python's str, whatever the encoding of the name.
@@ -314,7 +323,16 @@ def _key(name: bytes) -> Optional[bytes]:
 
 
 class SampleChecker(RecordChecker):
-    """Describes why the input pipeline cannot use a sample."""
+    """Describes why the input pipeline cannot use a sample; the arguments are those of `RecordChecker`."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        decode: Callable[[tf.Tensor], tf.Tensor],
+        with_boxes: bool = True,
+        fields: Fields = DOCUMENTED_FIELDS,
+    ):
+        super().__init__(num_classes, lambda image: decode(ppm.as_png(image)), with_boxes, fields)
 
     def problems(self, path: str) -> Iterator[Callable[[], Optional[str]]]:
         """Yields a function per sample of a shard, in order, that returns the sample's problem."""
@@ -330,3 +348,47 @@ class SampleChecker(RecordChecker):
         offset = self.fields.label_offset
         problem = label_problem(sample.label + offset, self.num_classes, offset) or self.image_problem(encoded)
         return f'{sample.prefix}{problem}' if problem else None
+
+
+def size_problem(path: str, size: int) -> Optional[str]:
+    """The reason why the input pipeline cannot read a shard of a size in bytes; None if it can."""
+    if size <= _LARGEST_SHARD or not is_read_whole(path):
+        return None
+    return (
+        f'{size:,} bytes; from s3:// the input pipeline reads shards of up to {_LARGEST_SHARD:,}. Divide it into '
+        'several shards, or convert it to a TFRecord file with inception-v3 tar-shards write.'
+    )
+
+
+def with_note(path: str, everything: Iterator[Sample]) -> Iterator[Sample]:
+    """Yields the samples among everything in a shard; finally, logs what was left out."""
+    names: List[str] = []
+    try:
+        for sample in everything:
+            if sample.problem is Problem.LEFT_OUT:
+                names += [shown(member.name) for member in sample.members]
+            else:
+                yield sample
+    finally:
+        if names:
+            what = counted(len(names), 'file')
+            logger.info('%s: left out %s of no sample, such as %s', path, what, ', '.join(names[:_NAMED_AT_MOST]))
+
+
+def check_keys(path: str, fields: Fields) -> None:
+    """Checks that the first sample of a shard has one image and one label.
+
+    Raises:
+      DataError: it has not.
+      RemoteError: access to the shard is denied, or the store cannot be reached.
+    """
+    with Shard(path) as shard:
+        first = next(shard.samples(label_of(fields.label)), None)
+    if first and first.reason:
+        raise DataError(f'{path}, record 0: {first.reason}')
+
+
+def count(path: str) -> int:
+    """The number of samples in a shard, including unusable ones."""
+    with Shard(path) as shard:
+        return sum(1 for _ in with_note(path, shard.everything()))

@@ -88,10 +88,10 @@ class RecordPreprocessing:
             return tf.identity(record.encoded), record.bbox, tf.cast(record.label, tf.int32)
 
 
-def preprocess_for_train(
+def training_image(
     encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
 ) -> device_images.Features:
-    """Distorts an image for training: returns the data to send for it; see `infeed.for_training`.
+    """Draws a distortion for an encoded image, and applies it: returns the data to send; see `infeed.for_training`.
 
     Args:
       encoded: string scalar, the image file's bytes.
@@ -104,6 +104,6 @@ def preprocess_for_train(
 
 
 def distort(encoded: tf.Tensor, shape: tf.Tensor, distortion: Any, config: Config) -> device_images.Features:
-    """Returns what `preprocess_for_train` does, for a shape from `image_shape` and a given distortion."""
+    """Returns what `training_image` does, for a shape from `image_shape` and a given distortion."""
     image = decode_and_resize(encoded, shape, preprocessing_for(config).crop(shape, distortion), config)
     return infeed.for_training(image, distortion, config)

@@ -15,11 +15,11 @@ from inception_v3 import training
 from inception_v3.config import Config
 from inception_v3.cycles import Run
 from inception_v3.evaluation import Evaluating
-from inception_v3.input.bad_records import BadRecords
 from inception_v3.run import trainer_lock
 from inception_v3.run.checkpoints import CheckpointError, step_of
 from inception_v3.run.evaluations import Evaluation, append_evaluation
 from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.skipped_records import BadRecords
 from inception_v3.training import Training
 from tests.support.checkpoints import save_step
 from tests.support.evaluations import EVALUATION

@@ -12,7 +12,6 @@ from data.records import DataError
 from inception_v3 import training
 from inception_v3.config import Config
 from inception_v3.evaluation import Evaluating
-from inception_v3.input.bad_records import BadRecords
 from inception_v3.moving_average import LoadEMAHook
 from inception_v3.run import digests
 from inception_v3.run.checkpoints import latest_step
@@ -22,6 +21,7 @@ from inception_v3.run.hooks.progress import EvaluationProgress
 from inception_v3.run.hooks.recovery import RecoveryLimitHook
 from inception_v3.run.hooks.saving import CheckpointFitsHook
 from inception_v3.run.hooks.termination import Termination
+from inception_v3.run.skipped_records import BadRecords
 from inception_v3.run.trainer_lock import TrainerLock
 from inception_v3.training import Training
 from tests.support.checkpoints import save_step

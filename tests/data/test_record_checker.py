@@ -8,7 +8,7 @@ from typing import Any, List, Optional
 import pytest
 
 from console.tensorflow_versions import tf
-from data import record_checker, records, tf_example, tfrecord
+from data import checks, record_checker, records, tf_example
 from data.convert import writing
 from data.record_checker import RecordChecker
 from preprocessing.decoding import decode_image
@@ -182,7 +182,7 @@ def test_impossible_record_length__is_named(
     with pytest.raises(
         records.DataError, match=f'{re.escape(path)}, record 3: .*the record claims a length of {length:,}'
     ):
-        tfrecord.check_not_empty([path])
+        checks.check_not_empty('tfrecord', [path])
     (found,) = checker.search([path], print)
     assert found.position == 3 and f'the record claims a length of {length:,} bytes' in found.problem
 
@@ -196,7 +196,7 @@ def test_truncated_record_length__is_named(tmp_path: pathlib.Path, checker: Reco
     reason = f'the length of a record is truncated at byte {size:,}'
     message = f'record 2: the file is damaged or truncated from here on: {reason}.'
     with pytest.raises(records.DataError, match=message):
-        tfrecord.check_not_empty([path])
+        checks.check_not_empty('tfrecord', [path])
     assert [str(bad) for bad in checker.search([path], print)] == [f'{path}, {message}']
 
 

@@ -2,11 +2,12 @@
 
 import os
 import pathlib
-from typing import Any, List
+from typing import Any
 
 import pytest
 
-from data import records, remote
+from data import checks, records, remote
+from data.sources import Source
 from tests.data.written_records import written
 
 
@@ -23,19 +24,6 @@ def test_find_shards__sorts_the_names_of_a_store(tmp_path: pathlib.Path, monkeyp
     paths = written(tmp_path, records.TRAIN, [1] * 5)
     monkeypatch.setattr(remote, 'names_in', lambda folder: sorted(os.listdir(folder), reverse=True))
     assert records.find_shards(str(tmp_path), records.TRAIN) == paths
-
-
-def test_check_more_than__counts_no_more_records_than_it_needs(tmp_path: pathlib.Path) -> None:
-    paths = written(tmp_path, records.TRAIN, [2, 3, 5])
-    limits: List[int] = []
-
-    def count_first(path: str, at_most: int) -> int:
-        limits.append(at_most)
-        return min([2, 3, 5][paths.index(path)], at_most)
-
-    records.check_more_than(3, paths, count_first)
-    # The second file has enough, so the third is not read.
-    assert limits == [4, 2]
 
 
 def test_find_shards__ignores_other_names(tmp_path: pathlib.Path) -> None:
@@ -80,7 +68,7 @@ def test_a_folder_of_training_files_alone_has_no_validation_files(tmp_path: path
 
 def test_missing_shards_are_named(tmp_path: pathlib.Path) -> None:
     paths = written(tmp_path, records.TRAIN, [1] * 5)
-    assert records.missing_shards(str(tmp_path), records.TRAIN, paths) == []
+    assert checks.missing(Source(str(tmp_path)), records.TRAIN, paths) == []
     (tmp_path / 'many').mkdir()
     paths = written(tmp_path / 'many', records.TRAIN, [1] * 30)
     for path in paths[2::3]:
@@ -88,7 +76,7 @@ def test_missing_shards_are_named(tmp_path: pathlib.Path) -> None:
     found = records.find_shards(str(tmp_path / 'many'), records.TRAIN)
     assert len(found) == 20
     missing = [f'train-{number:05d}-of-00030' for number in range(2, 30, 3)]
-    assert records.missing_shards(str(tmp_path), records.TRAIN, found) == missing
+    assert checks.missing(Source(str(tmp_path)), records.TRAIN, found) == missing
 
 
 def test_shards_of_two_data_sets_are_refused(tmp_path: pathlib.Path) -> None:
@@ -102,15 +90,6 @@ def test_find_shards__mentions_tar_shards(tmp_path: pathlib.Path) -> None:
         (tmp_path / name).touch()
     assert complaint(tmp_path, records.TRAIN).endswith('it holds backup.tar, train.tar, validation-*.tar.')
     assert complaint(tmp_path, records.VALIDATION).endswith(' --data_format=tar reads tar files.')
-
-
-def test_unused_files__are_those_that_begin_like_a_split(tmp_path: pathlib.Path) -> None:
-    paths = written(tmp_path, records.TRAIN, [1, 1])
-    written(tmp_path, records.VALIDATION, [1])
-    for name in ('train-00001-of-00002.bak', 'train-00000-of-00002.gz', 'training.txt', 'dataset.json'):
-        (tmp_path / name).touch()
-    unused = ['train-00000-of-00002.gz', 'train-00001-of-00002.bak']
-    assert records.unused_files(str(tmp_path), records.TRAIN, paths) == unused
 
 
 def test_irregular_kind__names_what_is_no_file(tmp_path: pathlib.Path) -> None:

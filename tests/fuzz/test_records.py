@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from console.tensorflow_versions import tf
-from data import record_checker, records, tf_example, tfrecord
+from data import checks, record_checker, records, tf_example, tfrecord
 from data.audit.shard import ShardAuditor
 from data.record_checker import RecordChecker
 from data.tf_example import Fields
@@ -257,7 +257,7 @@ def check(path: str, pipelines: Pipelines, checker: RecordChecker, auditor: Shar
     ends_at = [bad.position for bad in audited.bad_files.first]
     assert ends_at == [at_end] * ('the file is damaged' in found.get(at_end, '')), (ends_at, at_end, found)
     try:
-        tfrecord.check_not_empty([path])
+        checks.check_not_empty('tfrecord', [path])
     except records.DataError as error:
         assert str(error).startswith(path) and len(str(error).splitlines()) == 1, error
         if at_end and not audited.bad_files.first:

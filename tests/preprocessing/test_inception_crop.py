@@ -7,7 +7,7 @@ import pytest
 
 from console.tensorflow_versions import tf
 from preprocessing import inception_preprocessing as inception
-from preprocessing.inception_preprocessing import Settings
+from preprocessing.inception_preprocessing import InceptionPreprocessing, Settings
 from tests.support.graphs import draw_many, evaluate, in_new_graph
 from tests.support.images import BOXES, DOCUMENTED_CROP, NO_BOXES, WHOLE, coordinates
 
@@ -61,12 +61,12 @@ def test_draw_crop__covers_boxes_given_as_ymin_xmin_ymax_xmax() -> None:
     assert sum(share == 0 for share in anywhere) > 50
 
 
-def test_draw_distortion__has_the_documented_crop_ranges_by_default() -> None:
+def test_draw__has_the_documented_crop_ranges_by_default() -> None:
     def draw(**ranges: Any) -> List[Any]:
         return in_new_graph(lambda: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE), **ranges), 20)
 
     def draw_for_training() -> inception.Crop:
-        return inception.draw_distortion(tf.constant([300, 400, 3]), tf.constant(WHOLE), Settings(75, 75)).crop
+        return InceptionPreprocessing(Settings(75, 75)).draw(tf.constant([300, 400, 3]), tf.constant(WHOLE)).crop
 
     assert in_new_graph(draw_for_training, 20) == draw(**DOCUMENTED_CROP)
 
@@ -132,10 +132,10 @@ def test_distorted_bounding_box_crop__applies_its_ranges() -> None:
         assert abs(pixels.shape[0] - pixels.shape[1]) <= 1
 
 
-def test_draw_distortion__applies_the_settings_of_the_crop() -> None:
+def test_draw__applies_the_settings_of_the_crop() -> None:
     shape, boxes = tf.constant([400, 400, 3]), tf.constant(WHOLE)
-    distortion = inception.draw_distortion(shape, boxes, Settings(75, 75, crop_area_min=0.5, crop_aspect_ratio_max=1.1))
-    crops = draw_many(distortion.crop, 200)
+    kind = InceptionPreprocessing(Settings(75, 75, crop_area_min=0.5, crop_aspect_ratio_max=1.1))
+    crops = draw_many(kind.draw(shape, boxes).crop, 200)
     areas = [crop.height * crop.width / 400**2 for crop in crops]
     ratios = [crop.width / crop.height for crop in crops]
     assert 0.49 <= min(areas) < 0.6
