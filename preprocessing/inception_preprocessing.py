@@ -4,7 +4,7 @@
 functions with the documented names are made of its steps.
 """
 
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple, Optional, Tuple, Union
 
 from console.tensorflow_versions import tf
 from preprocessing.color import (
@@ -92,7 +92,7 @@ class InceptionPreprocessing(Preprocessing):
 
     Settings = Settings
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Any):
         super().__init__(settings)
         # Bytes cannot hold the values below black and above white of bicubic resizing.
         self.fits_bytes = settings.fast_mode
@@ -297,7 +297,8 @@ def preprocess_for_train(
         use_annotated_bbox=True,
     )
     preprocessing = InceptionPreprocessing(settings)
-    return preprocessing.of_image(_in_bytes(image), preprocessing.draw(tf.shape(image), bbox))
+    distortion = preprocessing.draw(tf.shape(image), bbox)
+    return preprocessing.of_image(_in_bytes(image), distortion)
 
 
 def preprocess_for_eval(

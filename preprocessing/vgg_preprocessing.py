@@ -81,7 +81,7 @@ class VggPreprocessing(Preprocessing):
 
     Settings = Settings
 
-    def __init__(self, settings: Settings, sides: Optional[Tuple[int, int]] = None):
+    def __init__(self, settings: Any, sides: Optional[Tuple[int, int]] = None):
         super().__init__(settings)
         self._size = [settings.height, settings.width]
         self._sides = sides or resize_range(*self._size)

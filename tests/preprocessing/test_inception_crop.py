@@ -66,7 +66,8 @@ def test_draw__has_the_documented_crop_ranges_by_default() -> None:
         return in_new_graph(lambda: inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE), **ranges), 20)
 
     def draw_for_training() -> inception.Crop:
-        return InceptionPreprocessing(Settings(75, 75)).draw(tf.constant([300, 400, 3]), tf.constant(WHOLE)).crop
+        kind = InceptionPreprocessing(Settings(75, 75, use_annotated_bbox=True))
+        return kind.draw(tf.constant([300, 400, 3]), tf.constant(WHOLE)).crop
 
     assert in_new_graph(draw_for_training, 20) == draw(**DOCUMENTED_CROP)
 

@@ -1,6 +1,6 @@
 """Tests of the VGG preprocessing against NumPy: sizes, crops, means, and random numbers."""
 
-from typing import Any, Callable, List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
@@ -161,13 +161,11 @@ def test_preprocess_image__resizes_to_300_to_600_by_default() -> None:
 def test_preprocess_image__takes_the_steps_of_the_pipeline() -> None:
     def of_steps() -> tf.Tensor:
         kind = kind_for(32, 40, 40, 60)
-        return kind.of_image(tf.constant(CAT), kind.draw(None, None))
+        image = tf.constant(CAT)
+        return kind.of_image(image, kind.draw(tf.shape(image), None))
 
-    builds: List[Callable[[], tf.Tensor]] = [
-        of_steps,
-        lambda: vgg.preprocess_image(tf.constant(CAT), 32, 40, True, 40, 60),
-    ]
-    by_steps, at_once = (in_new_graph(build, 6) for build in builds)
+    by_steps = in_new_graph(of_steps, 6)
+    at_once = in_new_graph(lambda: vgg.preprocess_image(tf.constant(CAT), 32, 40, True, 40, 60), 6)
     np.testing.assert_array_equal(by_steps, at_once)
     assert np.abs(at_once[0] - at_once[1]).max() > 10
 
