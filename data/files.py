@@ -16,10 +16,7 @@ _Record = TypeVar('_Record')
 def write_whole(path: str, content: Union[str, bytes], work_dir: str = '') -> None:
     """Writes a file atomically: a reader sees the old content or the new.
 
-    Args:
-      path: of the file, local or remote.
-      content: of the file.
-      work_dir: the folder of the unfinished file; by default, that of `path`.
+    The unfinished file is in `work_dir`, by default beside it.
 
     Raises:
       OutputError: something exists there that is no regular file.
@@ -46,11 +43,9 @@ def append_line(path: str, values: Dict[str, Any]) -> None:
 
 
 def read_lines(path: str, record_of: Callable[[Any], _Record]) -> List[_Record]:
-    """The records in a file with a JSON object per line. Damaged lines are skipped and logged.
+    """The records in a file with a JSON object per line; none if it is missing. Damaged lines are skipped and logged.
 
-    Args:
-      path: the path of the file; a missing file is empty.
-      record_of: makes a record from an object, as for `from_json`.
+    `record_of` makes a record from an object, as for `from_json`.
     """
     found = []
     lines = [line for line in text_of(path).split('\n') if line]

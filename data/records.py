@@ -49,7 +49,7 @@ def list_shards(data_dir: str, split: str, pattern: str, example: str) -> List[s
     Args:
       data_dir: the folder.
       split: `TRAIN` or `VALIDATION`.
-      pattern: regular expression for the part of a file's name after the split. Its group must be equal in all files.
+      pattern: regular expression for the part of a name after the split. Its group must be equal in all files.
       example: a name that matches, for messages.
 
     Raises:
@@ -89,11 +89,7 @@ def is_compressed_tar(name: str) -> bool:
 
 
 def check_enough_for(hosts: int, flag: str, split: str, files: int) -> None:
-    """Checks that each host has at least one file of a split to read; `flag` with its value leads to them.
-
-    Raises:
-      DataError: there are fewer files than hosts.
-    """
+    """Raises DataError if a split has fewer files than hosts; `flag` with its value leads to the files."""
     if files < hosts:
         raise DataError(
             f'{flag}: {files} {split} files for {hosts} TPU hosts. Each host reads its own files: '
@@ -111,34 +107,20 @@ def irregular_kind(path: str) -> Optional[str]:
 
 
 def expected_sizes(paths: Sequence[str]) -> List[int]:
-    """The sizes of files for `tfrecord.read_to_the_end`, in bytes; 0 where the store reports every denied access.
-
-    Raises:
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
+    """The sizes of files for `tfrecord.read_to_the_end`, in bytes; 0 where the store reports every denied access."""
     return sizes_of(paths) if remote.hides_refusals(paths[0]) else [0] * len(paths)
 
 
 def sizes_of(paths: Sequence[str]) -> List[int]:
-    """The sizes of files, in bytes.
-
-    Raises:
-      RemoteError: access to a file is denied, or the store cannot be reached.
-    """
+    """The sizes of files, in bytes; raises RemoteError if one cannot be read."""
     with concurrent.futures.ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         return [*pool.map(remote.size, paths)]
 
 
 def count_each(paths: Sequence[str], count: Callable[[str], int]) -> List[int]:
-    """Counts the records of several files in parallel. Counts are cached for as long as a file's size stays the same.
+    """Counts the records of several files in parallel, each with `count`; raises DataError or RemoteError.
 
-    Args:
-      paths: the files.
-      count: counts the records of one file.
-
-    Raises:
-      DataError: a file cannot be read.
-      RemoteError: access to a file is denied, or the store cannot be reached.
+    Counts are cached for as long as a file's size stays the same.
     """
 
     def count_one(path: str) -> int:

@@ -36,12 +36,8 @@ _LISTED_AT_MOST = 5
 class Source(NamedTuple):
     """The files of a data set, and the fields of its records.
 
-    Attributes:
-      data_dir: the folder of named files or of folders, and of relative patterns.
-      data_format: of `FORMATS`.
-      train_files: patterns of the training files; empty for those in `data_dir`.
-      eval_files: patterns of the validation files; empty for those in `data_dir`.
-      fields: of the records.
+    Relative patterns of `train_files` and `eval_files` begin in `data_dir`. A split without patterns is in `data_dir`:
+    named files, or a folder. `data_format` is of `FORMATS`.
     """
 
     data_dir: str = ''
@@ -116,12 +112,7 @@ class Source(NamedTuple):
         return _without_copies(paths)
 
     def folder(self, split: str) -> Optional[str]:
-        """The path of the folder with the files of a split, if that is the form of `data_dir`; None otherwise.
-
-        Raises:
-          DataError: there are several folders for the split.
-          RemoteError: access to `data_dir` is denied, or the store cannot be reached.
-        """
+        """The folder with the files of a split, if `data_dir` has that form; raises DataError if it has several."""
         if self.patterns(split):
             return None
         try:

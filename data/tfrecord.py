@@ -96,9 +96,7 @@ def serialized_in(path: str) -> Iterator[bytes]:
 def count_records(paths: Sequence[str]) -> List[int]:
     """The number of records in each file. Only the lengths of the records are read, except in compressed files.
 
-    Raises:
-      DataError: a file cannot be read, or ends within the length of a record, which TensorFlow would take for its end.
-      RemoteError: access to a file is denied, or the store cannot be reached.
+    Raises DataError, too, for a file that ends within the length of a record, which TensorFlow takes for its end.
     """
     return count_each(paths, _count)
 
@@ -134,9 +132,6 @@ def reader(
       any_path: one of the files, or their folder.
       buffer_size: the read-ahead buffer, in bytes.
       paths: all files, if some may be compressed.
-
-    Raises:
-      RemoteError: access to a file is denied, or the store cannot be reached.
     """
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         kinds = [*pool.map(compression_of, paths)]

@@ -11,14 +11,13 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
-from inception_v3.config import Config
+from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input import device_images, usable_records
 from inception_v3.input.bad_records import name_bad_records
 from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input.fake_data import fake_images
 from inception_v3.input.ordered_records import completed_steps, ordered_records
 from inception_v3.input.record_preprocessing import RecordPreprocessing
-from inception_v3.metrics import PADDING_LABEL
 
 # Upper limit of the bytes that are read ahead, over all files.
 _READ_AHEAD_LIMIT = 256 << 20
@@ -41,7 +40,7 @@ class InputPipeline:
     """The `input_fn` of training or of evaluation.
 
     Args:
-      is_training: return training records, shuffled, repeated and distorted; False: every validation record once.
+      is_training: training records, shuffled, repeated and distorted; False: every validation record once.
       config: the run's configuration; None: `params['config']` of the call, else the documented defaults.
       with_places: return (labels, paths, positions) instead of labels, to locate records; for evaluation on the CPU.
     """
@@ -104,10 +103,6 @@ class InputPipeline:
         that is loaded whole are limited to `_READ_AHEAD_LIMIT` bytes and one more file. Training with a seed reads the
         host's lanes (see `data.order`) instead of `num_files_infeed` files, and holds twice its share of the buffer and
         of a global batch.
-
-        Args:
-          host: index of the host.
-          hosts: number of hosts.
 
         Returns:
           A data set of serialized records, string scalars. With `max_bad_records` or `with_places`, of (path, position,
@@ -196,10 +191,6 @@ class InputPipeline:
         """Batches preprocessed images, and prefetches batches so that infeed overlaps the step.
 
         Memory: the prefetched batches, one being filled and one in use.
-
-        Args:
-          dataset: of (features, label).
-          batch_size: images in a batch.
         """
         config = self._config
         if self._is_training:

@@ -19,16 +19,9 @@ _FLOATS_UP_TO = 3.0 if CASTS_IN_VECTORS else 1.0
 
 
 def apply_resize(image: tf.Tensor, height: int, width: int, method: Union[int, tf.Tensor]) -> tf.Tensor:
-    """Resizes an image by one of `RESIZE_METHODS`.
+    """Resizes an image [any height, any width, channels] to float32 [height, width, channels], of the same range.
 
-    Args:
-      image: [any height, any width, channels], of any numeric dtype.
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-      method: an index into `RESIZE_METHODS`, as an integer or an int32 scalar.
-
-    Returns:
-      float32 [height, width, channels], with pixels of the same range.
+    `method` is an index into `RESIZE_METHODS`, as an integer or an int32 scalar.
     """
     constant = method if isinstance(method, int) else tf.get_static_value(method)
     if constant is not None:
@@ -64,16 +57,10 @@ def with_fewest_conversions(
 
 
 def sample(image: tf.Tensor, box: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Samples an image bilinearly at positions with equal distances.
+    """Samples an image [any height, any width, 3] bilinearly at positions with equal distances.
 
-    Args:
-      image: [any height, any width, 3], of any numeric dtype.
-      box: float32 [4], the positions of the result's first and last pixels: top, left, bottom, right, in pixels.
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-
-    Returns:
-      float32 [height, width, 3], with pixels of the same range.
+    The first and last pixels of the result, float32 [height, width, 3], are at the positions of `box`, float32 [4]:
+    top, left, bottom, right, in pixels.
     """
     ends = tf.cast(tf.tile(tf.shape(image)[:2] - 1, [2]), tf.float32)
     boxes = [box / ends]

@@ -226,9 +226,8 @@ def distorted_bounding_box_crop(
 ) -> Tuple[tf.Tensor, tf.Tensor]:
     """Cuts out a random box; the arguments are those of `draw_crop`.
 
-    Returns:
-      The crop, of the image's dtype and of shape [crop height, crop width, channels]; and its box, float32 [1, 1, 4]:
-      ymin, xmin, ymax, xmax, as fractions of the image.
+    The results are the crop, [crop height, crop width, channels], and its box, float32 [1, 1, 4]: ymin, xmin, ymax,
+    xmax, as fractions of the image.
     """
     shape = tf.shape(image)
     crop = draw_crop(shape, bbox, min_object_covered, aspect_ratio_range, area_range, max_attempts)
@@ -306,14 +305,8 @@ def preprocess_for_eval(
 ) -> tf.Tensor:
     """Prepares an image for evaluation: central crop and bilinear resize.
 
-    Args:
-      image: [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1].
-      height: height of the result, in pixels.
-      width: width of the result, in pixels.
-      central_fraction: the fraction of height and of width that the crop keeps.
-
-    Returns:
-      float32 [height, width, 3], in [-1, 1].
+    The image is [any height, any width, 3]; integer pixels span the range of their dtype, float pixels [0, 1]. The
+    crop keeps `central_fraction` of height and of width. The result is float32 [height, width, 3], in [-1, 1].
     """
     preprocessing, crop = (
         InceptionPreprocessing(Settings(height, width)),

@@ -32,10 +32,7 @@ class Settings(NamedTuple):
 
 
 def resize_range(height: int, width: int) -> Tuple[int, int]:
-    """Returns the range of the smaller side for a crop size, in pixels.
-
-    It is 300 to 600 for 299-pixel crops, and in proportion for other sizes.
-    """
+    """The range of the smaller side, in pixels: 300 to 600 for 299-pixel crops, in proportion for other sizes."""
     scale = max(height, width) / CROP_SIZE
     return round(RESIZE_SIDE_MIN * scale), round(RESIZE_SIDE_MAX * scale)
 

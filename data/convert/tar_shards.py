@@ -23,7 +23,7 @@ from console.messages import counted, printable, shown
 from console.paths import expanded
 from console.screen import Screen
 from console.tensorflow_versions import tf
-from data import checks, dataset_info, exif, ppm, record_checker, records, remote, tf_example, tfrecord
+from data import checks, dataset_info, encoding, exif, ppm, record_checker, records, remote, tfrecord
 from data.convert import conversion, writing
 from data.convert.intake import DAMAGED, ROTATED, damage_in
 from data.convert.refused import listed
@@ -110,8 +110,8 @@ class _Images:
     def example(self, encoded: bytes, label: int, filename: str) -> tf.train.Example:
         """The Example of an image without other fields."""
         encoded, (height, width, _) = self._session.run([self._png, self._shape], {self._encoded: encoded})
-        image_format = tf_example.format_of(encoded)
-        return tf_example.make_example(encoded, image_format, label, '', int(height), int(width), filename)
+        image_format = encoding.format_of(encoded)
+        return encoding.make_example(encoded, image_format, label, '', int(height), int(width), filename)
 
 
 def _extension_of(encoded: bytes) -> Optional[str]:

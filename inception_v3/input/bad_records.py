@@ -23,15 +23,8 @@ def name_bad_records(config: Config, split: str, paths: tf.Tensor, positions: tf
     It writes files because the hosts of a TPU run the input pipeline without Python. A record counts once, even if it
     is read again in the next epoch or by another host.
 
-    Args:
-      config: the run's configuration, with `model_dir` and `max_bad_records`.
-      split: the split of the records.
-      paths: string [records], at least one, the records' files.
-      positions: int64 [records], the records' positions in their files.
-
-    Returns:
-      The operation that writes and counts the files. At run time it raises `tf.errors.InvalidArgumentError` if there
-      are too many.
+    The paths, string [records], are of at least one record, and the positions, int64 [records], are in these files. At
+    run time, the operation raises `tf.errors.InvalidArgumentError` if there are too many.
     """
     folder = folder_of(config, split)
     begin = len(os.fsencode(common_folder(source_of(config).find(split))))

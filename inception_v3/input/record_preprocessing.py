@@ -15,11 +15,8 @@ from preprocessing.stateless import Uniform, uniform_of
 class Drawn(NamedTuple):
     """A record that is parsed and drawn, but not decoded; for a group, each part begins with a dimension of records.
 
-    Attributes:
-      encoded: string scalar, the image file's bytes.
-      shape: int32 [3], height, width and channels of the image.
-      distortion: as `Preprocessing.draw` draws it; () in evaluation.
-      label: int32 scalar.
+    The shape is int32 [3]: height, width and channels of the image. The distortion is as `Preprocessing.draw` draws it;
+    () in evaluation.
     """
 
     encoded: tf.Tensor
@@ -29,12 +26,7 @@ class Drawn(NamedTuple):
 
 
 class RecordPreprocessing:
-    """Preprocesses the records of a split.
-
-    Args:
-      is_training: distort images at random; False: prepare them for evaluation.
-      config: of the run.
-    """
+    """Preprocesses the records of a split: with distortions in training, otherwise for evaluation."""
 
     def __init__(self, is_training: bool, config: Config):
         self._is_training = is_training
@@ -43,11 +35,9 @@ class RecordPreprocessing:
     def preprocess(
         self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
     ) -> Tuple[device_images.Features, tf.Tensor]:
-        """Preprocesses one record: returns the data to send for it (see `infeed`), and its label, an int32 scalar.
+        """Preprocesses one record, a string scalar, to the data to send for it (see `infeed`) and its label, int32.
 
-        Args:
-          serialized: string scalar, the record.
-          key: int64 [2], the seed of the image's distortion; None draws from TensorFlow's generators.
+        The key, int64 [2], is the seed of the image's distortion; None draws from TensorFlow's generators.
         """
         return self.finish(self.draw(serialized, key))
 
@@ -91,13 +81,9 @@ class RecordPreprocessing:
 def training_image(
     encoded: tf.Tensor, bbox: tf.Tensor, config: Config, uniform: Uniform = tf.random.uniform
 ) -> device_images.Features:
-    """Draws a distortion for an encoded image, and applies it: returns the data to send; see `infeed.for_training`.
+    """Draws a distortion for an encoded image and applies it: the data to send; see `infeed.for_training`.
 
-    Args:
-      encoded: string scalar, the image file's bytes.
-      bbox: float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
-      config: of the run.
-      uniform: draws the random numbers.
+    The boxes are float32 [1, boxes, 4], each ymin, xmin, ymax, xmax as fractions of the image.
     """
     shape = image_shape(encoded)
     return distort(encoded, shape, preprocessing_for(config).draw(shape, bbox, uniform), config)

@@ -27,13 +27,9 @@ _NameBad = Callable[[tf.Tensor, tf.Tensor], tf.Operation]
 def map_or_skip(
     dataset: tf.data.Dataset, preprocess: Callable[..., Any], parallel_calls: int, name_bad: _NameBad
 ) -> tf.data.Dataset:
-    """Preprocesses records; leaves out and names those that cannot be used.
+    """Preprocesses a data set of (path, position, record); leaves out and names those that cannot be used.
 
-    Args:
-      dataset: of (path, position, record).
-      preprocess: converts a path, a position and the record there to (features, label).
-      parallel_calls: records to preprocess at a time.
-      name_bad: names bad records.
+    `preprocess` converts a path, a position and the record there to (features, label), `parallel_calls` at a time.
     """
 
     def of_group(paths: tf.Tensor, positions: tf.Tensor, serialized: tf.Tensor) -> Any:
@@ -52,13 +48,9 @@ def map_or_replace(
     A lane's consecutive records are a run. The image of a bad record is that of the next usable record in its run; the
     first follows the last. So the batches stay the same for any number of hosts, and for any step to begin at.
 
-    Args:
-      dataset: of groups ((path, position, record), key), each [lanes, steps, width, …]: for several steps the records
-        that several lanes supply. A run is the records of a lane in these steps.
-      preprocess: converts a path, a position, the record there and its key to (features, label).
-      parallel_calls: records to preprocess at a time.
-      name_bad: names bad records.
-      step: int64 scalar, the number of completed steps. The groups begin before it, at a multiple of `steps`.
+    The data set has groups ((path, position, record), key), each [lanes, steps, width, …]: for several steps the
+    records that several lanes supply. A run is the records of a lane in these steps. The groups begin before `step`,
+    the number of completed steps, at a multiple of `steps`.
 
     Returns:
       A data set of (features, label), in the order of steps. At run time, `tf.errors.InvalidArgumentError` is raised if
@@ -109,13 +101,7 @@ def _tried(
 def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
     """For each record of several runs, the place among the usable ones of the record to use; -1 if a run has none.
 
-    Args:
-      usable: int64 [usable], the indices of the usable records.
-      runs: the number of runs.
-      run: the number of records of a run.
-
-    Returns:
-      int32 [runs * run].
+    `usable`, int64 [usable], has the indices of the usable records; there are `runs` runs of `run` records.
     """
     places = tf.range(1, tf.size(usable) + 1)
     places = tf.reshape(tf.scatter_nd(usable[:, tf.newaxis], places, [runs * run]) - 1, [runs, run])
