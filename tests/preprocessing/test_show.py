@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 from skimage import data
 
-from preprocessing.show import DRAWS, Preprocessor, main, notes_on
+from preprocessing.photo_pictures import DRAWS, Preprocessor, notes_on
+from preprocessing.show import main
 from tests.support.commands import run
 
 PHOTO = np.ascontiguousarray(data.chelsea()[:64, :96])
@@ -77,10 +78,10 @@ def test_preprocessor__takes_unusual_photographs(preprocessor: Preprocessor, pho
 def test_show__names_files_and_refuses_bad_ones(
     preprocessor: Preprocessor, tmp_path: pathlib.Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr('preprocessing.show.DRAWS', 2)
-    monkeypatch.setattr('preprocessing.show._DPI', 20)
+    monkeypatch.setattr('preprocessing.photo_pictures.DRAWS', 2)
+    monkeypatch.setattr('preprocessing.photo_pictures._DPI', 20)
     monkeypatch.setattr(preprocessor, 'close', lambda: None)
-    monkeypatch.setattr('preprocessing.show.Preprocessor', lambda size, seed: preprocessor)
+    monkeypatch.setattr('preprocessing.photo_pictures.Preprocessor', lambda size, seed: preprocessor)
     turned = Image.Exif()
     turned[0x0112] = 6
     jpeg = encoded(PHOTO, 'JPEG', exif=turned)
