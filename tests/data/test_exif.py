@@ -12,11 +12,12 @@ from tests.data.test_image_header import CAT, saved
 
 SMALL = CAT.resize((30, 20))
 SMALL_JPEG = saved(SMALL, 'JPEG')
+ORIENTATION_TAG = 0x0112
 
 
 def rotated(kind: str, value: int) -> bytes:
     block = PIL.Image.Exif()
-    block[0x0112] = value
+    block[ORIENTATION_TAG] = value
     return saved(SMALL, kind, exif=block.tobytes())
 
 
@@ -25,7 +26,7 @@ def test_upright__turns_as_pillow_does(value: int) -> None:
     for kind in ('JPEG', 'PNG', 'WEBP'):
         assert exif.orientation(rotated(kind, value)) == value
     image = SMALL.copy()
-    image.getexif()[0x0112] = value
+    image.getexif()[ORIENTATION_TAG] = value
     expected = np.asarray(PIL.ImageOps.exif_transpose(image))
     np.testing.assert_array_equal(exif.upright(np.asarray(SMALL), value), expected)
 
