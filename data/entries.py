@@ -8,8 +8,8 @@ from console.messages import shown
 from console.tensorflow_versions import tf
 from data import record_checker, remote, tfrecord
 from data.records import DataError, irregular_kind
-from data.tar.layout import IMAGE_EXTENSIONS, Problem, Sample, label_of
-from data.tar.shard import Shard, size_problem
+from data.tar.layout import IMAGE_EXTENSIONS, Problem, label_of
+from data.tar.shard import Sample, Shard, size_problem
 from data.tf_example import CORNERS, DOCUMENTED_FIELDS, Fields
 
 _NO_BOXES = np.zeros([0, 4], np.float32)

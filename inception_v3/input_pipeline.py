@@ -14,7 +14,6 @@ from data.sources import source_of
 from inception_v3.config import PADDING_LABEL, Config
 from inception_v3.input import device_images, usable_records
 from inception_v3.input.bad_records import name_bad_records
-from inception_v3.input.evaluation_shares import images_of_hosts
 from inception_v3.input.fake_data import fake_images
 from inception_v3.input.ordered_records import completed_steps, ordered_records
 from inception_v3.input.record_preprocessing import RecordPreprocessing
@@ -141,8 +140,13 @@ class InputPipeline:
         if self._is_training:
             if config.followup_shuffle_buffer_size:
                 dataset = dataset.shuffle(config.followup_shuffle_buffer_size)
+        elif config.eval_total_size and hosts == 1:
+            dataset = dataset.take(config.eval_total_size)
         elif config.eval_total_size:
-            dataset = dataset.take(images_of_hosts(config, hosts)[host] if hosts > 1 else config.eval_total_size)
+            # Part of the validation images on several hosts: the only case that counts records for an evaluation.
+            from inception_v3.input.evaluation_shares import images_of_hosts
+
+            dataset = dataset.take(images_of_hosts(config, hosts)[host])
         return dataset
 
     def _read_file(

@@ -30,8 +30,8 @@ from data.convert.refused import listed
 from data.dataset_info import DatasetInfo
 from data.fingerprint import SplitFingerprint, fingerprint
 from data.tar import files as tar_files
-from data.tar.layout import LABEL_EXTENSION, Problem, Sample
-from data.tar.shard import SampleChecker, Shard
+from data.tar.layout import LABEL_EXTENSION, Problem
+from data.tar.shard import Sample, SampleChecker, Shard
 from preprocessing.decoding import decode_image
 
 # The extension of the file with a record's fields other than image and label, for the conversion back.
