@@ -152,12 +152,6 @@ def test_search__finds_damage_in_the_first_record(checker: RecordChecker, spoilt
     assert next(checker.search(spoilt_paths, print))[:2] == (spoilt_paths[0], 0)
 
 
-def test_close__ends_the_session(checker: RecordChecker, photos: List[Photo]) -> None:
-    checker.close()
-    with pytest.raises(RuntimeError, match='closed'):
-        checker.problem(photo_example(photos[0]).SerializeToString())
-
-
 def test_a_search_finds_a_changed_byte(checker: RecordChecker, spoilt_paths: List[str]) -> None:
     first = next(tf.io.tf_record_iterator(spoilt_paths[0]))
     with open(spoilt_paths[0], 'rb+') as file:
@@ -185,19 +179,6 @@ def test_impossible_record_length__is_named(
         checks.check_not_empty('tfrecord', [path])
     (found,) = checker.search([path], print)
     assert found.position == 3 and f'the record claims a length of {length:,} bytes' in found.problem
-
-
-def test_truncated_record_length__is_named(tmp_path: pathlib.Path, checker: RecordChecker, photos: List[Photo]) -> None:
-    writing.write_shards(str(tmp_path), records.TRAIN, [lambda: photo_example(photos[0])] * 2, 1)
-    (path,) = records.find_shards(str(tmp_path), records.TRAIN)
-    with open(path, 'ab') as file:
-        size = file.tell()
-        file.write(bytes(11))
-    reason = f'the length of a record is truncated at byte {size:,}'
-    message = f'record 2: the file is damaged or truncated from here on: {reason}.'
-    with pytest.raises(records.DataError, match=message):
-        checks.check_not_empty('tfrecord', [path])
-    assert [str(bad) for bad in checker.search([path], print)] == [f'{path}, {message}']
 
 
 def test_search__reports_progress(tmp_path: pathlib.Path, checker: RecordChecker, monkeypatch: Any) -> None:

@@ -98,14 +98,6 @@ def test_draw_crop__differs_between_calls_in_a_graph_with_a_seed() -> None:
     assert all(first != second for first, second in draw_many((one, other), 5))
 
 
-def test_draw_crop__differs_between_runs_without_a_graph_seed() -> None:
-    drawn = []
-    for _ in range(2):
-        with tf.Graph().as_default():
-            drawn.append(draw_many(inception.draw_crop(tf.constant([300, 400, 3]), tf.constant(WHOLE)), 5))
-    assert drawn[0] != drawn[1]
-
-
 def test_draw_crop__is_the_whole_image_if_no_crop_is_possible() -> None:
     # 1,000 x 10 pixels: a crop of aspect 4/3 covers at most 0.0133 of them.
     crop = evaluate(inception.draw_crop(tf.constant([1000, 10, 3]), tf.constant(WHOLE)))
