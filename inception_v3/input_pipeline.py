@@ -6,16 +6,16 @@ operations.
 
 import functools
 import os
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from console.tensorflow_versions import switch_autotuning_off, tf, threads_of
 from data import records
 from data.sources import source_of
-from inception_v3.config import PADDING_LABEL, Config
-from inception_v3.input import device_images, usable_records
-from inception_v3.input.bad_records import name_bad_records
+from inception_v3.config import Config
+from inception_v3.input import device_images
 from inception_v3.input.fake_data import fake_images
 from inception_v3.input.ordered_records import completed_steps, ordered_records
+from inception_v3.input.padding import Label, pad_batch, zeros_like
 from inception_v3.input.record_preprocessing import RecordPreprocessing
 
 # Upper limit of the bytes that are read ahead, over all files.
@@ -27,9 +27,6 @@ _THREADS_PER_CORE = 4
 _GROUP_RECORDS = 16
 # One group is prepared at a time for every four images that are decoded at a time.
 _IMAGES_PER_GROUP = 4
-
-# A label, int32, or (label, path, position of the record in its file).
-_Label = Union[tf.Tensor, Tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 
 # AutoGraph has nothing to convert in the pipeline, and takes seconds to find that out.
 _no_autograph = tf.autograph.experimental.do_not_convert
@@ -176,6 +173,10 @@ class InputPipeline:
             groups = dataset.batch(_GROUP_RECORDS, drop_remainder=self._is_training)
             drawn = groups.map(self._record_preprocessing.draw, -(-parallel_calls // _IMAGES_PER_GROUP)).unbatch()
             return drawn.map(self._record_preprocessing.finish, parallel_calls)
+        # Only for runs that may skip records.
+        from inception_v3.input import usable_records
+        from inception_v3.input.bad_records import name_bad_records
+
         name_bad = functools.partial(name_bad_records, config, self._split)
         if self._is_training and config.seed is not None:
             step = completed_steps(config)
@@ -184,7 +185,7 @@ class InputPipeline:
 
     def _preprocess_at(
         self, path: tf.Tensor, position: tf.Tensor, serialized: tf.Tensor, key: Optional[tf.Tensor] = None
-    ) -> Tuple[device_images.Features, _Label]:
+    ) -> Tuple[device_images.Features, Label]:
         features, label = self._record_preprocessing.preprocess(serialized, key)
         return features, (label, path, position) if self._with_places else label
 
@@ -201,9 +202,9 @@ class InputPipeline:
             # TensorFlow fuses this with the preceding map: each image is written directly to its place in the batch.
             dataset = dataset.batch(batch_size, drop_remainder=True)
         else:
-            pad = functools.partial(_pad_batch, batch_size)
+            pad = functools.partial(pad_batch, batch_size)
             dataset = dataset.batch(batch_size)
-            padding = usable_records.zeros_like(dataset)
+            padding = zeros_like(dataset)
             dataset = dataset.map(pad)
             if config.use_tpu:
                 dataset = dataset.concatenate(padding.map(pad).repeat())
@@ -256,22 +257,6 @@ def images_at_a_time(config: Config) -> int:
 
 
 # ---- Functions of phase 3
-
-
-def _pad_batch(batch_size: int, images: tf.Tensor, labels: _Label) -> Tuple[tf.Tensor, _Label]:
-    """Pads a batch to its full size with images of zeros, labelled `PADDING_LABEL`; places are not padded."""
-    labels, *places = tf.nest.flatten(labels)
-    missing = batch_size - tf.shape(labels)[0]
-
-    def pad() -> Tuple[tf.Tensor, tf.Tensor]:
-        sides = [[0, missing], *[[0, 0]] * (images.shape.ndims - 1)]
-        return tf.pad(images, sides), tf.pad(labels, [[0, missing]], constant_values=PADDING_LABEL)
-
-    # Padding copies the batch, and only the last batch needs it.
-    full_images, full_labels = tf.cond(missing > 0, pad, lambda: (images, labels))
-    full_images.set_shape([batch_size, *images.shape[1:]])
-    full_labels.set_shape([batch_size])
-    return full_images, (full_labels, *places) if places else full_labels
 
 
 def _with_batch_last(features: device_images.Features) -> device_images.Features:

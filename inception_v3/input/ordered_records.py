@@ -8,8 +8,12 @@ from data import order
 from data.records import DataError
 from data.sources import source_of
 from inception_v3.config import Config
-from inception_v3.input import usable_records
 
+# Records that are tried as a group if some may be bad; with a seed, see `group_for`. Larger groups cost less per
+# record; about three groups are held in memory.
+GROUP_RECORDS = 128
+# The fewest records of which one can replace another.
+RUN_RECORDS = 8
 # The most bytes of shards that are loaded whole at the same time.
 _WHOLE_AT_MOST = 4 << 30
 
@@ -35,8 +39,8 @@ def group_for(batch: int, hosts: int, records: int) -> Group:
     """
     lanes = order.lanes_for(batch, hosts, records)
     width = batch // lanes
-    steps = -(-usable_records.RUN_RECORDS // width)
-    return Group(lanes // hosts if steps > 1 else max(1, usable_records.GROUP_RECORDS // width), steps, width)
+    steps = -(-RUN_RECORDS // width)
+    return Group(lanes // hosts if steps > 1 else max(1, GROUP_RECORDS // width), steps, width)
 
 
 def completed_steps(config: Config) -> tf.Tensor:

@@ -10,12 +10,8 @@ as several images, and only one data set is processed at a time. Therefore a dat
 from typing import Any, Callable, Tuple
 
 from console.tensorflow_versions import tf
-
-# Records that are processed as a group; with a seed, see `ordered_records.group_for`. Larger groups cost less per
-# record; about three groups are held in memory.
-GROUP_RECORDS = 128
-# The fewest records of which one can replace another.
-RUN_RECORDS = 8
+from inception_v3.input.ordered_records import GROUP_RECORDS
+from inception_v3.input.padding import zeros_like
 
 # A part of the message about records that cannot be replaced.
 NONE_USABLE = 'consecutive records can be used'
@@ -109,13 +105,3 @@ def _replaced(usable: tf.Tensor, runs: int, run: int) -> tf.Tensor:
     following = tf.gather(places, (tf.range(run)[:, tf.newaxis] + tf.range(run)) % run, axis=1)
     first = tf.argmax(tf.cast(following >= 0, tf.int32), axis=2)
     return tf.reshape(tf.gather(following, first[:, :, tf.newaxis], batch_dims=2), [-1])
-
-
-def zeros_like(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """A data set of one element of zeros, shaped like those of `dataset`; unknown sizes become 0."""
-
-    def zeros(shape: tf.TensorShape, dtype: tf.DType) -> tf.Tensor:
-        return tf.zeros([size or 0 for size in shape.as_list()], dtype)
-
-    shapes, types = tf.data.get_output_shapes(dataset), tf.data.get_output_types(dataset)
-    return tf.data.Dataset.from_tensors(tf.nest.map_structure(zeros, shapes, types))
