@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Optional
 
 from console.tensorflow_versions import tf
 from preprocessing.decoding import Crop
-from preprocessing.finishing import WHITE, apply_flip, scaled
 from preprocessing.geometry import BILINEAR, apply_resize
 from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform
@@ -52,6 +51,7 @@ class Window(NamedTuple):
 class CifarPreprocessing(Preprocessing):
     """The CIFAR preprocessing; finished images are in [-1, 1]."""
 
+    kind = 'cifar'
     Settings = Settings
 
     def draw(self, image_shape: Any, bbox: Any, uniform: Uniform = tf.random.uniform) -> Distortion:
@@ -75,18 +75,6 @@ class CifarPreprocessing(Preprocessing):
         """Resizes the image bilinearly, and shifts it."""
         resized = apply_resize(pixels, self.settings.height, self.settings.width, BILINEAR)
         return shift(resized, window.top, window.left, self.settings.crop_padding)
-
-    def finish(self, image: tf.Tensor, distortion: Optional[Distortion] = None) -> tf.Tensor:
-        """Flips and scales to [-1, 1]; only scales in evaluation."""
-        return scaled('cifar', image if distortion is None else apply_flip(image, distortion.flip))
-
-    def pack(self, distortion: Distortion) -> tf.Tensor:
-        """The flip."""
-        return tf.stack([tf.cast(distortion.flip, tf.float32)])
-
-    def unscaled(self, images: tf.Tensor) -> tf.Tensor:
-        """Maps [-1, 1] to [0, 255]."""
-        return (images + 1.0) * (WHITE / 2)
 
 
 def shift(image: tf.Tensor, top: tf.Tensor, left: tf.Tensor, padding: int) -> tf.Tensor:

@@ -20,7 +20,7 @@ from preprocessing.color import (
 )
 from preprocessing.crop_sampling import sample_crop
 from preprocessing.decoding import Crop, apply_crop
-from preprocessing.finishing import WHITE, apply_flip, scaled
+from preprocessing.finishing import WHITE, apply_flip
 from preprocessing.geometry import BILINEAR, RESIZE_METHODS, apply_resize
 from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform, uses_generators
@@ -90,6 +90,7 @@ class Window(NamedTuple):
 class InceptionPreprocessing(Preprocessing):
     """The Inception preprocessing; finished images are in [-1, 1]."""
 
+    kind = 'inception'
     Settings = Settings
 
     def __init__(self, settings: Any):
@@ -136,17 +137,13 @@ class InceptionPreprocessing(Preprocessing):
     def finish(self, image: tf.Tensor, distortion: Optional[Distortion] = None) -> tf.Tensor:
         """Flips, distorts the colour and scales to [-1, 1]; only scales in evaluation."""
         if distortion is None:
-            return scaled('inception', image)
+            return super().finish(image)
         flipped = apply_flip(image, distortion.flip)
         return apply_color(flipped, distortion.color, distortion.color_ordering, self.settings.fast_mode, WHITE)
 
     def pack(self, distortion: Distortion) -> tf.Tensor:
         """The flip and the three numbers of a fast colour."""
         return tf.stack([tf.cast(distortion.flip, tf.float32), *distortion.color])
-
-    def unscaled(self, images: tf.Tensor) -> tf.Tensor:
-        """Maps [-1, 1] to [0, 255]."""
-        return (images + 1.0) * (WHITE / 2)
 
 
 def whole_image_box() -> tf.Tensor:

@@ -9,7 +9,7 @@ from typing import Any, Optional, Type
 
 from console.tensorflow_versions import tf
 from preprocessing.decoding import apply_crop
-from preprocessing.finishing import WHITE
+from preprocessing.finishing import WHITE, apply_flip, scaled
 from preprocessing.stateless import Uniform
 
 
@@ -21,12 +21,14 @@ class Preprocessing(abc.ABC):
     from `pack`; `finishing` has what the device then does.
 
     Attributes:
+      kind: its name, a value of `--preprocessing`.
       Settings: the type of the settings, a named tuple; its fields are named like the flags that set them.
       fits_bytes: whether resized images may be sent as bytes, and finished on the device.
       finishes_bytes: whether training images may be rounded to bytes before they are finished. Otherwise the host
         finishes them, then rounds; the device only scales.
     """
 
+    kind: str
     Settings: Type[Any]
     fits_bytes = finishes_bytes = True
 
@@ -57,22 +59,22 @@ class Preprocessing(abc.ABC):
     def resize(self, pixels: tf.Tensor, window: Any) -> tf.Tensor:
         """Resizes the pixels in a window's `crop`, [crop height, crop width, 3]: float32 [height, width, 3]."""
 
-    @abc.abstractmethod
     def finish(self, image: tf.Tensor, distortion: Any = None) -> tf.Tensor:
-        """Applies the rest of a distortion, if there is one, to a resized image, and scales it for the network.
+        """Applies the rest of a distortion, here the flip, to a resized image, and scales it for the network.
 
         Args:
           image: float32 [height, width, 3], in [0, 255]; without a distortion also a batch of images.
           distortion: as `draw` draws it for the image; None in evaluation.
         """
+        return scaled(self.kind, image if distortion is None else apply_flip(image, distortion.flip))
 
-    @abc.abstractmethod
     def pack(self, distortion: Any) -> tf.Tensor:
         """The numbers of a distortion that `finishing.finished` needs, float32 [numbers]."""
+        return tf.stack([tf.cast(distortion.flip, tf.float32)])
 
-    @abc.abstractmethod
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
         """Inverts the scaling for the network: float32 [..., 3], in [0, 255]."""
+        return (images + 1.0) * (WHITE / 2)
 
     def visible(self, images: tf.Tensor) -> tf.Tensor:
         """Converts finished images [..., 3] back to viewable pixels: uint8, rounded to the nearest integers."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 from console.tensorflow_versions import tf
 from preprocessing.decoding import Crop
-from preprocessing.finishing import CHANNEL_MEANS, apply_flip, scaled
+from preprocessing.finishing import CHANNEL_MEANS
 from preprocessing.geometry import sample
 from preprocessing.preprocessing import Preprocessing
 from preprocessing.stateless import Uniform
@@ -76,6 +76,7 @@ class VggPreprocessing(Preprocessing):
       sides: the range of the smaller side after resizing, in pixels, both ends included; by default `resize_range`.
     """
 
+    kind = 'vgg'
     Settings = Settings
 
     def __init__(self, settings: Any, sides: Optional[Tuple[int, int]] = None):
@@ -119,14 +120,6 @@ class VggPreprocessing(Preprocessing):
         # Bilinear resizing repeats the image's last pixels beyond its edge.
         pixels = tf.cond(window.is_enlarged, lambda: _with_last_pixels_repeated(pixels), lambda: pixels)
         return sample(pixels, window.box, *self._size)
-
-    def finish(self, image: tf.Tensor, distortion: Optional[Distortion] = None) -> tf.Tensor:
-        """Flips and subtracts the channel means; only subtracts in evaluation."""
-        return scaled('vgg', image if distortion is None else apply_flip(image, distortion.flip))
-
-    def pack(self, distortion: Distortion) -> tf.Tensor:
-        """The flip."""
-        return tf.stack([tf.cast(distortion.flip, tf.float32)])
 
     def unscaled(self, images: tf.Tensor) -> tf.Tensor:
         """Adds the channel means."""
