@@ -159,12 +159,7 @@ def read_to_the_end(
     """The same records, with an error at the end if they have fewer bytes than their file, or than its content.
 
     On s3://, TensorFlow treats a read that is denied half-way as the end of the file, and an unreadable file as empty.
-
-    Args:
-      serialized: data set of the serialized records, string scalars.
-      path: string scalar, the file.
-      size: int64 scalar, the size of its content in bytes, modulo `compression.SIZE_MODULUS`.
-      fault: the message of the error.
+    The size is that of the content in bytes, modulo `compression.SIZE_MODULUS`; `fault` is the message of the error.
     """
     end = tf.data.Dataset.from_tensors((True, ''))
     marked = serialized.map(lambda record: (False, record)).concatenate(end)

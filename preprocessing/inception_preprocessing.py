@@ -242,16 +242,10 @@ def distort_color_fast(
 
 
 def distort_color(image: tf.Tensor, color_ordering: int = 0, fast_mode: bool = True) -> tf.Tensor:
-    """Distorts brightness and saturation at random, and outside fast mode hue and contrast too.
+    """Distorts brightness and saturation of an image in [0, 1], and outside fast mode hue and contrast too.
 
-    Args:
-      image: float [height, width, 3], pixels in [0, 1]; so is the result.
-      color_ordering: in fast mode, 0 applies brightness first and any other number saturation first; otherwise an
-        index into `FULL_ORDERINGS`, 0 to 3.
-      fast_mode: do not change hue and contrast.
-
-    Raises:
-      ValueError: not in fast mode, and `color_ordering` is not 0 to 3.
+    In fast mode, the ordering 0 applies brightness first and any other number saturation first. Otherwise it is an
+    index into `FULL_ORDERINGS`, 0 to 3; ValueError is raised for others.
     """
     return apply_full_color(image, draw_full_color(), operations_of(color_ordering, fast_mode))
 

@@ -57,8 +57,7 @@ class Window(NamedTuple):
 
     Attributes:
       crop: the box of the image's pixels that the result is computed from.
-      box: float32 [4], the positions of the result's first and last pixels within `crop`: top, left, bottom, right, in
-        pixels of the image.
+      box: float32 [4], the positions of the result's first and last pixels within `crop`: top, left, bottom, right.
       is_enlarged: bool scalar, whether resizing enlarges the image; the result's last pixels may then lie beyond the
         image's last pixels.
     """

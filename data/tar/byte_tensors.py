@@ -8,15 +8,10 @@ from data.tar.layout import BLANKS
 
 
 def number_in(text: tf.Tensor, base: int) -> Tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Parses numbers in ASCII, with optional blanks before and after them.
+    """Parses numbers in ASCII, with optional blanks before and after them, of uint8 [numbers, letters].
 
-    Args:
-      text: uint8 [numbers, letters].
-      base: 8 or 10.
-
-    Returns:
-      The values, int64 [numbers], 0 if there are only blanks; bool [numbers], whether the text is a number or blank;
-      and bool [numbers], whether the text is not blank.
+    Returns the values, int64 [numbers], 0 if there are only blanks; whether each text is a number or blank; and whether
+    it is not blank.
     """
     # In unsigned arithmetic, letters below '0' wrap around to values above 9.
     digits = text - ord('0')

@@ -127,15 +127,9 @@ def content_begins(blocks: tf.Tensor, candidates: Candidates) -> tf.Tensor:
 def chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Follows the chain of headers from position 0 to the first position that is not a candidate.
 
-    Each iteration doubles the number of known headers and the length of a jump.
-
-    Args:
-      places: int64 [candidates], the positions of the candidates.
-      after: int64 [candidates], the position of the next header, provided that the candidate is a header.
-      count: int64 scalar, the number of positions.
-
-    Returns:
-      int64 [headers], the headers in order, as indices of `places`.
+    Each iteration doubles the number of known headers and the length of a jump. `places` has the positions of the
+    candidates, `after` that of the next header if a candidate is one, both int64 [candidates]; there are `count`
+    positions. Returns the headers in order, as indices of `places`.
     """
     candidates = size_of(places)
     # The candidate at each position, and the successor of each candidate; the value `candidates` means none.
@@ -158,9 +152,7 @@ def chain(places: tf.Tensor, after: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 def first_headers(places: tf.Tensor, is_extension: tf.Tensor) -> tf.Tensor:
     """The position of each header, or of the first of the extension headers before it, int64 [headers].
 
-    Args:
-      places: int64 [headers], their positions.
-      is_extension: bool [headers], whether each belongs to the next header that is no extension.
+    An extension header belongs to the next header that is none.
     """
     member = tf.cumsum(tf.cast(tf.logical_not(is_extension), tf.int64), exclusive=True)
     return tf.gather(tf.math.unsorted_segment_min(places, member, size_of(places) + 1), member)
@@ -197,10 +189,7 @@ class _PaxRecords(NamedTuple):
 def parse_pax(raw: tf.Tensor, headers: Candidates, keyword: bytes = b'path') -> Pax:
     """Parses the pax headers among candidates for headers.
 
-    Args:
-      raw: uint8 [bytes], the shard.
-      headers: the candidates.
-      keyword: that of the name, or of the name that the next member is a link to.
+    The keyword is that of the name, or of the name that the next member is a link to.
     """
     places = headers.place
     owners = tf.where(tf.equal(headers.type, ord(PAX)))[:, 0]
@@ -252,10 +241,8 @@ def parse_pax(raw: tf.Tensor, headers: Candidates, keyword: bytes = b'path') -> 
 def _find_records(text: tf.Tensor, owner: tf.Tensor, splits: tf.Tensor) -> _PaxRecords:
     """Finds the records, `LENGTH KEYWORD=VALUE` and a line feed, of each header up to its first invalid record.
 
-    Args:
-      text: uint8 [letters], the contents of all headers.
-      owner: int64 [letters], the index of the header of each letter.
-      splits: int64 [headers + 1], the positions where headers begin, and the end of the last one.
+    `text`, uint8 [letters], has the contents of all headers; `owner` is the header of each letter, and `splits` are the
+    positions where headers begin, and the end of the last one.
     """
     count = size_of(text)
     is_first = tf.not_equal(owner, tf.concat([[-1], owner], 0)[:-1])
@@ -452,9 +439,7 @@ class Files(NamedTuple):
 def link_targets(names: tf.Tensor, is_file: tf.Tensor) -> tf.Tensor:
     """The index of the last file before each link that has the name of its target, int64 [members]; -1 if none has.
 
-    Args:
-      names: int64 [members], the numbers of the names of files, and of the targets of links.
-      is_file: bool [members], whether each is a file; the others are links.
+    The names are the numbers of those of files, and of the targets of links, both int64 [members].
     """
     # Stable: among equal names, each file precedes the links after it.
     order = tf.argsort(names, stable=True)
@@ -482,13 +467,13 @@ class Samples(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """The remainder of a shard after the samples of a window.
+    """The remainder of a shard after the samples of a window, four scalars.
 
     Attributes:
-      start: int64 scalar, the position in the window of the next window's first byte.
-      needed: int64 scalar, the bytes from there on without which no further sample is complete.
-      is_read: bool scalar, whether the last sample has been found: only the zeros after it are unchecked.
-      is_unusable: bool scalar, whether nothing that follows can be used. The reason is among the samples.
+      start: int64, the position in the window of the next window's first byte.
+      needed: int64, the bytes from there on without which no further sample is complete.
+      is_read: bool, whether the last sample has been found: only the zeros after it are unchecked.
+      is_unusable: bool, whether nothing that follows can be used. The reason is among the samples.
     """
 
     start: tf.Tensor
@@ -527,12 +512,12 @@ class _Members(NamedTuple):
 
 
 class _End(NamedTuple):
-    """The end of the headers of a window.
+    """The end of the headers of a window, three scalars.
 
     Attributes:
-      place: int64 scalar, the position after the last member, in bytes. It may be beyond the window.
-      is_last: bool scalar, whether this is the end of the members of the shard, not only of the window.
-      problem: int64 scalar, the `Problem` of the shard after its last member.
+      place: int64, the position after the last member, in bytes. It may be beyond the window.
+      is_last: bool, whether this is the end of the members of the shard, not only of the window.
+      problem: int64, the `Problem` of the shard after its last member.
     """
 
     place: tf.Tensor
@@ -541,13 +526,10 @@ class _End(NamedTuple):
 
 
 def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tuple[Samples, Rest, Files]:
-    """Finds the samples of a window. Also returns the files before the next window.
+    """Finds the samples of a window, which begins with a header. Also returns the files before the next window.
 
-    Args:
-      raw: uint8 [bytes], the window. It begins with the first header of a sample.
-      remaining: int64 scalar, the bytes of the shard from the beginning of the window on.
-      label: the place of the labels.
-      files: those before the window.
+    `raw` is uint8 [bytes], the window; `remaining` has the bytes of the shard from its beginning on; `files` are those
+    before it.
     """
     members, end = _find_members(raw, remaining, files)
     # A sample is a first member and all others before the next first one.
@@ -581,13 +563,8 @@ def _samples(
 ) -> Tuple[Samples, tf.Tensor, tf.Tensor]:
     """The samples of members; bool [samples], whether each is one, or is left out; int64 [members], as `Files.label`.
 
-    Args:
-      raw: uint8 [bytes], the window.
-      members: of the window.
-      sample: int64 [members], the sample of each member.
-      count: int64 scalar, the number of samples.
-      label: the place of the labels.
-      labels_before: int64 [files], `Files.label` of those before the window.
+    `sample`, int64 [members], is the sample of each member, of `count` samples. `labels_before` is `Files.label` of the
+    files before the window.
     """
 
     def number(flags: tf.Tensor) -> tf.Tensor:
@@ -658,11 +635,8 @@ def _find_members(raw: tf.Tensor, remaining: tf.Tensor, files: Files) -> Tuple[_
 def _are_plain(candidates: Candidates, stop: tf.Tensor) -> tf.Tensor:
     """Whether all headers are those of regular files with short names, as webdataset and `tar-shards` write them.
 
-    Each candidate before the first block of zeros must follow the content of the one before it, and so must the zeros.
-
-    Args:
-      candidates: of a window.
-      stop: int64 scalar, the number of those before the first block of zeros.
+    Each candidate before the first block of zeros, of which there are `stop`, must follow the content of the one before
+    it, and so must the zeros.
     """
     places, size = candidates.place[: stop + 1], candidates.size[:stop]
     after = candidates.place[:stop] + 1 + (size + BLOCK - 1) // BLOCK
@@ -798,12 +772,9 @@ def _end(
 ) -> _End:
     """The end of the headers of a window.
 
-    Args:
-      raw: uint8 [bytes], the window.
-      stop_place: int64 scalar, the index of the block after the last member.
-      has_end: bool scalar, whether it is a block of zeros.
-      is_truncated: bool scalar, whether the shard ends within a member; the problem is then that member's.
-      remaining: int64 scalar, the bytes of the shard from the beginning of the window on.
+    `stop_place` is the index of the block after the last member, and `has_end` whether it is a block of zeros. If the
+    shard ends within a member, the problem is that member's. `remaining` has the bytes of the shard from the beginning
+    of the window on.
     """
     length = size_of(raw)
     has_more = tf.reduce_any(tf.not_equal(raw[tf.minimum(stop_place * BLOCK, length) :], 0))

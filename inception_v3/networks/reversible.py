@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tu
 
 from tensorflow.python.eager import tape as tapes
 
-from console.tensorflow_versions import stop_recording, tf
+from console.tensorflow_names import stop_recording
+from console.tensorflow_versions import tf
 
 # Arguments: a tensor, and whether this is the recomputation of an earlier call. The result has the tensor's shape. The
 # function takes its variables from `get_variable`, uses no other tensor, and changes no variable in a recomputation.

@@ -10,7 +10,8 @@ from typing import Any, List, Optional
 from tensorflow.python.framework import kernels
 
 from console.errors import CommandError, RetryableError
-from console.tensorflow_versions import knows_tpu_vms, tf
+from console.tensorflow_names import knows_tpu_vms
+from console.tensorflow_versions import tf
 from inception_v3.tpu import topology
 
 # One for each chip of v2 and v3.

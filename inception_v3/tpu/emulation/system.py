@@ -7,7 +7,7 @@ from unittest import mock
 from tensorflow.python.client.session import _DeviceAttributes
 from tensorflow.python.tpu import tpu_system_metadata
 
-from console.tensorflow_versions import tpu_system_metadata_type
+from console.tensorflow_names import tpu_system_metadata_type
 from inception_v3.tpu.topology import Topology
 
 # TensorFlow's job name of the hosts and cores of a Cloud TPU.
