@@ -4,7 +4,6 @@ from typing import Any, Callable, List
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from console.tensorflow_versions import tf
 from inception_v3.config import Config
@@ -24,10 +23,6 @@ def draw_each(build: Callable[[StatelessUniform], Any], seeds: Any, parallel: in
         dataset = tf.data.Dataset.from_tensor_slices(np.array(seeds, np.int64))
         dataset = dataset.map(lambda seed: tuple(tf.nest.flatten(build(StatelessUniform(seed)))), parallel)
         return evaluate([*tf.data.make_one_shot_iterator(dataset.batch(len(seeds))).get_next()])
-
-
-def two_calls(uniform: StatelessUniform) -> Any:
-    return uniform([]), uniform([])
 
 
 def seeds_of(first: int, count: int = IMAGES) -> np.ndarray:
@@ -89,36 +84,6 @@ def test_stateless_uniform__differs_between_seeds_epochs_images_and_calls() -> N
     ]
     numbers = draw_each(lambda uniform: [uniform([3]) for _ in range(12)], seeds)
     assert len(np.unique(np.reshape(numbers, [-1, 3]), axis=0)) == 12 * len(seeds)
-
-
-@pytest.mark.parametrize('ends', [(0, 1), (-3.0, 5.0)])
-def test_stateless_uniform__is_uniform(ends: Any) -> None:
-    (numbers,) = draw_each(lambda uniform: uniform([], *ends), seeds_of(1))
-    assert numbers.dtype == np.float32
-    assert ends[0] <= numbers.min()
-    assert numbers.max() < ends[1]
-    assert scipy.stats.kstest(numbers, 'uniform', (ends[0], ends[1] - ends[0])).pvalue > 0.01
-
-
-def test_stateless_uniform__draws_integers_below_the_upper_end() -> None:
-    (numbers,) = draw_each(lambda uniform: uniform([], 3, 10, tf.int32), seeds_of(2))
-    assert numbers.dtype == np.int32
-    counts = np.bincount(numbers)
-    assert len(counts) == 10
-    assert counts[:3].sum() == 0
-    assert scipy.stats.chisquare(counts[3:]).pvalue > 0.01
-
-
-def test_stateless_uniform__is_independent_between_neighbours() -> None:
-    """Adjacent images, seeds, epochs and calls."""
-    first, second = draw_each(two_calls, seeds_of(3))
-    other_seed, _ = draw_each(two_calls, seeds_of(4))
-    other_epoch, _ = draw_each(two_calls, seeds_of(3) + np.array([0, 1 << 32]))
-    for one, other in ((first, second), (first, other_seed), (first, other_epoch), (first[1:], first[:-1])):
-        # In a grid of ten by ten cells, independent numbers fill all cells equally.
-        cells = np.histogram2d(one, other, bins=10, range=[[0, 1], [0, 1]])[0]
-        assert scipy.stats.chisquare(cells.ravel()).pvalue > 0.01
-        assert abs(np.corrcoef(one, other)[0, 1]) < 3 / np.sqrt(IMAGES)
 
 
 def some_numbers(uniform: Any, shapes: Any) -> Any:
