@@ -2,6 +2,8 @@
 
 import io
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -121,3 +123,12 @@ def test_notes__name_what_training_ignores(tmp_path: pathlib.Path) -> None:
         assert notes_on(str(tmp_path / 'photo')) == [note]
     (tmp_path / 'photo').write_bytes(encoded(PHOTO))
     assert notes_on(str(tmp_path / 'photo')) == []
+
+
+def test_help__needs_no_tensorflow() -> None:
+    hidden = (
+        'import sys; sys.modules.update(dict.fromkeys(["tensorflow", "numpy", "matplotlib"])); sys.argv[1:] = ["-h"]'
+    )
+    command = f'{hidden}; from preprocessing.show import main; sys.exit(main())'
+    done = subprocess.run([sys.executable, '-c', command], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and '--seed' in done.stdout
