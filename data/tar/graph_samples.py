@@ -466,7 +466,7 @@ class Samples(NamedTuple):
     size: tf.Tensor
 
 
-class Rest(NamedTuple):
+class Remainder(NamedTuple):
     """The remainder of a shard after the samples of a window, four scalars.
 
     Attributes:
@@ -525,7 +525,7 @@ class _End(NamedTuple):
     problem: tf.Tensor
 
 
-def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tuple[Samples, Rest, Files]:
+def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tuple[Samples, Remainder, Files]:
     """Finds the samples of a window, which begins with a header. Also returns the files before the next window.
 
     `raw` is uint8 [bytes], the window; `remaining` has the bytes of the shard from its beginning on; `files` are those
@@ -548,7 +548,7 @@ def find(raw: tf.Tensor, remaining: tf.Tensor, label: Label, files: Files) -> Tu
     passed = [tf.boolean_mask(each, is_passed) for each in (members.name, members.start, members.size, labels)]
     return (
         Samples(tf.concat([found[0], last], 0), *[tf.concat([each, none], 0) for each in found[1:]]),
-        Rest(
+        Remainder(
             start=begin,
             needed=end.place + BLOCK - begin,
             is_read=end.is_last,

@@ -12,7 +12,7 @@ from preprocessing.resizing import decode_and_resize
 from preprocessing.stateless import Uniform, uniform_of
 
 
-class Drawn(NamedTuple):
+class DrawnRecord(NamedTuple):
     """A record that is parsed and drawn, but not decoded; for a group, each part begins with a dimension of records.
 
     The shape is int32 [3]: height, width and channels of the image. The distortion is as `Preprocessing.draw` draws it;
@@ -41,7 +41,7 @@ class RecordPreprocessing:
         """
         return self.finish(self.draw(serialized, key))
 
-    def draw(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> Drawn:
+    def draw(self, serialized: tf.Tensor, key: Optional[tf.Tensor] = None) -> DrawnRecord:
         """Parses a record and draws its distortion; or those of a group, strings [records] with keys [records, 2]."""
         records = serialized.shape.as_list()[0] if serialized.shape.ndims else None
 
@@ -52,11 +52,11 @@ class RecordPreprocessing:
             encoded, bbox, label = self.parse(serialized)
             shape = image_shape(encoded)
             if not self._is_training:
-                return Drawn(encoded, shape, (), label)
+                return DrawnRecord(encoded, shape, (), label)
             distortion = preprocessing_for(self._config).draw(shape, bbox, uniform_of(key, records))
-            return Drawn(encoded, shape, tf.nest.map_structure(of_each, distortion), label)
+            return DrawnRecord(encoded, shape, tf.nest.map_structure(of_each, distortion), label)
 
-    def finish(self, drawn: Drawn) -> Tuple[device_images.Features, tf.Tensor]:
+    def finish(self, drawn: DrawnRecord) -> Tuple[device_images.Features, tf.Tensor]:
         """Decodes the image of one record, and finishes it: returns what `preprocess` returns."""
         encoded, shape, distortion, label = drawn
         with tf.name_scope('preprocessing'):
